@@ -1,0 +1,91 @@
+"""Scorers for model selection."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skcrbm.metrics._masked import check_name, masked_score
+from skcrbm.metrics._scores import SCORES
+
+
+def _positive_columns(outputs, classes):
+    """Complete the outputs of labels of which fit saw one class only to (n_samples, 2)."""
+    completed = []
+    for j, output in enumerate(outputs):
+        output = np.asarray(output)
+        if output.ndim == 2 and output.shape[1] == 1 and classes is not None:
+            one = float(classes[j][0] == 1) * output
+            output = np.hstack([output - one, one])
+        completed.append(output)
+    return completed
+
+
+@dataclass(frozen=True, repr=False)
+class _MaskedScorer:
+    """Callable ``scorer(estimator, X, y)`` of one masked score."""
+
+    name: str
+
+    def __repr__(self):
+        return f"masked_scorer({self.name!r})"
+
+    def __call__(self, estimator, X, y, *, sample_weight=None):
+        kind = SCORES[self.name][0]
+        if kind == "labels":
+            return masked_score(
+                self.name, y, y_pred=estimator.predict(X), sample_weight=sample_weight
+            )
+        if kind == "ranking" and hasattr(estimator, "decision_function"):
+            y_score = estimator.decision_function(X)
+        elif hasattr(estimator, "predict_proba"):
+            y_score = estimator.predict_proba(X)
+            if isinstance(y_score, list):
+                y_score = _positive_columns(y_score, getattr(estimator, "classes_", None))
+        else:
+            raise AttributeError(
+                f"estimator should have predict_proba for {self.name!r}; "
+                f"{type(estimator).__name__} has not"
+            )
+        return masked_score(self.name, y, y_score=y_score, sample_weight=sample_weight)
+
+
+def masked_scorer(name):
+    """Return a scorer that scores the observed entries of a multi-label target.
+
+    scikit-learn's own scorers refuse a target with NaN. This one takes NaN for "not
+    observed" and can be the `scoring` of :class:`~sklearn.model_selection.GridSearchCV`,
+    :func:`~sklearn.model_selection.cross_val_score` and the like. Give these a `cv` that
+    does not look at the target, such as ``KFold(5)``: an integer makes them inspect it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the score; :func:`masked_score` lists them.
+
+    Returns
+    -------
+    scorer : callable
+        ``scorer(estimator, X, y, *, sample_weight=None)`` returns a float, higher is
+        better. It calls `predict`, or `predict_proba` for the scores of probabilities, or
+        `decision_function`, if there is one, else `predict_proba` for the ranking scores.
+
+    Raises
+    ------
+    ValueError
+        If `name` is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skcrbm.metrics import masked_scorer
+    >>> X, y = np.zeros((3, 1)), np.array([[1, 0], [1, 0], [1, 1]])
+    >>> dummy = DummyClassifier(strategy="most_frequent").fit(X, y)
+    >>> scorer = masked_scorer("neg_hamming_loss")
+    >>> scorer
+    masked_scorer('neg_hamming_loss')
+    >>> scorer(dummy, X, np.array([[1, 0], [np.nan, 0], [0, np.nan]]))
+    -0.25
+    """
+    check_name(name)
+    return _MaskedScorer(name)
