@@ -1,0 +1,75 @@
+"""The one way in which skcrbm compiles a function.
+
+``jit`` is :func:`numba.njit` with the house flags and a disk cache that never
+gets in the way: a cache that cannot be written, read or trusted costs a
+compilation, never an error.
+"""
+
+import contextlib
+import functools
+import hashlib
+from pathlib import Path
+
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+
+@functools.cache
+def _kernel_fingerprint():
+    """Hash of every kernel source: a kernel compiled against an older callee is stale."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _ForgivingCache(FunctionCache):
+    """Numba's disk cache, keyed by all kernel sources and safe to fail."""
+
+    def __init__(self, py_func):
+        super().__init__(py_func)
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self.cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=_kernel_fingerprint(),
+        )
+
+    def load_overload(self, sig, target_context):
+        try:
+            loaded = super().load_overload(sig, target_context)
+        except Exception:  # a truncated or foreign file: compile again
+            return None
+        # Two processes that compile different signatures at once may swap data files.
+        if loaded is not None and tuple(loaded.signature.args) != tuple(getattr(sig, "args", sig)):
+            return None
+        return loaded
+
+    def save_overload(self, sig, data):
+        try:
+            super().save_overload(sig, data)
+        except (OSError, EOFError, ValueError):  # disk full, read-only, or removed under us
+            return
+
+
+def jit(function=None, *, fastmath=False):
+    """Compile `function` in nopython mode, without the GIL, cached on disk.
+
+    Parameters
+    ----------
+    function : callable
+    fastmath : False or set of str
+        LLVM flags. Never ``nnan`` or ``ninf``: infinities carry meaning here.
+
+    Returns
+    -------
+    dispatcher
+    """
+    if function is None:
+        return functools.partial(jit, fastmath=fastmath)
+    dispatcher = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    if hasattr(dispatcher, "py_func"):  # not so with NUMBA_DISABLE_JIT=1
+        # RuntimeError, OSError: no folder can be written, so compile in memory.
+        with contextlib.suppress(RuntimeError, OSError):
+            dispatcher._cache = _ForgivingCache(function)
+    return dispatcher

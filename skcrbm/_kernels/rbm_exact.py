@@ -1,0 +1,227 @@
+"""Exact inference on small RBMs: one side is enumerated, the other summed out.
+
+The enumerated side has k units with fields e, the summed side m units with
+fields a. The 2^k states are split into a low part of S = 2^l states, for which
+``gain[i, s] = exp(sum of the couplings of unit i to the low units on in s)`` is
+shared by all rows, and a high part that only shifts the fields. With
+t = sigma(field), u = 1 - t a summed unit contributes sp(field) + log(u + t gain):
+no transcendental function per state and unit.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm._kernels._jit import jit
+
+# Products of (u + t gain) stay within exp(+-600), safely inside float64.
+_PRODUCT_LIMIT = 600.0
+# Below this probability the log-odds are computed again, entirely in logs.
+_TINY = 1e-200
+
+
+@jit
+def _fill(out, value):
+    """Set out (K,) = value; slice assignment would take seconds to compile."""
+    for j in range(out.shape[0]):
+        out[j] = value
+
+
+@jit
+def _softplus(x):
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+@jit
+def _sigmoid(x):
+    z = math.exp(-abs(x))
+    return 1.0 / (1.0 + z) if x >= 0 else z / (1.0 + z)
+
+
+@jit(fastmath={"contract"})
+def _multiply_gain(product, gain, t, u):
+    """Product (S,) *= u + t gain (S,)."""
+    for s in range(product.shape[0]):
+        product[s] *= u + t * gain[s]
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _on_and_off(weight, gain, t, u, joint):
+    """Fill joint (S,) with P(state s, unit on); return its sum and that of unit off."""
+    on = 0.0
+    off = 0.0
+    for s in range(weight.shape[0]):
+        scaled = weight[s] / (u + t * gain[s])
+        x = scaled * t * gain[s]
+        joint[s] = x
+        on += x
+        off += scaled * u
+    return on, off
+
+
+@jit
+def _shifted_fields(state, n_low, coupling, enumerated, summed, field):
+    """Fields (m,) of the summed units with the high bits of `state` on; returns their own."""
+    n_high = enumerated.shape[0] - n_low
+    offset = 0.0
+    for i in range(summed.shape[0]):
+        field[i] = summed[i]
+    for h in range(n_high):
+        if (state >> h) & 1:
+            offset += enumerated[n_low + h]
+            for i in range(summed.shape[0]):
+                field[i] += coupling[n_low + h, i]
+    return offset
+
+
+@jit
+def _tile_log_weights(offset, enumerated, field, gain, log_gain, reach, log_weight, product):
+    """Unnormalised log-probabilities (S,) of the low states of one tile."""
+    n_states = log_weight.shape[0]
+    for i in range(field.shape[0]):
+        if reach[i] < _PRODUCT_LIMIT:
+            offset += _softplus(field[i])
+    log_weight[0] = offset
+    bit, length = 0, 1
+    while length < n_states:
+        for s in range(length):
+            log_weight[length + s] = log_weight[s] + enumerated[bit]
+        bit += 1
+        length *= 2
+    _fill(product, 1.0)
+    used = 0.0
+    for i in range(field.shape[0]):
+        if reach[i] >= _PRODUCT_LIMIT:
+            for s in range(n_states):
+                log_weight[s] += _softplus(field[i] + log_gain[i, s])
+            continue
+        if used + reach[i] >= _PRODUCT_LIMIT:
+            for s in range(n_states):
+                log_weight[s] += math.log(product[s])
+                product[s] = 1.0
+            used = 0.0
+        _multiply_gain(product, gain[i], _sigmoid(field[i]), _sigmoid(-field[i]))
+        used += reach[i]
+    for s in range(n_states):
+        log_weight[s] += math.log(product[s])
+
+
+@jit
+def _log_sum_exp(total, values):
+    """log(exp(total) + sum exp(values))."""
+    high = total
+    for s in range(values.shape[0]):
+        high = max(high, values[s])
+    if high == -np.inf:
+        return high
+    acc = math.exp(total - high)
+    for s in range(values.shape[0]):
+        acc += math.exp(values[s] - high)
+    return high + math.log(acc)
+
+
+@jit
+def _add_by_bit(joint, bit, n_low, out):
+    """out[j] += the sum of joint (S,) over the states in which low unit j is `bit`."""
+    for j in range(n_low):
+        acc = 0.0
+        step = 1 << j
+        for start in range(bit * step, joint.shape[0], 2 * step):
+            for s in range(start, start + step):
+                acc += joint[s]
+        out[j] += acc
+
+
+@jit
+def enumerate_rows(
+    enumerated, summed, coupling, gain, log_gain, reach, weight, want_marginals, want_pairwise,
+    log_partition, log_odds, pairwise,
+):  # fmt: skip
+    """Exact answers for a chunk of N rows.
+
+    Parameters
+    ----------
+    enumerated, summed : (N, k) and (N, m) float64 fields
+    coupling : (k, m) float64
+    gain, log_gain : (m, S) float64, over the low states; S = 2^n_low
+    reach : (m,) float64, sum of |coupling| over the low units
+    weight : (N,) float64, used by the pairwise sum
+    want_marginals, want_pairwise : bool
+    log_partition : (N,) output
+    log_odds : (N, k + m) output, enumerated first, if want_marginals; NaN where a
+        probability is too small for a float and the log-odds need the log domain
+    pairwise : (m, k) output, added to: weighted sum of P(summed on, enumerated on)
+    """
+    n_rows, k = enumerated.shape
+    m = summed.shape[1]
+    n_states = gain.shape[1]
+    n_low = 0
+    while (1 << n_low) < n_states:
+        n_low += 1
+    n_tiles = 1 << (k - n_low)
+    field = np.empty(m)
+    log_weight = np.empty(n_states)
+    product = np.empty(n_states)
+    prob = np.empty(n_states)
+    joint = np.empty(n_states)
+    joint_sum = np.zeros((m if want_pairwise else 0, n_states))
+    on = np.empty(k + m)
+    off = np.empty(k + m)
+    for n in range(n_rows):
+        log_z = -np.inf
+        for tile in range(n_tiles):
+            offset = _shifted_fields(tile, n_low, coupling, enumerated[n], summed[n], field)
+            _tile_log_weights(
+                offset, enumerated[n], field, gain, log_gain, reach, log_weight, product
+            )
+            log_z = _log_sum_exp(log_z, log_weight)
+        log_partition[n] = log_z
+        if not want_marginals and not want_pairwise:
+            continue
+        _fill(on, 0.0)
+        _fill(off, 0.0)
+        for tile in range(n_tiles):
+            if n_tiles > 1:
+                offset = _shifted_fields(tile, n_low, coupling, enumerated[n], summed[n], field)
+                _tile_log_weights(
+                    offset, enumerated[n], field, gain, log_gain, reach, log_weight, product
+                )
+            total = 0.0
+            for s in range(n_states):
+                prob[s] = math.exp(log_weight[s] - log_z)
+                total += prob[s]
+            _add_by_bit(prob, 1, n_low, on)
+            _add_by_bit(prob, 0, n_low, off)
+            for h in range(n_low, k):
+                if (tile >> (h - n_low)) & 1:
+                    on[h] += total
+                else:
+                    off[h] += total
+            for i in range(m):
+                unit_on, unit_off = 0.0, 0.0
+                if reach[i] < _PRODUCT_LIMIT:
+                    unit_on, unit_off = _on_and_off(
+                        prob, gain[i], _sigmoid(field[i]), _sigmoid(-field[i]), joint
+                    )
+                else:
+                    for s in range(n_states):
+                        joint[s] = prob[s] * _sigmoid(field[i] + log_gain[i, s])
+                        unit_on += joint[s]
+                        unit_off += prob[s] * _sigmoid(-field[i] - log_gain[i, s])
+                on[k + i] += unit_on
+                off[k + i] += unit_off
+                if want_pairwise:
+                    for s in range(n_states):
+                        joint_sum[i, s] += weight[n] * joint[s]
+                    for h in range(n_low, k):
+                        if (tile >> (h - n_low)) & 1:
+                            pairwise[i, h] += weight[n] * unit_on
+        if want_marginals:
+            for r in range(k + m):
+                if min(on[r], off[r]) > _TINY:
+                    log_odds[n, r] = math.log(on[r]) - math.log(off[r])
+                else:
+                    log_odds[n, r] = np.nan
+    if want_pairwise:
+        for i in range(m):
+            _add_by_bit(joint_sum[i], 1, n_low, pairwise[i])

@@ -1,0 +1,78 @@
+"""The conditional RBM: parameters, and the one place where they meet the inputs X."""
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils.extmath import safe_sparse_dot
+
+from skcrbm.energies._rbm import RBMEnergy
+
+
+class CRBMParams(NamedTuple):
+    """Parameters of a conditional RBM, in the notation of Ping and Ihler (2017), eq. 3.
+
+    Attributes
+    ----------
+    weights : ndarray (V, H), W
+    visible_coef : ndarray (V, D), U
+    hidden_coef : ndarray (H, D), S
+    visible_intercept : ndarray (V,), b
+    hidden_intercept : ndarray (H,), c
+    """
+
+    weights: np.ndarray
+    visible_coef: np.ndarray
+    hidden_coef: np.ndarray
+    visible_intercept: np.ndarray
+    hidden_intercept: np.ndarray
+
+
+class ConditionalRBM(NamedTuple):
+    """``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)``.
+
+    Attributes
+    ----------
+    params : CRBMParams
+    energy_type : type
+        `RBMEnergy` or `OneHotRBMEnergy`, the model of (v, h) given x.
+    """
+
+    params: CRBMParams
+    energy_type: type = RBMEnergy
+
+    def energy(self, X):
+        """Energy of (v, h) given each row of X (N, D), dense or CSR."""
+        p = self.params
+        return self.energy_type(
+            p.weights,
+            np.asarray(safe_sparse_dot(X, p.visible_coef.T)) + p.visible_intercept,
+            np.asarray(safe_sparse_dot(X, p.hidden_coef.T)) + p.hidden_intercept,
+        )
+
+    def gradient(self, X, visible, hidden, pairwise):
+        """Map moment differences to parameters by the chain rule.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix (N, D)
+        visible, hidden : ndarray (N, V), (N, H)
+            Weighted differences of unary moments, row by row.
+        pairwise : ndarray (V, H)
+            Difference of the weighted sums of pairwise moments.
+
+        Returns
+        -------
+        CRBMParams
+        """
+        return CRBMParams(
+            pairwise,
+            _left_product(visible, X),
+            _left_product(hidden, X),
+            visible.sum(axis=0),
+            hidden.sum(axis=0),
+        )
+
+
+def _left_product(moments, X):
+    """Moments' X, (n_units, D), for dense or sparse X."""
+    return np.ascontiguousarray(np.asarray(safe_sparse_dot(X.T, moments)).T)

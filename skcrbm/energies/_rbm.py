@@ -1,0 +1,165 @@
+"""Restricted Boltzmann machines with 0/1 units."""
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.energies._base import PINNED_OFF, BaseEnergy, Conditioned
+from skcrbm.utils._validation import as_float_array, as_row_fields
+
+
+class RBMEnergy(BaseEnergy):
+    """A batch of restricted Boltzmann machines that share their couplings.
+
+    ``-E_n(v, h) = v' W h + v' b_n + h' c_n`` with 0/1 units v (V of them) and h (H).
+    A conditional RBM given x is this energy with ``b_n = b + U x_n`` and
+    ``c_n = c + S x_n`` [1]_, eq. 3.
+
+    Parameters
+    ----------
+    weights : array-like of shape (V, H)
+        W. Either side may be empty.
+    visible_bias : array-like of shape (V,) or (N, V)
+        b, one row per model.
+    hidden_bias : array-like of shape (H,) or (N, H)
+        c, one row per model. A single row is shared by all N models.
+
+    Attributes
+    ----------
+    weights : ndarray (V, H)
+    visible_bias, hidden_bias : ndarray (N, V), (N, H)
+    n_models, n_visible, n_hidden, n_variables : int
+    dtype : numpy dtype
+        float32 if all inputs are float32, else float64. Inference runs in it.
+
+    Raises
+    ------
+    ValueError
+        If an array has the wrong shape or is not finite.
+
+    References
+    ----------
+    .. [1] Ping and Ihler (2017). Belief propagation in conditional RBMs for structured
+       prediction. AISTATS.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.energies import RBMEnergy
+    >>> energy = RBMEnergy(np.ones((3, 2)), np.zeros(3), np.zeros((5, 2)))
+    >>> energy.n_models, energy.n_visible, energy.n_hidden
+    (5, 3, 2)
+    """
+
+    def __init__(self, weights, visible_bias, hidden_bias):
+        weights = as_float_array(weights, "weights", "(V, H)")
+        n_visible, n_hidden = weights.shape
+        visible_bias = as_row_fields(visible_bias, "visible_bias", n_visible, "V")
+        hidden_bias = as_row_fields(hidden_bias, "hidden_bias", n_hidden, "H")
+        dtype = np.result_type(weights, visible_bias, hidden_bias)
+        n_models = max(len(visible_bias), len(hidden_bias))
+        if min(len(visible_bias), len(hidden_bias)) == 0:
+            n_models = 0
+        for name, fields in (("visible_bias", visible_bias), ("hidden_bias", hidden_bias)):
+            if len(fields) not in (1, n_models):
+                raise ValueError(
+                    f"{name} has {len(fields)} rows, but the other bias has {n_models}; "
+                    "both must have one row per model, or a single row"
+                )
+        self.weights = weights.astype(dtype, copy=False)
+        self.visible_bias = self._broadcast(visible_bias, n_models, dtype)
+        self.hidden_bias = self._broadcast(hidden_bias, n_models, dtype)
+
+    @staticmethod
+    def _broadcast(fields, n_models, dtype):
+        fields = np.broadcast_to(fields[: n_models or None], (n_models, fields.shape[1]))
+        return np.ascontiguousarray(fields, dtype=dtype)
+
+    @property
+    def fields(self):
+        """(visible_bias, hidden_bias)."""
+        return self.visible_bias, self.hidden_bias
+
+    @property
+    def n_visible(self):
+        """Number of visible units V."""
+        return self.weights.shape[0]
+
+    @property
+    def n_hidden(self):
+        """Number of hidden units H."""
+        return self.weights.shape[1]
+
+    @property
+    def n_variables(self):
+        """V + H, visible units first."""
+        return self.n_visible + self.n_hidden
+
+    def with_fields(self, visible_bias, hidden_bias):
+        """Return the same couplings with other biases, (N, V) and (N, H), of the same dtype."""
+        return self._copy_with(
+            visible_bias=np.ascontiguousarray(visible_bias, dtype=self.dtype),
+            hidden_bias=np.ascontiguousarray(hidden_bias, dtype=self.dtype),
+        )
+
+    def condition(self, clamp):
+        """Fold clamped units into the biases of their neighbours.
+
+        Parameters
+        ----------
+        clamp : ndarray of shape (N, V + H)
+            NaN = free, 0 or 1 = fixed.
+
+        Returns
+        -------
+        Conditioned
+        """
+        clamped = ~np.isnan(clamp)
+        values = np.where(clamped, clamp, 0).astype(self.dtype)
+        v, h = values[:, : self.n_visible], values[:, self.n_visible :]
+        b = self.visible_bias + h @ self.weights.T
+        c = self.hidden_bias + v @ self.weights
+        # v' W h of two clamped units stands in both fields: count it once.
+        offset = (v * b).sum(1, dtype=np.float64) + (h * self.hidden_bias).sum(1, dtype=np.float64)
+        off = self.dtype.type(PINNED_OFF)
+        b[clamped[:, : self.n_visible]] = off
+        c[clamped[:, self.n_visible :]] = off
+        return Conditioned(self.with_fields(b, c), values, clamped, offset)
+
+    def hidden_given_visible(self, visible):
+        """P(h_j = 1 | v), shape (N, H), for 0/1 visible of shape (N, V)."""
+        return expit(self.hidden_bias + visible.astype(self.dtype, copy=False) @ self.weights)
+
+    def log_weight(self, visible):
+        """Negative free energy ``-F(v) = v' b + sum_j sp(v' W_j + c_j)``.
+
+        Parameters
+        ----------
+        visible : ndarray of shape (N, V)
+            0/1 states, one per model.
+
+        Returns
+        -------
+        ndarray of shape (N,), float64
+        """
+        visible = visible.astype(self.dtype, copy=False)
+        inputs = self.hidden_bias + visible @ self.weights
+        linear = (visible * self.visible_bias).sum(1, dtype=np.float64)
+        return linear + np.logaddexp(0, inputs).sum(1, dtype=np.float64)
+
+    def log_weight_of_sets(self, visible_sets):
+        """Negative free energy of each of K visible states under each of N models.
+
+        Parameters
+        ----------
+        visible_sets : ndarray of shape (K, V)
+
+        Returns
+        -------
+        ndarray of shape (N, K), float64
+        """
+        sets = visible_sets.astype(self.dtype, copy=False)
+        coupling = sets @ self.weights
+        result = (self.visible_bias @ sets.T).astype(np.float64)
+        for n in range(self.n_models):  # one (K, H) temporary at a time
+            result[n] += np.logaddexp(0, coupling + self.hidden_bias[n]).sum(1, dtype=np.float64)
+        return result

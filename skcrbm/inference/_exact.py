@@ -1,0 +1,168 @@
+"""Exact inference by enumerating the smaller layer."""
+
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit, logsumexp
+from sklearn.utils._param_validation import Interval
+
+from skcrbm._kernels.rbm_exact import enumerate_rows
+from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies._base import PINNED_OFF
+from skcrbm.inference._base import InferenceMethod, add_pairwise, empty_result
+from skcrbm.utils._parallel import row_chunks
+
+_ROWS_PER_CHUNK = 64
+# The table of gains over the low states stays in the L2 cache.
+_TABLE_ENTRIES = 2**16
+
+
+class Exact(InferenceMethod):
+    """Enumerate the states of the smaller layer; the other one sums out analytically.
+
+    Log Z is exact. Computed in float64 whatever the dtype of the energy; the cost is
+    2^min(V, H) max(V, H) per model.
+
+    Parameters
+    ----------
+    max_units : int, default=20
+        Refuse models whose smaller layer has more units.
+
+    Raises
+    ------
+    ValueError
+        By `infer`, if the smaller layer is larger than `max_units`.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import RBMEnergy
+    >>> from skcrbm.inference import infer
+    >>> energy = RBMEnergy([[0.0, 0.0]], [0.0], [0.0, 0.0])
+    >>> infer(energy, "exact", returns=("log_partition",)).log_partition.round(4)
+    array([2.0794])
+    """
+
+    answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition"})
+    solvers: ClassVar = {RBMEnergy: "_solve_rbm", OneHotRBMEnergy: "_solve_one_hot"}
+    _parameter_constraints: ClassVar = {"max_units": [Interval(Integral, 0, 30, closed="both")]}
+
+    def __init__(self, max_units=20):
+        self.max_units = max_units
+
+    def _solve_rbm(self, energy, query):
+        hidden_is_smaller = energy.n_hidden <= energy.n_visible
+        enumerated, summed = energy.hidden_bias, energy.visible_bias
+        coupling = energy.weights.T
+        if not hidden_is_smaller:
+            enumerated, summed, coupling = summed, enumerated, energy.weights
+        k, m = coupling.shape
+        if k > self.max_units:
+            raise ValueError(
+                f"'exact' enumerates the smaller layer, which has {k} units; the limit is "
+                f"max_units={self.max_units}. Use 'sum_product' or 'mean_field', or "
+                "Exact(max_units=...) up to 30"
+            )
+        enumerated, summed, coupling = (
+            np.ascontiguousarray(a, dtype=np.float64) for a in (enumerated, summed, coupling)
+        )
+        n_low = min(k, max(3, min(10, int(np.log2(_TABLE_ENTRIES / max(m, 1))))))
+        states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
+        log_gain = np.ascontiguousarray((states @ coupling[:n_low]).T)
+        gain = np.exp(np.minimum(log_gain, 700.0))
+        reach = np.abs(coupling[:n_low]).sum(0)
+
+        n = energy.n_models
+        fields = empty_result(energy, query)
+        log_partition = fields.get("log_partition", np.empty(n))
+        log_odds = np.empty((n, k + m))
+        pairwise = fields.get("pairwise")
+        shape = (*pairwise.shape[:-2], m, k) if pairwise is not None else ()
+        pairs = None if pairwise is None else np.zeros(shape)
+        weight = np.ones(n) if query.pairwise == "per_example" else query.sample_weight
+        want_marginals = "marginals" in query.returns or pairwise is not None
+
+        def solve(rows, pairwise_sum):
+            enumerate_rows(
+                enumerated[rows],
+                summed[rows],
+                coupling,
+                gain,
+                log_gain,
+                reach,
+                weight[rows],
+                want_marginals,
+                pairwise is not None,
+                log_partition[rows],
+                log_odds[rows],
+                pairwise_sum,
+            )
+
+        add_pairwise(solve, row_chunks(n, _ROWS_PER_CHUNK), query, pairs)
+        if want_marginals:
+            for row, unit in np.argwhere(np.isnan(log_odds)):
+                log_odds[row, unit] = _log_odds_in_logs(
+                    unit, enumerated[row], summed[row], coupling
+                )
+            e, s = log_odds[:, :k], log_odds[:, k:]
+            fields["log_odds"][:] = np.hstack([s, e] if hidden_is_smaller else [e, s])
+        if pairwise is not None:
+            pairwise[...] = pairs if hidden_is_smaller else np.swapaxes(pairs, -1, -2)
+        return fields
+
+    def _solve_one_hot(self, energy, query):
+        log_weight = energy.class_log_weights()
+        log_partition = logsumexp(log_weight, axis=1)
+        prob = np.exp(log_weight - log_partition[:, None])
+        weights = energy.weights.astype(np.float64)
+        fields = empty_result(energy, query)
+        if "log_partition" in query.returns:
+            fields["log_partition"][:] = log_partition
+        for n in range(energy.n_models):  # one (K, H) temporary at a time
+            joint = prob[n, :, None] * expit(weights + energy.hidden_bias[n])
+            with np.errstate(divide="ignore"):
+                others = logsumexp(
+                    np.where(np.eye(len(weights), dtype=bool), -np.inf, log_weight[n]), axis=1
+                )
+                hidden = joint.sum(0)
+                fields["log_odds"][n] = np.concatenate(
+                    [log_weight[n] - others, np.log(hidden) - np.log1p(-np.minimum(hidden, 1))]
+                )
+            if "pairwise" in query.returns:
+                if query.pairwise == "per_example":
+                    fields["pairwise"][n] = joint
+                else:
+                    fields["pairwise"] += (query.sample_weight[n] * joint).astype(energy.dtype)
+        return fields
+
+
+def _log_odds_in_logs(unit, enumerated, summed, coupling):
+    """Log-odds of one saturated unit (enumerated units first), by log-sum-exp over all states.
+
+    Parameters
+    ----------
+    unit : int
+    enumerated, summed : ndarray (k,), (m,), fields
+    coupling : ndarray (k, m)
+    """
+    k = len(enumerated)
+    own = enumerated[unit] if unit < k else summed[unit - k]
+    if own <= PINNED_OFF:
+        return -np.inf
+    on, off = [], []
+    low = min(k, 12)
+    bits = (np.arange(2**low)[:, None] >> np.arange(low)) & 1
+    for high in range(2 ** (k - low)):
+        tail = np.broadcast_to((high >> np.arange(k - low)) & 1, (len(bits), k - low))
+        states = np.hstack([bits, tail])
+        inputs = summed + states @ coupling
+        log_weight = states @ enumerated + np.logaddexp(0, inputs).sum(1)
+        if unit >= k:
+            x = inputs[:, unit - k]
+            on.append(logsumexp(log_weight - np.logaddexp(0, -x)))
+            off.append(logsumexp(log_weight - np.logaddexp(0, x)))
+        else:
+            is_on = states[:, unit] == 1
+            for side, mask in ((on, is_on), (off, ~is_on)):
+                side.append(logsumexp(log_weight[mask]) if mask.any() else -np.inf)
+    return logsumexp(on) - logsumexp(off)

@@ -1,0 +1,12 @@
+"""Names of the inference methods. A new one is a file in this folder and a line here."""
+
+from skcrbm.utils._registry import Registry
+
+METHODS = Registry(
+    "inference",
+    {
+        "exact": "skcrbm.inference._exact:Exact",
+        "mean_field": "skcrbm.inference._mean_field:MeanField",
+        "sum_product": "skcrbm.inference._sum_product:SumProduct",
+    },
+)

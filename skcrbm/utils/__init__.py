@@ -1,0 +1,1 @@
+"""Helpers with no knowledge of models: validation, threads, registries."""
