@@ -30,6 +30,10 @@ class OneHotRBMEnergy(RBMEnergy):
         """``b_k + sum_j sp(W_kj + c_j)`` of each class, shape (N, K), float64."""
         return self.log_weight_of_sets(np.eye(self.n_visible))
 
+    def marginal_modes(self, log_odds):
+        """One-hot visible units (N, K) of the most probable class."""
+        return np.eye(self.n_visible, dtype=np.int8)[log_odds.argmax(axis=1)]
+
     def condition(self, clamp):
         """Refuse: a class is known or it is not, and a known class needs no inference."""
         raise ValueError("clamp is not supported for an RBM with one categorical visible group")

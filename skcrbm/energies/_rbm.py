@@ -4,7 +4,10 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies._base import PINNED_OFF, BaseEnergy, Conditioned
+from skcrbm.utils._parallel import row_chunks
 from skcrbm.utils._validation import as_float_array, as_row_fields
+
+_BLOCK_ENTRIES = 2**16
 
 
 class RBMEnergy(BaseEnergy):
@@ -129,6 +132,10 @@ class RBMEnergy(BaseEnergy):
         """P(h_j = 1 | v), shape (N, H), for 0/1 visible of shape (N, V)."""
         return expit(self.hidden_bias + visible.astype(self.dtype, copy=False) @ self.weights)
 
+    def marginal_modes(self, log_odds):
+        """0/1 visible units (N, V) of belief log-odds (N, V), ties on."""
+        return (log_odds >= 0).astype(np.int8)
+
     def log_weight(self, visible):
         """Negative free energy ``-F(v) = v' b + sum_j sp(v' W_j + c_j)``.
 
@@ -160,6 +167,11 @@ class RBMEnergy(BaseEnergy):
         sets = visible_sets.astype(self.dtype, copy=False)
         coupling = sets @ self.weights
         result = (self.visible_bias @ sets.T).astype(np.float64)
-        for n in range(self.n_models):  # one (K, H) temporary at a time
-            result[n] += np.logaddexp(0, coupling + self.hidden_bias[n]).sum(1, dtype=np.float64)
+        for rows in self.row_blocks(coupling.size):
+            inputs = coupling + self.hidden_bias[rows, None, :]
+            result[rows] += np.logaddexp(0, inputs).sum(2, dtype=np.float64)
         return result
+
+    def row_blocks(self, entries_per_row):
+        """Slices of the rows that keep a temporary of so many entries a row in the cache."""
+        return row_chunks(self.n_models, max(1, _BLOCK_ENTRIES // max(1, entries_per_row)))

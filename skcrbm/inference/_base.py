@@ -73,6 +73,8 @@ class InferenceMethod(BaseEstimator, ABC):
     in ``_parameter_constraints``, and define the class attributes below.
     """
 
+    #: Name in the registry.
+    name: ClassVar[str] = ""
     #: What `returns` may contain, and "assignment" for methods that maximise.
     answers: ClassVar[frozenset] = frozenset()
     #: Options that only this method's `infer` arguments carry: "init", "return_trace".
@@ -92,7 +94,10 @@ class InferenceMethod(BaseEstimator, ABC):
 
     def check_options(self):
         """Raise scikit-learn's error on an invalid option."""
-        self._validate_params()
+        options = {k: v for k, v in vars(self).items() if k != "_checked"}
+        if vars(self).get("_checked") != options:  # training asks thousands of times
+            self._validate_params()
+            self._checked = options
 
 
 class IterativeMethod(InferenceMethod):

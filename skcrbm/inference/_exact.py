@@ -43,6 +43,7 @@ class Exact(InferenceMethod):
     array([2.0794])
     """
 
+    name: ClassVar = "exact"
     answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition"})
     solvers: ClassVar = {RBMEnergy: "_solve_rbm", OneHotRBMEnergy: "_solve_one_hot"}
     _parameter_constraints: ClassVar = {"max_units": [Interval(Integral, 0, 30, closed="both")]}
@@ -118,21 +119,25 @@ class Exact(InferenceMethod):
         fields = empty_result(energy, query)
         if "log_partition" in query.returns:
             fields["log_partition"][:] = log_partition
-        for n in range(energy.n_models):  # one (K, H) temporary at a time
-            joint = prob[n, :, None] * expit(weights + energy.hidden_bias[n])
+        n_classes = energy.n_visible
+        log_odds, pairwise = fields["log_odds"], fields.get("pairwise")
+        total = np.zeros(weights.shape)
+        for rows in energy.row_blocks(weights.size):
+            inputs = weights + energy.hidden_bias[rows, None, :]
+            on = prob[rows, :, None] * expit(inputs)
+            off = prob[rows, :, None] * expit(-inputs)
+            for k in range(n_classes):
+                others = np.delete(log_weight[rows], k, axis=1)
+                rest = logsumexp(others, axis=1) if n_classes > 1 else -np.inf
+                log_odds[rows, k] = log_weight[rows, k] - rest
             with np.errstate(divide="ignore"):
-                others = logsumexp(
-                    np.where(np.eye(len(weights), dtype=bool), -np.inf, log_weight[n]), axis=1
-                )
-                hidden = joint.sum(0)
-                fields["log_odds"][n] = np.concatenate(
-                    [log_weight[n] - others, np.log(hidden) - np.log1p(-np.minimum(hidden, 1))]
-                )
-            if "pairwise" in query.returns:
-                if query.pairwise == "per_example":
-                    fields["pairwise"][n] = joint
-                else:
-                    fields["pairwise"] += (query.sample_weight[n] * joint).astype(energy.dtype)
+                log_odds[rows, n_classes:] = np.log(on.sum(1)) - np.log(off.sum(1))
+            if pairwise is not None and query.pairwise == "per_example":
+                pairwise[rows] = on
+            elif pairwise is not None:
+                total += np.tensordot(query.sample_weight[rows], on, axes=1)
+        if pairwise is not None and query.pairwise == "sum":
+            pairwise[...] = total
         return fields
 
 

@@ -63,16 +63,9 @@ def resolve_method(method, name="inference"):
     return method
 
 
-def _method_name(method):
-    for name in METHODS:
-        if METHODS.locations[name].endswith(f":{type(method).__name__}"):
-            return name
-    return type(method).__name__
-
-
 def check_answers(method, energy, returns):
     """Raise one readable error if `method` cannot answer `returns` on `energy`."""
-    name = _method_name(method)
+    name = method.name
     if method.solver_for(energy) is None:
         able = available_methods(energy, returns)
         raise ValueError(
@@ -93,12 +86,14 @@ def _with_options(method, options):
     by_name = isinstance(method, str)
     method = resolve_method(method, "method")
     given = {k: v for k, v in options.items() if v is not None}
+    if not given and not by_name:
+        return method
     has = method.get_params(deep=False)
     for option, value in list(given.items()):
         if option not in has:
             if value != _NEUTRAL[option]:
                 raise ValueError(
-                    f"{_method_name(method)!r} has no option {option!r}; its options are: "
+                    f"{method.name!r} has no option {option!r}; its options are: "
                     f"{', '.join(sorted(has)) or 'none'}"
                 )
             del given[option]
@@ -148,7 +143,7 @@ def _check_init(init, energy, method):
         return None
     if "init" not in method.accepts:
         able = [m for m in METHODS if "init" in METHODS.get(m).accepts]
-        raise ValueError(f"{_method_name(method)!r} has no option 'init'; methods that do: {able}")
+        raise ValueError(f"{method.name!r} has no option 'init'; methods that do: {able}")
     shape = (energy.n_models, energy.n_variables)
     log_odds = getattr(init, "log_odds", None)
     if log_odds is None or log_odds.shape != shape:
@@ -252,7 +247,7 @@ def infer(
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
     check_answers(method, energy, returns)
     if return_trace and "return_trace" not in method.accepts:
-        raise ValueError(f"{_method_name(method)!r} has no option 'return_trace': no iterations")
+        raise ValueError(f"{method.name!r} has no option 'return_trace': no iterations")
     query = Query(
         returns=returns,
         pairwise=pairwise,

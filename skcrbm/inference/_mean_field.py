@@ -35,6 +35,7 @@ class MeanField(IterativeMethod):
     array([ True])
     """
 
+    name: ClassVar = "mean_field"
     answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition"})
     accepts: ClassVar = frozenset({"init", "return_trace"})
     solvers: ClassVar = {RBMEnergy: "_solve_rbm"}

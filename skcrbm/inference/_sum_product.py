@@ -54,6 +54,7 @@ class SumProduct(IterativeMethod):
     array([[0.648, 0.273, 0.641]])
     """
 
+    name: ClassVar = "sum_product"
     answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition"})
     accepts: ClassVar = frozenset({"init", "return_trace"})
     solvers: ClassVar = {RBMEnergy: "_solve_rbm"}

@@ -1,0 +1,40 @@
+"""What a decoding rule gets to see."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.inference import infer
+
+
+class Decoding(NamedTuple):
+    """A batch of models to decode, and what is known about them.
+
+    A rule is a function of this that returns 0/1 outputs of shape (N, V), equal to
+    `known` where that is not NaN.
+
+    Attributes
+    ----------
+    energy : RBMEnergy
+    method : InferenceMethod
+    known : ndarray (N, V) or None
+        Outputs known beforehand, NaN elsewhere.
+    label_sets : ndarray (K, V)
+        Output vectors seen in fit.
+    n_jobs : int or None
+    """
+
+    energy: object
+    method: object
+    known: np.ndarray | None
+    label_sets: np.ndarray
+    n_jobs: int | None
+
+    def log_odds(self):
+        """Belief log-odds (N, V) of the outputs given what is known."""
+        clamp = None
+        if self.known is not None:
+            free = np.full((len(self.known), self.energy.n_hidden), np.nan)
+            clamp = np.hstack([self.known, free])
+        result = infer(self.energy, self.method, clamp=clamp, n_jobs=self.n_jobs)
+        return result.log_odds[:, : self.energy.n_visible]

@@ -1,0 +1,11 @@
+"""Names of the decoding rules. A new one is a file in this folder and a line here."""
+
+from skcrbm.utils._registry import Registry
+
+DECODERS = Registry(
+    "decode",
+    {
+        "marginal": "skcrbm.decoding._marginal:decode_marginal",
+        "label_set": "skcrbm.decoding._label_set:decode_label_set",
+    },
+)

@@ -1,0 +1,61 @@
+"""scikit-learn's callbacks where the installed version has them (1.9 and later)."""
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # older scikit-learn: the same calls, doing nothing
+
+    class CallbackSupportMixin:
+        """Stand-in without callbacks."""
+
+    def with_callbacks(method):
+        """Return the method as it is."""
+        return method
+
+
+class EpochCallbacks:
+    """Calls the hooks of an estimator's callbacks for the fit task and for each epoch.
+
+    Parameters
+    ----------
+    estimator : estimator
+    max_subtasks : int or None
+        Number of epochs, None if it is not known in advance.
+    X, y : array-like
+    metadata : dict or None
+    """
+
+    def __init__(self, estimator, max_subtasks, X, y, metadata):
+        self.estimator = estimator
+        self.data = {"estimator": estimator, "X": X, "y": y, "metadata": metadata}
+        self.epoch = None
+        self.root = None
+        if hasattr(estimator, "_init_callback_context"):
+            self.root = estimator._init_callback_context(max_subtasks=max_subtasks)
+            self.root.call_on_fit_task_begin(**self.data)
+
+    def begin_epoch(self, number):
+        """Start the task of one epoch."""
+        if self.root is not None:
+            self.epoch = self.root.subcontext(task_name="epoch")
+            self.epoch.call_on_fit_task_begin(**self.data)
+
+    def end_epoch(self, fitted_attributes):
+        """End it; `fitted_attributes` is called if a callback wants a fitted estimator.
+
+        Returns
+        -------
+        stop : bool
+            Whether a callback asks to stop.
+        """
+        if self.epoch is None:
+            return False
+        return bool(
+            self.epoch.call_on_fit_task_end(
+                **self.data, reconstruction_attributes=fitted_attributes
+            )
+        )
+
+    def end(self):
+        """End the fit task."""
+        if self.root is not None:
+            self.root.call_on_fit_task_end(**self.data, reconstruction_attributes={})

@@ -1,0 +1,199 @@
+"""One fit from rows to parameters: validation part, training run, refit, progress lines."""
+
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from skcrbm.energies import ConditionalRBM, CRBMParams
+from skcrbm.learning import Batch, History, Objective, make_optimizer, run_epochs, validation_score
+
+_LEARNING_RATE = {"adam": 0.001, "sgd": 0.05}
+# Under Adam W moves faster than the other parameters, or the hidden units stay off.
+_WEIGHTS_RATE = {"adam": 5.0, "sgd": 1.0}
+_STEPS_PER_EPOCH = 60
+_MAX_SPEEDUP = 50
+
+
+def label_sets_of(visible):
+    """Distinct complete rows of visible (N, V), as int8; (0, V) if there is none."""
+    complete = visible[~np.isnan(visible).any(axis=1)]
+    return np.unique(complete.astype(np.int8), axis=0)
+
+
+@dataclass
+class Training:
+    """A fit whose every "auto" has been resolved.
+
+    Attributes
+    ----------
+    X, visible, weight : training rows, as in `Batch`
+    energy_type : type
+    stratify : bool
+        Whether the validation part keeps the share of each visible vector (1-D y).
+    objective : Objective
+    solver : {"adam", "sgd"}
+    learning_rate : float or "auto"
+    penalty : CRBMParams of float
+    rng : RandomState
+    optimizer, history, validation_scores
+        Set by the run.
+    """
+
+    X: Any
+    visible: np.ndarray
+    weight: np.ndarray
+    energy_type: type
+    stratify: bool
+    objective: Objective
+    solver: str
+    learning_rate: float | str
+    momentum: float
+    penalty: CRBMParams
+    batch_size: int
+    max_iter: int
+    early_stopping: bool
+    refit: bool
+    validation_fraction: float
+    n_iter_no_change: int
+    tol: float
+    first_epoch: int
+    rng: np.random.RandomState
+    verbose: int
+    optimizer: Any = None
+    history: History | None = None
+    validation_scores: list | None = None
+
+    def initial_params(self, n_hidden):
+        """Draw W and S, set b to the labels' log-odds; none of it depends on the row count."""
+        n_visible, n_features = self.visible.shape[1], self.X.shape[1]
+        dtype = self.visible.dtype
+        weights = self.rng.normal(scale=0.01, size=(n_visible, n_hidden))
+        hidden_coef = self.rng.normal(scale=0.01, size=(n_hidden, n_features))
+        observed = ~np.isnan(self.visible)
+        mass = self.weight @ observed
+        share = np.divide(
+            self.weight @ np.nan_to_num(self.visible),
+            mass,
+            out=np.full(n_visible, 0.5),
+            where=mass > 0,
+        )
+        share = np.clip(share, 0.005, 0.995)
+        # Hidden units start half on: take their mean pull out of the intercept.
+        intercept = np.log(share) - np.log1p(-share) - 0.5 * weights.sum(axis=1)
+        return CRBMParams(
+            weights.astype(dtype),
+            np.zeros((n_visible, n_features), dtype),
+            hidden_coef.astype(dtype),
+            intercept.astype(dtype),
+            np.zeros(n_hidden, dtype),
+        )
+
+    def run(self, params, on_epoch_begin, on_epoch_end):
+        """Train; with early stopping on a part of the rows first, then on all of them."""
+        batch = Batch(self.X, self.visible, self.weight, np.arange(len(self.weight)))
+        if not self.early_stopping:
+            self.history = self._run(batch, params, self.max_iter, on_epoch_begin, on_epoch_end)
+            return
+        train, held_out = self._split(batch)
+
+        def validate(model, number):
+            return validation_score(model, held_out, self.objective.inference.at_epoch(number))
+
+        self.history = self._run(
+            train, params, self.max_iter, on_epoch_begin, on_epoch_end, validate=validate
+        )
+        self.validation_scores = [epoch.score for epoch in self.history.epochs]
+        if not self.refit or self.history.reason in ("callback", "interrupted"):
+            return
+        n_epochs = self.history.best.number + 1 - self.first_epoch
+        self._say(f"Best epoch {n_epochs}; fitting again on all rows")
+        refitted = self._run(batch, params, n_epochs, on_epoch_begin, on_epoch_end)
+        # Cut short, the second run is worth less than what the first one found.
+        if refitted.reason in ("max_iter", "callback"):
+            self.history = refitted
+
+    def run_one_epoch(self, params, optimizer):
+        """Do one epoch on all rows, going on with an optimiser's state."""
+        batch = Batch(self.X, self.visible, self.weight, np.arange(len(self.weight)))
+        nothing = lambda number: None  # noqa: E731
+        self.history = self._run(
+            batch, params, 1, nothing, lambda epoch: False, optimizer=optimizer
+        )
+
+    def _run(
+        self, batch, params, max_iter, on_epoch_begin, on_epoch_end, validate=None, optimizer=None
+    ):
+        self.optimizer = optimizer or self._make_optimizer(len(batch))
+
+        def report(epoch):
+            score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"
+            self._say(
+                f"Epoch {epoch.number + 1}  loss {epoch.loss:.4f}{score}  "
+                f"converged {epoch.converged:.1%}  {epoch.seconds:.2f} s"
+            )
+            return on_epoch_end(epoch)
+
+        history = run_epochs(
+            ConditionalRBM(params, self.energy_type),
+            batch,
+            self.objective,
+            self.optimizer,
+            self.penalty,
+            batch_size=self.batch_size,
+            max_iter=max_iter,
+            rng=self.rng,
+            validate=validate,
+            n_iter_no_change=self.n_iter_no_change,
+            tol=self.tol,
+            first_epoch=self.first_epoch,
+            on_epoch_begin=on_epoch_begin,
+            on_epoch_end=report,
+        )
+        if history.reason == "interrupted":
+            warnings.warn("Training interrupted; keeping what was learned so far.", stacklevel=5)
+        return history
+
+    def _make_optimizer(self, n_rows):
+        rate = self.learning_rate
+        if rate == "auto":
+            # An epoch moves a parameter by about as much, however few steps it has.
+            steps = -(-n_rows // self.batch_size)
+            rate = _LEARNING_RATE[self.solver]
+            if self.solver == "adam":
+                rate *= float(np.clip(_STEPS_PER_EPOCH / steps, 1, _MAX_SPEEDUP))
+        rates = CRBMParams(rate * _WEIGHTS_RATE[self.solver], rate, rate, rate, rate)
+        return make_optimizer(self.solver, rates, self.momentum)
+
+    def _split(self, batch):
+        """Training part and held-out part."""
+        seed = self.rng.randint(np.iinfo(np.int32).max)
+        strata = batch.visible.argmax(axis=1) if batch.visible.shape[1] > 1 else batch.visible[:, 0]
+        options = {"test_size": self.validation_fraction, "random_state": seed}
+        if self.stratify:
+            try:
+                parts = train_test_split(batch.index, stratify=strata, **options)
+            except ValueError as error:
+                warnings.warn(
+                    f"early_stopping: no stratified validation part ({error}); "
+                    "the rows are split without regard to classes",
+                    stacklevel=6,
+                )
+                parts = train_test_split(batch.index, **options)
+        else:
+            parts = train_test_split(batch.index, **options)
+        train, held_out = (batch.rows(np.sort(part)) for part in parts)
+        if np.isnan(held_out.visible).all():
+            raise ValueError(
+                "early_stopping: the validation part has no observed output; set "
+                "early_stopping=False or a larger validation_fraction"
+            )
+        return train, held_out
+
+    def _say(self, line):
+        if self.verbose:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()

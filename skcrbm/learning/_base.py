@@ -1,0 +1,69 @@
+"""The protocol that every learning rule follows."""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Batch(NamedTuple):
+    """Rows of training data.
+
+    Attributes
+    ----------
+    X : ndarray or CSR matrix (N, D)
+    visible : ndarray (N, V)
+        0/1 outputs, NaN where not observed.
+    weight : ndarray (N,)
+        Positive row weights.
+    index : ndarray (N,) of int
+        Position of each row in the training set, for rules that keep one chain a row.
+    """
+
+    X: Any
+    visible: np.ndarray
+    weight: np.ndarray
+    index: np.ndarray
+
+    def rows(self, index):
+        """Return the given rows."""
+        return Batch(*(field[index] for field in self))
+
+    def __len__(self):
+        """Return the number of rows."""
+        return len(self.weight)
+
+
+class Step(NamedTuple):
+    """What a rule says about one batch, as sums over its rows times their weights.
+
+    Attributes
+    ----------
+    gradient : params
+        Of the loss, same structure as the parameters.
+    loss : float
+    n_converged : int
+        Rows whose inference converged.
+    """
+
+    gradient: Any
+    loss: float
+    n_converged: int
+
+
+class Objective(ABC):
+    """A learning rule: a loss, or just a direction, evaluated batch by batch.
+
+    Parameters
+    ----------
+    inference : InferenceMethod
+    n_jobs : int or None
+    """
+
+    def __init__(self, inference, n_jobs=None):
+        self.inference = inference
+        self.n_jobs = n_jobs
+
+    @abstractmethod
+    def step(self, model, batch, epoch):
+        """Return the `Step` of a batch in the given epoch (0-based, for schedules)."""

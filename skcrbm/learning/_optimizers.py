@@ -1,0 +1,67 @@
+"""First-order optimisers over named tuples of arrays."""
+
+import numpy as np
+
+
+class SGD:
+    """Gradient descent, with classical momentum if asked for.
+
+    Parameters
+    ----------
+    learning_rates : params of float
+        One rate per parameter array.
+    momentum : float in [0, 1)
+    """
+
+    def __init__(self, learning_rates, momentum=0.0):
+        self.learning_rates = learning_rates
+        self.momentum = momentum
+        self.velocity = None
+
+    def update(self, params, gradient):
+        """Return the parameters after one step."""
+        if self.velocity is None:
+            self.velocity = [np.zeros_like(p) for p in params]
+        new = []
+        for p, g, v, rate in zip(params, gradient, self.velocity, self.learning_rates):
+            v *= self.momentum
+            v -= rate * g
+            new.append(p + v)
+        return type(params)(*new)
+
+
+class Adam:
+    """Adam (Kingma and Ba 2015) with its usual constants.
+
+    Parameters
+    ----------
+    learning_rates : params of float
+        One rate per parameter array.
+    """
+
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+
+    def __init__(self, learning_rates):
+        self.learning_rates = learning_rates
+        self.n_steps = 0
+        self.first = self.second = None
+
+    def update(self, params, gradient):
+        """Return the parameters after one step."""
+        if self.first is None:
+            self.first = [np.zeros_like(p) for p in params]
+            self.second = [np.zeros_like(p) for p in params]
+        self.n_steps += 1
+        correction = np.sqrt(1 - self.beta2**self.n_steps) / (1 - self.beta1**self.n_steps)
+        new = []
+        for p, g, m, s, rate in zip(params, gradient, self.first, self.second, self.learning_rates):
+            m += (1 - self.beta1) * (g - m)
+            s += (1 - self.beta2) * (g * g - s)
+            step = m / (np.sqrt(s) + self.epsilon)
+            new.append(p - p.dtype.type(rate * correction) * step)
+        return type(params)(*new)
+
+
+def make_optimizer(solver, learning_rates, momentum):
+    """Return the optimiser named by `solver`, "sgd" or "adam"."""
+    return SGD(learning_rates, momentum) if solver == "sgd" else Adam(learning_rates)

@@ -1,0 +1,5 @@
+"""Names of the learning rules. A new one is a file in this folder and a line here."""
+
+from skcrbm.utils._registry import Registry
+
+OBJECTIVES = Registry("learning", {"mle": "skcrbm.learning._likelihood:Likelihood"})

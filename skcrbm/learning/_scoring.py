@@ -1,0 +1,39 @@
+"""How good a model is on held-out rows, for early stopping."""
+
+import numpy as np
+
+from skcrbm.energies import OneHotRBMEnergy
+from skcrbm.inference import infer, resolve_method
+from skcrbm.learning._likelihood import Likelihood
+
+# Enumerating 2^12 states costs about as much as a few iterations of message passing.
+_EXACT_UNITS = 12
+
+
+def validation_score(model, batch, method):
+    """Mean score of the rows, higher is better.
+
+    The exact conditional log-likelihood where the smaller layer has at most 12 units,
+    whatever method is used in training: approximations to it may rise while it falls.
+    Beyond that, minus the share of wrong outputs when each is read off its marginal
+    (Ping and Ihler 2017).
+
+    Parameters
+    ----------
+    model : ConditionalRBM
+    batch : Batch
+    method : InferenceMethod
+        The method of training, used where the likelihood is out of reach.
+
+    Returns
+    -------
+    float
+    """
+    total = batch.weight.sum()
+    smaller = min(model.params.weights.shape)
+    if model.energy_type is OneHotRBMEnergy or smaller <= _EXACT_UNITS:
+        return -Likelihood(resolve_method("exact")).loss(model, batch) / total
+    marginals = infer(model.energy(batch.X), method).marginals[:, : batch.visible.shape[1]]
+    wrong = np.where(np.isnan(batch.visible), 0, (marginals >= 0.5) != batch.visible)
+    observed = (~np.isnan(batch.visible)).sum(1)
+    return -float(batch.weight @ wrong.sum(1)) / float(batch.weight @ observed)
