@@ -15,6 +15,7 @@ from skcrbm.utils._parallel import row_chunks
 # Largest |log| of a product of messages that a dtype holds with room to spare.
 _LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 640.0}
 _MAX_CHUNKS = 16
+_CHUNK_EDGES = 2**15
 
 
 class SumProduct(IterativeMethod):
@@ -110,8 +111,10 @@ class SumProduct(IterativeMethod):
                 trace[rows],
             )
 
-        # Few chunks, because each sums its pairwise beliefs into a matrix of its own.
-        chunks = row_chunks(n, max(1, -(-n // _MAX_CHUNKS)))
+        # Few chunks, as each sums its pairwise beliefs into a matrix of its own, and none
+        # so small that handing it to a thread costs more than its work.
+        size = max(-(-n // _MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, weights.size)))
+        chunks = row_chunks(n, size)
         add_pairwise(solve, chunks, query, pairwise)
         if query.return_trace:
             fields["trace"] = trace

@@ -1,12 +1,22 @@
 """Work over rows in threads, with results that do not depend on how many there are."""
 
 import functools
+import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
+
+
+@functools.cache
+def _pool(n_threads):
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="skcrbm")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork, the cache would
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def row_chunks(n_rows, size):
@@ -24,14 +34,17 @@ def ordered_map(function, items, n_jobs):
     if n_jobs <= 1:
         yield from map(function, items)
         return
-    with ThreadPoolExecutor(n_jobs) as pool:
-        waiting = deque()
+    pool = _pool(n_jobs)
+    waiting = deque()
+    try:
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) >= n_jobs + 1:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:  # interrupted: nobody may write into arrays that are given up
+        wait(waiting)
 
 
 @functools.cache
