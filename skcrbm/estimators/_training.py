@@ -127,7 +127,7 @@ class Training:
     def _run(
         self, batch, params, max_iter, on_epoch_begin, on_epoch_end, validate=None, optimizer=None
     ):
-        self.optimizer = optimizer or self._make_optimizer(len(batch))
+        self.optimizer = optimizer or self._make_optimizer()
 
         def report(epoch):
             score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"
@@ -157,11 +157,12 @@ class Training:
             warnings.warn("Training interrupted; keeping what was learned so far.", stacklevel=5)
         return history
 
-    def _make_optimizer(self, n_rows):
+    def _make_optimizer(self):
         rate = self.learning_rate
         if rate == "auto":
-            # An epoch moves a parameter by about as much, however few steps it has.
-            steps = -(-n_rows // self.batch_size)
+            # An epoch moves a parameter by about as much, however few steps it has. All rows
+            # count, with a validation part held out too: a refit goes at the same pace.
+            steps = -(-len(self.weight) // self.batch_size)
             rate = _LEARNING_RATE[self.solver]
             if self.solver == "adam":
                 rate *= float(np.clip(_STEPS_PER_EPOCH / steps, 1, _MAX_SPEEDUP))
