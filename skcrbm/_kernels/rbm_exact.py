@@ -14,8 +14,9 @@ import numpy as np
 
 from skcrbm._kernels._jit import jit
 
-# Products of (u + t gain) stay within exp(+-600), safely inside float64.
-_PRODUCT_LIMIT = 600.0
+# Products of (u + t gain) stay within exp(+-240). Beyond that a gain could lift a
+# denormal t, which has few digits, to a probability above _TINY.
+_PRODUCT_LIMIT = 240.0
 # Below this probability the log-odds are computed again, entirely in logs.
 _TINY = 1e-200
 

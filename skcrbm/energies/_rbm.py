@@ -5,7 +5,7 @@ from scipy.special import expit
 
 from skcrbm.energies._base import PINNED_OFF, BaseEnergy, Conditioned
 from skcrbm.utils._parallel import row_chunks
-from skcrbm.utils._validation import as_float_array, as_row_fields
+from skcrbm.utils._validation import as_float_array, as_row_fields, kernel_array
 
 _BLOCK_ENTRIES = 2**16
 
@@ -75,7 +75,7 @@ class RBMEnergy(BaseEnergy):
     @staticmethod
     def _broadcast(fields, n_models, dtype):
         fields = np.broadcast_to(fields[: n_models or None], (n_models, fields.shape[1]))
-        return np.ascontiguousarray(fields, dtype=dtype)
+        return kernel_array(fields, dtype)
 
     @property
     def fields(self):
@@ -100,8 +100,8 @@ class RBMEnergy(BaseEnergy):
     def with_fields(self, visible_bias, hidden_bias):
         """Return the same couplings with other biases, (N, V) and (N, H), of the same dtype."""
         return self._copy_with(
-            visible_bias=np.ascontiguousarray(visible_bias, dtype=self.dtype),
-            hidden_bias=np.ascontiguousarray(hidden_bias, dtype=self.dtype),
+            visible_bias=kernel_array(visible_bias, self.dtype),
+            hidden_bias=kernel_array(hidden_bias, self.dtype),
         )
 
     def condition(self, clamp):

@@ -4,7 +4,7 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import expit, log_expit, logsumexp
 from sklearn.utils._param_validation import Interval
 
 from skcrbm._kernels.rbm_exact import enumerate_rows
@@ -101,9 +101,11 @@ class Exact(InferenceMethod):
 
         add_pairwise(solve, row_chunks(n, _ROWS_PER_CHUNK), query, pairs)
         if want_marginals:
-            for row, unit in np.argwhere(np.isnan(log_odds)):
-                log_odds[row, unit] = _log_odds_in_logs(
-                    unit, enumerated[row], summed[row], coupling
+            log_odds[np.hstack([enumerated, summed]) <= PINNED_OFF] = -np.inf
+            for row in np.flatnonzero(np.isnan(log_odds).any(1)):
+                units = np.flatnonzero(np.isnan(log_odds[row]))
+                log_odds[row, units] = _log_odds_in_logs(
+                    units, enumerated[row], summed[row], coupling
                 )
             e, s = log_odds[:, :k], log_odds[:, k:]
             fields["log_odds"][:] = np.hstack([s, e] if hidden_is_smaller else [e, s])
@@ -114,47 +116,49 @@ class Exact(InferenceMethod):
     def _solve_one_hot(self, energy, query):
         log_weight = energy.class_log_weights()
         log_partition = logsumexp(log_weight, axis=1)
-        prob = np.exp(log_weight - log_partition[:, None])
+        log_prob = log_weight - log_partition[:, None]
         weights = energy.weights.astype(np.float64)
+        others = np.where(np.eye(len(weights), dtype=bool), -np.inf, 0.0)
         fields = empty_result(energy, query)
         if "log_partition" in query.returns:
             fields["log_partition"][:] = log_partition
-        n_classes = energy.n_visible
-        log_odds, pairwise = fields["log_odds"], fields.get("pairwise")
         total = np.zeros(weights.shape)
-        for rows in energy.row_blocks(weights.size):
-            inputs = weights + energy.hidden_bias[rows, None, :]
-            on = prob[rows, :, None] * expit(inputs)
-            off = prob[rows, :, None] * expit(-inputs)
-            for k in range(n_classes):
-                others = np.delete(log_weight[rows], k, axis=1)
-                rest = logsumexp(others, axis=1) if n_classes > 1 else -np.inf
-                log_odds[rows, k] = log_weight[rows, k] - rest
-            with np.errstate(divide="ignore"):
-                log_odds[rows, n_classes:] = np.log(on.sum(1)) - np.log(off.sum(1))
-            if pairwise is not None and query.pairwise == "per_example":
-                pairwise[rows] = on
-            elif pairwise is not None:
-                total += np.tensordot(query.sample_weight[rows], on, axes=1)
-        if pairwise is not None and query.pairwise == "sum":
-            pairwise[...] = total
+        for n in range(energy.n_models):  # one (K, H) temporary at a time
+            inputs = weights + energy.hidden_bias[n]
+            fields["log_odds"][n] = np.concatenate(
+                [
+                    log_weight[n] - logsumexp(others + log_weight[n], axis=1),
+                    logsumexp(log_prob[n, :, None] + log_expit(inputs), axis=0)
+                    - logsumexp(log_prob[n, :, None] + log_expit(-inputs), axis=0),
+                ]
+            )
+            if "pairwise" in query.returns:
+                joint = np.exp(log_prob[n])[:, None] * expit(inputs)
+                if query.pairwise == "per_example":
+                    fields["pairwise"][n] = joint
+                else:
+                    total += query.sample_weight[n] * joint
+        if "pairwise" in query.returns and query.pairwise == "sum":
+            fields["pairwise"][:] = total
         return fields
 
 
-def _log_odds_in_logs(unit, enumerated, summed, coupling):
-    """Log-odds of one saturated unit (enumerated units first), by log-sum-exp over all states.
+def _log_odds_in_logs(units, enumerated, summed, coupling):
+    """Log-odds of saturated units (enumerated ones first), by log-sum-exp over all states.
 
     Parameters
     ----------
-    unit : int
+    units : sequence of int
     enumerated, summed : ndarray (k,), (m,), fields
     coupling : ndarray (k, m)
+
+    Returns
+    -------
+    ndarray, one value per unit
     """
     k = len(enumerated)
-    own = enumerated[unit] if unit < k else summed[unit - k]
-    if own <= PINNED_OFF:
-        return -np.inf
-    on, off = [], []
+    on = np.full(len(units), -np.inf)
+    off = on.copy()
     low = min(k, 12)
     bits = (np.arange(2**low)[:, None] >> np.arange(low)) & 1
     for high in range(2 ** (k - low)):
@@ -162,12 +166,16 @@ def _log_odds_in_logs(unit, enumerated, summed, coupling):
         states = np.hstack([bits, tail])
         inputs = summed + states @ coupling
         log_weight = states @ enumerated + np.logaddexp(0, inputs).sum(1)
-        if unit >= k:
-            x = inputs[:, unit - k]
-            on.append(logsumexp(log_weight - np.logaddexp(0, -x)))
-            off.append(logsumexp(log_weight - np.logaddexp(0, x)))
-        else:
-            is_on = states[:, unit] == 1
-            for side, mask in ((on, is_on), (off, ~is_on)):
-                side.append(logsumexp(log_weight[mask]) if mask.any() else -np.inf)
-    return logsumexp(on) - logsumexp(off)
+        for index, unit in enumerate(units):
+            if unit < k:
+                is_on = states[:, unit] == 1
+                with_on, with_off = log_weight[is_on], log_weight[~is_on]
+            else:
+                x = inputs[:, unit - k]
+                with_on = log_weight - np.logaddexp(0, -x)
+                with_off = log_weight - np.logaddexp(0, x)
+            if len(with_on):
+                on[index] = np.logaddexp(on[index], logsumexp(with_on))
+            if len(with_off):
+                off[index] = np.logaddexp(off[index], logsumexp(with_off))
+    return on - off

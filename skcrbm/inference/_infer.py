@@ -6,7 +6,7 @@ from scipy.special import expit
 from skcrbm.energies._base import PINNED_OFF, BaseEnergy
 from skcrbm.inference._base import InferenceMethod, InferenceResult, Query
 from skcrbm.inference._registry import METHODS
-from skcrbm.utils._validation import as_float_array
+from skcrbm.utils._validation import as_float_array, as_real
 
 # Values that mean "nothing asked for", accepted by methods without the option.
 _NEUTRAL = {"max_iter": 100, "tol": 1e-6, "damping": 0.0, "n_restarts": 1, "random_state": None}
@@ -63,9 +63,13 @@ def resolve_method(method, name="inference"):
     return method
 
 
+def _name(method):
+    return method.name or type(method).__name__
+
+
 def check_answers(method, energy, returns):
     """Raise one readable error if `method` cannot answer `returns` on `energy`."""
-    name = method.name
+    name = _name(method)
     if method.solver_for(energy) is None:
         able = available_methods(energy, returns)
         raise ValueError(
@@ -93,7 +97,7 @@ def _with_options(method, options):
         if option not in has:
             if value != _NEUTRAL[option]:
                 raise ValueError(
-                    f"{method.name!r} has no option {option!r}; its options are: "
+                    f"{_name(method)!r} has no option {option!r}; its options are: "
                     f"{', '.join(sorted(has)) or 'none'}"
                 )
             del given[option]
@@ -108,20 +112,19 @@ def _with_options(method, options):
 def _check_returns(returns):
     if isinstance(returns, str):
         returns = (returns,)
-    returns = tuple(returns)
-    unknown = [r for r in returns if r not in _QUERIES]
-    if unknown or not returns:
+    try:
+        asked = tuple(returns)
+    except TypeError:
+        asked = ()
+    if not asked or any(r not in _QUERIES for r in asked):
         raise ValueError(f"returns must hold some of {_QUERIES}; got {returns!r}")
-    return frozenset(returns)
+    return frozenset(asked)
 
 
 def _check_clamp(clamp, energy):
     n, width = energy.n_models, energy.n_variables
     shape = f"({n}, {width}) or ({width},)"
-    try:
-        clamp = np.asarray(clamp, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"clamp must be a real array of shape {shape}: {error}") from error
+    clamp = as_real(clamp, "clamp", shape)
     if clamp.shape not in ((n, width), (width,)):
         raise ValueError(f"clamp must have shape {shape}, got {clamp.shape}")
     if not (np.isnan(clamp) | (clamp == 0) | (clamp == 1)).all():
@@ -143,7 +146,7 @@ def _check_init(init, energy, method):
         return None
     if "init" not in method.accepts:
         able = [m for m in METHODS if "init" in METHODS.get(m).accepts]
-        raise ValueError(f"{method.name!r} has no option 'init'; methods that do: {able}")
+        raise ValueError(f"{_name(method)!r} has no option 'init'; methods that do: {able}")
     shape = (energy.n_models, energy.n_variables)
     log_odds = getattr(init, "log_odds", None)
     if log_odds is None or log_odds.shape != shape:
@@ -247,7 +250,7 @@ def infer(
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
     check_answers(method, energy, returns)
     if return_trace and "return_trace" not in method.accepts:
-        raise ValueError(f"{method.name!r} has no option 'return_trace': no iterations")
+        raise ValueError(f"{_name(method)!r} has no option 'return_trace': no iterations")
     query = Query(
         returns=returns,
         pairwise=pairwise,

@@ -40,11 +40,17 @@ def ordered_map(function, items, n_jobs):
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) >= n_jobs + 1:
-                yield waiting.popleft().result()
+                yield _first_result(waiting)
         while waiting:
-            yield waiting.popleft().result()
+            yield _first_result(waiting)
     finally:  # interrupted: nobody may write into arrays that are given up
         wait(waiting)
+
+
+def _first_result(waiting):
+    result = waiting[0].result()  # taken off the queue only once it has run
+    waiting.popleft()
+    return result
 
 
 @functools.cache

@@ -1,0 +1,74 @@
+"""Sum-product belief propagation on one RBM, edge by edge, in logs.
+
+The schedule is Ping and Ihler (2017), Algorithm 1: all messages start at log-odds 0 and
+the beliefs at the biases; one iteration is hidden -> visible, visible beliefs,
+visible -> hidden, hidden beliefs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Beliefs(NamedTuple):
+    log_odds: np.ndarray  # (V + H,)
+    pairwise: np.ndarray  # (V, H), P(v_i = 1, h_j = 1)
+    pairwise_off: np.ndarray  # (V, H), P(v_i = 1, h_j = 0)
+    log_partition: float  # Bethe
+    trace: np.ndarray  # largest change of a belief, as a probability
+
+
+def _sp(x):
+    return np.logaddexp(0.0, x)
+
+
+def _sigma(x):
+    return np.exp(-_sp(-x))
+
+
+def message(w, x):
+    """Log-odds of a message over an edge w from a unit whose cavity log-odds are x."""
+    return _sp(w + x) - _sp(x)
+
+
+def naive_sum_product(weights, visible_bias, hidden_bias, n_iter, damping=0.0):
+    w = np.asarray(weights, np.float64)
+    b, c = np.asarray(visible_bias, np.float64), np.asarray(hidden_bias, np.float64)
+    n_visible, n_hidden = w.shape
+    down = np.zeros((n_visible, n_hidden))  # hidden j -> visible i
+    up = np.zeros((n_visible, n_hidden))  # visible i -> hidden j
+    theta_v, theta_h = b.copy(), c.copy()
+    trace = []
+    for _ in range(n_iter):
+        old = _sigma(np.concatenate([theta_v, theta_h]))
+        for i in range(n_visible):
+            for j in range(n_hidden):
+                down[i, j] = message(w[i, j], theta_h[j] - up[i, j])
+            theta_v[i] = b[i] + down[i].sum()
+        for i in range(n_visible):
+            for j in range(n_hidden):
+                new = message(w[i, j], theta_v[i] - down[i, j])
+                up[i, j] = damping * up[i, j] + (1 - damping) * new
+        for j in range(n_hidden):
+            theta_h[j] = c[j] + up[:, j].sum()
+        change = np.abs(_sigma(np.concatenate([theta_v, theta_h])) - old)
+        trace.append(change.max(initial=0.0))
+    # The answers use messages down that belong to the final hidden beliefs.
+    for i in range(n_visible):
+        for j in range(n_hidden):
+            down[i, j] = message(w[i, j], theta_h[j] - up[i, j])
+    pairwise, pairwise_off = np.zeros_like(w), np.zeros_like(w)
+    log_z = _sp(theta_v).sum() + _sp(theta_h).sum()
+    for i in range(n_visible):
+        for j in range(n_hidden):
+            d, r = down[i, j], up[i, j]
+            both = w[i, j] + theta_v[i] + theta_h[j]
+            table = np.array([both, theta_v[i] + r, theta_h[j] + d, d + r])
+            total = np.logaddexp.reduce(table)
+            pairwise[i, j] = np.exp(table[0] - total)
+            pairwise_off[i, j] = np.exp(table[1] - total)
+            terms = np.array([0.0, theta_v[i] - d, theta_h[j] - r, both - d - r])
+            log_z += np.logaddexp.reduce(terms) - _sp(theta_v[i]) - _sp(theta_h[j])
+    return Beliefs(
+        np.concatenate([theta_v, theta_h]), pairwise, pairwise_off, log_z, np.array(trace)
+    )
