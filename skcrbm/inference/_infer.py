@@ -6,6 +6,7 @@ from scipy.special import expit
 from skcrbm.energies._base import PINNED_OFF, BaseEnergy
 from skcrbm.inference._base import InferenceMethod, InferenceResult, Query
 from skcrbm.inference._registry import METHODS
+from skcrbm.utils._parallel import one_blas_thread
 from skcrbm.utils._validation import as_float_array, as_real
 
 # Values that mean "nothing asked for", accepted by methods without the option.
@@ -261,11 +262,14 @@ def infer(
     )
     if clamp is None:
         return _finish(method.solver_for(energy)(energy, query), query)
-    conditioned = energy.condition(_check_clamp(clamp, energy))
+    clamp = _check_clamp(clamp, energy)
+    with one_blas_thread():
+        conditioned = energy.condition(clamp)
     if query.start is not None:
         query.start[conditioned.clamped] = PINNED_OFF
     fields = method.solver_for(energy)(conditioned.energy, query)
-    _restore_clamped(fields, conditioned, query)
+    with one_blas_thread():
+        _restore_clamped(fields, conditioned, query)
     return _finish(fields, query)
 
 

@@ -1,0 +1,188 @@
+"""The package's structure, read from its sources: who may import whom, house rules."""
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+import skcrbm
+
+ROOT = Path(skcrbm.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+KERNELS = [p for p in sorted((ROOT / "_kernels").glob("*.py")) if p.name != "__init__.py"]
+
+# Which parts of the package each part may import, itself apart.
+MAY_IMPORT = {
+    "_kernels": set(),
+    "utils": set(),
+    "energies": {"utils"},
+    "inference": {"_kernels", "energies", "utils"},
+    "learning": {"energies", "inference", "utils"},
+    "decoding": {"energies", "inference", "utils"},
+    "datasets": {"utils"},
+    "metrics": {"utils"},
+    "estimators": {"decoding", "energies", "inference", "learning", "metrics", "utils"},
+    "_version": set(),
+    "__init__": {"_version", "estimators"},
+}
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT.parent))
+
+
+def part_of(path):
+    """The part of the package that a file belongs to: a folder or a top-level module."""
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported_modules(path):
+    package = [ROOT.name, *path.relative_to(ROOT).parts[:-1]]
+    yield from imports_in(path.read_text(encoding="utf-8"), package)
+
+
+def imports_in(source, package):
+    """Absolute names of everything that a source imports, anywhere in it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module
+            # `from skcrbm import energies` imports a part by its name.
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def strings(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_imports_are_found_wherever_they_stand():
+    source = """
+import skcrbm.a
+def function():
+    from ..b import c
+    from . import d
+class Class:
+    from skcrbm import e
+"""
+    found = set(imports_in(source, ["skcrbm", "energies"]))
+    expected = {"skcrbm.a", "skcrbm.b", "skcrbm.b.c", "skcrbm.energies.d", "skcrbm.e"}
+    assert expected <= found
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_go_one_way(path):
+    part = part_of(path)
+    assert part in MAY_IMPORT, f"{part} has no place in the layers"
+    allowed = MAY_IMPORT[part] | {part}
+    for module in imported_modules(path):
+        head, _, rest = module.partition(".")
+        if head != ROOT.name or not rest:
+            continue
+        other = rest.partition(".")[0]
+        if other in MAY_IMPORT:
+            assert other in allowed, f"{name_of(path)} imports {module}"
+
+
+def test_every_part_has_a_layer():
+    parts = {part_of(p) for p in FILES}
+    assert parts == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=name_of)
+def test_kernels_import_arrays_and_the_decorator_only(path):
+    for module in imported_modules(path):
+        head = module.partition(".")[0]
+        if head == ROOT.name:
+            assert path.name != "_jit.py"
+            assert module in ("skcrbm._kernels._jit", "skcrbm._kernels._jit.jit"), module
+        else:
+            assert head in {"numpy", "numba", *sys.stdlib_module_names}, module
+            assert head != "numba" or path.name == "_jit.py", "compile with the house decorator"
+
+
+@pytest.mark.parametrize("path", [p for p in KERNELS if p.name != "_jit.py"], ids=name_of)
+def test_every_kernel_has_the_house_decorator(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)]
+    assert functions
+    for function in functions:
+        assert isinstance(function, ast.FunctionDef), "a lambda compiles with its caller only"
+        assert function in tree.body, f"{function.name} is nested: it cannot be cached"
+        assert len(function.decorator_list) == 1, function.name
+        decorator = function.decorator_list[0]
+        call = decorator if isinstance(decorator, ast.Call) else None
+        assert getattr(call.func if call else decorator, "id", None) == "jit", function.name
+        if call:
+            flags = ast.literal_eval(call.keywords[0].value)
+            assert [k.arg for k in call.keywords] == ["fastmath"]
+            assert flags <= {"contract", "reassoc"}, f"{function.name}: infinities carry meaning"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_raw_njit_no_global_random_numbers_no_print(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name):
+            assert node.id != "print"
+            assert node.id not in ("njit", "prange")
+        if isinstance(node, ast.Attribute):
+            base = node.value
+            assert node.attr != "njit" or path.name == "_jit.py"
+            if isinstance(base, ast.Attribute) and base.attr == "random":
+                # Generators and their types are fine; the module's global stream is not.
+                assert getattr(base.value, "id", None) not in ("np", "numpy") or node.attr in {
+                    "BitGenerator",
+                    "Generator",
+                    "Philox",
+                    "RandomState",
+                    "SeedSequence",
+                    "default_rng",
+                }, f"np.random.{node.attr}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_stay_readable(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
+
+
+def all_locations():
+    """Every "module:attribute" string of the package."""
+    for path in FILES:
+        for text in strings(path):
+            module, _, attribute = text.partition(":")
+            if module.startswith("skcrbm.") and attribute.isidentifier():
+                yield pytest.param(path, module, attribute, id=text)
+
+
+LOCATIONS = list(all_locations())
+
+
+@pytest.mark.parametrize(("path", "module", "attribute"), LOCATIONS)
+def test_registered_locations_exist(path, module, attribute):
+    # A registry names things of its own part: a string must not get round the layers.
+    assert module.split(".")[1] == part_of(path)
+    assert hasattr(importlib.import_module(module), attribute)
+
+
+def test_registries_were_found():
+    found = {p.values[1].split(".")[1] for p in LOCATIONS}
+    assert {"decoding", "inference", "learning"} <= found
+
+
+@pytest.mark.parametrize(
+    "package", sorted(p.parent for p in ROOT.glob("[a-z]*/__init__.py")), ids=lambda p: p.name
+)
+def test_public_names_exist(package):
+    module = importlib.import_module(f"skcrbm.{package.name}")
+    assert len(set(getattr(module, "__all__", []))) == len(getattr(module, "__all__", []))
+    for name in getattr(module, "__all__", []):
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        module.no_such_name  # noqa: B018
