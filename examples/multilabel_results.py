@@ -8,6 +8,7 @@ import argparse
 import time
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
@@ -30,11 +31,11 @@ METRICS = {
 
 def logistic_regression():
     """Logistic regression, C by 5-fold cross-validation of the log loss."""
-    grid = list(np.logspace(-4, 1, 11))
+    grid = list(np.logspace(-4, 0, 9))
     return LogisticRegressionCV(Cs=grid, scoring="neg_log_loss", cv=5, max_iter=1000)
 
 
-class LabelPowerset:
+class LabelPowerset(ClassifierMixin, BaseEstimator):
     """A multi-class forest over the distinct label sets."""
 
     def __init__(self, forest):
@@ -42,17 +43,17 @@ class LabelPowerset:
 
     def fit(self, X, Y):
         """Fit the forest on the index of each row's label set."""
-        self.sets, index = np.unique(Y, axis=0, return_inverse=True)
+        self.sets_, index = np.unique(Y, axis=0, return_inverse=True)
         self.forest.fit(X, index)
         return self
 
     def predict(self, X):
         """Most probable label set."""
-        return self.sets[self.forest.predict(X)]
+        return self.sets_[self.forest.predict(X)]
 
     def predict_proba(self, X):
         """Marginals of the distribution over label sets."""
-        return self.forest.predict_proba(X) @ self.sets
+        return self.forest.predict_proba(X) @ self.sets_
 
 
 def marginals(model, X):

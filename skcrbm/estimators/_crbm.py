@@ -233,6 +233,8 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
             If inference converged for less than 90% of the rows in the last epoch.
         """
         warm = self.warm_start and hasattr(self, "coef_")
+        if warm:
+            self._check_same_hidden()
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         rng = check_random_state(self.random_state)
         first_epoch = self._epochs_seen if warm else 0
@@ -274,6 +276,8 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
                 "partial_fit does not support early_stopping=True; use 'auto' or False"
             )
         first = not hasattr(self, "coef_")
+        if not first:
+            self._check_same_hidden()
         X, visible, weight = self._check_training_data(
             X, y, sample_weight, reset=first, classes=classes
         )
@@ -293,6 +297,13 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
             self.label_sets_ = np.unique(np.vstack([sets, self.label_sets_]), axis=0)
         self._epochs_seen = self.n_iter_ = seen + 1
         return self
+
+    def _check_same_hidden(self):
+        if self.n_hidden != self.weights_.shape[1]:
+            raise ValueError(
+                f"n_hidden={self.n_hidden} differs from the {self.weights_.shape[1]} hidden units "
+                "fitted so far; set warm_start=False, or keep n_hidden"
+            )
 
     def _make_training(self, X, visible, weight, rng, first_epoch):
         """Resolve everything that says "auto" and hand the fit over."""

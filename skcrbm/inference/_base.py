@@ -3,6 +3,7 @@
 from abc import ABC
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -66,6 +67,10 @@ class InferenceResult:
     trace: np.ndarray | None = None
 
 
+# Options found valid, by method object; kept beside it, as it is the user's.
+_VALID_OPTIONS = WeakKeyDictionary()
+
+
 class InferenceMethod(BaseEstimator, ABC):
     """Base of all methods: options only, no state, so clone and grids work.
 
@@ -94,10 +99,10 @@ class InferenceMethod(BaseEstimator, ABC):
 
     def check_options(self):
         """Raise scikit-learn's error on an invalid option."""
-        options = {k: v for k, v in vars(self).items() if k != "_checked"}
-        if vars(self).get("_checked") != options:  # training asks thousands of times
+        options = dict(vars(self))
+        if _VALID_OPTIONS.get(self) != options:  # training asks thousands of times
             self._validate_params()
-            self._checked = options
+            _VALID_OPTIONS[self] = options
 
 
 class IterativeMethod(InferenceMethod):
