@@ -108,17 +108,22 @@ def _tile_log_weights(offset, enumerated, field, gain, log_gain, reach, log_weig
 
 
 @jit
-def _log_sum_exp(total, values):
-    """log(exp(total) + sum exp(values))."""
-    high = total
+def _exponentials(values, out):
+    """Set out (S,) = exp(values - their maximum); return the maximum and the sum of out."""
+    high = values[0]
     for s in range(values.shape[0]):
         high = max(high, values[s])
-    if high == -np.inf:
-        return high
-    acc = math.exp(total - high)
+    total = 0.0
     for s in range(values.shape[0]):
-        acc += math.exp(values[s] - high)
-    return high + math.log(acc)
+        out[s] = math.exp(values[s] - high)
+        total += out[s]
+    return high, total
+
+
+@jit
+def _log_add(x, y):
+    """log(exp(x) + exp(y))."""
+    return max(x, y) + math.log1p(math.exp(-abs(x - y))) if x != -np.inf else y
 
 
 @jit
@@ -175,7 +180,8 @@ def enumerate_rows(
             _tile_log_weights(
                 offset, enumerated[n], field, gain, log_gain, reach, log_weight, product
             )
-            log_z = _log_sum_exp(log_z, log_weight)
+            high, total = _exponentials(log_weight, prob)
+            log_z = _log_add(log_z, high + math.log(total))
         log_partition[n] = log_z
         if not want_marginals and not want_pairwise:
             continue
@@ -187,10 +193,11 @@ def enumerate_rows(
                 _tile_log_weights(
                     offset, enumerated[n], field, gain, log_gain, reach, log_weight, product
                 )
-            total = 0.0
+                high, total = _exponentials(log_weight, prob)
+            scale = math.exp(high - log_z)
+            total *= scale
             for s in range(n_states):
-                prob[s] = math.exp(log_weight[s] - log_z)
-                total += prob[s]
+                prob[s] *= scale
             _add_by_bit(prob, 1, n_low, on)
             _add_by_bit(prob, 0, n_low, off)
             for h in range(n_low, k):
