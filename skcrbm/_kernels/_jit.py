@@ -24,12 +24,35 @@ def _kernel_fingerprint():
     return digest.hexdigest()
 
 
+class _CacheFile(IndexDataCacheFile):
+    """A file per compiled version, named after all that it depends on.
+
+    Numba's own scheme numbers the files and keeps an index, which processes that
+    compile at once overwrite for each other; without an index nothing can be swapped,
+    stale or torn.
+    """
+
+    def _name(self, key):
+        """File name for `key`: argument types, processor, bytecode of the function."""
+        digest = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode())
+        return f"{Path(self._index_name).stem}.{digest.hexdigest()[:24]}.nbc"
+
+    def load(self, key):
+        try:
+            return self._load_data(self._name(key))
+        except FileNotFoundError:
+            return None
+
+    def save(self, key, data):
+        self._save_data(self._name(key), data)
+
+
 class _ForgivingCache(FunctionCache):
     """Numba's disk cache, keyed by all kernel sources and safe to fail."""
 
     def __init__(self, py_func):
         super().__init__(py_func)
-        self._cache_file = IndexDataCacheFile(
+        self._cache_file = _CacheFile(
             cache_path=self.cache_path,
             filename_base=self._impl.filename_base,
             source_stamp=_kernel_fingerprint(),
@@ -37,19 +60,13 @@ class _ForgivingCache(FunctionCache):
 
     def load_overload(self, sig, target_context):
         try:
-            loaded = super().load_overload(sig, target_context)
-        except Exception:  # a truncated or foreign file: compile again
+            return super().load_overload(sig, target_context)
+        except Exception:  # truncated, foreign or unreadable: compile again
             return None
-        # Two processes that compile different signatures at once may swap data files.
-        if loaded is not None and tuple(loaded.signature.args) != tuple(getattr(sig, "args", sig)):
-            return None
-        return loaded
 
     def save_overload(self, sig, data):
-        try:
+        with contextlib.suppress(OSError):  # disk full, read-only, or removed under us
             super().save_overload(sig, data)
-        except (OSError, EOFError, ValueError):  # disk full, read-only, or removed under us
-            return
 
 
 def jit(function=None, *, fastmath=False):
