@@ -4,7 +4,7 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, log_expit, logsumexp
+from scipy.special import log_expit, logsumexp
 from sklearn.utils._param_validation import Interval
 
 from skcrbm._kernels.rbm_exact import enumerate_rows
@@ -115,31 +115,30 @@ class Exact(InferenceMethod):
 
     def _solve_one_hot(self, energy, query):
         log_weight = energy.class_log_weights()
-        log_partition = logsumexp(log_weight, axis=1)
-        log_prob = log_weight - log_partition[:, None]
-        weights = energy.weights.astype(np.float64)
-        others = np.where(np.eye(len(weights), dtype=bool), -np.inf, 0.0)
+        n_classes = energy.n_visible
         fields = empty_result(energy, query)
+        # Log-sums over the classes before and after each one: the rest without it.
+        none = np.full((energy.n_models, 1), -np.inf)
+        below = np.logaddexp.accumulate(np.hstack([none, log_weight]), axis=1)
+        above = np.logaddexp.accumulate(np.hstack([none, log_weight[:, ::-1]]), axis=1)[:, ::-1]
+        log_partition = below[:, -1]
         if "log_partition" in query.returns:
             fields["log_partition"][:] = log_partition
-        total = np.zeros(weights.shape)
-        for n in range(energy.n_models):  # one (K, H) temporary at a time
-            inputs = weights + energy.hidden_bias[n]
-            fields["log_odds"][n] = np.concatenate(
-                [
-                    log_weight[n] - logsumexp(others + log_weight[n], axis=1),
-                    logsumexp(log_prob[n, :, None] + log_expit(inputs), axis=0)
-                    - logsumexp(log_prob[n, :, None] + log_expit(-inputs), axis=0),
-                ]
-            )
-            if "pairwise" in query.returns:
-                joint = np.exp(log_prob[n])[:, None] * expit(inputs)
-                if query.pairwise == "per_example":
-                    fields["pairwise"][n] = joint
-                else:
-                    total += query.sample_weight[n] * joint
-        if "pairwise" in query.returns and query.pairwise == "sum":
-            fields["pairwise"][:] = total
+        fields["log_odds"][:, :n_classes] = log_weight - np.logaddexp(below[:, :-1], above[:, 1:])
+        weights = energy.weights.astype(np.float64)
+        log_prob = (log_weight - log_partition[:, None])[:, :, None]
+        pairwise, total = fields.get("pairwise"), np.zeros(weights.shape)
+        for rows in energy.row_blocks(weights.size):
+            inputs = weights + energy.hidden_bias[rows, None, :]
+            on = log_prob[rows] + log_expit(inputs)
+            off = np.logaddexp.reduce(log_prob[rows] + log_expit(-inputs), axis=1)
+            fields["log_odds"][rows, n_classes:] = np.logaddexp.reduce(on, axis=1) - off
+            if pairwise is not None and query.pairwise == "per_example":
+                pairwise[rows] = np.exp(on)
+            elif pairwise is not None:
+                total += np.tensordot(query.sample_weight[rows], np.exp(on), axes=1)
+        if pairwise is not None and query.pairwise == "sum":
+            pairwise[:] = total
         return fields
 
 
