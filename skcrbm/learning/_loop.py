@@ -101,7 +101,7 @@ def run_epochs(
     Raises
     ------
     FloatingPointError
-        If the parameters stop being finite.
+        If the parameters grow without bound.
     KeyboardInterrupt
         If interrupted before the first epoch is done; afterwards an interrupt ends the
         training with what there is.
@@ -159,11 +159,12 @@ def _one_epoch(model, batch, objective, optimizer, penalty, batch_size, rng, num
         loss += step.loss + total * penalty_value(model.params, penalty)
         n_converged += step.n_converged
         model = model._replace(params=optimizer.update(model.params, gradient))
-    if not np.isfinite(loss) or not all(np.isfinite(p).all() for p in model.params):
-        raise FloatingPointError(
-            f"training diverged in epoch {number + 1}: parameters are no longer finite; "
-            "lower learning_rate_init or scale the columns of X"
-        )
+        # Parameters whose squares overflow will overflow in an energy, if not in this one.
+        if not np.isfinite(loss) or not all(np.isfinite(np.vdot(p, p)) for p in model.params):
+            raise FloatingPointError(
+                f"training diverged in epoch {number + 1}: the parameters grow without bound; "
+                "lower learning_rate_init or scale the columns of X"
+            )
     return model, loss / batch.weight.sum(), n_converged / n
 
 
