@@ -30,6 +30,8 @@ def indicator_with_nan(y, name="y"):
         y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
     ):
         raise ValueError(f"{prefix}; it holds strings: convert it with MultiLabelBinarizer")
+    if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
+        raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
     try:
         y = y.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -96,7 +98,7 @@ class ClassTargets:
 
     def encode(self, y):
         """Return 0/1 visible units (N, 1) or one-hot (N, K); refuse new classes."""
-        y = _class_vector(y)
+        y = _class_vector(y, warn=True)
         unknown = np.setdiff1d(y, self.classes)
         if len(unknown):
             raise ValueError(f"y holds classes that were not given at first: {unknown.tolist()}")
@@ -111,9 +113,9 @@ class ClassTargets:
         return self.classes[np.asarray(index, dtype=np.intp)]
 
 
-def _class_vector(y):
-    """1-D y, NaN refused."""
-    y = column_or_1d(y, warn=True)
+def _class_vector(y, warn):
+    """1-D y, NaN refused; a column is taken, with scikit-learn's warning if asked for."""
+    y = column_or_1d(y.toarray() if sparse.issparse(y) else y, warn=warn)
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise ValueError(
             "y contains NaN or infinity; only a 2-D indicator y may hold NaN (not observed)"
@@ -155,7 +157,5 @@ def make_targets(y, classes=None):
         return IndicatorTargets(y.shape[1])
     if y.ndim > 2:
         raise ValueError(f"y must have one or two dimensions, got {y.ndim}")
-    if sparse.issparse(y):
-        y = y.toarray()
-    y = _class_vector(y)
+    y = _class_vector(y, warn=False)  # encode will
     return ClassTargets(np.unique(y if classes is None else classes))
