@@ -235,6 +235,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         warm = self.warm_start and hasattr(self, "coef_")
         if warm:
             self._check_same_hidden()
+        given = X  # callbacks score on what the user passed, with rows of weight 0
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         rng = check_random_state(self.random_state)
         first_epoch = self._epochs_seen if warm else 0
@@ -242,10 +243,11 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         params = self._params() if warm else training.initial_params(self.n_hidden)
         metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         will_refit = training.early_stopping and self.refit
-        callbacks = EpochCallbacks(self, None if will_refit else self.max_iter, X, y, metadata)
+        n_epochs = None if will_refit else self.max_iter
+        callbacks = EpochCallbacks(self, n_epochs, given, y, metadata)
 
         def on_epoch_end(epoch):
-            return callbacks.end_epoch(lambda: self._fitted_attributes(epoch, visible))
+            return callbacks.end_epoch(lambda: self._fitted_attributes(epoch, X, visible))
 
         training.run(params, callbacks.begin_epoch, on_epoch_end)
         self._optimizer = training.optimizer
@@ -347,17 +349,8 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
 
     def _store(self, history, validation_scores, X, visible):
         """Set the fitted attributes; warn once if inference did not converge."""
-        for name, value in self._fitted_attributes(history.best, visible).items():
+        for name, value in self._fitted_attributes(history.best, X, visible).items():
             setattr(self, name, value)
-        incomplete = np.isnan(visible).any(axis=1)
-        if incomplete.any():
-            known = visible[incomplete]
-            decoding = self._decoding(X[incomplete], known)
-            with one_blas_thread():
-                completed = DECODERS.get("marginal")(decoding)
-            self.label_sets_ = np.unique(
-                np.vstack([label_sets_of(visible), completed]).astype(np.int8), axis=0
-            )
         self.loss_curve_ = [epoch.loss for epoch in history.epochs]
         self.convergence_curve_ = [epoch.converged for epoch in history.epochs]
         self.validation_scores_ = validation_scores
@@ -372,7 +365,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
                 stacklevel=2,
             )
 
-    def _fitted_attributes(self, epoch, visible):
+    def _fitted_attributes(self, epoch, X, visible):
         """Fitted attributes of the model at the end of an epoch, as a dict."""
         method = self._method.at_epoch(epoch.number)
         return {
@@ -381,11 +374,23 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
             "hidden_coef_": epoch.params.hidden_coef,
             "intercept_": epoch.params.visible_intercept,
             "hidden_intercept_": epoch.params.hidden_intercept,
-            "label_sets_": label_sets_of(visible),
+            "label_sets_": self._label_sets(epoch.params, method, X, visible),
             "inference_": method.name,
             "n_inference_iter_": getattr(method, "max_iter", None),
             "_prediction_method": method,
         }
+
+    def _label_sets(self, params, method, X, visible):
+        sets = label_sets_of(visible)
+        partly = np.isnan(visible).any(axis=1)
+        if not partly.any():
+            return sets
+        energy = ConditionalRBM(params).energy(X[partly])
+        with one_blas_thread():
+            completed = DECODERS.get("marginal")(
+                Decoding(energy, method, visible[partly], sets, self.n_jobs)
+            )
+        return np.unique(np.vstack([sets, completed]).astype(np.int8), axis=0)
 
     def _params(self):
         return CRBMParams(

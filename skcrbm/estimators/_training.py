@@ -16,6 +16,7 @@ _LEARNING_RATE = {"adam": 0.001, "sgd": 0.05}
 _WEIGHTS_RATE = {"adam": 5.0, "sgd": 1.0}
 _STEPS_PER_EPOCH = 60
 _MAX_SPEEDUP = 50
+_INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
 
 def label_sets_of(visible):
@@ -95,10 +96,11 @@ class Training:
     def run(self, params, on_epoch_begin, on_epoch_end):
         """Train; with early stopping on a part of the rows first, then on all of them."""
         batch = Batch(self.X, self.visible, self.weight, np.arange(len(self.weight)))
-        if not self.early_stopping:
+        parts = self._split(batch) if self.early_stopping else None
+        if parts is None:
             self.history = self._run(batch, params, self.max_iter, on_epoch_begin, on_epoch_end)
             return
-        train, held_out = self._split(batch)
+        train, held_out = parts
 
         def validate(model, number):
             return validation_score(model, held_out, self.objective.inference.at_epoch(number))
@@ -111,9 +113,16 @@ class Training:
             return
         n_epochs = self.history.best.number + 1 - self.first_epoch
         self._say(f"Best epoch {n_epochs}; fitting again on all rows")
-        refitted = self._run(batch, params, n_epochs, on_epoch_begin, on_epoch_end)
+        try:
+            # The number of epochs is settled: the training loss has no say in it.
+            refitted = self._run(
+                batch, params, n_epochs, on_epoch_begin, on_epoch_end, patience=False
+            )
+        except KeyboardInterrupt:  # in the first epoch: the run before it has done some
+            self._warn(_INTERRUPTED)
+            return
         # Cut short, the second run is worth less than what the first one found.
-        if refitted.reason in ("max_iter", "callback"):
+        if len(refitted.epochs) == n_epochs:
             self.history = refitted
 
     def run_one_epoch(self, params, optimizer):
@@ -125,7 +134,15 @@ class Training:
         )
 
     def _run(
-        self, batch, params, max_iter, on_epoch_begin, on_epoch_end, validate=None, optimizer=None
+        self,
+        batch,
+        params,
+        max_iter,
+        on_epoch_begin,
+        on_epoch_end,
+        validate=None,
+        optimizer=None,
+        patience=True,
     ):
         self.optimizer = optimizer or self._make_optimizer()
 
@@ -147,14 +164,14 @@ class Training:
             max_iter=max_iter,
             rng=self.rng,
             validate=validate,
-            n_iter_no_change=self.n_iter_no_change,
+            n_iter_no_change=self.n_iter_no_change if patience else None,
             tol=self.tol,
             first_epoch=self.first_epoch,
             on_epoch_begin=on_epoch_begin,
             on_epoch_end=report,
         )
         if history.reason == "interrupted":
-            warnings.warn("Training interrupted; keeping what was learned so far.", stacklevel=5)
+            self._warn(_INTERRUPTED)
         return history
 
     def _make_optimizer(self):
@@ -170,29 +187,33 @@ class Training:
         return make_optimizer(self.solver, rates, self.momentum)
 
     def _split(self, batch):
-        """Training part and held-out part."""
+        """Training part and held-out part; None, with a warning, if there can be none."""
         seed = self.rng.randint(np.iinfo(np.int32).max)
         strata = batch.visible.argmax(axis=1) if batch.visible.shape[1] > 1 else batch.visible[:, 0]
         options = {"test_size": self.validation_fraction, "random_state": seed}
+        without = "training goes on without early stopping"
+        try:
+            parts = train_test_split(batch.index, **options)
+        except ValueError as error:
+            self._warn(f"early_stopping: no validation part ({error}); {without}")
+            return None
         if self.stratify:
             try:
                 parts = train_test_split(batch.index, stratify=strata, **options)
             except ValueError as error:
-                warnings.warn(
+                self._warn(
                     f"early_stopping: no stratified validation part ({error}); "
-                    "the rows are split without regard to classes",
-                    stacklevel=6,
+                    "the rows are split without regard to classes"
                 )
-                parts = train_test_split(batch.index, **options)
-        else:
-            parts = train_test_split(batch.index, **options)
         train, held_out = (batch.rows(np.sort(part)) for part in parts)
         if np.isnan(held_out.visible).all():
-            raise ValueError(
-                "early_stopping: the validation part has no observed output; set "
-                "early_stopping=False or a larger validation_fraction"
-            )
+            self._warn(f"early_stopping: the validation part has no observed output; {without}")
+            return None
         return train, held_out
+
+    def _warn(self, message):
+        # The user is above this method, its caller, run, fit, and the two wrappers of fit.
+        warnings.warn(message, stacklevel=7)
 
     def _say(self, line):
         if self.verbose:
