@@ -25,6 +25,8 @@ def indicator_with_nan(y, name="y"):
     prefix = _PREFIX.replace("y", name, 1)
     if sparse.issparse(y):
         y = y.toarray()
+    if hasattr(y, "isna"):  # pandas: NA of any kind is not observed
+        y = y.astype(object).where(y.notna(), np.nan)
     y = np.asarray(y)
     if y.dtype.kind in "US" or (
         y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
