@@ -71,7 +71,7 @@ class IndicatorTargets:
 
     def encode(self, y):
         """Return y as (N, L) float with NaN; refuse another number of outputs."""
-        if getattr(y, "ndim", None) is None and not sparse.issparse(y):
+        if not hasattr(y, "ndim"):
             y = np.asarray(y)
         if y.ndim != 2 or y.shape[1] != self.n_visible:
             raise ValueError(
@@ -148,7 +148,7 @@ def make_targets(y, classes=None):
     """
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    if not sparse.issparse(y):
+    if not hasattr(y, "ndim"):
         y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] != 1:
         if y.shape[1] == 0:
