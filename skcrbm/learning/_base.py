@@ -1,12 +1,14 @@
 """The protocol that every learning rule follows."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 
-class Batch(NamedTuple):
+@dataclass(frozen=True)
+class Batch:
     """Rows of training data.
 
     Attributes
@@ -27,7 +29,7 @@ class Batch(NamedTuple):
 
     def rows(self, index):
         """Return the given rows."""
-        return Batch(*(field[index] for field in self))
+        return Batch(self.X[index], self.visible[index], self.weight[index], self.index[index])
 
     def __len__(self):
         """Return the number of rows."""
