@@ -76,7 +76,7 @@ def training_curves(X, Y, X_test, Y_test, options, seed=0):
             start = time.perf_counter()
             scores = score()
             results[name, rate] = scores
-            text = "no complete row" if scores is None else " | ".join(f"{s:.3f}" for s in scores)
+            text = "fewer than 20 rows left | |" if scores is None else " | ".join(f"{s:.3f}" for s in scores)
             print(
                 f"| {rate:.0%} | {name} | {text} | {time.perf_counter() - start:.0f} |", flush=True
             )
@@ -112,7 +112,7 @@ def draw(path, results):
         axis.set_xlabel("% of training labels missing")
         axis.set_title(title, fontsize=10)
         axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=8)
+    axes[1].legend(fontsize=8, loc="lower left")
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
