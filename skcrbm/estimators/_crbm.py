@@ -53,7 +53,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         How `predict` turns p(v | x) into labels: the mode of each marginal (best for
         Hamming loss), or the most probable of the label sets seen in fit (best for
         subset accuracy and Jaccard). 1-D y is always decoded to the most probable class.
-    max_iter : int, default=150
+    max_iter : int, default=200
         Epochs at most.
     batch_size : int or "auto", default="auto"
         Rows per gradient step; "auto" takes all rows up to 200, else 20.
@@ -163,7 +163,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         learning="mle",
         inference="auto",
         decode="marginal",
-        max_iter=150,
+        max_iter=200,
         batch_size="auto",
         solver="adam",
         learning_rate_init="auto",
