@@ -165,6 +165,11 @@ def add_pairwise(kernel, chunks, query, pairwise):
             pass
         return
 
+    if len(chunks) <= 1:
+        for rows in chunks:
+            kernel(rows, pairwise)
+        return
+
     def summed(rows):
         part = np.zeros_like(pairwise)
         kernel(rows, part)

@@ -13,9 +13,10 @@ from skcrbm.inference._base import IterativeMethod, add_pairwise, empty_result
 from skcrbm.utils._parallel import row_chunks
 
 # Largest |log| of a product of messages that a dtype holds with room to spare.
-_LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 640.0}
+_LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 _MAX_CHUNKS = 16
 _CHUNK_EDGES = 2**15
+_ROWS_PER_SUM = 4
 
 
 class SumProduct(IterativeMethod):
@@ -28,7 +29,7 @@ class SumProduct(IterativeMethod):
     convergence.
 
     Messages are kept as odds, one division per edge and iteration, while products of
-    them fit the dtype (max|W| < 40 in float32, 320 in float64), and as log-odds beyond
+    them fit the dtype (max|W| < 40 in float32, 200 in float64), and as log-odds beyond
     that and with damping. Both give the same numbers.
 
     Parameters
@@ -80,13 +81,16 @@ class SumProduct(IterativeMethod):
         warm = query.start is not None
         start = query.start if warm else np.empty((n, 0), dtype)
         trace = np.full((n, self.iterations if query.return_trace else 0), np.nan)
-        magnitude = np.abs(weights)
-        row_max = magnitude.max(1, initial=0).astype(dtype)
+        max_weight = max(weights.max(initial=0), -weights.min(initial=0))
         limit = dtype.type(_LOG_RANGE[dtype])
         options = (dtype.type(PINNED_OFF), self.iterations, dtype.type(self.tol))
-        if self.damping == 0 and 2 * row_max.max(initial=0) < limit:
+        if self.damping == 0 and 2 * max_weight < limit:
             kernel = sum_product_odds
-            couplings = (weights, np.exp(weights), magnitude.sum(1), row_max, limit)
+            reach, piece = _row_pieces(weights, limit)
+            step = np.minimum(reach, max_weight)
+            # Times exp(max|W|) still below the dtype's precision, and above its denormals.
+            floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
+            couplings = (weights, np.exp(weights), reach, piece, step, limit, floor)
         else:
             kernel = sum_product_log
             couplings = (weights,)
@@ -112,10 +116,44 @@ class SumProduct(IterativeMethod):
             )
 
         # Few chunks, as each sums its pairwise beliefs into a matrix of its own, and none
-        # so small that handing it to a thread costs more than its work.
+        # so small that this, or handing it to a thread, costs more than its work.
         size = max(-(-n // _MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, weights.size)))
+        if pairwise is not None:
+            size = max(size, _ROWS_PER_SUM)
         chunks = row_chunks(n, size)
         add_pairwise(solve, chunks, query, pairwise)
         if query.return_trace:
             fields["trace"] = trace
         return fields
+
+
+def _row_pieces(weights, limit):
+    """Cut rows into pieces over which products of messages stay in range.
+
+    Parameters
+    ----------
+    weights : ndarray (V, H)
+    limit : float
+
+    Returns
+    -------
+    reach : ndarray (V,)
+        At least the sum of |weights| over each row.
+    piece : ndarray (V,) of unsigned int
+        Length of pieces over each of which that sum is at most `limit`.
+    """
+    n_visible, n_hidden = weights.shape
+    # Cauchy-Schwarz: no temporary of the size of the weights in the usual case.
+    reach = np.sqrt(n_hidden * np.einsum("ij,ij->i", weights, weights).astype(np.float64))
+    piece = np.full(n_visible, max(1, n_hidden), np.uintp)
+    long = np.flatnonzero(reach > limit)
+    magnitude = np.abs(weights[long])
+    reach[long] = magnitude.sum(1)
+    size = n_hidden
+    while len(long):
+        starts = np.arange(0, n_hidden, size)
+        over = np.add.reduceat(magnitude, starts, axis=1).max(1) > limit
+        long, magnitude = long[over], magnitude[over]
+        size = (size + 1) // 2
+        piece[long] = size
+    return reach, piece
