@@ -41,7 +41,8 @@ class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
         )
         targets = make_targets(y, classes) if reset else self._targets
-        visible = targets.encode(y).astype(X.dtype)
+        # One memory layout, as sums run along it: a DataFrame's is another.
+        visible = targets.encode(y).astype(X.dtype, order="C")
         if len(visible) != X.shape[0]:
             raise ValueError(
                 "Found input variables with inconsistent numbers of samples: "

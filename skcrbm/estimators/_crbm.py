@@ -201,6 +201,10 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    def __sklearn_is_fitted__(self):
+        # classes_ is there already when a first fit fails or is interrupted.
+        return hasattr(self, "coef_")
+
     # ---------------------------------------------------------------- fitting
 
     @with_callbacks
