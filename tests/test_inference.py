@@ -1,5 +1,8 @@
 """`infer` and the method objects: answers, options, errors."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,6 +25,7 @@ from skcrbm.inference import (
     resolve_method,
 )
 from skcrbm.inference._registry import METHODS
+from skcrbm.utils._parallel import ordered_map
 
 ALL = ("marginals", "pairwise", "log_partition")
 DTYPES = [np.float32, np.float64]
@@ -124,6 +128,38 @@ def test_n_jobs_does_not_change_a_bit(name, dtype, pairwise):
         other = infer(energy, name, n_jobs=n_jobs, **options)
         for field in ("marginals", "log_odds", "pairwise", "log_partition", "n_iter"):
             np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 5])
+def test_ordered_map(n_jobs):
+    """Results in order; a failure or an early end waits for what is still running."""
+    release = threading.Event()
+    done = []
+
+    def work(k):
+        if k > 0 and n_jobs > 1:
+            release.wait(10)
+        if k == 3:
+            raise ZeroDivisionError("three")
+        done.append(k)
+        return -k
+
+    results = ordered_map(work, range(8), n_jobs)
+    assert next(results) == 0
+    release.set()
+    assert [next(results), next(results)] == [-1, -2]
+    with pytest.raises(ZeroDivisionError, match="three"):
+        next(results)
+    settled = list(done)
+    time.sleep(0.05)
+    assert done == settled
+    assert list(ordered_map(abs, [], n_jobs)) == []
+    abandoned = ordered_map(lambda k: done.append(k) or time.sleep(0.02), range(8), n_jobs)
+    next(abandoned)
+    abandoned.close()
+    settled = list(done)
+    time.sleep(0.05)
+    assert done == settled
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from reference.brute_force import brute_force
 from reference.matrix_bp import matrix_sum_product
 from reference.naive_bp import naive_sum_product
@@ -131,6 +133,20 @@ def test_naive_equals_matrix_form(simplified):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(90, 64), (40, 130)])
+def test_larger_models_equal_the_matrix_form(dtype, shape):
+    """Many blocks of rows, long rows; the reference is the paper's, in float64."""
+    energy = random_rbm(19, *shape, scale=0.3, dtype=dtype)
+    weights, b, c = (a.astype(np.float64) for a in (energy.weights, *energy.fields))
+    tau_v, tau_h, pairwise = matrix_sum_product(weights, b[0], c[0], 4)
+    result = run(energy, 4)
+    # Probabilities whose log-odds are sums of a hundred terms.
+    atol = {np.float32: 1e-5, np.float64: 1e-12}[dtype]
+    np.testing.assert_allclose(result.marginals[0], np.concatenate([tau_v, tau_h]), atol=atol)
+    np.testing.assert_allclose(result.pairwise[0], pairwise(), atol=atol)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_hidden", [1, 7, 8, 31, 33, 70])
 def test_row_lengths_around_the_vector_width(dtype, n_hidden):
     energy = random_rbm(5, 2, n_hidden, scale=0.4, dtype=dtype)
@@ -180,11 +196,16 @@ def test_strong_couplings_are_finite(dtype, damping):
 
 
 @pytest.mark.parametrize(("dtype", "weight"), [(np.float32, 39.9), (np.float64, 199.0)])
-def test_odds_form_at_its_limit(dtype, weight, kernels_used):
-    """Every |W| just below half the range of the products: all rows are cut in pieces."""
+@pytest.mark.parametrize("shape", [(9, 6), (14, 3), (3, 14), (20, 13)])
+def test_odds_form_at_its_limit(dtype, weight, shape, kernels_used):
+    """Every |W| just below half the range of the products.
+
+    All rows are cut in pieces; with 14 units on a side, the other's products leave the
+    range of float64 as well.
+    """
     rng = np.random.default_rng(8)
-    weights = weight * rng.choice([-1, 1], (9, 6))
-    b, c = rng.normal(0, 30, (2, 9)), rng.normal(0, 30, (2, 6))
+    weights = weight * rng.choice([-1, 1], shape)
+    b, c = rng.normal(0, 30, (2, shape[0])), rng.normal(0, 30, (2, shape[1]))
     energy = RBMEnergy(weights.astype(dtype), b.astype(dtype), c.astype(dtype))
     result = run(energy, 3)
     assert set(kernels_used) == {"sum_product_odds"}
@@ -203,7 +224,6 @@ def test_log_form_beyond_the_limit(kernels_used):
 def test_products_cut_in_pieces(dtype, log_range, monkeypatch, kernels_used):
     """Rows and columns of L1 norm 30 against ranges that hold one weight, a few, or all."""
     energy = random_rbm(9, 30, 30, scale=0.5, dtype=dtype)
-    energy = energy.with_fields(*energy.fields)
     weights = np.clip(energy.weights, -2, 2)
     weights[3] = 0  # a row that sends nothing
     weights[4, 5:] = 0
@@ -215,6 +235,24 @@ def test_products_cut_in_pieces(dtype, log_range, monkeypatch, kernels_used):
     assert set(kernels_used) == {"sum_product_odds"}
     same_answers(cut, whole, **TOLERANCE[dtype])
     assert_beliefs_equal(cut, naive(energy, 2), **TOLERANCE[dtype])
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    scale=st.floats(1e-3, 30),
+    limit=st.floats(1, 100),
+    n_hidden=st.integers(0, 70),
+)
+def test_pieces_of_rows(seed, scale, limit, n_hidden):
+    weights = random_rbm(seed, 3, n_hidden, scale=scale).weights.clip(-limit / 2, limit / 2)
+    reach, piece = _sum_product._row_pieces(weights, limit)
+    norm = np.abs(weights).sum(1)
+    assert (reach >= norm * (1 - 1e-12)).all()
+    for row, size in zip(np.abs(weights), piece, strict=True):
+        assert size >= 1
+        assert all(row[k : k + size].sum() <= limit for k in range(0, n_hidden, int(size)))
+    # A row is left whole where it can be.
+    assert (piece[norm <= limit] >= n_hidden).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -378,7 +416,7 @@ def test_mean_field_strong_couplings(dtype):
         )
 
 
-# ----------------------------------------------------------------------- one-hot, compiling
+# ------------------------------------------------------------------------------- compiling
 
 
 @pytest.mark.compiled
