@@ -168,13 +168,6 @@ def _fill(out, value):
 
 
 @jit
-def _copy(out, values):
-    """Set out (K,) = values (K,)."""
-    for j in range(out.shape[0]):
-        out[j] = values[j]
-
-
-@jit
 def _beliefs(theta, t, u, one):
     """Fill t, u (H,) from log-odds theta (H,); return the largest change of t."""
     change = one * 0
@@ -186,10 +179,12 @@ def _beliefs(theta, t, u, one):
 
 
 @jit
-def _drop_tiny(p, floor):
-    """Set p (H,) to 0 where it is below `floor`: denormal floats are slow."""
-    for j in range(p.shape[0]):
-        p[j] = p[j] if p[j] >= floor else p.dtype.type(0)
+def _drop_tiny(t, u, floor):
+    """Set t and u (H,) to 0 where they are below `floor`: denormal floats are slow."""
+    zero = floor * t.dtype.type(0)
+    for j in range(t.shape[0]):
+        t[j] = t[j] if t[j] >= floor else zero
+        u[j] = u[j] if u[j] >= floor else zero
 
 
 @jit
@@ -221,7 +216,7 @@ def _odds_of(bias):
 
 @jit
 def sum_product_odds(
-    weights, odds, reach, piece, step, limit, floor, visible_bias, hidden_bias, start, warm, pinned,
+    weights, odds, reach, piece, step, limit, floor, visible_bias, hidden_bias, warm, pinned,
     max_iter, tol, weight, want_log_partition, want_pairwise,
     log_odds, n_iter, converged, log_partition, pairwise, trace,
 ):  # fmt: skip
@@ -236,12 +231,13 @@ def sum_product_odds(
     limit : float, the largest |log| of a product that the dtype holds safely
     floor : float, a probability too small to matter in any message
     visible_bias, hidden_bias : (N, V), (N, H)
-    start : (N, V + H) belief log-odds to start from, used if `warm`
+    warm : bool, start from messages that fit the beliefs in `log_odds`, not from none
     pinned : float; a visible unit whose bias is at or below it is off and sends nothing
     max_iter, tol : int, float (largest change of a belief as a probability)
     weight : (N,), used by the pairwise sum
     want_log_partition, want_pairwise : bool
-    log_odds, n_iter, converged, log_partition : (N, V + H), (N,), (N,), (N,) outputs
+    log_odds : (N, V + H) belief log-odds to start from, and output
+    n_iter, converged, log_partition : (N,) outputs
     pairwise : (V, H) output, added to: weighted sum of P(v_i = 1, h_j = 1)
     trace : (N, max_iter or 0) output, residuals
     """
@@ -268,15 +264,12 @@ def sum_product_odds(
         theta_v = log_odds[n, :n_visible]
         theta_h = log_odds[n, n_visible:]
         if warm:
-            _copy(log_odds[n], start[n])
             for i in range(n_visible):
                 for j in range(n_hidden):
                     message[i, j] = real(
                         math.exp(_message_from_beliefs(weights[i, j], theta_v[i], theta_h[j]))
                     )
         else:
-            _copy(theta_v, visible_bias[n])
-            _copy(theta_h, hidden_bias[n])
             for i in range(n_visible):
                 _fill(message[i], 1)
         _fill(t, 0)
@@ -301,6 +294,7 @@ def sum_product_odds(
         while iteration < max_iter:
             iteration += 1
             change = real(0)
+            _drop_tiny(t, u, floor)
             _fill(product, 1)
             _fill(total, 0)
             in_logs = needs_logs
@@ -349,8 +343,6 @@ def sum_product_odds(
                 change = max(change, _beliefs(theta_h, t, u, one))
             else:
                 change = max(change, _beliefs_from_products(product, hidden_odds, t, u))
-            _drop_tiny(t, floor)
-            _drop_tiny(u, floor)
             if trace.shape[1]:
                 trace[n, iteration - 1] = change
             if change < tol:
@@ -393,7 +385,7 @@ def _log_message(w, x):
 
 @jit
 def sum_product_log(
-    weights, visible_bias, hidden_bias, start, warm, pinned, max_iter, tol, damping, weight,
+    weights, visible_bias, hidden_bias, warm, pinned, max_iter, tol, damping, weight,
     want_log_partition, want_pairwise,
     log_odds, n_iter, converged, log_partition, pairwise, trace,
 ):  # fmt: skip
@@ -416,13 +408,10 @@ def sum_product_log(
         theta_v = log_odds[n, :n_visible]
         theta_h = log_odds[n, n_visible:]
         if warm:
-            _copy(log_odds[n], start[n])
             for i in range(n_visible):
                 for j in range(n_hidden):
                     message[i, j] = _message_from_beliefs(weights[i, j], theta_v[i], theta_h[j])
         else:
-            _copy(theta_v, visible_bias[n])
-            _copy(theta_h, hidden_bias[n])
             for i in range(n_visible):
                 _fill(message[i], 0)
         _fill(t, 0)
