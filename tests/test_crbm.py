@@ -74,8 +74,7 @@ def test_without_hidden_units_it_is_logistic_regression(solver):
         solver=solver,
         momentum=0.9,
         learning_rate_init="auto" if solver == "adam" else 0.2,
-        max_iter=2000,
-        n_iter_no_change=2000,
+        max_iter=1000,
     ).fit(X, Y)
     assert model.weights_.shape == (3, 0)
     for j in range(3):
@@ -102,7 +101,7 @@ def test_class_vectors_without_hidden_units(n_classes):
     rng = np.random.RandomState(1)
     X = rng.randn(150, 4)
     y = np.argmax(X @ rng.randn(4, n_classes) + rng.gumbel(size=(150, n_classes)), axis=1)
-    model = CRBMClassifier(n_hidden=0, alpha=0.02, max_iter=2000, n_iter_no_change=2000)
+    model = CRBMClassifier(n_hidden=0, alpha=0.02, max_iter=1000)
     model.fit(X, y)
     lr = logistic(0.02, 150).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X), lr.predict_proba(X), atol=1e-3)
@@ -117,7 +116,7 @@ def test_class_vectors_without_hidden_units(n_classes):
 def test_weighted_logistic_regression():
     X, Y = make_data(120, 3)
     weight = np.random.RandomState(0).uniform(0, 3, 120)
-    model = CRBMClassifier(n_hidden=0, max_iter=2000, n_iter_no_change=2000)
+    model = CRBMClassifier(n_hidden=0, max_iter=1000)
     model.fit(X, Y, sample_weight=weight)
     for j in range(3):
         lr = logistic(0.1, weight.sum()).fit(X, Y[:, j], sample_weight=weight)
@@ -188,6 +187,7 @@ def test_binary_class_vector():
     assert model.score(X, y) > 0.8
 
 
+@pytest.mark.compiled
 def test_hidden_units_learn_what_linear_models_cannot():
     """XOR of two inputs as a class, and outputs that exclude each other given x."""
     rng = np.random.RandomState(0)

@@ -212,6 +212,7 @@ def test_converged_rows_are_counted_in_both_phases():
     assert Likelihood(Exact()).step(model, batch, 0).n_converged == 6
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("n_jobs", [2, -1])
 @pytest.mark.parametrize("inference", [Exact(), SumProduct(max_iter=5)], ids=lambda m: m.name)
 def test_threads_do_not_change_a_bit(inference, n_jobs):
