@@ -328,10 +328,11 @@ def run(objective=None, model=None, batch=None, optimizer=None, penalty=NO_PENAL
     )
 
 
-def test_every_step_is_normalised_by_its_own_weight():
+def test_every_step_is_normalised_by_its_own_rows():
     """A last batch of 2 rows moves the parameters as far as one of 4."""
     objective = Pull()
-    history = run(objective)
+    batch = make_batch(10, 2, 2)
+    history = run(objective, batch=replace(batch, weight=np.full(10, 3.0)))
     assert [len(batch) for batch in objective.batches] == [4, 4, 2]
     for p in history.best.params:
         np.testing.assert_allclose(p, -0.3)
@@ -339,6 +340,17 @@ def test_every_step_is_normalised_by_its_own_weight():
     seen = np.concatenate([batch.index for batch in objective.batches])
     assert sorted(seen) == list(range(10))
     assert seen.tolist() != sorted(seen)
+
+
+def test_weights_mean_the_same_whatever_the_batch_size():
+    """With one row a batch, too, the steps of an epoch add up to the weighted mean."""
+    batch = make_batch(10, 2, 2)
+    weight = np.arange(1.0, 11.0)
+    batch = replace(batch, weight=weight)
+    for size in (1, 5, 10):
+        history = run(Pull(), batch=batch, batch_size=size)
+        for p in history.best.params:
+            np.testing.assert_allclose(p, -0.1 * 10 / size)
 
 
 def test_epoch_loss_is_the_weighted_mean_over_rows_with_penalty():
@@ -476,7 +488,8 @@ def test_interrupt_in_the_first_epoch_propagates(at):
 
 def test_interrupt_later_keeps_the_last_whole_epoch():
     # 3 steps an epoch: step 7 is in the middle of the third one.
-    history = run(Interrupted(7), max_iter=5)
+    batch = replace(make_batch(10, 2, 2), weight=np.ones(10))
+    history = run(Interrupted(7), batch=batch, max_iter=5)
     assert history.reason == "interrupted"
     assert history.best.number == 1
     np.testing.assert_allclose(history.best.params.weights, -0.6)  # 6 steps

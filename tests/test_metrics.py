@@ -455,3 +455,27 @@ def test_scorer_passes_the_weight(partly_observed):
     expected = masked_score("accuracy", y, y_pred=model.predict(X), sample_weight=weight)
     assert found == expected
     assert found != masked_scorer("accuracy")(model, X, y)
+
+
+def test_scorer_gets_weights_by_metadata_routing():
+    rng = np.random.RandomState(0)
+    X, y = rng.randn(40, 3), rng.randint(0, 2, (40, 3)).astype(float)
+    y[rng.random_sample(y.shape) < 0.2] = np.nan
+    weight = rng.random_sample(40) + np.where(np.arange(40) < 20, 0, 5)
+    dummy = Shares()
+    folds = KFold(2)
+    scorer = masked_scorer("neg_hamming_loss")
+    with sklearn.config_context(enable_metadata_routing=True):
+        weighted = scorer.set_score_request(sample_weight=True)
+        scores = cross_validate(
+            dummy, X, y, cv=folds, scoring=weighted, params={"sample_weight": weight}
+        )["test_score"]
+        with pytest.raises(ValueError, match="sample_weight"):
+            cross_validate(dummy, X, y, cv=folds, scoring=scorer, params={"sample_weight": weight})
+    expected = [
+        scorer(clone(dummy).fit(X[a], y[a]), X[b], y[b], sample_weight=weight[b])
+        for a, b in folds.split(X)
+    ]
+    np.testing.assert_allclose(scores, expected)
+    plain = [scorer(clone(dummy).fit(X[a], y[a]), X[b], y[b]) for a, b in folds.split(X)]
+    assert not np.allclose(scores, plain)  # or the weights would make no difference

@@ -4,6 +4,7 @@ from abc import ABCMeta, abstractmethod
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from skcrbm.estimators._targets import indicator_with_nan, make_targets
@@ -92,6 +93,7 @@ class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta
         float
         """
         check_is_fitted(self)
+        check_consistent_length(X, y, sample_weight)
         if self._targets.kind != "multilabel":
             return super().score(X, y, sample_weight)
         return masked_score(

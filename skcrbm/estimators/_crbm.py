@@ -25,6 +25,8 @@ from skcrbm.utils._parallel import one_blas_thread
 _AUTO_EXACT_UNITS = 10
 _FULL_BATCH_ROWS = 200
 _EARLY_STOPPING_ROWS = 1000
+# What a fit keeps besides its public attributes.
+_STATE = ("_targets", "_method", "_prediction_method", "_optimizer", "_rng", "_epochs_seen")
 
 
 class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
@@ -37,7 +39,10 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
     y may be a 2-D indicator matrix of 0/1 (NaN = not observed), or 1-D with two or more
     classes (more than two: one categorical output, exact whatever `inference` says).
 
-    Scale the columns of X, as with `StandardScaler`.
+    Scale the columns of X, as with `StandardScaler`. Changing `inference` takes effect in
+    the next fit, changing `decode` or `n_jobs` at once. For scores of 2-D y by
+    `GridSearchCV` see `skcrbm.metrics.masked_scorer`: scikit-learn's "neg_log_loss" reads an
+    indicator matrix as one multi-class target.
 
     Parameters
     ----------
@@ -101,7 +106,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct output vectors seen in fit; partly observed rows count with their
-        most probable completion by marginals.
+        most probable completion by marginals, rows with nothing observed not at all.
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
@@ -239,6 +244,8 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         warm = self.warm_start and hasattr(self, "coef_")
         if warm:
             self._check_same_hidden()
+        else:  # a fit that fails must not leave old parameters beside new classes
+            self._forget()
         given = X  # callbacks score on what the user passed, with rows of weight 0
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         rng = check_random_state(self.random_state)
@@ -273,6 +280,11 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         classes : array-like of shape (n_classes,), default=None
             All classes, for 1-D y; needed in the first call if `y` lacks some.
 
+        Notes
+        -----
+        ``learning_rate_init="auto"`` goes by the number of rows of the first call; set a
+        number where the pieces are small.
+
         Returns
         -------
         self
@@ -284,6 +296,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         first = not hasattr(self, "coef_")
         if not first:
             self._check_same_hidden()
+            self._check_same_classes(classes)
         X, visible, weight = self._check_training_data(
             X, y, sample_weight, reset=first, classes=classes
         )
@@ -304,6 +317,11 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         self._epochs_seen = self.n_iter_ = seen + 1
         return self
 
+    def _forget(self):
+        """Drop what an earlier fit learned."""
+        for name in [name for name in vars(self) if name.endswith("_") or name in _STATE]:
+            delattr(self, name)
+
     def _check_same_hidden(self):
         if self.n_hidden != self.weights_.shape[1]:
             raise ValueError(
@@ -311,16 +329,26 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
                 "fitted so far; set warm_start=False, or keep n_hidden"
             )
 
+    def _check_same_classes(self, classes):
+        if classes is None:
+            return
+        if self._targets.kind == "multilabel" or not np.array_equal(
+            np.unique(classes), self.classes_
+        ):
+            raise ValueError(
+                f"classes={list(classes)} differs from the classes of the first call to "
+                f"partial_fit: {self.classes_.tolist()}"
+            )
+
     def _make_training(self, X, visible, weight, rng, first_epoch):
         """Resolve everything that says "auto" and hand the fit over."""
         multiclass = self._targets.kind == "multiclass"
         smaller = min(visible.shape[1], self.n_hidden)
-        name = self.inference
-        if multiclass:
-            name = "exact"
-        elif isinstance(name, str) and name == "auto":
-            name = "exact" if smaller <= _AUTO_EXACT_UNITS else "sum_product"
-        self._method = resolve_method(name)
+        method = self.inference
+        if isinstance(method, str) and method == "auto":
+            method = "exact" if smaller <= _AUTO_EXACT_UNITS else "sum_product"
+        method = resolve_method(method)  # checked even where it is not needed
+        self._method = resolve_method("exact") if multiclass else method
         n = len(weight)
         batch_size = self.batch_size
         if batch_size == "auto":
@@ -386,7 +414,8 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
 
     def _label_sets(self, params, method, X, visible):
         sets = label_sets_of(visible)
-        partly = np.isnan(visible).any(axis=1)
+        missing = np.isnan(visible)
+        partly = missing.any(axis=1) & ~missing.all(axis=1)
         if not partly.any():
             return sets
         energy = ConditionalRBM(params).energy(X[partly])

@@ -44,11 +44,10 @@ def indicator_with_nan(y, name="y"):
     if np.isin(observed, (-1, 1)).all():
         raise ValueError(f"{prefix}; it holds -1 and +1: convert it with (y + 1) / 2")
     if np.isin(observed, (0, 1, 2)).all():
-        raise ValueError(
-            f"{prefix}; it holds a 2. Multiclass-multioutput targets are not supported; if y went "
-            "through cross_val_predict, NaN was turned into 2 there: use cross_val_score with "
-            "masked_scorer instead"
-        )
+        advice = ". Multiclass-multioutput targets are not supported; if y went through "
+        advice += "cross_val_predict, NaN was turned into 2 there: use cross_val_score with "
+        advice += "masked_scorer instead"
+        raise ValueError(f"{prefix}; it holds a 2{advice if name == 'y' else ''}")
     if np.isinf(observed).any():
         raise ValueError(f"{prefix}; it holds infinity")
     values = ", ".join(f"{value:g}" for value in np.unique(observed)[:5])

@@ -29,6 +29,8 @@ def label_sets_of(visible):
 class Training:
     """A fit whose every "auto" has been resolved.
 
+    Attributes of the same name as a hyperparameter of `CRBMClassifier` mean the same.
+
     Attributes
     ----------
     X, visible, weight : training rows, as in `Batch`
@@ -103,12 +105,15 @@ class Training:
         train, held_out = parts
 
         def validate(model, number):
-            return validation_score(model, held_out, self.objective.inference.at_epoch(number))
+            method = self.objective.inference.at_epoch(number)
+            return validation_score(model, held_out, method, self.objective.n_jobs)
 
         self.history = self._run(
             train, params, self.max_iter, on_epoch_begin, on_epoch_end, validate=validate
         )
         self.validation_scores = [epoch.score for epoch in self.history.epochs]
+        if self.history.best.number != self.first_epoch + len(self.history.epochs) - 1:
+            self.optimizer = None  # its state belongs to a later epoch than the one kept
         if not self.refit or self.history.reason in ("callback", "interrupted"):
             return
         n_epochs = self.history.best.number + 1 - self.first_epoch

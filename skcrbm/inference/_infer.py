@@ -54,7 +54,7 @@ def resolve_method(method, name="inference"):
         On anything that is neither.
     """
     if isinstance(method, str):
-        method = METHODS.get(method)()
+        method = METHODS.get(method, name)()
     elif not isinstance(method, InferenceMethod):
         raise TypeError(
             f"{name} must be one of {', '.join(map(repr, METHODS))} or a configured object "

@@ -143,13 +143,16 @@ def _one_epoch(model, batch, objective, optimizer, penalty, batch_size, rng, num
     """One pass over the rows; returns the model, the mean loss and the converged share."""
     n = len(batch)
     order = None if batch_size >= n else rng.permutation(n)
+    mean_weight = batch.weight.sum() / n
     loss, n_converged = 0.0, 0
     for start in range(0, n, batch_size):
         part = batch if order is None else batch.rows(order[start : start + batch_size])
         step = objective.step(model, part, number)
-        # Both phases of a step carry the same weights, so one division normalises both,
-        # in a short last batch as well.
-        total = part.weight.sum()
+        # Both phases of a step carry the same weights, so one division normalises both. It
+        # is by the expected weight of so many rows: by their own, heavy and light rows
+        # would count the same whenever they are alone, and weights mean less in small
+        # batches. A short last batch is normalised by its own number of rows.
+        total = len(part) * mean_weight
         gradient = type(model.params)(
             *(
                 (g / total + factor * p).astype(p.dtype, copy=False)

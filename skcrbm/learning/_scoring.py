@@ -10,7 +10,7 @@ from skcrbm.learning._likelihood import Likelihood
 _EXACT_UNITS = 12
 
 
-def validation_score(model, batch, method):
+def validation_score(model, batch, method, n_jobs=None):
     """Mean score of the rows, higher is better.
 
     The exact conditional log-likelihood where the smaller layer has at most 12 units,
@@ -24,6 +24,7 @@ def validation_score(model, batch, method):
     batch : Batch
     method : InferenceMethod
         The method of training, used where the likelihood is out of reach.
+    n_jobs : int or None
 
     Returns
     -------
@@ -32,8 +33,10 @@ def validation_score(model, batch, method):
     total = batch.weight.sum()
     smaller = min(model.params.weights.shape)
     if model.energy_type is OneHotRBMEnergy or smaller <= _EXACT_UNITS:
-        return -Likelihood(resolve_method("exact")).loss(model, batch) / total
-    marginals = infer(model.energy(batch.X), method).marginals[:, : batch.visible.shape[1]]
+        return -Likelihood(resolve_method("exact"), n_jobs).loss(model, batch) / total
+    marginals = infer(model.energy(batch.X), method, n_jobs=n_jobs).marginals[
+        :, : batch.visible.shape[1]
+    ]
     wrong = np.where(np.isnan(batch.visible), 0, (marginals >= 0.5) != batch.visible)
     observed = (~np.isnan(batch.visible)).sum(1)
     return -float(batch.weight @ wrong.sum(1)) / float(batch.weight @ observed)

@@ -1,8 +1,9 @@
 """Scorers for model selection."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from skcrbm.metrics._masked import check_name, masked_score
 from skcrbm.metrics._scores import SCORES
@@ -25,9 +26,23 @@ class _MaskedScorer:
     """Callable ``scorer(estimator, X, y)`` of one masked score."""
 
     name: str
+    weight_request: bool | str | None = None
 
     def __repr__(self):
         return f"masked_scorer({self.name!r})"
+
+    def set_score_request(self, *, sample_weight):
+        """Return this scorer with a routing request for `sample_weight`: True, False or an alias.
+
+        For scikit-learn's metadata routing, as with its own scorers.
+        """
+        return replace(self, weight_request=sample_weight)
+
+    def get_metadata_routing(self):
+        """Return the routing requests of this scorer."""
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sample_weight", alias=self.weight_request)
+        return request
 
     def __call__(self, estimator, X, y, *, sample_weight=None):
         kind = SCORES[self.name][0]
@@ -68,6 +83,7 @@ def masked_scorer(name):
         ``scorer(estimator, X, y, *, sample_weight=None)`` returns a float, higher is
         better. It calls `predict`, or `predict_proba` for the scores of probabilities, or
         `decision_function`, if there is one, else `predict_proba` for the ranking scores.
+        With metadata routing, ``set_score_request(sample_weight=True)`` gives it weights.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -58,8 +59,22 @@ def _controller():
     return ThreadpoolController()
 
 
+_limit_lock = threading.Lock()
+_limits = []  # one entry per block inside; the first holds what to restore
+
+
 @contextmanager
 def one_blas_thread():
-    """Run matrix products in one thread: more of them may change the last bit."""
-    with _controller().limit(limits=1, user_api="blas"):
+    """Run matrix products in one thread: more of them may change the last bit.
+
+    The limit is the process's, so the last of several threads to leave lifts it.
+    """
+    with _limit_lock:
+        _limits.append(_limits[0] if _limits else _controller().limit(limits=1, user_api="blas"))
+    try:
         yield
+    finally:
+        with _limit_lock:
+            limiter = _limits.pop()
+            if not _limits:
+                limiter.restore_original_limits()

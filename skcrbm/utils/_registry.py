@@ -30,13 +30,17 @@ class Registry:
         """Names in the order of registration."""
         return list(self.locations)
 
-    def get(self, name):
-        """Return the thing behind `name`; ValueError naming what there is otherwise."""
+    def get(self, name, argument=None):
+        """Return the thing behind `name`; ValueError naming what there is otherwise.
+
+        `argument` is the name of the argument that took it, `kind` by default.
+        """
         if not isinstance(name, str) or name not in self.locations:
             close = difflib.get_close_matches(str(name), self.locations, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise ValueError(
-                f"{self.kind} must be one of {', '.join(map(repr, self))}; got {name!r}.{hint}"
+                f"{argument or self.kind} must be one of {', '.join(map(repr, self))}; "
+                f"got {name!r}.{hint}"
             )
         module, _, attribute = self.locations[name].partition(":")
         return getattr(import_module(module), attribute)
