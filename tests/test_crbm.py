@@ -455,6 +455,27 @@ def test_partial_fit_with_classes():
         quick().partial_fit(X, y, classes=[0, 1])
 
 
+def test_partial_fit_refuses_other_classes():
+    X, Y = make_data()
+    model = quick().partial_fit(X, Y[:, 0], classes=[0, 1])
+    model.partial_fit(X, Y[:, 0], classes=[1, 0])  # the same ones
+    with pytest.raises(ValueError, match=r"classes=\[0, 1, 2\] differs from the classes"):
+        model.partial_fit(X, Y[:, 0], classes=[0, 1, 2])
+
+
+def test_partial_fit_after_an_earlier_epoch_was_kept():
+    """The optimiser has gone on from there: its state is of no use."""
+    X, Y, model = overfitting(refit=False, n_iter_no_change=5)
+    model.fit(X, Y)
+    assert model.n_iter_ < len(model.loss_curve_)
+    fresh = clone(model).set_params(early_stopping=False, warm_start=True, max_iter=1)
+    for name, value in vars(model).items():
+        if name.endswith("_") or name.startswith("_"):
+            setattr(fresh, name, value)
+    fresh.fit(X, Y)
+    assert_same_parameters(model.set_params(early_stopping=False).partial_fit(X, Y), fresh)
+
+
 def test_partial_fit_collects_label_sets():
     X, Y = make_data()
     model = quick(decode="label_set").partial_fit(X[:40], Y[:40]).partial_fit(X[40:], Y[40:])
@@ -700,7 +721,7 @@ def test_validation_part_keeps_the_share_of_classes(monkeypatch):
     y = np.r_[np.zeros(80), np.ones(20)]
     seen = []
 
-    def spying(model, batch, method):
+    def spying(model, batch, method, n_jobs):
         seen.append((len(batch), batch.visible[:, 0].sum()))
         return 0.0
 
@@ -952,6 +973,26 @@ def test_exact_inference_out_of_reach():
     X, Y = make_data(30, 3, 25)
     with pytest.raises(ValueError, match="smaller layer, which has 21 units; the limit is"):
         CRBMClassifier(n_hidden=21, inference="exact").fit(X, Y)
+
+
+def test_failed_fit_leaves_nothing_behind():
+    """Not the parameters of an earlier fit beside the classes of this one."""
+    X, Y = make_data()
+    for y, weight in ((Y[:7], None), (2 * Y, None), (Y[:, 0], np.zeros(90))):
+        model = quick().fit(X, Y)
+        with pytest.raises(ValueError, match=r"samples|holds a 2|[Ww]eight"):
+            model.fit(X, y, sample_weight=weight)
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+        model.fit(X, Y[:, 0])
+        assert model.predict(X).shape == (90,)
+
+
+def test_score_wants_as_many_rows():
+    X, Y = make_data()
+    model = quick().fit(X, Y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.score(X, Y[:7])
 
 
 def test_not_fitted():
