@@ -76,7 +76,11 @@ def training_curves(X, Y, X_test, Y_test, options, seed=0):
             start = time.perf_counter()
             scores = score()
             results[name, rate] = scores
-            text = "fewer than 20 rows left | |" if scores is None else " | ".join(f"{s:.3f}" for s in scores)
+            text = (
+                "fewer than 20 rows left | |"
+                if scores is None
+                else " | ".join(f"{s:.3f}" for s in scores)
+            )
             print(
                 f"| {rate:.0%} | {name} | {text} | {time.perf_counter() - start:.0f} |", flush=True
             )
