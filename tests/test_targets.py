@@ -178,3 +178,20 @@ def test_a_column_is_a_class_vector(convert):
 def test_bad_class_vectors(y, message):
     with pytest.raises(ValueError, match=message):
         make_targets(y)
+
+
+def test_pandas_na_is_not_observed():
+    y = pd.DataFrame(
+        {
+            "a": pd.array([1, None, 0], dtype="Int64"),
+            "b": pd.array([True, False, None], dtype="boolean"),
+            "c": [0, 1, 1],
+        }
+    )
+    expected = [[1, 1, 0], [np.nan, 0, 1], [0, np.nan, 1]]
+    np.testing.assert_array_equal(make_targets(y).encode(y), expected)
+
+
+def test_classes_of_several_types_are_refused():
+    with pytest.raises(ValueError, match="y must hold labels of one type"):
+        make_targets(np.array(["a", 1, "a"], dtype=object))

@@ -87,7 +87,8 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous one.
     n_jobs : int, default=None
-        Threads over rows. The result does not depend on it.
+        Threads over rows. The result does not depend on it. Pays with belief propagation
+        and in prediction; a batch of 20 rows is too little for exact inference.
     random_state : int, RandomState or None, default=None
         Decides the result: initial parameters, validation part, order of rows.
     verbose : bool or int, default=False
@@ -391,8 +392,8 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
             warnings.warn(
                 f"{self.inference_!r} inference converged for {share:.0%} of the rows in the last "
                 "epoch; gradients and probabilities may be off. Use inference='exact' if a layer "
-                "is small, more iterations or damping (an object such as "
-                "SumProduct(max_iter=100, damping=0.5)), or a smaller learning rate.",
+                "is small, more iterations or, for belief propagation, damping (an object such "
+                "as SumProduct(max_iter=100, damping=0.5)), or a smaller learning rate.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -123,7 +123,10 @@ def _class_vector(y, warn):
         )
     if y.dtype == object and any(v is None or v != v for v in y):
         raise ValueError("y contains NaN or None; only a 2-D indicator y may hold NaN")
-    check_classification_targets(y)
+    try:
+        check_classification_targets(y)
+    except TypeError as error:
+        raise ValueError(f"y must hold labels of one type, which can be sorted: {error}") from error
     return y
 
 
