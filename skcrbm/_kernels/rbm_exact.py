@@ -13,30 +13,13 @@ import math
 import numpy as np
 
 from skcrbm._kernels._jit import jit
+from skcrbm._kernels._scalar import fill, log_add, sigmoid_pair, softplus
 
 # Products of (u + t gain) stay within exp(+-240). Beyond that a gain could lift a
 # denormal t, which has few digits, to a probability above _TINY.
 _PRODUCT_LIMIT = 240.0
 # Below this probability the log-odds are computed again, entirely in logs.
 _TINY = 1e-200
-
-
-@jit
-def _fill(out, value):
-    """Set out (K,) = value; slice assignment would take seconds to compile."""
-    for j in range(out.shape[0]):
-        out[j] = value
-
-
-@jit
-def _softplus(x):
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-
-
-@jit
-def _sigmoid(x):
-    z = math.exp(-abs(x))
-    return 1.0 / (1.0 + z) if x >= 0 else z / (1.0 + z)
 
 
 @jit(fastmath={"contract"})
@@ -81,7 +64,7 @@ def _tile_log_weights(offset, enumerated, field, gain, log_gain, reach, log_weig
     n_states = log_weight.shape[0]
     for i in range(field.shape[0]):
         if reach[i] < _PRODUCT_LIMIT:
-            offset += _softplus(field[i])
+            offset += softplus(field[i])
     log_weight[0] = offset
     bit, length = 0, 1
     while length < n_states:
@@ -89,19 +72,20 @@ def _tile_log_weights(offset, enumerated, field, gain, log_gain, reach, log_weig
             log_weight[length + s] = log_weight[s] + enumerated[bit]
         bit += 1
         length *= 2
-    _fill(product, 1.0)
+    fill(product, 1.0)
     used = 0.0
     for i in range(field.shape[0]):
         if reach[i] >= _PRODUCT_LIMIT:
             for s in range(n_states):
-                log_weight[s] += _softplus(field[i] + log_gain[i, s])
+                log_weight[s] += softplus(field[i] + log_gain[i, s])
             continue
         if used + reach[i] >= _PRODUCT_LIMIT:
             for s in range(n_states):
                 log_weight[s] += math.log(product[s])
                 product[s] = 1.0
             used = 0.0
-        _multiply_gain(product, gain[i], _sigmoid(field[i]), _sigmoid(-field[i]))
+        t, u = sigmoid_pair(field[i], 1.0)
+        _multiply_gain(product, gain[i], t, u)
         used += reach[i]
     for s in range(n_states):
         log_weight[s] += math.log(product[s])
@@ -118,12 +102,6 @@ def _exponentials(values, out):
         out[s] = math.exp(values[s] - high)
         total += out[s]
     return high, total
-
-
-@jit
-def _log_add(x, y):
-    """log(exp(x) + exp(y))."""
-    return max(x, y) + math.log1p(math.exp(-abs(x - y))) if x != -np.inf else y
 
 
 @jit
@@ -181,12 +159,12 @@ def enumerate_rows(
                 offset, enumerated[n], field, gain, log_gain, reach, log_weight, product
             )
             high, total = _exponentials(log_weight, prob)
-            log_z = _log_add(log_z, high + math.log(total))
+            log_z = log_add(log_z, high + math.log(total))
         log_partition[n] = log_z
         if not want_marginals and not want_pairwise:
             continue
-        _fill(on, 0.0)
-        _fill(off, 0.0)
+        fill(on, 0.0)
+        fill(off, 0.0)
         for tile in range(n_tiles):
             if n_tiles > 1:
                 offset = _shifted_fields(tile, n_low, coupling, enumerated[n], summed[n], field)
@@ -208,14 +186,14 @@ def enumerate_rows(
             for i in range(m):
                 unit_on, unit_off = 0.0, 0.0
                 if reach[i] < _PRODUCT_LIMIT:
-                    unit_on, unit_off = _on_and_off(
-                        prob, gain[i], _sigmoid(field[i]), _sigmoid(-field[i]), joint
-                    )
+                    t, u = sigmoid_pair(field[i], 1.0)
+                    unit_on, unit_off = _on_and_off(prob, gain[i], t, u, joint)
                 else:
                     for s in range(n_states):
-                        joint[s] = prob[s] * _sigmoid(field[i] + log_gain[i, s])
+                        t, u = sigmoid_pair(field[i] + log_gain[i, s], 1.0)
+                        joint[s] = prob[s] * t
                         unit_on += joint[s]
-                        unit_off += prob[s] * _sigmoid(-field[i] - log_gain[i, s])
+                        unit_off += prob[s] * u
                 on[k + i] += unit_on
                 off[k + i] += unit_off
                 if want_pairwise:

@@ -15,29 +15,13 @@ import math
 import numpy as np
 
 from skcrbm._kernels._jit import jit
+from skcrbm._kernels._scalar import fill, log_message, sigmoid_pair, softplus
 
 # Largest |log| of a float64 product, and of a bias that may multiply it.
 _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
 # Rows done together; two small matrices of as many rows fit the L1 cache.
 _BLOCK = 16
-
-
-@jit
-def _softplus(x):
-    zero = x * 0
-    return max(x, zero) + math.log1p(math.exp(-abs(x)))
-
-
-@jit
-def _sigmoid_pair(x, one):
-    """(sigma(x), sigma(-x)), both to full relative precision."""
-    z = math.exp(-abs(x))
-    large = one / (one + z)
-    small = z * large
-    if x >= 0:
-        return large, small
-    return small, large
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -161,19 +145,12 @@ def _beliefs_from_products(product, bias_odds, t, u):
 
 
 @jit
-def _fill(out, value):
-    """Set out (K,) = value; slice assignment would take seconds to compile."""
-    for j in range(out.shape[0]):
-        out[j] = value
-
-
-@jit
 def _beliefs(theta, t, u, one):
     """Fill t, u (H,) from log-odds theta (H,); return the largest change of t."""
     change = one * 0
     for j in range(theta.shape[0]):
         old = t[j]
-        t[j], u[j] = _sigmoid_pair(theta[j], one)
+        t[j], u[j] = sigmoid_pair(theta[j], one)
         change = max(change, abs(t[j] - old))
     return change
 
@@ -197,7 +174,7 @@ def _message_from_beliefs(w, theta_i, theta_j):
     limit = 300.0
     w = min(max(float(w), -limit), limit)
     tj = math.exp(min(max(float(theta_j), -limit), limit))
-    ti, ui = _sigmoid_pair(float(theta_i), 1.0)
+    ti, ui = sigmoid_pair(float(theta_i), 1.0)
     e = math.exp(w)
     b = tj * (ti + e * ui) - (e * ti + ui)
     # (root of c) and hypot keep b^2 + 4c inside the range
@@ -271,9 +248,9 @@ def sum_product_odds(
                     )
         else:
             for i in range(n_visible):
-                _fill(message[i], 1)
-        _fill(t, 0)
-        _fill(ti, 0)
+                fill(message[i], 1)
+        fill(t, 0)
+        fill(ti, 0)
         _beliefs(theta_h, t, u, one)
         _beliefs(theta_v, ti, ui, one)
         n_active = 0
@@ -295,8 +272,8 @@ def sum_product_odds(
             iteration += 1
             change = real(0)
             _drop_tiny(t, u, floor)
-            _fill(product, 1)
-            _fill(total, 0)
+            fill(product, 1)
+            fill(total, 0)
             in_logs = needs_logs
             column_reach = 0.0
             product_reach = 0.0
@@ -331,7 +308,7 @@ def sum_product_odds(
                         )
                         theta_v[i] = visible_bias[n, i] + real(log_num - log_den)
                         old = ti[i]
-                        ti[i], ui[i] = _sigmoid_pair(theta_v[i], one)
+                        ti[i], ui[i] = sigmoid_pair(theta_v[i], one)
                         change = max(change, abs(ti[i] - old))
                 _block_messages(odds, message, t, u, block, ti, ui, column, floor)
                 first = last
@@ -365,22 +342,12 @@ def sum_product_odds(
         if want_log_partition:
             log_z = 0.0
             for j in range(n_hidden):
-                log_z += _softplus(theta_h[j]) - total[j]
+                log_z += softplus(theta_h[j]) - total[j]
             for k in range(n_active):
                 i = rows[k]
-                log_z += _softplus(theta_v[i])
+                log_z += softplus(theta_v[i])
                 log_z += _log_products(odds[i], message[i], t, u, np.intp(piece[i]))[1]
             log_partition[n] = log_z
-
-
-@jit
-def _log_message(w, x):
-    """sp(w + x) - sp(x) without cancellation: log(sigma(-x) + sigma(x) e^w)."""
-    zero = x * 0
-    tail = math.log1p(math.exp(-abs(x)))
-    off = -max(x, zero) - tail
-    on = w - max(-x, zero) - tail
-    return max(on, off) + math.log1p(math.exp(-abs(on - off)))
 
 
 @jit
@@ -413,9 +380,9 @@ def sum_product_log(
                     message[i, j] = _message_from_beliefs(weights[i, j], theta_v[i], theta_h[j])
         else:
             for i in range(n_visible):
-                _fill(message[i], 0)
-        _fill(t, 0)
-        _fill(ti, 0)
+                fill(message[i], 0)
+        fill(t, 0)
+        fill(ti, 0)
         _beliefs(theta_h, t, u, one)
         _beliefs(theta_v, ti, ui, one)
         converged[n] = False
@@ -423,20 +390,20 @@ def sum_product_log(
         while iteration < max_iter:
             iteration += 1
             change = real(0)
-            _fill(total, 0)
+            fill(total, 0)
             for i in range(n_visible):
                 if visible_bias[n, i] <= pinned:
                     continue
                 theta = visible_bias[n, i]
                 for j in range(n_hidden):
-                    incoming[j] = _log_message(weights[i, j], theta_h[j] - message[i, j])
+                    incoming[j] = log_message(weights[i, j], theta_h[j] - message[i, j])
                     theta += incoming[j]
                 theta_v[i] = theta
                 old = ti[i]
-                ti[i], ui[i] = _sigmoid_pair(theta, one)
+                ti[i], ui[i] = sigmoid_pair(theta, one)
                 change = max(change, abs(ti[i] - old))
                 for j in range(n_hidden):
-                    new = _log_message(weights[i, j], theta - incoming[j])
+                    new = log_message(weights[i, j], theta - incoming[j])
                     message[i, j] = damping * message[i, j] + (one - damping) * new
                     total[j] += message[i, j]
             for j in range(n_hidden):
@@ -453,15 +420,15 @@ def sum_product_log(
                 if ti[i] > 0:
                     for j in range(n_hidden):
                         x = theta_h[j] - message[i, j] + weights[i, j]
-                        pairwise[i, j] += weight[n] * ti[i] * _sigmoid_pair(x, one)[0]
+                        pairwise[i, j] += weight[n] * ti[i] * sigmoid_pair(x, one)[0]
         if want_log_partition:
             log_z = 0.0
             for j in range(n_hidden):
-                log_z += _softplus(theta_h[j]) - total[j]
+                log_z += softplus(theta_h[j]) - total[j]
             for i in range(n_visible):
                 if visible_bias[n, i] <= pinned:
                     continue
-                log_z += _softplus(theta_v[i])
+                log_z += softplus(theta_v[i])
                 for j in range(n_hidden):
-                    log_z += _log_message(message[i, j], -theta_h[j])
+                    log_z += log_message(message[i, j], -theta_h[j])
             log_partition[n] = log_z
