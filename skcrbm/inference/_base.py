@@ -18,12 +18,12 @@ class Query:
     Attributes
     ----------
     returns : frozenset of str
-        What to compute: "marginals", "pairwise", "log_partition".
+        What to compute: "marginals", "pairwise", "log_partition", "map", "marginal_map".
     pairwise : {"sum", "per_example"}
     sample_weight : ndarray (N,)
         Weights of the pairwise sum.
-    start : ndarray (N, n_variables) or None
-        Belief log-odds of an earlier result.
+    start : InferenceResult or None
+        An earlier result to start from, its log-odds (N, n_variables) made finite.
     return_trace : bool
     n_jobs : int or None
     """
@@ -31,7 +31,7 @@ class Query:
     returns: frozenset
     pairwise: str
     sample_weight: np.ndarray
-    start: np.ndarray | None
+    start: Any
     return_trace: bool
     n_jobs: int | None
 
@@ -46,8 +46,9 @@ class InferenceResult:
         P(unit = 1), visible first.
     log_odds : ndarray (N, n_variables)
         Belief log-odds; they keep what saturated marginals lose. ±inf where clamped.
-    assignment : ndarray (N, n_variables)
-        0/1, for methods that maximise.
+        Max-marginals where a state was asked for and no marginals.
+    assignment : ndarray (N, n_variables) of int8
+        The 0/1 state asked for by "map" or "marginal_map".
     pairwise : ndarray (V, H) or (N, V, H)
         P(v_i = 1, h_j = 1), summed over the models with `sample_weight`, or per model.
     log_partition : ndarray (N,), float64
@@ -55,6 +56,9 @@ class InferenceResult:
     converged : ndarray (N,) of bool
     trace : ndarray (N, max_iter)
         Largest belief change of each iteration, NaN after the last one.
+    state : object
+        Where the method stands beyond its beliefs, such as the chains of a sampler; the
+        `init` of a later call continues from it.
     """
 
     marginals: np.ndarray | None = None
@@ -65,6 +69,7 @@ class InferenceResult:
     n_iter: np.ndarray | None = None
     converged: np.ndarray | None = None
     trace: np.ndarray | None = None
+    state: Any = None
 
 
 # Options found valid, by method object; kept beside it, as it is the user's.
@@ -80,8 +85,10 @@ class InferenceMethod(BaseEstimator, ABC):
 
     #: Name in the registry.
     name: ClassVar[str] = ""
-    #: What `returns` may contain, and "assignment" for methods that maximise.
+    #: What `returns` may contain.
     answers: ClassVar[frozenset] = frozenset()
+    #: What `infer` asks for when nothing is said.
+    default_returns: ClassVar[tuple] = ("marginals",)
     #: Options that only this method's `infer` arguments carry: "init", "return_trace".
     accepts: ClassVar[frozenset] = frozenset()
     #: Energy type -> name of the method of this class that solves it.
@@ -134,6 +141,8 @@ def empty_result(energy, query):
     }
     if "log_partition" in query.returns:
         fields["log_partition"] = np.zeros(n)
+    if query.returns & {"map", "marginal_map"}:
+        fields["assignment"] = np.zeros((n, energy.n_variables), np.int8)
     if "pairwise" in query.returns:
         fields["pairwise"] = np.zeros(
             shape if query.pairwise == "per_example" else shape[1:], dtype

@@ -1,5 +1,7 @@
 """`infer`: the one door to every inference method."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import expit
 
@@ -11,7 +13,7 @@ from skcrbm.utils._validation import as_float_array, as_real
 
 # Values that mean "nothing asked for", accepted by methods without the option.
 _NEUTRAL = {"max_iter": 100, "tol": 1e-6, "damping": 0.0, "n_restarts": 1, "random_state": None}
-_QUERIES = ("marginals", "pairwise", "log_partition")
+_QUERIES = ("marginals", "pairwise", "log_partition", "map", "marginal_map")
 
 
 def available_methods(energy=None, returns=()):
@@ -110,7 +112,9 @@ def _with_options(method, options):
     return method
 
 
-def _check_returns(returns):
+def _check_returns(returns, method):
+    if returns is None:
+        return frozenset(method.default_returns)
     if isinstance(returns, str):
         returns = (returns,)
     try:
@@ -119,6 +123,8 @@ def _check_returns(returns):
         asked = ()
     if not asked or any(r not in _QUERIES for r in asked):
         raise ValueError(f"returns must hold some of {_QUERIES}; got {returns!r}")
+    if {"map", "marginal_map"} <= set(asked):
+        raise ValueError("returns must hold one of 'map' and 'marginal_map', not both")
     return frozenset(asked)
 
 
@@ -156,7 +162,8 @@ def _check_init(init, energy, method):
             f"got {None if log_odds is None else log_odds.shape}"
         )
     # Saturated starts carry no information beyond their side, and infinities none at all.
-    return np.clip(log_odds, -100, 100).astype(energy.dtype)
+    log_odds = np.clip(log_odds, -100, 100).astype(energy.dtype)
+    return replace(init, log_odds=log_odds)
 
 
 def infer(
@@ -168,7 +175,7 @@ def infer(
     damping=None,
     clamp=None,
     sample_weight=None,
-    returns=("marginals",),
+    returns=None,
     pairwise="sum",
     init=None,
     n_restarts=None,
@@ -196,8 +203,11 @@ def infer(
         conditioned model.
     sample_weight : array-like (N,), default=None
         Weights of the models in the pairwise sum.
-    returns : tuple of {"marginals", "pairwise", "log_partition"}
-        What to compute.
+    returns : tuple of str, default=None
+        What to compute: "marginals", "pairwise", "log_partition", and one of "map" (the
+        most probable joint state) and "marginal_map" (the most probable visible state,
+        hidden units summed out). None: the marginals, or the state that a method
+        maximises.
     pairwise : {"sum", "per_example"}, default="sum"
         (V, H), summed over the models, or (N, V, H).
     init : InferenceResult, default=None
@@ -214,8 +224,8 @@ def infer(
     Returns
     -------
     InferenceResult
-        With ``marginals``, ``log_odds``, ``pairwise``, ``log_partition``, ``n_iter``,
-        ``converged``; what was not asked for is None.
+        With ``marginals``, ``log_odds``, ``assignment``, ``pairwise``, ``log_partition``,
+        ``n_iter``, ``converged``; what was not asked for is None.
 
     Raises
     ------
@@ -246,7 +256,7 @@ def infer(
             "random_state": random_state,
         },
     )
-    returns = _check_returns(returns)
+    returns = _check_returns(returns, method)
     if pairwise not in ("sum", "per_example"):
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
     check_answers(method, energy, returns)
@@ -266,7 +276,7 @@ def infer(
     with one_blas_thread():
         conditioned = energy.condition(clamp)
     if query.start is not None:
-        query.start[conditioned.clamped] = PINNED_OFF
+        query.start.log_odds[conditioned.clamped] = PINNED_OFF
     fields = method.solver_for(energy)(conditioned.energy, query)
     with one_blas_thread():
         _restore_clamped(fields, conditioned, query)
@@ -277,7 +287,7 @@ def _finish(fields, query):
     """Turn log-odds into marginals if asked for."""
     if "marginals" in query.returns:
         fields["marginals"] = expit(fields["log_odds"])
-    else:
+    elif fields.get("assignment") is None:
         fields["log_odds"] = None
     return InferenceResult(**fields)
 
@@ -287,6 +297,8 @@ def _restore_clamped(fields, conditioned, query):
     energy, values, clamped, offset = conditioned
     log_odds = fields["log_odds"]
     log_odds[clamped] = np.where(values[clamped] == 1, np.inf, -np.inf)
+    if "assignment" in fields:
+        fields["assignment"][clamped] = values[clamped]
     if "log_partition" in query.returns:
         fields["log_partition"] += offset
     if "pairwise" not in query.returns:

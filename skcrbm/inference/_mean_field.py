@@ -56,7 +56,7 @@ class MeanField(IterativeMethod):
         weights, n_visible = energy.weights, energy.n_visible
         fields = empty_result(energy, query)
         log_odds = fields["log_odds"]
-        log_odds[:] = np.hstack(energy.fields) if query.start is None else query.start
+        log_odds[:] = np.hstack(energy.fields) if query.start is None else query.start.log_odds
         fields["converged"][:] = False
         if query.return_trace:
             fields["trace"] = np.full((energy.n_models, self.iterations), np.nan)

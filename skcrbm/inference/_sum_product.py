@@ -79,7 +79,7 @@ class SumProduct(IterativeMethod):
         weight = np.ones(n) if query.pairwise == "per_example" else query.sample_weight
         weight = weight.astype(dtype)
         warm = query.start is not None
-        fields["log_odds"][:] = query.start if warm else np.hstack(energy.fields)
+        fields["log_odds"][:] = query.start.log_odds if warm else np.hstack(energy.fields)
         trace = np.full((n, self.iterations if query.return_trace else 0), np.nan)
         max_weight = max(weights.max(initial=0), -weights.min(initial=0))
         limit = dtype.type(_LOG_RANGE[dtype])
