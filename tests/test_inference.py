@@ -171,8 +171,8 @@ def test_many_chunks_equal_one(name, monkeypatch):
     """The work is cut by the data; the cut changes the order of additions only."""
     energy = random_rbm(3, 4, 3, n_models=40)
     whole = infer(energy, name, returns=ALL)
-    monkeypatch.setattr("skcrbm.inference._sum_product._CHUNK_EDGES", 1)
-    monkeypatch.setattr("skcrbm.inference._sum_product._ROWS_PER_SUM", 1)
+    monkeypatch.setattr("skcrbm.inference._message_passing._CHUNK_EDGES", 1)
+    monkeypatch.setattr("skcrbm.inference._message_passing._ROWS_PER_SUM", 1)
     monkeypatch.setattr("skcrbm.inference._exact._ROWS_PER_CHUNK", 3)
     for n_jobs in (1, 2):
         cut = infer(energy, name, returns=ALL, n_jobs=n_jobs)

@@ -4,6 +4,9 @@ import math
 
 from skcrbm._kernels._jit import jit
 
+# What a message passing kernel computes.
+SUM, MAX, MIXED = 0, 1, 2
+
 
 @jit
 def fill(out, value):
@@ -43,3 +46,56 @@ def log_message(w, x):
 def log_add(x, y):
     """log(exp(x) + exp(y))."""
     return max(x, y) + math.log1p(math.exp(-abs(x - y))) if x != -math.inf else y
+
+
+@jit
+def beliefs(theta, t, u, one):
+    """Fill t, u (H,) from log-odds theta (H,); return the largest change of t."""
+    change = one * 0
+    for j in range(theta.shape[0]):
+        old = t[j]
+        t[j], u[j] = sigmoid_pair(theta[j], one)
+        change = max(change, abs(t[j] - old))
+    return change
+
+
+@jit
+def message_from_beliefs(w, theta_i, theta_j):
+    """Log R of the fixed point that has these two beliefs.
+
+    At a fixed point R^2 + B R = C with C = E T_j and
+    B = T_j (t_i + E u_i) - (E t_i + u_i); computed in float64.
+    """
+    limit = 300.0
+    w = min(max(float(w), -limit), limit)
+    tj = math.exp(min(max(float(theta_j), -limit), limit))
+    ti, ui = sigmoid_pair(float(theta_i), 1.0)
+    e = math.exp(w)
+    b = tj * (ti + e * ui) - (e * ti + ui)
+    # (root of c) and hypot keep b^2 + 4c inside the range
+    root = math.sqrt(e) * math.sqrt(tj)
+    disc = math.hypot(b, 2.0 * root)
+    r = 2.0 * root / (b + disc) * root if b > 0 else 0.5 * (disc - b)
+    bound = abs(w)
+    return min(max(math.log(r), -bound), bound)
+
+
+@jit
+def max_message_from_beliefs(w, theta_i, theta_j):
+    """Message visible i -> hidden j of a max-product fixed point that has these beliefs.
+
+    The two messages of an edge solve a = f(w, theta_j - b), b = f(w, theta_i - a) with
+    f(w, x) = relu(w + x) - relu(x); the unit with the stronger belief saturates its own.
+    """
+    zero = w - w
+    b = min(w, zero)
+    a = zero
+    if (theta_i if w > 0 else -theta_i) < theta_j:
+        x = theta_j - b
+        a = max(w + x, zero) - max(x, zero)
+    x = theta_i - a
+    b = max(w + x, zero) - max(x, zero)
+    x = theta_j - b
+    a = max(w + x, zero) - max(x, zero)
+    x = theta_i - a
+    return max(w + x, zero) - max(x, zero)

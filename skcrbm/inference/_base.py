@@ -122,7 +122,7 @@ class IterativeMethod(InferenceMethod):
         """PI17's schedule where `max_iter` is None: T = 7 + min(epoch, 50)."""
         if self.max_iter is not None:
             return self
-        return type(self)(**{**self.get_params(), "max_iter": 7 + min(epoch, 50)})
+        return type(self)(**{**vars(self), "max_iter": 7 + min(epoch, 50)})
 
     @property
     def iterations(self):

@@ -95,7 +95,7 @@ def _with_options(method, options):
     given = {k: v for k, v in options.items() if v is not None}
     if not given and not by_name:
         return method
-    has = method.get_params(deep=False)
+    has = vars(method)
     for option, value in list(given.items()):
         if option not in has:
             if value != _NEUTRAL[option]:

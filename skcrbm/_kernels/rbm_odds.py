@@ -1,13 +1,15 @@
-"""Sum-product on restricted Boltzmann machines, in two forms of one algorithm.
+"""Message passing on restricted Boltzmann machines in the odds domain.
 
 Notation as in Ping & Ihler (2017), Algorithm 1: theta are belief log-odds,
 t = sigma(theta) and u = 1 - t; E = exp(W); R is the message visible -> hidden
 as odds, D the message hidden -> visible, computed on the fly:
 ``D = num / den`` with ``num = E t_j + u_j R`` and ``den = t_j + u_j R``.
 
-The odds form keeps one matrix R and does one division per edge and iteration.
-It is usable while products of a few messages stay inside the dtype's range;
-beyond that, and with damping, the log form keeps log R instead.
+One matrix R is kept, and one division done per edge and iteration. The form is usable
+while products of a few messages stay inside the dtype's range; `rbm_log` has the log
+form of the same algorithms.
+
+Mixed-product differs in what a visible unit sends: R = E if it prefers to be on, else 1.
 """
 
 import math
@@ -15,7 +17,14 @@ import math
 import numpy as np
 
 from skcrbm._kernels._jit import jit
-from skcrbm._kernels._scalar import fill, log_message, sigmoid_pair, softplus
+from skcrbm._kernels._scalar import (
+    MIXED,
+    beliefs,
+    fill,
+    message_from_beliefs,
+    sigmoid_pair,
+    softplus,
+)
 
 # Largest |log| of a float64 product, and of a bias that may multiply it.
 _PRODUCT_RANGE = 400.0
@@ -48,62 +57,112 @@ def _log_products(odds, message, t, u, piece):
     return log_num, log_den
 
 
-# The next two run over a block of rows: what a row costs besides its edges counts. Indices
-# are unsigned, as a sign test in each access would keep the loops from being vectorised.
+# The next ones run over a block of rows, two at a time: what a row costs besides its edges
+# counts, and a pair shares the loads of t, u and column. Indices are unsigned, as a sign
+# test in each access would keep the loops from being vectorised.
+
+
+@jit
+def _set_belief(i, num, den, bias_odds, ratio, ti, ui):
+    """Belief of visible unit i from r = num / den; returns the change of ti[i].
+
+    With e = exp(bias), ti = e r / (e r + 1): no log, no exp.
+    """
+    ratio[i] = num / den
+    num *= bias_odds[i]
+    scale = 1.0 / (num + den)
+    old = ti[i]
+    ti[i] = num * scale
+    ui[i] = den * scale
+    return abs(ti[i] - old)
 
 
 @jit(fastmath={"contract", "reassoc"})
-def _block_beliefs(odds, message, t, u, rows, easy, piece, bias_odds, ratio, ti, ui):
-    """Beliefs of the easy visible units among `rows`; returns the largest change of ti.
-
-    With r = prod(num / den) and e = exp(bias), ti = e r / (e r + 1): no log, no exp.
-    """
+def _block_beliefs(odds, message, t, u, rows, piece, bias_odds, ratio, ti, ui):
+    """Beliefs of the visible units `rows`; returns the largest change of ti."""
     one = t.dtype.type(1)
     change = t.dtype.type(0)
     n = np.uintp(t.shape[0])
-    for k in range(rows.shape[0]):
-        i = rows[k]
-        if not easy[i]:
-            continue
-        num_row = np.float64(1)
-        den_row = np.float64(1)
+    for k in range(0, rows.shape[0], 2):
+        i0 = rows[k]
+        i1 = rows[min(k + 1, rows.shape[0] - 1)]  # an odd last row is done twice
+        size = min(piece[i0], piece[i1])
+        num_row0 = np.float64(1)
+        den_row0 = np.float64(1)
+        num_row1 = np.float64(1)
+        den_row1 = np.float64(1)
         first = np.uintp(0)
         while first < n:
-            last = min(n, first + piece[i])
-            num = one
-            den = one
+            last = min(n, first + size)
+            num0, den0, num1, den1 = one, one, one, one
             for j in range(first, last):
-                um = u[j] * message[i, j]
-                num *= odds[i, j] * t[j] + um
-                den *= t[j] + um
-            num_row *= num
-            den_row *= den
+                um0 = u[j] * message[i0, j]
+                num0 *= odds[i0, j] * t[j] + um0
+                den0 *= t[j] + um0
+                um1 = u[j] * message[i1, j]
+                num1 *= odds[i1, j] * t[j] + um1
+                den1 *= t[j] + um1
+            num_row0 *= num0
+            den_row0 *= den0
+            num_row1 *= num1
+            den_row1 *= den1
             first = last
-        ratio[i] = num_row / den_row
-        num_row *= bias_odds[i]
-        scale = 1.0 / (num_row + den_row)
-        old = ti[i]
-        ti[i] = num_row * scale
-        ui[i] = den_row * scale
-        change = max(change, abs(ti[i] - old))
+        change = max(change, _set_belief(i0, num_row0, den_row0, bias_odds, ratio, ti, ui))
+        change = max(change, _set_belief(i1, num_row1, den_row1, bias_odds, ratio, ti, ui))
     return change
+
+
+@jit(fastmath={"contract"})
+def _message(e, message, t, u, on, off):
+    """Message visible -> hidden from the old one and the beliefs at both ends."""
+    um = u * message
+    num = off * (e * t + um)
+    den = on * (t + um)
+    return (e * den + num) / (den + num)
 
 
 @jit(fastmath={"contract"})
 def _block_messages(odds, message, t, u, rows, ti, ui, column, floor):
     """Replace the messages visible -> hidden of `rows`, and multiply column (H,) by them."""
+    zero = t.dtype.type(0)
+    n = np.uintp(t.shape[0])
+    n_paired = rows.shape[0] // 2 * 2
+    for k in range(0, n_paired, 2):
+        i0 = rows[k]
+        i1 = rows[k + 1]
+        on0 = ti[i0] if ti[i0] >= floor else zero
+        off0 = ui[i0] if ui[i0] >= floor else zero
+        on1 = ti[i1] if ti[i1] >= floor else zero
+        off1 = ui[i1] if ui[i1] >= floor else zero
+        for j in range(n):
+            new0 = _message(odds[i0, j], message[i0, j], t[j], u[j], on0, off0)
+            new1 = _message(odds[i1, j], message[i1, j], t[j], u[j], on1, off1)
+            message[i0, j] = new0
+            message[i1, j] = new1
+            column[j] *= new0 * new1
+    for k in range(n_paired, rows.shape[0]):
+        i0 = rows[k]
+        on0 = ti[i0] if ti[i0] >= floor else zero
+        off0 = ui[i0] if ui[i0] >= floor else zero
+        for j in range(n):
+            new0 = _message(odds[i0, j], message[i0, j], t[j], u[j], on0, off0)
+            message[i0, j] = new0
+            column[j] *= new0
+
+
+@jit
+def _block_choices(odds, message, rows, ti, ui, column):
+    """Messages of mixed-product: each visible unit sends the state that it prefers."""
+    n = np.uintp(column.shape[0])
     for k in range(rows.shape[0]):
         i = rows[k]
-        on = ti[i] if ti[i] >= floor else t.dtype.type(0)
-        off = ui[i] if ui[i] >= floor else t.dtype.type(0)
-        for j in range(np.uintp(t.shape[0])):
-            e = odds[i, j]
-            um = u[j] * message[i, j]
-            num = off * (e * t[j] + um)
-            den = on * (t[j] + um)
-            new = (e * den + num) / (den + num)
-            message[i, j] = new
-            column[j] *= new
+        if ti[i] > ui[i]:
+            for j in range(n):
+                message[i, j] = odds[i, j]
+                column[j] *= odds[i, j]
+        else:
+            for j in range(n):
+                message[i, j] = 1
 
 
 @jit(fastmath={"contract"})
@@ -145,17 +204,6 @@ def _beliefs_from_products(product, bias_odds, t, u):
 
 
 @jit
-def _beliefs(theta, t, u, one):
-    """Fill t, u (H,) from log-odds theta (H,); return the largest change of t."""
-    change = one * 0
-    for j in range(theta.shape[0]):
-        old = t[j]
-        t[j], u[j] = sigmoid_pair(theta[j], one)
-        change = max(change, abs(t[j] - old))
-    return change
-
-
-@jit
 def _drop_tiny(t, u, floor):
     """Set t and u (H,) to 0 where they are below `floor`: denormal floats are slow."""
     zero = floor * t.dtype.type(0)
@@ -165,42 +213,35 @@ def _drop_tiny(t, u, floor):
 
 
 @jit
-def _message_from_beliefs(w, theta_i, theta_j):
-    """Log R of the fixed point that has these two beliefs.
-
-    At a fixed point R^2 + B R = C with C = E T_j and
-    B = T_j (t_i + E u_i) - (E t_i + u_i); computed in float64.
-    """
-    limit = 300.0
-    w = min(max(float(w), -limit), limit)
-    tj = math.exp(min(max(float(theta_j), -limit), limit))
-    ti, ui = sigmoid_pair(float(theta_i), 1.0)
-    e = math.exp(w)
-    b = tj * (ti + e * ui) - (e * ti + ui)
-    # (root of c) and hypot keep b^2 + 4c inside the range
-    root = math.sqrt(e) * math.sqrt(tj)
-    disc = math.hypot(b, 2.0 * root)
-    r = 2.0 * root / (b + disc) * root if b > 0 else 0.5 * (disc - b)
-    bound = abs(w)
-    return min(max(math.log(r), -bound), bound)
-
-
-@jit
 def _odds_of(bias):
     """exp(bias), held inside the range of products."""
     return math.exp(min(max(float(bias), -_BIAS_RANGE), _BIAS_RANGE))
 
 
 @jit
-def sum_product_odds(
-    weights, odds, reach, piece, step, limit, floor, visible_bias, hidden_bias, warm, pinned,
+def _visited_state(visible_bias, ti, ui, rows, state):
+    """Fill state (V,) with what the visible units prefer; return its score v'b."""
+    score = 0.0
+    fill(state, 0)
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        if ti[i] > ui[i]:
+            state[i] = 1
+            score += visible_bias[i]
+    return score
+
+
+@jit
+def pass_odds(
+    kind, weights, odds, reach, piece, step, limit, floor, visible_bias, hidden_bias, warm, pinned,
     max_iter, tol, weight, want_log_partition, want_pairwise,
-    log_odds, n_iter, converged, log_partition, pairwise, trace,
+    log_odds, n_iter, converged, log_partition, pairwise, trace, score, state,
 ):  # fmt: skip
-    """Sum-product in the odds domain for a chunk of N rows.
+    """Sum-product or mixed-product for a chunk of N rows.
 
     Parameters
     ----------
+    kind : SUM or MIXED
     weights, odds : (V, H); odds = exp(weights)
     reach : (V,) float64, at least the sum of |weights| over each row
     piece : (V,) uintp, length of row pieces over which that sum is at most `limit`
@@ -217,6 +258,8 @@ def sum_product_odds(
     n_iter, converged, log_partition : (N,) outputs
     pairwise : (V, H) output, added to: weighted sum of P(v_i = 1, h_j = 1)
     trace : (N, max_iter or 0) output, residuals
+    score : (N,) float64, (N, V) int8: with MIXED, -F(v) of the best state visited and that
+        state; score holds what a state must beat
     """
     n_rows, n_visible = visible_bias.shape
     n_hidden = hidden_bias.shape[1]
@@ -236,29 +279,39 @@ def sum_product_odds(
     bias_odds = np.empty(n_visible)
     ratio = np.empty(n_visible)
     rows = np.empty(n_visible, np.uintp)
-    easy = np.empty(n_visible, np.bool_)
+    visited = np.empty(n_visible, np.int8)
     for n in range(n_rows):
         theta_v = log_odds[n, :n_visible]
         theta_h = log_odds[n, n_visible:]
         if warm:
             for i in range(n_visible):
                 for j in range(n_hidden):
-                    message[i, j] = real(
-                        math.exp(_message_from_beliefs(weights[i, j], theta_v[i], theta_h[j]))
-                    )
+                    w = weights[i, j]
+                    if kind == MIXED:
+                        message[i, j] = odds[i, j] if theta_v[i] > 0 else one
+                    else:
+                        message[i, j] = real(
+                            math.exp(message_from_beliefs(w, theta_v[i], theta_h[j]))
+                        )
         else:
             for i in range(n_visible):
                 fill(message[i], 1)
         fill(t, 0)
         fill(ti, 0)
-        _beliefs(theta_h, t, u, one)
-        _beliefs(theta_v, ti, ui, one)
-        n_active = 0
+        beliefs(theta_h, t, u, one)
+        beliefs(theta_v, ti, ui, one)
+        # Rows whose products fit a float64 come first; the others take logs.
+        n_easy = 0
         for i in range(n_visible):
             bias = visible_bias[n, i]
             bias_odds[i] = _odds_of(bias)
-            easy[i] = reach[i] <= _PRODUCT_RANGE and abs(bias) <= _BIAS_RANGE
-            if bias > pinned:
+            if bias > pinned and reach[i] <= _PRODUCT_RANGE and abs(bias) <= _BIAS_RANGE:
+                rows[n_easy] = i
+                n_easy += 1
+        n_active = n_easy
+        for i in range(n_visible):
+            bias = visible_bias[n, i]
+            if bias > pinned and not (reach[i] <= _PRODUCT_RANGE and abs(bias) <= _BIAS_RANGE):
                 rows[n_active] = i
                 n_active += 1
         needs_logs = False
@@ -288,21 +341,21 @@ def sum_product_odds(
                         product_reach = 0.0
                         in_logs = True
                 last = first
-                while last < min(n_active, first + _BLOCK):
+                end = min(n_easy if first < n_easy else n_active, first + _BLOCK)
+                while last < end:
                     if column_reach + step[rows[last]] > limit:
                         break
                     column_reach += step[rows[last]]
                     last += 1
                 block = rows[first:last]
-                change = max(
-                    change,
-                    _block_beliefs(
-                        odds, message, t, u, block, easy, piece, bias_odds, ratio, ti, ui
-                    ),
-                )
-                for k in range(first, last):
-                    i = rows[k]
-                    if not easy[i]:
+                if first < n_easy:
+                    change = max(
+                        change,
+                        _block_beliefs(odds, message, t, u, block, piece, bias_odds, ratio, ti, ui),
+                    )
+                else:
+                    for k in range(first, last):
+                        i = rows[k]
                         log_num, log_den = _log_products(
                             odds[i], message[i], t, u, np.intp(piece[i])
                         )
@@ -310,16 +363,30 @@ def sum_product_odds(
                         old = ti[i]
                         ti[i], ui[i] = sigmoid_pair(theta_v[i], one)
                         change = max(change, abs(ti[i] - old))
-                _block_messages(odds, message, t, u, block, ti, ui, column, floor)
+                if kind == MIXED:
+                    _block_choices(odds, message, block, ti, ui, column)
+                else:
+                    _block_messages(odds, message, t, u, block, ti, ui, column, floor)
                 first = last
             _flush(column, product)
             if in_logs:
                 _flush_logs(product, total)
                 for j in range(n_hidden):
                     theta_h[j] = hidden_bias[n, j] + real(total[j])
-                change = max(change, _beliefs(theta_h, t, u, one))
+                change = max(change, beliefs(theta_h, t, u, one))
             else:
                 change = max(change, _beliefs_from_products(product, hidden_odds, t, u))
+            if kind == MIXED:
+                reached = _visited_state(visible_bias[n], ti, ui, rows[:n_active], visited)
+                for j in range(n_hidden):
+                    if in_logs:
+                        reached += softplus(theta_h[j])
+                    else:
+                        reached += math.log1p(product[j] * hidden_odds[j])
+                if reached > score[n]:
+                    score[n] = reached
+                    for i in range(n_visible):
+                        state[n, i] = visited[i]
             if trace.shape[1]:
                 trace[n, iteration - 1] = change
             if change < tol:
@@ -329,10 +396,9 @@ def sum_product_odds(
         _flush_logs(product, total)
         for j in range(n_hidden):
             theta_h[j] = hidden_bias[n, j] + real(total[j])
-        for k in range(n_active):
+        for k in range(n_easy):
             i = rows[k]
-            if easy[i]:
-                theta_v[i] = visible_bias[n, i] + real(math.log(ratio[i]))
+            theta_v[i] = visible_bias[n, i] + real(math.log(ratio[i]))
         # With D recomputed from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num
         # and the Bethe edge term is log(den / R): no message is needed but R.
         if want_pairwise:
@@ -347,88 +413,4 @@ def sum_product_odds(
                 i = rows[k]
                 log_z += softplus(theta_v[i])
                 log_z += _log_products(odds[i], message[i], t, u, np.intp(piece[i]))[1]
-            log_partition[n] = log_z
-
-
-@jit
-def sum_product_log(
-    weights, visible_bias, hidden_bias, warm, pinned, max_iter, tol, damping, weight,
-    want_log_partition, want_pairwise,
-    log_odds, n_iter, converged, log_partition, pairwise, trace,
-):  # fmt: skip
-    """Sum-product in the log domain for a chunk of N rows; arguments as `sum_product_odds`.
-
-    `damping` in [0, 1) keeps that share of the old log messages visible -> hidden.
-    """
-    n_rows, n_visible = visible_bias.shape
-    n_hidden = hidden_bias.shape[1]
-    real = weights.dtype.type
-    one = real(1)
-    message = np.empty((n_visible, n_hidden), weights.dtype)
-    incoming = np.empty(n_hidden, weights.dtype)
-    total = np.empty(n_hidden, weights.dtype)
-    t = np.empty(n_hidden, weights.dtype)
-    u = np.empty(n_hidden, weights.dtype)
-    ti = np.empty(n_visible, weights.dtype)
-    ui = np.empty(n_visible, weights.dtype)
-    for n in range(n_rows):
-        theta_v = log_odds[n, :n_visible]
-        theta_h = log_odds[n, n_visible:]
-        if warm:
-            for i in range(n_visible):
-                for j in range(n_hidden):
-                    message[i, j] = _message_from_beliefs(weights[i, j], theta_v[i], theta_h[j])
-        else:
-            for i in range(n_visible):
-                fill(message[i], 0)
-        fill(t, 0)
-        fill(ti, 0)
-        _beliefs(theta_h, t, u, one)
-        _beliefs(theta_v, ti, ui, one)
-        converged[n] = False
-        iteration = 0
-        while iteration < max_iter:
-            iteration += 1
-            change = real(0)
-            fill(total, 0)
-            for i in range(n_visible):
-                if visible_bias[n, i] <= pinned:
-                    continue
-                theta = visible_bias[n, i]
-                for j in range(n_hidden):
-                    incoming[j] = log_message(weights[i, j], theta_h[j] - message[i, j])
-                    theta += incoming[j]
-                theta_v[i] = theta
-                old = ti[i]
-                ti[i], ui[i] = sigmoid_pair(theta, one)
-                change = max(change, abs(ti[i] - old))
-                for j in range(n_hidden):
-                    new = log_message(weights[i, j], theta - incoming[j])
-                    message[i, j] = damping * message[i, j] + (one - damping) * new
-                    total[j] += message[i, j]
-            for j in range(n_hidden):
-                theta_h[j] = hidden_bias[n, j] + total[j]
-            change = max(change, _beliefs(theta_h, t, u, one))
-            if trace.shape[1]:
-                trace[n, iteration - 1] = change
-            if change < tol:
-                converged[n] = True
-                break
-        n_iter[n] = iteration
-        if want_pairwise:
-            for i in range(n_visible):
-                if ti[i] > 0:
-                    for j in range(n_hidden):
-                        x = theta_h[j] - message[i, j] + weights[i, j]
-                        pairwise[i, j] += weight[n] * ti[i] * sigmoid_pair(x, one)[0]
-        if want_log_partition:
-            log_z = 0.0
-            for j in range(n_hidden):
-                log_z += softplus(theta_h[j]) - total[j]
-            for i in range(n_visible):
-                if visible_bias[n, i] <= pinned:
-                    continue
-                log_z += softplus(theta_v[i])
-                for j in range(n_hidden):
-                    log_z += log_message(message[i, j], -theta_h[j])
             log_partition[n] = log_z

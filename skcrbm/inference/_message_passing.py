@@ -1,0 +1,140 @@
+"""Message passing on RBMs: which kernel, in which chunks. Methods choose the messages."""
+
+import numpy as np
+
+from skcrbm._kernels._scalar import MAX
+from skcrbm._kernels.rbm_log import pass_logs
+from skcrbm._kernels.rbm_odds import pass_odds
+from skcrbm._kernels.rbm_reach import row_norms
+from skcrbm.energies._base import PINNED_OFF
+from skcrbm.inference._base import add_pairwise, empty_result
+from skcrbm.utils._parallel import row_chunks
+
+# Largest |log| of a product of messages that a dtype holds with room to spare.
+_LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
+_MAX_CHUNKS = 16
+_CHUNK_EDGES = 2**15
+_ROWS_PER_SUM = 4
+
+
+def pass_messages(
+    energy, query, kind, *, max_iter, tol, damping=0.0, edge_appearance=1.0, start=None, warm=False
+):
+    """Pass messages on a batch of RBMs.
+
+    Parameters
+    ----------
+    energy : RBMEnergy
+    query : Query
+    kind : SUM, MAX or MIXED
+    max_iter, tol, damping : int, float, float
+    edge_appearance : float
+        rho of tree-reweighted, 1 for all others.
+    start : ndarray (N, V + H), default=None
+        Belief log-odds to start from; None: the biases.
+    warm : bool
+        Start from messages that fit `start`, not from none.
+
+    Returns
+    -------
+    fields : dict
+        Of `InferenceResult`.
+    score : ndarray (N,) float64
+        Of the best state visited, which is in the visible part of ``fields["assignment"]``.
+    """
+    n, dtype, n_visible = energy.n_models, energy.dtype, energy.n_visible
+    fields = empty_result(energy, query)
+    pairwise = fields.get("pairwise")
+    log_partition = fields.get("log_partition", np.empty(n))
+    weight = np.ones(n) if query.pairwise == "per_example" else query.sample_weight
+    weight = weight.astype(dtype)
+    fields["log_odds"][:] = np.hstack(energy.fields) if start is None else start
+    trace = np.full((n, max_iter if query.return_trace else 0), np.nan)
+    score = np.full(n, -np.inf)
+    state = np.zeros((n, n_visible), np.int8)
+    kernel, couplings, options = _choose_kernel(energy, kind, damping, edge_appearance)
+
+    def solve(rows, pairwise_sum):
+        kernel(
+            kind,
+            *couplings,
+            energy.visible_bias[rows],
+            energy.hidden_bias[rows],
+            warm,
+            dtype.type(PINNED_OFF),
+            max_iter,
+            dtype.type(tol),
+            *options,
+            weight[rows],
+            "log_partition" in fields,
+            pairwise is not None,
+            fields["log_odds"][rows],
+            fields["n_iter"][rows],
+            fields["converged"][rows],
+            log_partition[rows],
+            pairwise_sum.astype(dtype, copy=False),
+            trace[rows],
+            score[rows],
+            state[rows],
+        )
+
+    # Few chunks, as each sums its pairwise beliefs into a matrix of its own, and none
+    # so small that this, or handing it to a thread, costs more than its work.
+    size = max(-(-n // _MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
+    if pairwise is not None:
+        size = max(size, _ROWS_PER_SUM)
+    add_pairwise(solve, row_chunks(n, size), query, pairwise)
+    if query.return_trace:
+        fields["trace"] = trace
+    if "assignment" in fields:
+        fields["assignment"][:, :n_visible] = state
+    return fields, score
+
+
+def _choose_kernel(energy, kind, damping, edge_appearance):
+    """Return a kernel, the arrays that stand for the couplings, and its own options.
+
+    Messages are kept as odds while products of them fit the dtype, else as logs.
+    """
+    weights, dtype = energy.weights, energy.dtype
+    if kind != MAX and damping == 0 and edge_appearance == 1:
+        limit = dtype.type(_LOG_RANGE[dtype])
+        max_weight = max(weights.max(initial=0), -weights.min(initial=0))
+        if 2 * max_weight < limit:
+            reach = np.empty(energy.n_visible)
+            row_norms(weights, reach)
+            step = np.minimum(reach, max_weight)
+            # Times exp(max|W|) still below the dtype's precision, and above its denormals.
+            floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
+            piece = _row_pieces(weights, reach, limit)
+            return pass_odds, (weights, np.exp(weights), reach, piece, step, limit, floor), ()
+    rho = dtype.type(edge_appearance)
+    return pass_logs, (weights / rho, rho), (dtype.type(damping),)
+
+
+def _row_pieces(weights, reach, limit):
+    """Length of row pieces over each of which the sum of |weights| is at most `limit`.
+
+    Parameters
+    ----------
+    weights : ndarray (V, H)
+    reach : ndarray (V,)
+        Sum of |weights| over each row.
+    limit : float
+
+    Returns
+    -------
+    ndarray (V,) of unsigned int
+    """
+    n_visible, n_hidden = weights.shape
+    piece = np.full(n_visible, max(1, n_hidden), np.uintp)
+    long = np.flatnonzero(reach > 0.99 * limit)  # the sum is rounded
+    magnitude = np.abs(weights[long])
+    size = n_hidden
+    while len(long):
+        starts = np.arange(0, n_hidden, size)
+        over = np.add.reduceat(magnitude, starts, axis=1).max(1) > limit
+        long, magnitude = long[over], magnitude[over]
+        size = (size + 1) // 2
+        piece[long] = size
+    return piece
