@@ -1,0 +1,217 @@
+"""Dense, local and convolutional layers, and which nodes their connections join."""
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Edges(NamedTuple):
+    """The edges between a layer and the one below.
+
+    Attributes
+    ----------
+    left, right : ndarray (E,), int
+        Nodes of the layer below and of the layer.
+    table : ndarray (E,), int
+        Which table of pairwise scores an edge has; convolution shares them.
+    n_tables : int
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    table: np.ndarray
+    n_tables: int
+
+
+class Layer:
+    """Base of the layers: what `LayeredGMClassifier` needs to know."""
+
+    def shape(self, below):
+        """Shape of the nodes: (n_nodes,) or (height, width, n_channels).
+
+        Parameters
+        ----------
+        below : tuple of int
+            Shape of the layer below.
+        """
+        raise NotImplementedError
+
+    def edges(self, below):
+        """`Edges` to the layer below, whose shape is given."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Dense(Layer):
+    """Nodes that are all connected to all nodes of the layer below.
+
+    Parameters
+    ----------
+    n_nodes : int
+    n_states : int, default=2
+        States of each node, 0 being the reference.
+
+    Examples
+    --------
+    >>> from skcrbm.layers import Dense
+    >>> Dense(100)
+    Dense(n_nodes=100, n_states=2)
+    """
+
+    n_nodes: int
+    n_states: int = 2
+
+    def __post_init__(self):
+        _check_integer("n_nodes", self.n_nodes, 1)
+        _check_integer("n_states", self.n_states, 2)
+
+    def shape(self, below):
+        """Shape of the nodes: (n_nodes,)."""
+        return (self.n_nodes,)
+
+    def edges(self, below):
+        """`Edges` to the layer below, whose shape is given."""
+        n_left = int(np.prod(below))
+        left, right = np.divmod(np.arange(n_left * self.n_nodes), self.n_nodes)
+        return Edges(left, right, np.arange(len(left)), len(left))
+
+
+@dataclass(frozen=True)
+class _Grid(Layer):
+    """Nodes on a grid, each of which sees a window of the layer below."""
+
+    n_states: int
+    kernel_size: int | tuple
+    stride: int | tuple
+    n_channels: int = 1
+    padding: int | tuple = 0
+
+    def __post_init__(self):
+        _check_integer("n_states", self.n_states, 2)
+        _check_integer("n_channels", self.n_channels, 1)
+        _pair("kernel_size", self.kernel_size, 1)
+        _pair("stride", self.stride, 1)
+        _pair("padding", self.padding, 0)
+
+    def shape(self, below):
+        """Shape of the nodes: (height, width, n_channels)."""
+        size = [
+            (length + 2 * padding - kernel) // stride + 1
+            for length, kernel, stride, padding in self._axes(below)
+        ]
+        if min(size) < 1:
+            raise ValueError(
+                f"{self} does not fit on a layer of shape {tuple(below)}: kernel_size is larger "
+                "than the layer below with its padding"
+            )
+        return (*size, self.n_channels)
+
+    def edges(self, below):
+        """`Edges` to the layer below, whose shape is given."""
+        height, width, _ = self.shape(below)
+        rows, columns = self._axes(below)
+        n_below = below[2] if len(below) == 3 else 1
+        y, x, dy, dx, c_below, c = np.meshgrid(
+            np.arange(height),
+            np.arange(width),
+            np.arange(rows[1]),
+            np.arange(columns[1]),
+            np.arange(n_below),
+            np.arange(self.n_channels),
+            indexing="ij",
+        )
+        from_y = y * rows[2] + dy - rows[3]
+        from_x = x * columns[2] + dx - columns[3]
+        inside = (from_y >= 0) & (from_y < below[0]) & (from_x >= 0) & (from_x < below[1])
+        left = ((from_y * below[1] + from_x) * n_below + c_below)[inside]
+        right = ((y * width + x) * self.n_channels + c)[inside]
+        window = (((dy * columns[1] + dx) * n_below + c_below) * self.n_channels + c)[inside]
+        n_windows = rows[1] * columns[1] * n_below * self.n_channels
+        return self._with_tables(left, right, window, n_windows)
+
+    def _with_tables(self, left, right, window, n_windows):
+        raise NotImplementedError
+
+    def _axes(self, below):
+        """(length, kernel, stride, padding) of both axes of an image."""
+        if len(below) not in (2, 3):
+            raise ValueError(
+                f"{self} needs an image below it, of shape (height, width) or (height, width, "
+                f"channels), not a layer of shape {tuple(below)}: set input_shape, and put no "
+                "Dense layer before it"
+            )
+        return list(
+            zip(
+                below[:2],
+                _pair("kernel_size", self.kernel_size, 1),
+                _pair("stride", self.stride, 1),
+                _pair("padding", self.padding, 0),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Local2d(_Grid):
+    """Nodes on a grid, each connected to a window below by scores of its own.
+
+    Parameters
+    ----------
+    n_states : int
+        States of each node, 0 being the reference. States do what channels do in a
+        neural network.
+    kernel_size, stride : int or (int, int)
+        Size of the window, and its step from node to node.
+    n_channels : int, default=1
+        Nodes at each place of the grid.
+    padding : int or (int, int), default=0
+        Width of the margin around the layer below; windows may reach into it, where there
+        is nothing to connect to.
+
+    Notes
+    -----
+    The grid has ``(length + 2 padding - kernel_size) // stride + 1`` places along an axis.
+
+    Examples
+    --------
+    >>> from skcrbm.layers import Local2d
+    >>> Local2d(7, kernel_size=5, stride=2, padding=1).shape((28, 28))
+    (13, 13, 1)
+    """
+
+    def _with_tables(self, left, right, window, n_windows):
+        return Edges(left, right, np.arange(len(left)), len(left))
+
+
+@dataclass(frozen=True)
+class Conv2d(_Grid):
+    """As `Local2d`, with the same pairwise scores at every place of the grid.
+
+    Parameters are those of `Local2d`.
+
+    Examples
+    --------
+    >>> from skcrbm.layers import Conv2d
+    >>> layer = Conv2d(17, kernel_size=5, stride=2)
+    >>> layer.shape((13, 13, 1)), layer.edges((13, 13, 1)).n_tables
+    ((5, 5, 1), 25)
+    """
+
+    def _with_tables(self, left, right, window, n_windows):
+        return Edges(left, right, window, n_windows)
+
+
+def _check_integer(name, value, smallest):
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < smallest:
+        raise ValueError(f"{name} must be an integer of at least {smallest}, got {value!r}")
+
+
+def _pair(name, value, smallest):
+    """Return value or the pair of values for the two axes, checked."""
+    pair = (value, value) if isinstance(value, Integral) else value
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(f"{name} must be an integer or a pair of integers, got {value!r}")
+    for v in pair:
+        _check_integer(name, v, smallest)
+    return tuple(pair)
