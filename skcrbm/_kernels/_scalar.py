@@ -18,7 +18,7 @@ def fill(out, value):
 @jit
 def softplus(x):
     """log(1 + e^x)."""
-    return max(x, x * 0) + math.log1p(math.exp(-abs(x)))
+    return max(x, x - x) + math.log1p(math.exp(-abs(x)))
 
 
 @jit
@@ -35,7 +35,7 @@ def sigmoid_pair(x, one):
 @jit
 def log_message(w, x):
     """sp(w + x) - sp(x) without cancellation: log(sigma(-x) + sigma(x) e^w)."""
-    zero = x * 0
+    zero = x - x  # in the dtype of x
     tail = math.log1p(math.exp(-abs(x)))
     off = -max(x, zero) - tail
     on = w - max(-x, zero) - tail

@@ -19,6 +19,7 @@ import numpy as np
 from skcrbm._kernels._jit import jit
 from skcrbm._kernels._scalar import (
     MAX,
+    MIXED,
     SUM,
     beliefs,
     fill,
@@ -32,24 +33,11 @@ from skcrbm._kernels._scalar import (
 
 @jit
 def _receive_sum(w, theta_h, message, i, incoming):
-    """Fill incoming (H,) with messages hidden -> visible i; return their sum."""
+    """Fill incoming[0] (2, H) with messages hidden -> visible i; return their sum."""
     total = theta_h.dtype.type(0)
     for j in range(np.uintp(theta_h.shape[0])):
-        incoming[j] = log_message(w[i, j], theta_h[j] - message[i, j])
-        total += incoming[j]
-    return total
-
-
-@jit(fastmath={"contract", "reassoc"})
-def _receive_max(w, theta_h, message, i, incoming):
-    """Fill incoming (H,) with messages hidden -> visible i; return their sum."""
-    zero = theta_h.dtype.type(0)
-    total = zero
-    for j in range(np.uintp(theta_h.shape[0])):
-        x = theta_h[j] - message[i, j]
-        new = max(w[i, j] + x, zero) - max(x, zero)
-        incoming[j] = new
-        total += new
+        incoming[0, j] = log_message(w[i, j], theta_h[j] - message[i, j])
+        total += incoming[0, j]
     return total
 
 
@@ -57,20 +45,95 @@ def _receive_max(w, theta_h, message, i, incoming):
 def _send_sum(w, theta, damping, keep, message, i, incoming, total):
     """Replace the messages of visible i, add them to total (H,)."""
     for j in range(np.uintp(total.shape[0])):
-        new = log_message(w[i, j], theta - incoming[j])
+        new = log_message(w[i, j], theta - incoming[0, j])
         message[i, j] = damping * message[i, j] + keep * new
         total[j] += message[i, j]
 
 
 @jit(fastmath={"contract"})
-def _send_max(w, theta, damping, keep, message, i, incoming, total):
-    """Replace the messages of visible i, add them to total (H,)."""
-    zero = total.dtype.type(0)
+def _max_message(w, x):
+    """relu(w + x) - relu(x)."""
+    zero = w - w
+    y = w + x
+    return (y if y > zero else zero) - (x if x > zero else zero)
+
+
+# Max-product takes rows in pairs, which share the loads of theta_h and total.
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _receive_max(w, theta_h, message, i0, i1, incoming):
+    """Fill incoming (2, H) with messages hidden -> visible i0 and i1; return their sums."""
+    sum0 = theta_h.dtype.type(0)
+    sum1 = theta_h.dtype.type(0)
+    for j in range(np.uintp(theta_h.shape[0])):
+        new0 = _max_message(w[i0, j], theta_h[j] - message[i0, j])
+        new1 = _max_message(w[i1, j], theta_h[j] - message[i1, j])
+        incoming[0, j] = new0
+        incoming[1, j] = new1
+        sum0 += new0
+        sum1 += new1
+    return sum0, sum1
+
+
+@jit(fastmath={"contract"})
+def _send_max(w, i0, i1, theta0, theta1, damping, keep, message, incoming, total):
+    """Replace the messages of visible i0 and i1, add them to total (H,)."""
     for j in range(np.uintp(total.shape[0])):
-        x = theta - incoming[j]
-        new = damping * message[i, j] + keep * (max(w[i, j] + x, zero) - max(x, zero))
+        new0 = _max_message(w[i0, j], theta0 - incoming[0, j])
+        new1 = _max_message(w[i1, j], theta1 - incoming[1, j])
+        new0 = damping * message[i0, j] + keep * new0
+        new1 = damping * message[i1, j] + keep * new1
+        message[i0, j] = new0
+        message[i1, j] = new1
+        total[j] += new0 + new1
+
+
+@jit(fastmath={"contract"})
+def _send_one_max(w, i, theta, damping, keep, message, incoming, total):
+    """Replace the messages of visible i, add them to total (H,)."""
+    for j in range(np.uintp(total.shape[0])):
+        new = _max_message(w[i, j], theta - incoming[0, j])
+        new = damping * message[i, j] + keep * new
         message[i, j] = new
         total[j] += new
+
+
+@jit
+def _sweep_max(w, visible_bias, theta_v, theta_h, message, rows, damping, keep, incoming, total):
+    """All messages to and from the visible units `rows`."""
+    for k in range(0, rows.shape[0], 2):
+        i0 = rows[k]
+        i1 = rows[min(k + 1, rows.shape[0] - 1)]
+        sum0, sum1 = _receive_max(w, theta_h, message, i0, i1, incoming)
+        theta_v[i0] = visible_bias[i0] + sum0
+        theta_v[i1] = visible_bias[i1] + sum1
+        if i0 == i1:
+            _send_one_max(w, i0, theta_v[i0], damping, keep, message, incoming, total)
+        else:
+            _send_max(w, i0, i1, theta_v[i0], theta_v[i1], damping, keep, message, incoming, total)
+
+
+@jit
+def _sweep_sum(
+    w, rho, visible_bias, theta_v, theta_h, message, rows, damping, keep, incoming, total
+):
+    """All messages to and from the visible units `rows`."""
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        theta_v[i] = visible_bias[i] + rho * _receive_sum(w, theta_h, message, i, incoming)
+        _send_sum(w, theta_v[i], damping, keep, message, i, incoming, total)
+
+
+@jit
+def _sweep_mixed(w, visible_bias, theta_v, theta_h, message, rows, damping, keep, incoming, total):
+    """All messages to and from the visible units `rows`."""
+    one = theta_h.dtype.type(1)
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        theta_v[i] = visible_bias[i] + _receive_sum(w, theta_h, message, i, incoming)
+        on = one if theta_v[i] > 0 else one - one
+        _send_choice(w, on, damping, keep, message, i, total)
 
 
 @jit(fastmath={"contract"})
@@ -91,18 +154,24 @@ def _add_row(weights, i, field):
 
 @jit
 def _visited_state(kind, weights, visible_bias, hidden_bias, theta_v, pinned, field, state):
-    """Fill state (V,) with what the visible units prefer; return its score.
+    """Change state (V,) to what the visible units prefer; return its score.
 
     The score is that of the best joint state with these visible units (MAX), or
-    -F(v) (MIXED).
+    -F(v) (MIXED); -inf if the state stays as it was.
     """
+    changed = False
+    for i in range(state.shape[0]):
+        on = theta_v[i] > 0 and visible_bias[i] > pinned
+        if state[i] != on:
+            state[i] = on
+            changed = True
+    if not changed:
+        return -np.inf
     score = 0.0
     for j in range(field.shape[0]):
         field[j] = hidden_bias[j]
     for i in range(state.shape[0]):
-        state[i] = 0
-        if theta_v[i] > 0 and visible_bias[i] > pinned:
-            state[i] = 1
+        if state[i]:
             score += visible_bias[i]
             _add_row(weights, i, field)
     for j in range(field.shape[0]):
@@ -163,17 +232,17 @@ def pass_logs(
     """
     n_rows, n_visible = visible_bias.shape
     n_hidden = hidden_bias.shape[1]
-    real = weights.dtype.type
-    one = real(1)
+    one = weights.dtype.type(1)
     keep = one - damping
     message = np.empty((n_visible, n_hidden), weights.dtype)
-    incoming = np.empty(n_hidden, weights.dtype)
+    incoming = np.empty((2, n_hidden), weights.dtype)
     total = np.empty(n_hidden, weights.dtype)
     t = np.empty(n_hidden, weights.dtype)
     u = np.empty(n_hidden, weights.dtype)
     ti = np.empty(n_visible, weights.dtype)
     ui = np.empty(n_visible, weights.dtype)
     visited = np.empty(n_visible, np.int8)
+    rows = np.empty(n_visible, np.uintp)
     for n in range(n_rows):
         theta_v = log_odds[n, :n_visible]
         theta_h = log_odds[n, n_visible:]
@@ -193,31 +262,34 @@ def pass_logs(
         fill(ti, 0)
         beliefs(theta_h, t, u, one)
         beliefs(theta_v, ti, ui, one)
+        n_active = 0
+        for i in range(n_visible):
+            if visible_bias[n, i] > pinned:
+                rows[n_active] = i
+                n_active += 1
+        active = rows[:n_active]
+        fill(visited, -1)  # none yet
         converged[n] = False
         iteration = 0
         while iteration < max_iter:
             iteration += 1
-            change = real(0)
             fill(total, 0)
-            for i in range(n_visible):
-                if visible_bias[n, i] <= pinned:
-                    continue
-                if kind == MAX:
-                    received = _receive_max(weights, theta_h, message, i, incoming)
-                else:
-                    received = _receive_sum(weights, theta_h, message, i, incoming)
-                theta = visible_bias[n, i] + rho * received
-                theta_v[i] = theta
-                old = ti[i]
-                ti[i], ui[i] = sigmoid_pair(theta, one)
-                change = max(change, abs(ti[i] - old))
-                if kind == SUM:
-                    _send_sum(weights, theta, damping, keep, message, i, incoming, total)
-                elif kind == MAX:
-                    _send_max(weights, theta, damping, keep, message, i, incoming, total)
-                else:
-                    on = one if theta > 0 else one - one
-                    _send_choice(weights, on, damping, keep, message, i, total)
+            if kind == MAX:
+                _sweep_max(
+                    weights, visible_bias[n], theta_v, theta_h, message, active,
+                    damping, keep, incoming, total,
+                )  # fmt: skip
+            elif kind == MIXED:
+                _sweep_mixed(
+                    weights, visible_bias[n], theta_v, theta_h, message, active,
+                    damping, keep, incoming, total,
+                )  # fmt: skip
+            else:
+                _sweep_sum(
+                    weights, rho, visible_bias[n], theta_v, theta_h, message, active,
+                    damping, keep, incoming, total,
+                )  # fmt: skip
+            change = beliefs(theta_v, ti, ui, one)
             for j in range(n_hidden):
                 theta_h[j] = hidden_bias[n, j] + rho * total[j]
             change = max(change, beliefs(theta_h, t, u, one))

@@ -136,6 +136,13 @@ class RBMEnergy(BaseEnergy):
         """0/1 visible units (N, V) of belief log-odds (N, V), ties on."""
         return (log_odds >= 0).astype(np.int8)
 
+    def score(self, state):
+        """``-E(v, h)`` of 0/1 states (N, V + H), one per model; (N,) float64."""
+        v = state[:, : self.n_visible].astype(np.float64)
+        h = state[:, self.n_visible :].astype(np.float64)
+        linear = (v * self.visible_bias).sum(1) + (h * self.hidden_bias).sum(1)
+        return linear + ((v @ self.weights.astype(np.float64)) * h).sum(1)
+
     def log_weight(self, visible):
         """Negative free energy ``-F(v) = v' b + sum_j sp(v' W_j + c_j)``.
 

@@ -9,10 +9,14 @@ from skcrbm.inference._registry import METHODS
 
 __all__ = [
     "Exact",
+    "ICM",
     "InferenceMethod",
     "InferenceResult",
+    "MaxProduct",
     "MeanField",
+    "MixedProduct",
     "SumProduct",
+    "TreeReweighted",
     "available_methods",
     "infer",
     "resolve_method",

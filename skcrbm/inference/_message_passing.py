@@ -1,14 +1,20 @@
 """Message passing on RBMs: which kernel, in which chunks. Methods choose the messages."""
 
+from numbers import Integral, Real
+from typing import ClassVar
+
 import numpy as np
+from sklearn.utils._param_validation import Interval
 
 from skcrbm._kernels._scalar import MAX
 from skcrbm._kernels.rbm_log import pass_logs
 from skcrbm._kernels.rbm_odds import pass_odds
 from skcrbm._kernels.rbm_reach import row_norms
+from skcrbm.energies import RBMEnergy
 from skcrbm.energies._base import PINNED_OFF
-from skcrbm.inference._base import add_pairwise, empty_result
-from skcrbm.utils._parallel import row_chunks
+from skcrbm.inference._base import IterativeMethod, add_pairwise, empty_result
+from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.utils._parallel import one_blas_thread, row_chunks
 
 # Largest |log| of a product of messages that a dtype holds with room to spare.
 _LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
@@ -138,3 +144,46 @@ def _row_pieces(weights, reach, limit):
         size = (size + 1) // 2
         piece[long] = size
     return piece
+
+
+class StateMessagePassing(IterativeMethod):
+    """Base of the methods that look for a state; a subclass names its kind of messages."""
+
+    accepts: ClassVar = frozenset({"init", "return_trace"})
+    solvers: ClassVar = {RBMEnergy: "_solve_rbm"}
+    _parameter_constraints: ClassVar = {
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "damping": [Interval(Real, 0, 1, closed="left")],
+        "n_restarts": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+    _kind: ClassVar[int]
+
+    def __init__(self, max_iter=None, tol=1e-3, damping=0.0, n_restarts=1, random_state=None):
+        self.max_iter = max_iter
+        self.tol = tol
+        self.damping = damping
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+
+    def _solve_rbm(self, energy, query):
+        def solve(start):
+            warm = start is None and query.start is not None
+            return pass_messages(
+                energy,
+                query,
+                self._kind,
+                max_iter=self.iterations,
+                tol=self.tol,
+                damping=self.damping,
+                start=query.start.log_odds if warm else start,
+                warm=warm,
+            )
+
+        fields = best_of_restarts(solve, energy, self.n_restarts, self.random_state)
+        state = fields["assignment"]
+        with one_blas_thread():
+            hidden = energy.hidden_given_visible(state[:, : energy.n_visible])
+        state[:, energy.n_visible :] = hidden > 0.5
+        return fields

@@ -8,5 +8,9 @@ METHODS = Registry(
         "exact": "skcrbm.inference._exact:Exact",
         "mean_field": "skcrbm.inference._mean_field:MeanField",
         "sum_product": "skcrbm.inference._sum_product:SumProduct",
+        "tree_reweighted": "skcrbm.inference._tree_reweighted:TreeReweighted",
+        "max_product": "skcrbm.inference._max_product:MaxProduct",
+        "mixed_product": "skcrbm.inference._mixed_product:MixedProduct",
+        "icm": "skcrbm.inference._icm:ICM",
     },
 )

@@ -1,4 +1,4 @@
-"""Sum-product belief propagation on one RBM, edge by edge, in logs.
+"""Belief propagation on one RBM, edge by edge, in logs.
 
 The schedule is Ping and Ihler (2017), Algorithm 1: all messages start at log-odds 0 and
 the beliefs at the biases; one iteration is hidden -> visible, visible beliefs,
@@ -31,32 +31,60 @@ def message(w, x):
     return _sp(w + x) - _sp(x)
 
 
-def naive_sum_product(weights, visible_bias, hidden_bias, n_iter, damping=0.0):
-    w = np.asarray(weights, np.float64)
+def max_message(w, x):
+    return max(w + x, 0.0) - max(x, 0.0)
+
+
+def naive_messages(
+    weights, visible_bias, hidden_bias, n_iter, damping=0.0, f=message, rho=1.0, choose=False
+):
+    """Messages and beliefs after `n_iter` iterations with the message function `f`.
+
+    With `choose`, visible units send the state that they prefer (mixed-product).
+
+    Returns
+    -------
+    theta_v, theta_h : beliefs
+    down, up : messages hidden -> visible and visible -> hidden, (V, H), `down` belonging to
+        the final hidden beliefs
+    trace : list of residuals
+    states : list of the visible states preferred after each iteration
+    """
+    w = np.asarray(weights, np.float64) / rho
     b, c = np.asarray(visible_bias, np.float64), np.asarray(hidden_bias, np.float64)
     n_visible, n_hidden = w.shape
     down = np.zeros((n_visible, n_hidden))  # hidden j -> visible i
     up = np.zeros((n_visible, n_hidden))  # visible i -> hidden j
     theta_v, theta_h = b.copy(), c.copy()
-    trace = []
+    trace, states = [], []
     for _ in range(n_iter):
         old = _sigma(np.concatenate([theta_v, theta_h]))
         for i in range(n_visible):
             for j in range(n_hidden):
-                down[i, j] = message(w[i, j], theta_h[j] - up[i, j])
-            theta_v[i] = b[i] + down[i].sum()
+                down[i, j] = f(w[i, j], theta_h[j] - up[i, j])
+            theta_v[i] = b[i] + rho * down[i].sum()
         for i in range(n_visible):
             for j in range(n_hidden):
-                new = message(w[i, j], theta_v[i] - down[i, j])
+                new = w[i, j] * (theta_v[i] > 0) if choose else f(w[i, j], theta_v[i] - down[i, j])
                 up[i, j] = damping * up[i, j] + (1 - damping) * new
         for j in range(n_hidden):
-            theta_h[j] = c[j] + up[:, j].sum()
+            theta_h[j] = c[j] + rho * up[:, j].sum()
         change = np.abs(_sigma(np.concatenate([theta_v, theta_h])) - old)
         trace.append(change.max(initial=0.0))
+        states.append((theta_v > 0).astype(int))
     # The answers use messages down that belong to the final hidden beliefs.
     for i in range(n_visible):
         for j in range(n_hidden):
-            down[i, j] = message(w[i, j], theta_h[j] - up[i, j])
+            down[i, j] = f(w[i, j], theta_h[j] - up[i, j])
+    return theta_v, theta_h, down, up, trace, states
+
+
+def naive_sum_product(weights, visible_bias, hidden_bias, n_iter, damping=0.0):
+    w = np.asarray(weights, np.float64)
+    n_visible, n_hidden = w.shape
+    theta_v, theta_h, down, up, trace, _ = naive_messages(
+        weights, visible_bias, hidden_bias, n_iter, damping
+    )
     pairwise, pairwise_off = np.zeros_like(w), np.zeros_like(w)
     log_z = _sp(theta_v).sum() + _sp(theta_h).sum()
     for i in range(n_visible):
@@ -69,6 +97,35 @@ def naive_sum_product(weights, visible_bias, hidden_bias, n_iter, damping=0.0):
             pairwise_off[i, j] = np.exp(table[1] - total)
             terms = np.array([0.0, theta_v[i] - d, theta_h[j] - r, both - d - r])
             log_z += np.logaddexp.reduce(terms) - _sp(theta_v[i]) - _sp(theta_h[j])
+    return Beliefs(
+        np.concatenate([theta_v, theta_h]), pairwise, pairwise_off, log_z, np.array(trace)
+    )
+
+
+def naive_tree_reweighted(weights, visible_bias, hidden_bias, rho, n_iter, damping=0.0):
+    """Beliefs, pairwise beliefs and the log Z of tree-reweighted message passing."""
+    w = np.asarray(weights, np.float64)
+    n_visible, n_hidden = w.shape
+    theta_v, theta_h, down, up, trace, _ = naive_messages(
+        weights, visible_bias, hidden_bias, n_iter, damping, rho=rho
+    )
+    q_v, q_h = _sigma(theta_v), _sigma(theta_h)
+    pairwise, pairwise_off = np.zeros_like(w), np.zeros_like(w)
+
+    def entropy(*probabilities):
+        return -sum(p * np.log(p) for p in probabilities if p > 0)
+
+    log_z = np.dot(visible_bias, q_v) + np.dot(hidden_bias, q_h)
+    log_z += sum(entropy(q, 1 - q) for q in (*q_v, *q_h))
+    for i in range(n_visible):
+        for j in range(n_hidden):
+            a, b = theta_v[i] - down[i, j], theta_h[j] - up[i, j]
+            table = np.array([w[i, j] / rho + a + b, a, b, 0.0])
+            p = np.exp(table - np.logaddexp.reduce(table))
+            pairwise[i, j], pairwise_off[i, j] = p[0], p[1]
+            log_z += w[i, j] * p[0]
+            unaries = entropy(q_v[i], 1 - q_v[i]) + entropy(q_h[j], 1 - q_h[j])
+            log_z += rho * (entropy(*p) - unaries)
     return Beliefs(
         np.concatenate([theta_v, theta_h]), pairwise, pairwise_off, log_z, np.array(trace)
     )
