@@ -2,7 +2,7 @@
 
 from skcrbm._version import __version__
 
-__all__ = ["CRBMClassifier", "__version__"]
+__all__ = ["CRBMClassifier", "LayeredGMClassifier", "__version__"]
 
 
 def __getattr__(name):

@@ -6,12 +6,9 @@ from scipy.special import softmax
 
 from skcrbm._kernels import layered_messages as kernels
 from skcrbm.energies._layered import InputCode, LayeredModel, LayeredParams, LayeredStructure
-from skcrbm.inference._layered import (
-    LayeredInput,
-    MaxProductNetwork,
-    make_network,
-    probabilities,
-)
+from skcrbm.inference._layered import LayeredInput, probabilities
+from skcrbm.inference._layered_messages import MaxProductNetwork
+from skcrbm.inference._layered_methods import make_network
 from skcrbm.layers import Conv2d, Dense, Local2d
 from tests.reference.naive_layered import NaiveLayered
 
@@ -24,10 +21,17 @@ NETS = {
     "local": ((Local2d(3, 2, 1), Local2d(2, 2, 1, padding=1)), (3, 3), 1, 3),
     "conv": ((Conv2d(3, 2, 1, 2), Conv2d(2, 2, 1)), (3, 3), 1, 3),
 }
+# Small enough to enumerate, with loops.
+TINY = {
+    "dense": ((Dense(3, 3), Dense(2)), (2,), 1, 3),
+    "labels": ((Dense(3), Dense(2, 3)), (2,), 2, 2),
+    "local": ((Local2d(2, 2, 1, padding=1), Local2d(3, 2, 1)), (1, 2), 1, 2),
+    "conv": ((Conv2d(2, 1, 1, 2), Conv2d(2, 2, 1, padding=1)), (1, 2), 1, 2),
+}
 
 
-def make_model(name, seed=0, scale=1.0, free=False, dtype=np.float64, thresholds=None):
-    layers, shape, n_outputs, n_states = NETS[name]
+def make_model(name, seed=0, scale=1.0, free=False, dtype=np.float64, thresholds=None, tiny=False):
+    layers, shape, n_outputs, n_states = (TINY if tiny else NETS)[name]
     n_features = int(np.prod(shape))
     code = InputCode(thresholds, np.full(n_features, free))
     structure = LayeredStructure(layers, shape, code.n_states, n_outputs, n_states)
@@ -144,23 +148,21 @@ def test_star_is_exact(schedule, states):
             assert decoded == states_of[layer, node]
 
 
-@pytest.mark.parametrize("net", ["dense", "labels", "local", "conv"])
-@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("net", TINY)
+@pytest.mark.parametrize("missing", [0.0, 0.5])
 def test_reweighted_log_partition_is_an_upper_bound(net, missing):
-    if net in ("local", "conv") and missing:
-        pytest.skip("too many states to enumerate")
     tight = []
-    for seed in range(3):
-        model = make_model(net, seed=seed, scale=0.7, free=missing > 0)
+    for seed in range(2):
+        model = make_model(net, seed=seed, scale=0.5, free=missing > 0, tiny=True)
         inputs = make_input(model, n=1, seed=seed, missing=missing)
         reference = naive(model, inputs, 0)
-        beliefs = reference.infer("tree_reweighted", "sequential", 150)
-        again = reference.infer("tree_reweighted", "sequential", 151)
-        assert max(abs(softmax(beliefs[k]) - softmax(again[k])).max() for k in beliefs) < 1e-6
+        beliefs = reference.infer("tree_reweighted", "sequential", 50)
+        again = reference.infer("tree_reweighted", "sequential", 51)
+        assert max(abs(softmax(beliefs[k]) - softmax(again[k])).max() for k in beliefs) < 1e-4
         bound, exact = reference.reweighted_log_partition(again), reference.exact()[0]
-        assert bound >= exact - 1e-8
+        assert bound >= exact - 1e-4
         tight.append(bound - exact)
-    assert max(tight) < 3
+    assert 0.001 < max(tight) < 3
 
 
 @pytest.mark.parametrize("net", NETS)

@@ -6,7 +6,7 @@ pairwise scores that involve it are 0 and not stored (Shen et al. 2019, appendix
 
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -140,7 +140,7 @@ class LayeredStructure:
     """
 
     def __init__(self, layers, input_shape, n_input_states, n_outputs, n_output_states):
-        self.layers = (*layers, Dense(n_outputs))
+        self.layers = (*layers, Dense(n_outputs, max(n_output_states, 2)))
         states = [n_input_states, *(layer.n_states for layer in layers), n_output_states]
         self.connections = []
         shape = tuple(input_shape)
@@ -267,6 +267,23 @@ class InputCode(NamedTuple):
         return means.reshape(len(X), -1).astype(X.dtype), missing
 
 
+class FittedLayer(NamedTuple):
+    """A layer with its parameters, scores being minus energies; state 0 is the reference.
+
+    Attributes
+    ----------
+    layer : Layer
+    unary : ndarray (n_nodes, n_states - 1)
+    pairwise : ndarray
+        Scores with the layer below: (n_below, n_nodes, states_below - 1, n_states - 1) for
+        `Dense`, (n_tables, states_below - 1, n_states - 1) otherwise.
+    """
+
+    layer: Any
+    unary: np.ndarray
+    pairwise: np.ndarray
+
+
 class LayeredModel(NamedTuple):
     """A layered graphical model of the outputs given the inputs.
 
@@ -280,3 +297,18 @@ class LayeredModel(NamedTuple):
     params: LayeredParams
     structure: LayeredStructure
     code: InputCode
+
+    def fitted_layers(self):
+        """Return the `FittedLayer` of each hidden layer and of the output layer."""
+        layers = []
+        for connection, flat, unary in zip(
+            self.structure.connections,
+            self.structure.weights(self.params),
+            self.structure.unaries(self.params)[1:],
+        ):
+            pairwise = connection.tables(flat)
+            if connection.dense:
+                sizes = connection.n_left, connection.n_right
+                pairwise = pairwise.reshape(*sizes, *pairwise.shape[1:])
+            layers.append(FittedLayer(connection.layer, unary, pairwise))
+        return layers

@@ -14,11 +14,15 @@ from skcrbm.metrics import masked_score
 class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the classifiers: 2-D indicator y with NaN, 1-D binary or multiclass y."""
 
+    #: Whether X may hold NaN.
+    _allow_nan = False
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.classifier_tags.multi_class = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._allow_nan
         return tags
 
     @abstractmethod
@@ -38,9 +42,7 @@ class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=reset
-        )
+        X = self._validate_X(X, reset)
         targets = make_targets(y, classes) if reset else self._targets
         # One memory layout, as sums run along it: a DataFrame's is another.
         visible = targets.encode(y).astype(X.dtype, order="C")
@@ -62,8 +64,17 @@ class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta
 
     def _check_predict_data(self, X):
         check_is_fitted(self)
+        return self._validate_X(X, False)
+
+    def _validate_X(self, X, reset):
         return validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_all_finite="allow-nan" if self._allow_nan else True,
+            reset=reset,
         )
 
     def _check_known(self, y_known, n_rows):

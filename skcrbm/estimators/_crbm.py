@@ -15,7 +15,7 @@ from skcrbm.decoding import DECODERS, Decoding
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
-from skcrbm.estimators._training import Training, label_sets_of
+from skcrbm.estimators._training import CRBMTraining, label_sets_of
 from skcrbm.inference import resolve_method
 from skcrbm.inference._registry import METHODS
 from skcrbm.learning import OBJECTIVES
@@ -357,10 +357,10 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         early_stopping = self.early_stopping
         if early_stopping == "auto":
             early_stopping = n >= _EARLY_STOPPING_ROWS
-        return Training(
-            X,
-            visible,
-            weight,
+        return CRBMTraining(
+            X=X,
+            visible=visible,
+            weight=weight,
             energy_type=OneHotRBMEnergy if multiclass else RBMEnergy,
             stratify=self._targets.kind != "multilabel",
             objective=OBJECTIVES.get(self.learning)(self._method, self.n_jobs),

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,22 +26,22 @@ def label_sets_of(visible):
     return np.unique(complete.astype(np.int8), axis=0)
 
 
-@dataclass
-class Training:
+@dataclass(kw_only=True)
+class Training(ABC):
     """A fit whose every "auto" has been resolved.
 
     Attributes of the same name as a hyperparameter of `CRBMClassifier` mean the same.
+    A subclass says what the model is.
 
     Attributes
     ----------
     X, visible, weight : training rows, as in `Batch`
-    energy_type : type
     stratify : bool
         Whether the validation part keeps the share of each visible vector (1-D y).
     objective : Objective
     solver : {"adam", "sgd"}
     learning_rate : float or "auto"
-    penalty : CRBMParams of float
+    penalty : params of float
     rng : RandomState
     optimizer, history, validation_scores
         Set by the run.
@@ -49,13 +50,12 @@ class Training:
     X: Any
     visible: np.ndarray
     weight: np.ndarray
-    energy_type: type
     stratify: bool
     objective: Objective
     solver: str
     learning_rate: float | str
     momentum: float
-    penalty: CRBMParams
+    penalty: Any
     batch_size: int
     max_iter: int
     early_stopping: bool
@@ -70,30 +70,17 @@ class Training:
     history: History | None = None
     validation_scores: list | None = None
 
-    def initial_params(self, n_hidden):
-        """Draw W and S, set b to the labels' log-odds; none of it depends on the row count."""
-        n_visible, n_features = self.visible.shape[1], self.X.shape[1]
-        dtype = self.visible.dtype
-        weights = self.rng.normal(scale=0.01, size=(n_visible, n_hidden))
-        hidden_coef = self.rng.normal(scale=0.01, size=(n_hidden, n_features))
-        observed = ~np.isnan(self.visible)
-        mass = self.weight @ observed
-        share = np.divide(
-            self.weight @ np.nan_to_num(self.visible),
-            mass,
-            out=np.full(n_visible, 0.5),
-            where=mass > 0,
-        )
-        share = np.clip(share, 0.005, 0.995)
-        # Hidden units start half on: take their mean pull out of the intercept.
-        intercept = np.log(share) - np.log1p(-share) - 0.5 * weights.sum(axis=1)
-        return CRBMParams(
-            weights.astype(dtype),
-            np.zeros((n_visible, n_features), dtype),
-            hidden_coef.astype(dtype),
-            intercept.astype(dtype),
-            np.zeros(n_hidden, dtype),
-        )
+    @abstractmethod
+    def model(self, params):
+        """Return the model with these parameters."""
+
+    @abstractmethod
+    def score(self, model, held_out, number):
+        """Return how good a model is on held-out rows in epoch `number`, higher is better."""
+
+    @abstractmethod
+    def rates(self, rate):
+        """Learning rate of each parameter array, given the common one."""
 
     def run(self, params, on_epoch_begin, on_epoch_end):
         """Train; with early stopping on a part of the rows first, then on all of them."""
@@ -105,8 +92,7 @@ class Training:
         train, held_out = parts
 
         def validate(model, number):
-            method = self.objective.inference.at_epoch(number)
-            return validation_score(model, held_out, method, self.objective.n_jobs)
+            return self.score(model, held_out, number)
 
         self.history = self._run(
             train, params, self.max_iter, on_epoch_begin, on_epoch_end, validate=validate
@@ -160,7 +146,7 @@ class Training:
             return on_epoch_end(epoch)
 
         history = run_epochs(
-            ConditionalRBM(params, self.energy_type),
+            self.model(params),
             batch,
             self.objective,
             self.optimizer,
@@ -188,8 +174,7 @@ class Training:
             rate = _LEARNING_RATE[self.solver]
             if self.solver == "adam":
                 rate *= float(np.clip(_STEPS_PER_EPOCH / steps, 1, _MAX_SPEEDUP))
-        rates = CRBMParams(rate * _WEIGHTS_RATE[self.solver], rate, rate, rate, rate)
-        return make_optimizer(self.solver, rates, self.momentum)
+        return make_optimizer(self.solver, self.rates(rate), self.momentum)
 
     def _split(self, batch):
         """Training part and held-out part; None, with a warning, if there can be none."""
@@ -224,3 +209,53 @@ class Training:
         if self.verbose:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
+
+
+@dataclass(kw_only=True)
+class CRBMTraining(Training):
+    """A fit of a conditional RBM.
+
+    Attributes
+    ----------
+    energy_type : type
+    """
+
+    energy_type: type
+
+    def model(self, params):
+        """Return the conditional RBM with these parameters."""
+        return ConditionalRBM(params, self.energy_type)
+
+    def score(self, model, held_out, number):
+        """Return the `validation_score` of held-out rows."""
+        method = self.objective.inference.at_epoch(number)
+        return validation_score(model, held_out, method, self.objective.n_jobs)
+
+    def rates(self, rate):
+        """Learning rate of each parameter array, given the common one."""
+        return CRBMParams(rate * _WEIGHTS_RATE[self.solver], rate, rate, rate, rate)
+
+    def initial_params(self, n_hidden):
+        """Draw W and S, set b to the labels' log-odds; none of it depends on the row count."""
+        n_visible, n_features = self.visible.shape[1], self.X.shape[1]
+        dtype = self.visible.dtype
+        weights = self.rng.normal(scale=0.01, size=(n_visible, n_hidden))
+        hidden_coef = self.rng.normal(scale=0.01, size=(n_hidden, n_features))
+        observed = ~np.isnan(self.visible)
+        mass = self.weight @ observed
+        share = np.divide(
+            self.weight @ np.nan_to_num(self.visible),
+            mass,
+            out=np.full(n_visible, 0.5),
+            where=mass > 0,
+        )
+        share = np.clip(share, 0.005, 0.995)
+        # Hidden units start half on: take their mean pull out of the intercept.
+        intercept = np.log(share) - np.log1p(-share) - 0.5 * weights.sum(axis=1)
+        return CRBMParams(
+            weights.astype(dtype),
+            np.zeros((n_visible, n_features), dtype),
+            hidden_coef.astype(dtype),
+            intercept.astype(dtype),
+            np.zeros(n_hidden, dtype),
+        )

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skcrbm.inference._layered import LayeredInput, make_network, probabilities
+from skcrbm.inference._layered import LayeredInput, probabilities
+from skcrbm.inference._layered_methods import make_network
 from skcrbm.learning._base import Objective, Step
 from skcrbm.utils._parallel import ordered_map, row_chunks
 

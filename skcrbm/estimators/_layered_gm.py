@@ -1,0 +1,600 @@
+"""LayeredGMClassifier: layered graphical models trained through truncated inference."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, softmax
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.energies._layered import LayeredParams, LayeredStructure
+from skcrbm.estimators._base import BaseStructuredClassifier
+from skcrbm.estimators._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
+from skcrbm.estimators._layered_inputs import check_thresholds, code_for, first_code, input_mean
+from skcrbm.estimators._layered_training import LayeredTraining
+from skcrbm.inference._layered import LayeredInput, probabilities
+from skcrbm.inference._layered_messages import MaxProductNetwork
+from skcrbm.inference._layered_methods import make_network
+from skcrbm.layers import Dense, Layer
+from skcrbm.learning._truncated import CHUNK_ROWS, MomentMatching, TruncatedLikelihood
+from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
+
+_DEFAULT_LAYERS = (Dense(100),)
+_FULL_BATCH_ROWS = 200
+_EARLY_STOPPING_ROWS = 1000
+# What a fit keeps besides its public attributes.
+_STATE = (
+    "_targets",
+    "_model",
+    "_method",
+    "_fitted_structure",
+    "_can_miss",
+    "_optimizer",
+    "_rng",
+    "_epochs_seen",
+)
+_OBJECTIVES = {"backprop": TruncatedLikelihood, "analytic": MomentMatching}
+# Iterations of max-product decoding: more than any path through the layers needs.
+_MAP_ITERATIONS = 50
+
+
+class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
+    """Layered graphical model trained through truncated inference.
+
+    Categorical nodes in layers, pairwise energies between the nodes of neighbouring
+    layers: dense, local or convolutional [1]_. T iterations of approximate inference give
+    the output's beliefs; training follows the exact gradient of ``-log belief(y)`` through
+    these iterations, so the same T is used in prediction. The output layer follows from
+    y: one categorical node for 1-D y, one binary node per column of 2-D y (NaN = not
+    observed).
+
+    Parameters
+    ----------
+    layers : tuple of layers, default=(Dense(100),)
+        Hidden layers from the input to the output: `skcrbm.layers.Dense`, `Local2d`,
+        `Conv2d`. An empty tuple is (multinomial) logistic regression.
+    input_shape : tuple of int, default=None
+        (height, width) or (height, width, channels) of the images in the rows of X, in C
+        order, for local and convolutional layers. None: a plain vector.
+    clamping : {"soft", "hard"}, default="soft"
+        "soft": a feature is the mean of a binary node, any real number if it is never
+        missing. "hard": features are cut into states at `thresholds`.
+    thresholds : None, float or array-like, default=None
+        Increasing cuts for "hard": k - 1 of them make k states. None: 0.5.
+    inference : {"tree_reweighted", "sum_product", "mean_field"}, default="tree_reweighted"
+    schedule : {"sequential", "parallel"}, default="sequential"
+        Whether an iteration updates messages in place, from the input to the output, or
+        all from the old ones. For "mean_field" both are the same.
+    n_inference_iter : int, default=5
+        T, at least the number of hidden layers + 1: before, the output does not see X.
+    label_smoothing : float in [0, 1), default=0.0
+        Share of each target that is spread evenly over all states.
+    gradient : {"backprop", "analytic"}, default="backprop"
+        Through the iterations, or as a difference of moments, which on loopy graphs is
+        not the gradient of anything and trains worse.
+    max_iter : int, default=200
+        Epochs at most.
+    batch_size : int or "auto", default="auto"
+        Rows per gradient step; "auto" takes all rows up to 200, else 20.
+    solver : {"adam", "sgd"}, default="adam"
+    learning_rate_init : float or "auto", default="auto"
+        Step size. "auto" is 0.001 for "adam" and 0.05 for "sgd", and up to 50 times that
+        for Adam where an epoch has fewer than 60 steps.
+    momentum : float in [0, 1), default=0.0
+        For "sgd".
+    alpha : float, default=0.0
+        L2 penalty on the pairwise scores of the input, ``alpha / 2 |W|^2`` beside the mean
+        loss of a row.
+    alpha_hidden : float, default=0.0
+        The same for all other pairwise scores.
+    early_stopping : bool or "auto", default="auto"
+        Hold out a validation part, keep the epoch with the lowest loss on it. "auto":
+        from 1000 rows on.
+    refit : bool, default=True
+        After early stopping, fit again on all rows for the best number of epochs.
+    validation_fraction : float in (0, 1), default=0.2
+    n_iter_no_change : int, default=5
+        Stop after so many epochs in which neither the validation loss nor, without early
+        stopping, the training loss got better by more than `tol`.
+    tol : float, default=0.0
+    warm_start : bool, default=False
+        Start `fit` from the parameters of the previous one.
+    n_jobs : int, default=None
+        Threads over chunks of 64 rows. The result does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Decides the result: initial parameters, validation part, order of rows.
+    verbose : bool or int, default=False
+        Print a line per epoch.
+
+    Attributes
+    ----------
+    layers_ : list of FittedLayer
+        Hidden layers and the output layer: (layer, unary, pairwise) each.
+    input_unary_ : ndarray (n_features, n_states - 1)
+        Unary scores of the input nodes, which matter where a feature is not observed.
+    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    n_inference_iter_ : int
+        T of the fit, used in prediction.
+    loss_curve_, convergence_curve_ : list of float
+        Training loss, and share of rows whose output moved by less than 0.001 in the last
+        iteration, per epoch, of the run that gave the parameters. Truncated inference
+        need not converge.
+    validation_scores_ : list of float or None
+        Minus the validation loss, per epoch of the run with early stopping.
+    n_iter_ : int
+        Number of epochs behind the parameters.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    A feature that is NaN somewhere in X is a binary node with a unary score. Where it is
+    observed it must lie in [0, 1]; where it is not, its belief is an output, see `impute`.
+
+    References
+    ----------
+    .. [1] Shen, Wu, Domokos and Cremers (2019). Probabilistic discriminative learning with
+       layered graphical models. Section 3, algorithm 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skcrbm import LayeredGMClassifier
+    >>> from skcrbm.layers import Conv2d, Dense
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = LayeredGMClassifier(
+    ...     layers=(Conv2d(4, kernel_size=3, stride=2), Dense(10, n_states=3)),
+    ...     input_shape=(8, 8), max_iter=3, early_stopping=False, random_state=0,
+    ... ).fit(X / 16, y)
+    >>> model.predict_proba(X[:2] / 16).shape
+    (2, 10)
+    """
+
+    _parameter_constraints: dict = {
+        "layers": [tuple, list],
+        "input_shape": [tuple, list, None],
+        "clamping": [StrOptions({"soft", "hard"})],
+        "thresholds": [None, Real, "array-like"],
+        "inference": [StrOptions({"tree_reweighted", "sum_product", "mean_field"})],
+        "schedule": [StrOptions({"sequential", "parallel"})],
+        "n_inference_iter": [Interval(Integral, 1, None, closed="left")],
+        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
+        "gradient": [StrOptions(set(_OBJECTIVES))],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "solver": [StrOptions({"adam", "sgd"})],
+        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha_hidden": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean", StrOptions({"auto"})],
+        "refit": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "warm_start": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _allow_nan = True
+
+    def __init__(
+        self,
+        *,
+        layers=_DEFAULT_LAYERS,
+        input_shape=None,
+        clamping="soft",
+        thresholds=None,
+        inference="tree_reweighted",
+        schedule="sequential",
+        n_inference_iter=5,
+        label_smoothing=0.0,
+        gradient="backprop",
+        max_iter=200,
+        batch_size="auto",
+        solver="adam",
+        learning_rate_init="auto",
+        momentum=0.0,
+        alpha=0.0,
+        alpha_hidden=0.0,
+        early_stopping="auto",
+        refit=True,
+        validation_fraction=0.2,
+        n_iter_no_change=5,
+        tol=0.0,
+        warm_start=False,
+        n_jobs=None,
+        random_state=None,
+        verbose=False,
+    ):
+        self.layers = layers
+        self.input_shape = input_shape
+        self.clamping = clamping
+        self.thresholds = thresholds
+        self.inference = inference
+        self.schedule = schedule
+        self.n_inference_iter = n_inference_iter
+        self.label_smoothing = label_smoothing
+        self.gradient = gradient
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.solver = solver
+        self.learning_rate_init = learning_rate_init
+        self.momentum = momentum
+        self.alpha = alpha
+        self.alpha_hidden = alpha_hidden
+        self.early_stopping = early_stopping
+        self.refit = refit
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "layers_")
+
+    # ---------------------------------------------------------------- fitting
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, sample_weight=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            NaN where not observed.
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            0/1 indicator matrix with NaN where not observed, or classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative; a weight k counts as k copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On an invalid X, y, weight or hyperparameter; if n_inference_iter is smaller
+            than the number of hidden layers + 1; if a feature with NaN has values
+            outside [0, 1].
+        FloatingPointError
+            If the training diverges.
+        """
+        self._check_layers()
+        warm = self.warm_start and hasattr(self, "layers_")
+        if not warm:  # a fit that fails must not leave old parameters beside new classes
+            self._forget()
+        given = X  # callbacks score on what the user passed, with rows of weight 0
+        X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
+        rng = check_random_state(self.random_state)
+        first_epoch = self._epochs_seen if warm else 0
+        training = self._make_training(X, visible, weight, rng, first_epoch, warm)
+        params = self._first_params(training, warm)
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        will_refit = training.early_stopping and self.refit
+        callbacks = EpochCallbacks(self, None if will_refit else self.max_iter, given, y, metadata)
+
+        def on_epoch_end(epoch):
+            return callbacks.end_epoch(
+                lambda: self._fitted_attributes(training.model(epoch.params))
+            )
+
+        training.run(params, callbacks.begin_epoch, on_epoch_end)
+        self._store(training, training.model(training.history.best.params))
+        self._epochs_seen = training.history.best.number + 1
+        self.n_iter_ = self._epochs_seen - first_epoch
+        callbacks.end()
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Do one epoch on the given rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`. Features that are to be NaN in a later call must be so somewhere
+            in the first.
+        classes : array-like of shape (n_classes,), default=None
+            All classes, for 1-D y; needed in the first call if `y` lacks some.
+
+        Returns
+        -------
+        self
+        """
+        if self.early_stopping is True:
+            raise ValueError(
+                "partial_fit does not support early_stopping=True; use 'auto' or False"
+            )
+        self._check_layers()
+        first = not hasattr(self, "layers_")
+        X, visible, weight = self._check_training_data(
+            X, y, sample_weight, reset=first, classes=classes
+        )
+        if first or not hasattr(self, "_rng"):
+            self._rng = check_random_state(self.random_state)
+        seen = 0 if first else self._epochs_seen
+        training = self._make_training(X, visible, weight, self._rng, seen, not first)
+        params = self._first_params(training, not first)
+        training.run_one_epoch(params, None if first else self._optimizer)
+        curves = ([], []) if first else (self.loss_curve_, self.convergence_curve_)
+        self._store(training, training.model(training.history.best.params))
+        self.loss_curve_ = curves[0] + self.loss_curve_
+        self.convergence_curve_ = curves[1] + self.convergence_curve_
+        self._epochs_seen = self.n_iter_ = seen + 1
+        return self
+
+    def _forget(self):
+        """Drop what an earlier fit learned."""
+        for name in [name for name in vars(self) if name.endswith("_") or name in _STATE]:
+            delattr(self, name)
+
+    def _check_layers(self):
+        for layer in self.layers:
+            if not isinstance(layer, Layer):
+                raise ValueError(
+                    f"layers must hold objects from skcrbm.layers such as Dense(100), got {layer!r}"
+                )
+        smallest = len(self.layers) + 1
+        if self.n_inference_iter < smallest:
+            raise ValueError(
+                f"n_inference_iter={self.n_inference_iter} is too small for {len(self.layers)} "
+                f"hidden layers: information moves by one layer in an iteration, and the output "
+                f"sees X from n_inference_iter={smallest} on"
+            )
+
+    def _make_training(self, X, visible, weight, rng, first_epoch, go_on):
+        """Resolve everything that says "auto" and hand the fit over."""
+        if go_on:
+            self._check_same_structure()
+            structure = self._model.structure
+            code = code_for(X, self._model.code, self._can_miss)
+        else:
+            structure, code = self._new_structure(X, visible)
+        n = len(weight)
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = n if n <= _FULL_BATCH_ROWS else 20
+        early_stopping = self.early_stopping
+        if early_stopping == "auto":
+            early_stopping = n >= _EARLY_STOPPING_ROWS
+        return LayeredTraining(
+            X=X,
+            visible=visible,
+            weight=weight,
+            structure=structure,
+            code=code,
+            stratify=self._targets.kind != "multilabel",
+            objective=_OBJECTIVES[self.gradient](
+                self.inference,
+                self.schedule,
+                self.n_inference_iter,
+                self.label_smoothing,
+                self.n_jobs,
+            ),
+            solver=self.solver,
+            learning_rate=self.learning_rate_init,
+            momentum=self.momentum,
+            penalty=self._penalty(),
+            batch_size=min(batch_size, n),
+            max_iter=self.max_iter,
+            early_stopping=early_stopping,
+            refit=self.refit,
+            validation_fraction=self.validation_fraction,
+            n_iter_no_change=self.n_iter_no_change,
+            tol=self.tol,
+            first_epoch=first_epoch,
+            rng=rng,
+            verbose=self.verbose,
+        )
+
+    def _penalty(self):
+        return LayeredParams(self.alpha, self.alpha_hidden, 0.0)
+
+    def _new_structure(self, X, visible):
+        """Structure and input code of a first fit."""
+        code, self._can_miss = first_code(X, check_thresholds(self.clamping, self.thresholds))
+        shape = (X.shape[1],) if self.input_shape is None else tuple(self.input_shape)
+        if int(np.prod(shape)) != X.shape[1] or len(shape) > 3:
+            raise ValueError(
+                f"input_shape={shape} must be (height, width) or (height, width, channels) with "
+                f"the {X.shape[1]} features of X as its product"
+            )
+        multiclass = self._targets.kind == "multiclass"
+        n_outputs, n_states = (1, visible.shape[1]) if multiclass else (visible.shape[1], 2)
+        structure = LayeredStructure(self.layers, shape, code.n_states, n_outputs, n_states)
+        return structure, code
+
+    def _hyperstructure(self):
+        """Hyperparameters that decide the shapes of all parameters."""
+        cuts = check_thresholds(self.clamping, self.thresholds)
+        shape = None if self.input_shape is None else tuple(self.input_shape)
+        return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
+
+    def _check_same_structure(self):
+        if self._hyperstructure() != self._fitted_structure:
+            raise ValueError(
+                "layers, input_shape, clamping or thresholds differ from those fitted so far; "
+                "set warm_start=False, or keep them"
+            )
+
+    def _first_params(self, training, go_on):
+        if go_on:
+            return self._model.params
+        return training.initial_params(input_mean(training.X, training.weight, training.code))
+
+    def _store(self, training, model):
+        """Set the fitted attributes."""
+        for name, value in self._fitted_attributes(model).items():
+            setattr(self, name, value)
+        self._optimizer = training.optimizer
+        self._rng = training.rng
+        history = training.history
+        self.loss_curve_ = [epoch.loss for epoch in history.epochs]
+        self.convergence_curve_ = [epoch.converged for epoch in history.epochs]
+        self.validation_scores_ = training.validation_scores
+
+    def _fitted_attributes(self, model):
+        """Fitted attributes of a model, as a dict."""
+        return {
+            "layers_": model.fitted_layers(),
+            "input_unary_": model.structure.unaries(model.params)[0],
+            "n_inference_iter_": self.n_inference_iter,
+            "_model": model,
+            "_method": (self.inference, self.schedule),
+            "_fitted_structure": self._hyperstructure(),
+        }
+
+    # ------------------------------------------------------------- prediction
+
+    def _runs(self, X, network, **options):
+        """Yield the `Trace` of each chunk of rows; `network` is a function of the model."""
+        X = self._check_predict_data(X)
+        model = self._model._replace(code=code_for(X, self._model.code, self._can_miss))
+        shared = network(model, bool(model.code.free.any()))
+
+        def chunk(rows):
+            return shared.run(LayeredInput(*model.code.encode(X[rows])), **options)
+
+        with one_blas_thread():
+            yield from ordered_map(chunk, row_chunks(X.shape[0], CHUNK_ROWS), self.n_jobs)
+
+    def _network(self, model, with_input):
+        return make_network(model, *self._method, self.n_inference_iter_, with_input)
+
+    def decision_function(self, X):
+        """Log-odds of the output's beliefs.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            NaN where not observed.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs), (n_samples,) or (n_samples, n_classes)
+            Per output; for multiclass y unnormalised log-probabilities, 0 for the first
+            class.
+        """
+        check_is_fitted(self)
+        runs = self._runs(X, self._network)
+        scores = np.concatenate([t.beliefs[-1][-1].reshape(-1, t.n).T for t in runs])
+        if self._targets.kind == "multiclass":
+            return np.hstack([np.zeros((len(scores), 1), scores.dtype), scores])
+        return scores[:, 0] if self._targets.kind == "binary" else scores
+
+    def predict_proba(self, X):
+        """P(y_i = 1 | x) of each output, or the probability of each class.
+
+        Parameters
+        ----------
+        X
+            As in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+        """
+        score = self.decision_function(X)
+        if self._targets.kind == "multiclass":
+            return softmax(score, axis=1)
+        if self._targets.kind == "binary":
+            return np.column_stack([expit(-score), expit(score)])
+        return expit(score)
+
+    def predict(self, X):
+        """Predict the most probable class, or the labels with probability 0.5 or more.
+
+        Parameters
+        ----------
+        X
+            As in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples,)
+        """
+        score = self.decision_function(X)
+        if self._targets.kind == "multiclass":
+            return self.classes_[score.argmax(axis=1)]
+        if self._targets.kind == "binary":
+            return self.classes_[(score > 0).astype(np.intp)]
+        return self._targets.decode(score >= 0)
+
+    def map_states(self, X):
+        """States of all hidden and output nodes by max-product decoding.
+
+        They approximate the jointly most probable ones given X, exactly so for one
+        hidden layer below one output node, where the graph is a tree.
+
+        Parameters
+        ----------
+        X
+            As in `decision_function`.
+
+        Returns
+        -------
+        list of ndarray of shape (n_samples, n_nodes), int
+            One per hidden layer, then that of the output layer: for 1-D y,
+            ``classes_[states[-1][:, 0]]`` are classes.
+        """
+        check_is_fitted(self)
+
+        def network(model, with_input):
+            n_iter = max(_MAP_ITERATIONS, self.n_inference_iter_)
+            return MaxProductNetwork(model, self._method[1], n_iter, with_input=with_input)
+
+        chunks = [
+            [probabilities(b, trace.n).argmax(axis=1).T for b in trace.beliefs[-1][1:]]
+            for trace in self._runs(X, network, complete=True)
+        ]
+        return [np.concatenate(layer) for layer in zip(*chunks)]
+
+    def impute(self, X):
+        """Fill in what is not observed by its belief.
+
+        Parameters
+        ----------
+        X
+            As in `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            X with each NaN replaced by the mean of its node's belief: P(feature = 1), or
+            with more than two states the expectation of s / (n_states - 1).
+
+        Raises
+        ------
+        ValueError
+            If the model was fitted with n_inference_iter=1: no message gets back to the
+            input before the second iteration.
+        """
+        check_is_fitted(self)
+        if self.n_inference_iter_ < 2:
+            raise ValueError(
+                "impute needs n_inference_iter of at least 2; this model was fitted with 1"
+            )
+        filled = self._check_predict_data(X)
+        filled = filled.toarray() if sparse.issparse(filled) else filled.copy()
+        start = 0
+        for trace in self._runs(X, self._network, complete=True):
+            rows = slice(start, start + trace.n)
+            start = rows.stop
+            missing = trace.inputs.missing
+            if missing is None:
+                continue
+            p = probabilities(trace.beliefs[-1][0], trace.n)
+            levels = np.linspace(0, 1, p.shape[1]).astype(p.dtype)
+            mean = np.einsum("isn,s->ni", p, levels)
+            filled[rows][missing] = mean[missing]
+        return filled
