@@ -30,10 +30,13 @@ from skcrbm._kernels._scalar import (
     softplus,
 )
 
+# Rows done together.
+_BLOCK = 16
+
 
 @jit
 def _receive_sum(w, theta_h, message, i, incoming):
-    """Fill incoming[0] (2, H) with messages hidden -> visible i; return their sum."""
+    """Fill incoming[0] with messages hidden -> visible i; return their sum."""
     total = theta_h.dtype.type(0)
     for j in range(np.uintp(theta_h.shape[0])):
         incoming[0, j] = log_message(w[i, j], theta_h[j] - message[i, j])
@@ -58,60 +61,68 @@ def _max_message(w, x):
     return (y if y > zero else zero) - (x if x > zero else zero)
 
 
-# Max-product takes rows in pairs, which share the loads of theta_h and total.
+# Max-product takes blocks of rows, two at a time, as `rbm_odds` does.
 
 
 @jit(fastmath={"contract", "reassoc"})
-def _receive_max(w, theta_h, message, i0, i1, incoming):
-    """Fill incoming (2, H) with messages hidden -> visible i0 and i1; return their sums."""
-    sum0 = theta_h.dtype.type(0)
-    sum1 = theta_h.dtype.type(0)
-    for j in range(np.uintp(theta_h.shape[0])):
-        new0 = _max_message(w[i0, j], theta_h[j] - message[i0, j])
-        new1 = _max_message(w[i1, j], theta_h[j] - message[i1, j])
-        incoming[0, j] = new0
-        incoming[1, j] = new1
-        sum0 += new0
-        sum1 += new1
-    return sum0, sum1
+def _receive_max(w, theta_h, message, rows, visible_bias, incoming, theta_v):
+    """Fill incoming (B, H) with messages hidden -> visible `rows`, at most B; set theta_v."""
+    for k in range(0, rows.shape[0], 2):
+        k0 = np.uintp(k)
+        k1 = np.uintp(min(k + 1, rows.shape[0] - 1))  # an odd last row is done twice
+        i0 = rows[k0]
+        i1 = rows[k1]
+        sum0 = theta_h.dtype.type(0)
+        sum1 = theta_h.dtype.type(0)
+        for j in range(np.uintp(theta_h.shape[0])):
+            new0 = _max_message(w[i0, j], theta_h[j] - message[i0, j])
+            new1 = _max_message(w[i1, j], theta_h[j] - message[i1, j])
+            incoming[k0, j] = new0
+            incoming[k1, j] = new1
+            sum0 += new0
+            sum1 += new1
+        theta_v[i0] = visible_bias[i0] + sum0
+        theta_v[i1] = visible_bias[i1] + sum1
 
 
 @jit(fastmath={"contract"})
-def _send_max(w, i0, i1, theta0, theta1, damping, keep, message, incoming, total):
-    """Replace the messages of visible i0 and i1, add them to total (H,)."""
-    for j in range(np.uintp(total.shape[0])):
-        new0 = _max_message(w[i0, j], theta0 - incoming[0, j])
-        new1 = _max_message(w[i1, j], theta1 - incoming[1, j])
-        new0 = damping * message[i0, j] + keep * new0
-        new1 = damping * message[i1, j] + keep * new1
-        message[i0, j] = new0
-        message[i1, j] = new1
-        total[j] += new0 + new1
-
-
-@jit(fastmath={"contract"})
-def _send_one_max(w, i, theta, damping, keep, message, incoming, total):
-    """Replace the messages of visible i, add them to total (H,)."""
-    for j in range(np.uintp(total.shape[0])):
-        new = _max_message(w[i, j], theta - incoming[0, j])
-        new = damping * message[i, j] + keep * new
-        message[i, j] = new
-        total[j] += new
+def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
+    """Replace the messages of visible `rows`, add them to total (H,)."""
+    n_paired = rows.shape[0] // 2 * 2
+    for k in range(0, n_paired, 2):
+        k0 = np.uintp(k)
+        k1 = np.uintp(k + 1)
+        i0 = rows[k0]
+        i1 = rows[k1]
+        theta0 = theta_v[i0]
+        theta1 = theta_v[i1]
+        for j in range(np.uintp(total.shape[0])):
+            new0 = _max_message(w[i0, j], theta0 - incoming[k0, j])
+            new1 = _max_message(w[i1, j], theta1 - incoming[k1, j])
+            new0 = damping * message[i0, j] + keep * new0
+            new1 = damping * message[i1, j] + keep * new1
+            message[i0, j] = new0
+            message[i1, j] = new1
+            total[j] += new0 + new1
+    for k in range(n_paired, rows.shape[0]):
+        k0 = np.uintp(k)
+        i0 = rows[k0]
+        theta0 = theta_v[i0]
+        for j in range(np.uintp(total.shape[0])):
+            new0 = _max_message(w[i0, j], theta0 - incoming[k0, j])
+            new0 = damping * message[i0, j] + keep * new0
+            message[i0, j] = new0
+            total[j] += new0
 
 
 @jit
 def _sweep_max(w, visible_bias, theta_v, theta_h, message, rows, damping, keep, incoming, total):
     """All messages to and from the visible units `rows`."""
-    for k in range(0, rows.shape[0], 2):
-        i0 = rows[k]
-        i1 = rows[min(k + 1, rows.shape[0] - 1)]
-        sum0, sum1 = _receive_max(w, theta_h, message, i0, i1, incoming)
-        theta_v[i0] = visible_bias[i0] + sum0
-        theta_v[i1] = visible_bias[i1] + sum1
-        if i0 == i1:
-            _send_one_max(w, i0, theta_v[i0], damping, keep, message, incoming, total)
-        else:
-            _send_max(w, i0, i1, theta_v[i0], theta_v[i1], damping, keep, message, incoming, total)
+    size = incoming.shape[0]
+    for first in range(0, rows.shape[0], size):
+        block = rows[first : min(rows.shape[0], first + size)]
+        _receive_max(w, theta_h, message, block, visible_bias, incoming, theta_v)
+        _send_max(w, block, theta_v, damping, keep, message, incoming, total)
 
 
 @jit
@@ -235,7 +246,7 @@ def pass_logs(
     one = weights.dtype.type(1)
     keep = one - damping
     message = np.empty((n_visible, n_hidden), weights.dtype)
-    incoming = np.empty((2, n_hidden), weights.dtype)
+    incoming = np.empty((_BLOCK, n_hidden), weights.dtype)
     total = np.empty(n_hidden, weights.dtype)
     t = np.empty(n_hidden, weights.dtype)
     u = np.empty(n_hidden, weights.dtype)
