@@ -1,9 +1,11 @@
-"""Speed of belief propagation.
+"""Speed of message passing.
 
-Sum-product on restricted Boltzmann machines, ten iterations, on one thread: the
-compiled kernels of skcrbm in float32 against the matrix form of Ping and Ihler (2017)
-in NumPy, float64. Prints one Markdown table; every number comes from the same run, and
-the two sides take turns, so that a busy machine slows both.
+Inference on restricted Boltzmann machines, ten iterations, on one thread: the compiled
+kernels of skcrbm in float32 against the matrix form of Ping and Ihler (2017) in NumPy,
+float64, and, where PyTorch is installed, against log-domain belief propagation in it,
+float32, eager and compiled. Every number comes from the same run, and the sides take turns,
+so that a busy machine slows both. Beside them stand the machine's own limits: vector
+divisions per second, and the bandwidth of the L2 cache and of the memory.
 
 Run it as ``python examples/benchmark_inference.py``; ``--quick`` repeats less.
 """
@@ -11,6 +13,8 @@ Run it as ``python examples/benchmark_inference.py``; ``--quick`` repeats less.
 import argparse
 import os
 import platform
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -22,6 +26,7 @@ from skcrbm.energies import RBMEnergy
 from skcrbm.inference import infer
 
 N_ITER = 10
+METHODS = ("sum_product", "mixed_product", "max_product", "mean_field", "tree_reweighted")
 
 
 def _sigmoid(x):
@@ -80,11 +85,43 @@ def matrix_sum_product(weights, visible_bias, hidden_bias, n_iter, simplified=Fa
     return tau_v, tau_h, pairwise
 
 
+def torch_sum_product(compiled):
+    """Log-domain belief propagation on a batch in PyTorch; None where it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    torch.set_num_threads(1)
+    softplus = torch.nn.functional.softplus
+
+    def iterate(w, b, c, theta_h, up):
+        x = theta_h[:, None, :] - up
+        down = softplus(w + x) - softplus(x)
+        theta_v = b + down.sum(2)
+        y = theta_v[:, :, None] - down
+        up = softplus(w + y) - softplus(y)
+        return theta_v, c + up.sum(1), up
+
+    step = torch.compile(iterate) if compiled else iterate
+
+    def run(energy):
+        w, b, c = (torch.from_numpy(a) for a in (energy.weights, *energy.fields))
+        theta_h, up = c, torch.zeros((len(b), *w.shape))
+        with torch.no_grad():
+            for _ in range(N_ITER):
+                theta_v, theta_h, up = step(w, b, c, theta_h, up)
+        return torch.sigmoid(torch.cat([theta_v, theta_h], 1)).numpy()
+
+    return run
+
+
 def random_rbm(n_visible, n_hidden, n_models, seed=0):
     """Draw a batch of RBMs with weights N(0, 0.1^2) and biases N(0, 1), float32."""
     rng = np.random.default_rng(seed)
+    weights = rng.standard_normal((n_visible, n_hidden), dtype=np.float32)
+    weights *= 0.1
     return RBMEnergy(
-        rng.normal(0, 0.1, (n_visible, n_hidden)).astype(np.float32),
+        weights,
         rng.normal(0, 1, (n_models, n_visible)).astype(np.float32),
         rng.normal(0, 1, (n_models, n_hidden)).astype(np.float32),
     )
@@ -130,6 +167,99 @@ def cpu_model():
     return platform.processor() or platform.machine()
 
 
+@numba.njit(error_model="numpy")
+def _divide(x, y, repeats):
+    for _ in range(repeats):
+        for j in range(x.shape[0]):
+            x[j] = y[j] / x[j]
+
+
+@numba.njit
+def _stream(x, y, repeats):
+    """Read two arrays and write one, as a sweep over couplings and messages does."""
+    for _ in range(repeats):
+        for j in range(x.shape[0]):
+            y[j] = x[j] + y[j]
+
+
+def machine_limits():
+    """Print float32 divisions per second and the bandwidth of cache and memory."""
+    x, y = np.full(2048, 1.5, np.float32), np.full(2048, 2.5, np.float32)
+    _divide(x, y, 1)
+    seconds = min(_timed(lambda: _divide(x, y, 1000)) for _ in range(20))
+    print(f"- vector divisions, float32: {2048 * 1000 / seconds / 1e9:.2f} G/s, ", end="")
+    print(f"{seconds / 2048e3 * 1e9:.2f} ns each")
+    for label, size in (("512 KiB, in the L2 cache", 2**16), ("256 MiB", 2**25)):
+        x, y = np.ones(size, np.float32), np.ones(size, np.float32)
+        repeats = max(1, 2**25 // size)
+        _stream(x, y, 1)
+        seconds = min(_timed(lambda x=x, y=y, r=repeats: _stream(x, y, r)) for _ in range(10))
+        print(f"- read 8, write 4 bytes ({label}): {12 * size * repeats / seconds / 1e9:.1f} GB/s")
+    print()
+
+
+def _timed(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def run_method(energy, method):
+    """Ten iterations of a message passing method."""
+    return infer(energy, method, max_iter=N_ITER, tol=0)
+
+
+def growth(n_repeats):
+    """Cost over three decades of edges x iterations x models, and its exponent."""
+    cases = [(25, 40, 10, 1), (100, 100, 10, 1), (300, 100, 10, 4), (600, 200, 10, 10)]
+    cases += [(600, 200, 10, 100), (784, 256, 10, 64)]
+    print("| V x H, iterations, models | edges x iterations x models | seconds | ns each |")
+    print("|---|---|---|---|")
+    work, seconds = [], []
+    for v, h, n_iter, n in cases:
+        energy = random_rbm(v, h, n)
+        sides = [lambda e=energy, t=n_iter: infer(e, "sum_product", max_iter=t, tol=0, n_jobs=1)]
+        seconds += median_times(sides, n_repeats)
+        work.append(v * h * n_iter * n)
+        each = seconds[-1] / work[-1] * 1e9
+        print(f"| {v} x {h}, {n_iter}, {n} | {work[-1]:.3g} | {seconds[-1]:.4g} | {each:.3g} |")
+    slope = np.polyfit(np.log(work[1:]), np.log(seconds[1:]), 1)[0]
+    print(f"\nExponent from 1e5 on: {slope:.3f} (1 is linear); a call costs some 0.2 ms besides.\n")
+
+
+_MEMORY = """
+import resource, sys
+import numpy as np
+sys.path.insert(0, {folder!r})
+from benchmark_inference import random_rbm
+from skcrbm.inference import infer
+infer(random_rbm(4, 4, 1), "sum_product")
+energy = random_rbm(10000, 2000, 1)
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before = peak()
+result = infer(energy, "sum_product", tol=1e-3, max_iter=100)
+print(before, peak(), int(result.n_iter[0]), bool(result.converged[0]))
+"""
+
+
+def large_model():
+    """10000 x 2000 units to convergence: seconds and peak memory, in a process of its own."""
+    energy = random_rbm(10000, 2000, 1)
+    start = time.perf_counter()
+    result = infer(energy, "sum_product", tol=1e-3, max_iter=100)
+    seconds = time.perf_counter() - start
+    script = _MEMORY.format(folder=str(Path(__file__).parent))
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    before, after = map(float, answer.stdout.split()[:2])
+    matrix = energy.weights.nbytes / 2**20
+    print(
+        f"10000 x 2000, weights N(0, 0.1^2), tol 1e-3: {seconds:.2f} s, {result.n_iter[0]} "
+        f"iterations, converged: {bool(result.converged[0])}. One matrix takes {matrix:.0f} MiB; "
+        f"the peak of a process that drew the model rose from {before:.0f} to {after:.0f} MiB.\n"
+    )
+
+
 def main():
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -141,6 +271,7 @@ def main():
     print(f"{cpu_model()}, {os.cpu_count()} cores; Python {platform.python_version()}, ", end="")
     print(f"NumPy {np.__version__}, Numba {numba.__version__}; median over {n_repeats} turns\n")
     run_skcrbm(random_rbm(4, 4, 2), all_returns)  # compile, or load from the cache
+    machine_limits()
 
     print("| model | what | seconds | ns per edge, iteration and model | times faster |")
     print("|---|---|---|---|---|")
@@ -149,25 +280,25 @@ def main():
         edges = energy.n_visible * energy.n_hidden * energy.n_models * N_ITER
         print(f"| {label} | {what} | {seconds:.4g} | {seconds / edges * 1e9:.3g} | {faster} |")
 
+    compared = {"eager": torch_sum_product(False), "compiled": torch_sum_product(True)}
     for n_visible, n_hidden, n_models in ((1000, 500, 1), (784, 256, 4 if quick else 20)):
         energy = random_rbm(n_visible, n_hidden, n_models)
         label = f"{n_visible} x {n_hidden}, {n_models} bias pair{'s' * (n_models > 1)}"
+        sides = {
+            "NumPy float64, as printed": lambda e=energy: run_matrix(e, simplified=False),
+            "NumPy float64, simplified": lambda e=energy: run_matrix(e, simplified=True),
+            "skcrbm float32, marginals": lambda e=energy: run_skcrbm(e),
+            "and pairwise beliefs and log Z": lambda e=energy: run_skcrbm(e, all_returns),
+        }
+        for name, run in compared.items():
+            if run is not None:
+                run(energy)  # compile
+                sides[f"PyTorch float32, log domain, {name}"] = lambda e=energy, r=run: r(e)
         with threadpool_limits(1):
-            matrix, simplified, ours, everything = median_times(
-                [
-                    lambda energy=energy: run_matrix(energy, simplified=False),
-                    lambda energy=energy: run_matrix(energy, simplified=True),
-                    lambda energy=energy: run_skcrbm(energy),
-                    lambda energy=energy: run_skcrbm(energy, all_returns),
-                ],
-                n_repeats,
-            )
+            seconds = median_times(list(sides.values()), n_repeats)
             error = np.abs(run_skcrbm(energy).marginals - run_matrix(energy, False)).max()
-        row(label, "NumPy float64, as printed", matrix, energy, "1")
-        row(label, "NumPy float64, simplified", simplified, energy, f"{matrix / simplified:.2f}")
-        row(label, "skcrbm float32, marginals", ours, energy, f"**{matrix / ours:.1f}**")
-        added = f"{matrix / everything:.1f} ({100 * (everything / ours - 1):+.0f} % time)"
-        row(label, "and pairwise beliefs and log Z", everything, energy, added)
+        for what, spent in zip(sides, seconds, strict=True):
+            row(label, what, spent, energy, f"{seconds[0] / spent:.1f}")
         print(f"| {label} | largest difference of a marginal: {error:.1e} | | | |")
 
     energy = random_rbm(784, 256, 32 if quick else 160)
@@ -178,6 +309,23 @@ def main():
     label = f"784 x 256, {energy.n_models} bias pairs"
     row(label, "skcrbm float32, n_jobs=1", one, energy, "")
     row(label, "skcrbm float32, n_jobs=2", two, energy, f"{one / two:.2f} times n_jobs=1")
+
+    print("\nAll methods, ns per edge, iteration and model, float32, one thread:\n")
+    print(f"| model | {' | '.join(METHODS)} |")
+    print("|---|" + "---|" * len(METHODS))
+    for n_visible, n_hidden, n_models in ((400, 256, 10), (784, 256, 10), (1000, 500, 4)):
+        energy = random_rbm(n_visible, n_hidden, n_models)
+        for method in METHODS:
+            run_method(energy, method)
+        sides = [lambda e=energy, m=method: run_method(e, m) for method in METHODS]
+        with threadpool_limits(1):
+            seconds = median_times(sides, n_repeats)
+        edges = n_visible * n_hidden * n_models * N_ITER
+        cells = " | ".join(f"{t / edges * 1e9:.3g}" for t in seconds)
+        print(f"| {n_visible} x {n_hidden}, {n_models} bias pairs | {cells} |")
+    print()
+    growth(n_repeats)
+    large_model()
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ import numpy as np
 from scipy.special import log_expit, logsumexp
 from sklearn.utils._param_validation import Interval
 
+from skcrbm._kernels._scalar import MAX, MIXED
 from skcrbm._kernels.rbm_exact import enumerate_rows
+from skcrbm._kernels.rbm_exact_map import best_states
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies._base import PINNED_OFF
 from skcrbm.inference._base import InferenceMethod, add_pairwise, empty_result
-from skcrbm.utils._parallel import row_chunks
+from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
 
 _ROWS_PER_CHUNK = 64
 # The table of gains over the low states stays in the L2 cache.
@@ -21,8 +23,11 @@ _TABLE_ENTRIES = 2**16
 class Exact(InferenceMethod):
     """Enumerate the states of the smaller layer; the other one sums out analytically.
 
-    Log Z is exact. Computed in float64 whatever the dtype of the energy; the cost is
-    2^min(V, H) max(V, H) per model.
+    Log Z is exact, "map" the best joint state, found in the same way, and "marginal_map"
+    the visible state with the largest sum over hidden states, for which the visible layer
+    is enumerated; of equal states it is the first one in binary order. Computed in float64
+    whatever the dtype of the energy; the cost is 2^min(V, H) max(V, H) per model, and
+    2^V H for "marginal_map".
 
     Parameters
     ----------
@@ -32,7 +37,7 @@ class Exact(InferenceMethod):
     Raises
     ------
     ValueError
-        By `infer`, if the smaller layer is larger than `max_units`.
+        By `infer`, if the layer to be enumerated is larger than `max_units`.
 
     Examples
     --------
@@ -44,7 +49,7 @@ class Exact(InferenceMethod):
     """
 
     name: ClassVar = "exact"
-    answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition"})
+    answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition", "map", "marginal_map"})
     solvers: ClassVar = {RBMEnergy: "_solve_rbm", OneHotRBMEnergy: "_solve_one_hot"}
     _parameter_constraints: ClassVar = {"max_units": [Interval(Integral, 0, 30, closed="both")]}
 
@@ -52,24 +57,79 @@ class Exact(InferenceMethod):
         self.max_units = max_units
 
     def _solve_rbm(self, energy, query):
+        states = query.returns & {"map", "marginal_map"}
+        if states == query.returns:
+            return self._best_states(energy, query)
+        fields = self._sums(energy, query)
+        if states:
+            fields["assignment"] = self._best_states(energy, query)["assignment"]
+        return fields
+
+    def _check_size(self, layer, n_units, advice):
+        if n_units > self.max_units:
+            raise ValueError(
+                f"'exact' enumerates the {layer} layer, which has {n_units} units; the limit is "
+                f"max_units={self.max_units}. Use {advice}, or Exact(max_units=...) up to 30"
+            )
+
+    def _best_states(self, energy, query):
+        """Answer "map" or "marginal_map", and max-marginals."""
+        fields = empty_result(energy, query)
+        marginal = "marginal_map" in query.returns
+        visible_first = marginal or energy.n_visible < energy.n_hidden
+        if marginal:
+            self._check_size("visible", energy.n_visible, "'mixed_product'")
+        else:
+            smaller = min(energy.n_visible, energy.n_hidden)
+            self._check_size("smaller", smaller, "'max_product' or 'icm'")
+        enumerated, other = energy.fields if visible_first else energy.fields[::-1]
+        coupling = energy.weights if visible_first else energy.weights.T
+        enumerated, other, coupling = (
+            np.ascontiguousarray(a, dtype=np.float64) for a in (enumerated, other, coupling)
+        )
+        n, (k, m) = energy.n_models, coupling.shape
+        log_gain = _low_log_gain(coupling)
+        state, log_odds = np.empty((n, k), np.int8), np.empty((n, k + m))
+
+        def solve(rows):
+            best_states(
+                MIXED if marginal else MAX,
+                enumerated[rows],
+                other[rows],
+                coupling,
+                log_gain,
+                True,
+                state[rows],
+                log_odds[rows],
+            )
+
+        for _ in ordered_map(solve, row_chunks(n, 1 if k > 8 else _ROWS_PER_CHUNK), query.n_jobs):
+            pass
+        with one_blas_thread():
+            inputs = other + state @ coupling
+        reply = (inputs > 0).astype(np.int8)
+        if marginal:
+            log_odds[:, k:] = inputs
+        log_odds[np.hstack([enumerated, other]) <= PINNED_OFF] = -np.inf
+        parts, odds = [state, reply], [log_odds[:, :k], log_odds[:, k:]]
+        fields["assignment"][:] = np.hstack(parts if visible_first else parts[::-1])
+        fields["log_odds"][:] = np.hstack(odds if visible_first else odds[::-1])
+        return fields
+
+    def _sums(self, energy, query):
+        """Answer marginals, pairwise and log Z."""
         hidden_is_smaller = energy.n_hidden <= energy.n_visible
         enumerated, summed = energy.hidden_bias, energy.visible_bias
         coupling = energy.weights.T
         if not hidden_is_smaller:
             enumerated, summed, coupling = summed, enumerated, energy.weights
         k, m = coupling.shape
-        if k > self.max_units:
-            raise ValueError(
-                f"'exact' enumerates the smaller layer, which has {k} units; the limit is "
-                f"max_units={self.max_units}. Use 'sum_product' or 'mean_field', or "
-                "Exact(max_units=...) up to 30"
-            )
+        self._check_size("smaller", k, "'sum_product' or 'mean_field'")
         enumerated, summed, coupling = (
             np.ascontiguousarray(a, dtype=np.float64) for a in (enumerated, summed, coupling)
         )
-        n_low = min(k, max(3, min(10, int(np.log2(_TABLE_ENTRIES / max(m, 1))))))
-        states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
-        log_gain = np.ascontiguousarray((states @ coupling[:n_low]).T)
+        log_gain = _low_log_gain(coupling)
+        n_low = int(log_gain.shape[1]).bit_length() - 1
         gain = np.exp(np.minimum(log_gain, 700.0))
         reach = np.abs(coupling[:n_low]).sum(0)
 
@@ -114,6 +174,37 @@ class Exact(InferenceMethod):
         return fields
 
     def _solve_one_hot(self, energy, query):
+        states = query.returns & {"map", "marginal_map"}
+        if states == query.returns:
+            return self._best_classes(energy, query)
+        fields = self._class_sums(energy, query)
+        if states:
+            fields["assignment"] = self._best_classes(energy, query)["assignment"]
+        return fields
+
+    def _best_classes(self, energy, query):
+        """Answer "map" or "marginal_map", and max-marginals."""
+        fields = empty_result(energy, query)
+        n_classes, weights = energy.n_visible, energy.weights.astype(np.float64)
+        summed_out = "marginal_map" in query.returns
+        for rows in energy.row_blocks(weights.size):
+            inputs = weights + energy.hidden_bias[rows, None, :]  # (N, K, H)
+            gain = np.logaddexp(0, inputs) if summed_out else np.maximum(0, inputs)
+            score = energy.visible_bias[rows] + gain.sum(2)
+            best = score.argmax(1)
+            reply = np.take_along_axis(inputs, best[:, None, None], 1)[:, 0]
+            fields["assignment"][rows, :n_classes] = np.eye(n_classes)[best]
+            fields["assignment"][rows, n_classes:] = reply > 0
+            others = np.where(np.eye(n_classes, dtype=bool), -np.inf, score[:, None, :])
+            fields["log_odds"][rows, :n_classes] = score - others.max(2, initial=-np.inf)
+            if not summed_out:
+                off = score[:, :, None] - gain
+                reply = (off + inputs).max(1) - off.max(1)
+            fields["log_odds"][rows, n_classes:] = reply
+        return fields
+
+    def _class_sums(self, energy, query):
+        """Answer marginals, pairwise and log Z."""
         log_weight = energy.class_log_weights()
         n_classes = energy.n_visible
         fields = empty_result(energy, query)
@@ -140,6 +231,14 @@ class Exact(InferenceMethod):
         if pairwise is not None and query.pairwise == "sum":
             pairwise[:] = total
         return fields
+
+
+def _low_log_gain(coupling):
+    """Return, for all states of the low units, the sum of couplings (k, m) to those on."""
+    k, m = coupling.shape
+    n_low = min(k, max(3, min(10, int(np.log2(_TABLE_ENTRIES / max(m, 1))))))
+    states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
+    return np.ascontiguousarray((states @ coupling[:n_low]).T)
 
 
 def _log_odds_in_logs(units, enumerated, summed, coupling):

@@ -49,3 +49,24 @@ def brute_force(weights, visible_bias, hidden_bias, clamp=None, one_hot=False):
     )
     v, h = states[:, :n_visible], states[:, n_visible:]
     return Answers(probability @ states, log_odds, (probability[:, None] * v).T @ h, log_z)
+
+
+def best_states(weights, visible_bias, hidden_bias, clamp=None, one_hot=False):
+    """All joint states (K, V + H), their scores, and log sum over h of each state's v."""
+    weights = np.asarray(weights, np.float64)
+    n_visible, n_hidden = weights.shape
+    states = np.array(list(product((0, 1), repeat=n_visible + n_hidden)), float)
+    states = states.reshape(-1, n_visible + n_hidden)
+    if clamp is not None:
+        fixed = ~np.isnan(clamp)
+        states = states[(states[:, fixed] == clamp[fixed]).all(1)]
+    if one_hot:
+        states = states[states[:, :n_visible].sum(1) == 1]
+    v, h = states[:, :n_visible], states[:, n_visible:]
+    scores = v @ visible_bias + h @ hidden_bias + ((v @ weights) * h).sum(1)
+    groups = v @ 2.0 ** np.arange(n_visible)
+    summed = np.empty(len(states))
+    for group in np.unique(groups):
+        rows = groups == group
+        summed[rows] = _log_sum_exp(scores[rows])
+    return states, scores, summed
