@@ -14,16 +14,20 @@ from sklearn.datasets import make_multilabel_classification
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from skcrbm import CRBMClassifier
+import skcrbm
+from skcrbm import CRBMClassifier, LayeredGMClassifier
 from skcrbm.inference import Exact, MeanField, SumProduct
+from skcrbm.layers import Dense
+
+ESTIMATORS = [getattr(skcrbm, name) for name in skcrbm.__all__ if name.endswith(("er", "RBM"))]
 
 # One array-API check is skipped unless SciPy was told at its import to support array APIs.
 RUN_CHECK = """
 import sys
 from sklearn.utils.estimator_checks import estimator_checks_generator
-from skcrbm import CRBMClassifier
+import skcrbm
 done = 0
-for estimator, check in estimator_checks_generator(CRBMClassifier()):
+for estimator, check in estimator_checks_generator(getattr(skcrbm, sys.argv[2])()):
     if check.func.__name__ == sys.argv[1]:
         check(estimator)
         done += 1
@@ -40,7 +44,8 @@ def run_check(estimator, check):
         if "SCIPY_ARRAY_API is not set" not in str(skip):
             raise AssertionError(f"{name} was skipped: {skip}") from skip
         environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
-        command = [sys.executable, "-W", "ignore", "-c", RUN_CHECK, name]
+        kind = type(estimator).__name__
+        command = [sys.executable, "-W", "ignore", "-c", RUN_CHECK, name, kind]
         result = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
@@ -48,13 +53,14 @@ def run_check(estimator, check):
 
 
 @pytest.mark.compiled
-@parametrize_with_checks([CRBMClassifier()])
+@parametrize_with_checks([estimator() for estimator in ESTIMATORS])
 def test_default_estimator(estimator, check):
     run_check(estimator, check)
 
 
-def test_number_of_checks():
-    checks = list(estimator_checks_generator(CRBMClassifier()))
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_number_of_checks(estimator):
+    checks = list(estimator_checks_generator(estimator()))
     names = {check.func.__name__ for _, check in checks}
     # None is excused: these run only under honest tags.
     assert {
@@ -65,12 +71,13 @@ def test_number_of_checks():
         "check_sample_weight_equivalence_on_dense_data",
         "check_methods_sample_order_invariance",
     } <= names
-    # 66 in scikit-learn 1.6, 67 in 1.9.
+    # CRBMClassifier: 66 in scikit-learn 1.6, 67 in 1.9.
     assert len(checks) >= 60
 
 
-def test_tags_are_honest():
-    tags = get_tags(CRBMClassifier())
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_tags_are_honest(estimator):
+    tags = get_tags(estimator())
     assert tags.classifier_tags.multi_label
     assert tags.classifier_tags.multi_class
     assert tags.input_tags.sparse
@@ -79,7 +86,8 @@ def test_tags_are_honest():
     assert not tags.non_deterministic
     assert not tags.no_validation
     assert not tags._skip_test
-    assert not tags.input_tags.allow_nan
+    # Only the layered model has nodes for the inputs.
+    assert tags.input_tags.allow_nan == (estimator is LayeredGMClassifier)
     assert not tags.target_tags.multi_output
 
 
@@ -89,6 +97,9 @@ OTHERS = {
     "label_set": CRBMClassifier(decode="label_set", n_hidden=4, max_iter=20),
     "no_hidden": CRBMClassifier(n_hidden=0, max_iter=20),
     "sgd": CRBMClassifier(solver="sgd", momentum=0.9, max_iter=40),
+    "layered": LayeredGMClassifier(
+        layers=(Dense(5, 3), Dense(4)), inference="mean_field", max_iter=50
+    ),
 }
 
 

@@ -131,8 +131,9 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
 
     Notes
     -----
-    A feature that is NaN somewhere in X is a binary node with a unary score. Where it is
-    observed it must lie in [0, 1]; where it is not, its belief is an output, see `impute`.
+    A feature that is NaN somewhere in X is a binary node with a unary score. Where observed
+    it must lie in [0, 1] (an overshoot of 0.5 is let through, as scaled new rows have it);
+    where it is not, its belief is an output, see `impute`.
 
     References
     ----------
@@ -544,8 +545,7 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         Returns
         -------
         list of ndarray of shape (n_samples, n_nodes), int
-            One per hidden layer, then that of the output layer: for 1-D y,
-            ``classes_[states[-1][:, 0]]`` are classes.
+            One per hidden layer, then the outputs: ``classes_[states[-1][:, 0]]`` for 1-D y.
         """
         check_is_fitted(self)
 

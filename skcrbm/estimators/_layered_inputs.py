@@ -6,6 +6,10 @@ from scipy import sparse
 from skcrbm.energies._layered import InputCode
 from skcrbm.utils._parallel import row_chunks
 
+# How far an observed value of a binary node may lie outside [0, 1]: scaled by the range of
+# other rows, or noisy, a value overshoots; what is not even near is on another scale.
+_OVERSHOOT = 0.5
+
 
 def check_thresholds(clamping, thresholds):
     """Thresholds of hard clamping as an array, None for soft clamping."""
@@ -70,11 +74,12 @@ def _missing_columns(X):
 
 
 def _unit_interval_columns(X):
-    """Columns of X (N, D), dense or CSR, whose observed values all lie in [0, 1]."""
+    """Columns of X (N, D), dense or CSR, whose observed values lie in [0, 1], or overshoot."""
+    farthest = 0.5 + _OVERSHOOT
     if not sparse.issparse(X):
-        return ~((X < 0) | (X > 1)).any(axis=0)
+        return ~(abs(X - 0.5) > farthest).any(axis=0)
     columns = np.ones(X.shape[1], bool)
-    columns[X.indices[(X.data < 0) | (X.data > 1)]] = False
+    columns[X.indices[abs(X.data - 0.5) > farthest]] = False
     return columns
 
 
