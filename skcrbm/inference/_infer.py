@@ -128,7 +128,8 @@ def _check_returns(returns, method):
     return frozenset(asked)
 
 
-def _check_clamp(clamp, energy):
+def check_clamp(clamp, energy):
+    """Return clamp as (N, n_variables), or raise a ValueError that says what it should be."""
     n, width = energy.n_models, energy.n_variables
     shape = f"({n}, {width}) or ({width},)"
     clamp = as_real(clamp, "clamp", shape)
@@ -272,7 +273,7 @@ def infer(
     )
     if clamp is None:
         return _finish(method.solver_for(energy)(energy, query), query)
-    clamp = _check_clamp(clamp, energy)
+    clamp = check_clamp(clamp, energy)
     with one_blas_thread():
         conditioned = energy.condition(clamp)
     if query.start is not None:

@@ -1,4 +1,4 @@
-"""Names of the inference methods. A new one is a file in this folder and a line here."""
+"""Inference methods and samplers by name. A new one is a file in this folder and a line here."""
 
 from skcrbm.utils._registry import Registry
 
@@ -12,5 +12,14 @@ METHODS = Registry(
         "max_product": "skcrbm.inference._max_product:MaxProduct",
         "mixed_product": "skcrbm.inference._mixed_product:MixedProduct",
         "icm": "skcrbm.inference._icm:ICM",
+        "gibbs": "skcrbm.inference._gibbs:Gibbs",
+    },
+)
+
+SAMPLERS = Registry(
+    "method",
+    {
+        "gibbs": "skcrbm.inference._sample:sample_gibbs",
+        "exact": "skcrbm.inference._sample:sample_exact",
     },
 )

@@ -1,0 +1,154 @@
+"""`sample`: states drawn from a batch of models."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference._gibbs import gibbs_sweep, start_chains
+from skcrbm.inference._infer import check_clamp
+from skcrbm.inference._random import random_key, uniforms
+from skcrbm.inference._registry import SAMPLERS
+from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
+
+_BLOCK_UNITS = 2**20
+_MAX_CHAINS = 100
+
+
+def sample(
+    energy,
+    method="gibbs",
+    *,
+    n_samples=1,
+    burn_in=100,
+    thin=1,
+    n_chains=None,
+    clamp=None,
+    n_jobs=None,
+    random_state=None,
+):
+    """Draw joint states from each of N models.
+
+    Parameters
+    ----------
+    energy : RBMEnergy
+    method : {"gibbs", "exact"}, default="gibbs"
+        Block Gibbs chains, or independent samples by enumerating the smaller layer, which
+        may have 20 units at most.
+    n_samples : int, default=1
+        Samples of each model.
+    burn_in : int, default=100
+        Gibbs sweeps before the first sample of a chain.
+    thin : int, default=1
+        Sweeps between two samples of a chain.
+    n_chains : int or None, default=None
+        Chains of each model, advanced side by side; sample s comes from chain
+        ``s % n_chains``, so samples of one chain are `n_chains` apart. None:
+        ``min(n_samples, 100)``.
+    clamp : array-like (N, V + H) or (V + H,), default=None
+        0 or 1 fixes a unit, NaN leaves it free.
+    n_jobs : int or None, default=None
+        Threads over the models; the samples do not depend on it.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    ndarray of int8 (N, n_samples, V + H)
+        0/1 states, visible units first.
+
+    Raises
+    ------
+    ValueError
+        On an unknown method or an invalid option, naming what is possible.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import RBMEnergy
+    >>> from skcrbm.inference import sample
+    >>> energy = RBMEnergy([[2.0], [2.0]], [-1.0, -1.0], [0.0])
+    >>> sample(energy, n_samples=500, random_state=0).shape
+    (1, 500, 3)
+    """
+    draw = SAMPLERS.get(method, "method")
+    if type(energy) is not RBMEnergy:
+        raise ValueError(f"{method!r} samples from RBMEnergy, not {type(energy).__name__}")
+    for name, value, low in (
+        ("n_samples", n_samples, 1),
+        ("burn_in", burn_in, 0),
+        ("thin", thin, 1),
+        ("n_chains", 1 if n_chains is None else n_chains, 1),
+    ):
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+            raise ValueError(f"{name} must be an int of at least {low}, got {value!r}")
+    key = random_key(random_state)
+    conditioned = None
+    if clamp is not None:
+        with one_blas_thread():
+            conditioned = energy.condition(check_clamp(clamp, energy))
+        energy = conditioned.energy
+    out = np.empty((energy.n_models, n_samples, energy.n_variables), np.int8)
+    options = {
+        "burn_in": burn_in,
+        "thin": thin,
+        "n_chains": min(n_samples, _MAX_CHAINS if n_chains is None else n_chains),
+    }
+    with one_blas_thread():
+        draw(energy, out, key, n_jobs, **options)
+    if conditioned is not None:
+        values = conditioned.values.astype(np.int8)[:, None, :]
+        out[...] = np.where(conditioned.clamped[:, None, :], values, out)
+    return out
+
+
+def sample_gibbs(energy, out, key, n_jobs, *, burn_in, thin, n_chains):
+    """Fill out (N, n_samples, V + H); every model and chain has random numbers of its own."""
+    n, n_samples, n_variables = out.shape
+
+    def run(rows):
+        part = energy.rows(rows)
+        streams = np.arange(rows.start * n_chains, rows.stop * n_chains)
+        hidden = start_chains(part, n_chains, key, streams)
+        step = 0
+        for first in range(0, n_samples, n_chains):
+            for _ in range(thin if first else burn_in + 1):
+                step += 1
+                sweep = gibbs_sweep(part, hidden, key, streams, step)
+                hidden = sweep.hidden
+            last = min(first + n_chains, n_samples)
+            state = np.concatenate([sweep.visible, hidden], axis=2)
+            out[rows, first:last] = state[:, : last - first]
+
+    size = max(1, _BLOCK_UNITS // max(1, n_chains * n_variables))
+    for _ in ordered_map(run, row_chunks(n, size), n_jobs):
+        pass
+
+
+def sample_exact(energy, out, key, n_jobs, **_):
+    """Fill out (N, n_samples, V + H) with independent samples; options of chains do not matter."""
+    n_samples, n_visible = out.shape[1], energy.n_visible
+    visible_first = n_visible < energy.n_hidden
+    own, other = energy.fields if visible_first else energy.fields[::-1]
+    coupling = (energy.weights if visible_first else energy.weights.T).astype(np.float64)
+    k, m = coupling.shape
+    if k > 20:
+        raise ValueError(
+            f"'exact' enumerates the smaller layer, which has {k} units; the limit is 20. "
+            "Use 'gibbs'"
+        )
+    states = ((np.arange(2**k)[:, None] >> np.arange(k)) & 1).astype(bool)
+    gain = states @ coupling
+
+    def run(rows):
+        n = rows.start
+        inputs = other[n] + gain
+        score = states @ own[n].astype(np.float64) + np.logaddexp(0, inputs).sum(1)
+        mass = np.cumsum(np.exp(score - score.max()))
+        u = uniforms(key, [n], 0, n_samples)[0]
+        chosen = np.searchsorted(mass, u * mass[-1]).clip(0, len(states) - 1)
+        u = uniforms(key, [n], 1, n_samples * m).reshape(n_samples, m)
+        parts = [states[chosen], u < expit(inputs[chosen])]
+        out[n] = np.concatenate(parts if visible_first else parts[::-1], axis=1)
+
+    for _ in ordered_map(run, row_chunks(energy.n_models, 1), n_jobs):
+        pass
