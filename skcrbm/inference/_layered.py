@@ -51,6 +51,8 @@ class Trace:
         ``forward[t][c]``, messages along connection c toward the output, and back.
     edges : list of _Edges or None
         Per connection, for methods with messages.
+    first : Trace or None
+        Iteration 1 done for one row, where all rows share it.
     """
 
     inputs: LayeredInput
@@ -59,6 +61,7 @@ class Trace:
     forward: list
     backward: list
     edges: list | None = None
+    first: Any = None
 
     @property
     def n(self):
@@ -112,7 +115,9 @@ class LayeredNetwork:
         self._start(trace, n)
         field = self._input_field(inputs, n)
         later = [b + field if layer == 1 else b for layer, b in enumerate(base)]
-        for t in range(1, self.n_iter + 1):
+        if inputs.missing is None and inputs.output_scores is None:
+            self._share_first_iteration(trace, field)
+        for t in range(len(trace.beliefs) - 1, self.n_iter + 1):
             beliefs = [
                 b.copy() if b is not None and self._needed(layer, t, complete) else None
                 for layer, b in enumerate(later)
@@ -124,6 +129,28 @@ class LayeredNetwork:
                     if len(past) > 2:
                         past[-3] = None
         return trace
+
+    def _share_first_iteration(self, trace, field):
+        """Do iteration 1 for one row: before the inputs have been seen, all rows are alike."""
+        n = trace.n
+        inputs = LayeredInput(trace.inputs.means[:1])
+        base = [self._base(layer, inputs, 1) for layer in range(self.structure.depth + 1)]
+        first = trace.first = Trace(inputs, trace.complete, [None, base], [], [])
+        self._start(first, 1)
+        totals = [
+            b.copy() if b is not None and self._needed(layer, 1, trace.complete) else None
+            for layer, b in enumerate(base)
+        ]
+        self._iterate(first, 1, totals)
+
+        def for_all_rows(arrays):
+            return [None if a is None else np.repeat(a, n, axis=1) for a in arrays]
+
+        trace.beliefs.append(for_all_rows(totals))
+        if trace.beliefs[2][1] is not None:
+            trace.beliefs[2][1] += field
+        for mine, shared in ((trace.forward, first.forward), (trace.backward, first.backward)):
+            mine.extend(for_all_rows(messages) for messages in shared[1:])
 
     def _needed(self, layer, t, complete):
         """Whether what reaches a layer in iteration t can reach the output in time."""
@@ -174,7 +201,7 @@ class LayeredNetwork:
         -------
         LayeredParams
         """
-        n = trace.n
+        n, inputs = trace.n, trace.inputs
         depth = self.structure.depth
         d_weights = self._zero_weights()
         d_unaries = [np.zeros_like(u) for u in self.unaries]
@@ -184,16 +211,20 @@ class LayeredNetwork:
         for t in range(self.n_iter, -1, -1):  # beliefs of time t + 1
             for layer, d in enumerate(d_beliefs):
                 if d is not None:
-                    d_unaries[layer] += d.reshape(*d_unaries[layer].shape, n).sum(axis=2)
+                    d_unaries[layer] += _lane_sums(d, n)
             if t == 0:
                 break
             if d_beliefs[1] is not None:
                 d_field += d_beliefs[1]
+            if t == 1 and trace.first is not None:
+                d_beliefs = [None if d is None else _lane_sums(d, n) for d in d_beliefs]
+                state = None if state is None else {k: _lane_sums(d, n) for k, d in state.items()}
+                trace, n = trace.first, 1
             d_before = [None if b is None else np.zeros_like(b) for b in trace.beliefs[t]]
             state = self._iterate_vjp(trace, t, d_beliefs, d_before, d_weights, state)
             d_beliefs = d_before
         flat = self._finish(d_weights)
-        flat[0] = flat[0] + self._input_gradient(trace.inputs, d_field)
+        flat[0] = flat[0] + self._input_gradient(inputs, d_field)
         return self.structure.params(d_unaries, flat)
 
     def _input_gradient(self, inputs, d_field):
@@ -253,6 +284,11 @@ def probabilities(belief, n):
     scores = np.concatenate([np.zeros((len(belief), 1, n), belief.dtype), scores], axis=1)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))
     return scores / scores.sum(axis=1, keepdims=True)
+
+
+def _lane_sums(a, n):
+    """Sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
+    return a.reshape(len(a), a.shape[1] // n, n).sum(axis=2)
 
 
 def _lanes(means, n_nodes):
