@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "decoding": {"energies", "inference", "utils"},
     "datasets": {"utils"},
     "metrics": {"utils"},
+    "inspection": set(),
     "estimators": {
         "decoding",
         "energies",

@@ -34,7 +34,7 @@ def available_methods(energy=None, returns=()):
     --------
     >>> from skcrbm.inference import available_methods
     >>> available_methods(returns=["marginals", "log_partition"])
-    ['exact', 'mean_field', 'sum_product']
+    ['exact', 'mean_field', 'sum_product', 'tree_reweighted']
     """
     names = []
     for name in METHODS:
@@ -191,8 +191,9 @@ def infer(
     energy : RBMEnergy or another energy
         N models that share their couplings.
     method : str or InferenceMethod, default="sum_product"
-        "exact", "mean_field", "sum_product", or a configured object such as
-        ``SumProduct(damping=0.5)``. Options given here override the object's.
+        "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs", "max_product",
+        "mixed_product", "icm", or a configured object such as ``SumProduct(damping=0.5)``.
+        Options given here override the object's.
     max_iter : int, default=100
         Iterations at most, for the methods that iterate.
     tol : float, default=1e-6 for a method given by name

@@ -1,0 +1,132 @@
+"""Convergence of inference, per epoch of training or per iteration of a call."""
+
+import numpy as np
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+from sklearn.utils.validation import check_is_fitted
+
+
+class ConvergenceDisplay:
+    """Convergence of inference as a curve.
+
+    Make it with `from_estimator`, which draws the share of converged rows per epoch (Ping and
+    Ihler 2017, Figure 4), or with `from_result`, which draws the residuals of one `infer`
+    call.
+
+    Parameters
+    ----------
+    values : ndarray (n_points,) or (n_models, n_points)
+        A curve, or one per model; NaN after the last iteration of a model.
+    ylabel : str
+    xlabel : str
+    log_scale : bool, default=False
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : list of matplotlib Line2D
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.energies import RBMEnergy
+    >>> from skcrbm.inference import infer
+    >>> from skcrbm.inspection import ConvergenceDisplay
+    >>> energy = RBMEnergy(np.ones((3, 2)), np.zeros(3), np.zeros((5, 2)))
+    >>> display = ConvergenceDisplay.from_result(infer(energy, return_trace=True))
+    >>> display.ax_.get_xlabel()
+    'iteration'
+    """
+
+    def __init__(self, values, *, ylabel, xlabel, log_scale=False):
+        self.values = values
+        self.ylabel = ylabel
+        self.xlabel = xlabel
+        self.log_scale = log_scale
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, **line_kw):
+        """Draw the share of converged rows in each epoch of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : CRBMClassifier
+            Fitted.
+        ax : matplotlib Axes, default=None
+        **line_kw : dict
+            For ``ax.plot``.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_is_fitted(estimator)
+        curve = getattr(estimator, "convergence_curve_", None)
+        if curve is None:
+            raise ValueError(
+                f"{type(estimator).__name__} has no convergence_curve_: it uses no inference "
+                "that iterates in training"
+            )
+        display = cls(np.asarray(curve), xlabel="epoch", ylabel="share of converged inference")
+        return display.plot(ax=ax, **line_kw)
+
+    @classmethod
+    def from_result(cls, result, *, ax=None, **line_kw):
+        """Draw the residuals of one `infer` call, a line per model.
+
+        Parameters
+        ----------
+        result : InferenceResult
+            Of ``infer(..., return_trace=True)``.
+        ax : matplotlib Axes, default=None
+        **line_kw : dict
+            For ``ax.plot``.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_result")
+        trace = getattr(result, "trace", None)
+        if trace is None:
+            raise ValueError("result has no trace: call infer with return_trace=True")
+        length = int(result.n_iter.max(initial=1))
+        display = cls(
+            trace[:, :length],
+            xlabel="iteration",
+            ylabel="largest change of a belief",
+            log_scale=True,
+        )
+        return display.plot(ax=ax, **line_kw)
+
+    def plot(self, ax=None, **line_kw):
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            A new one if None.
+        **line_kw : dict
+            For ``ax.plot``.
+
+        Returns
+        -------
+        self
+        """
+        check_matplotlib_support(f"{type(self).__name__}.plot")
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots()
+        curves = np.atleast_2d(self.values)
+        x = np.arange(1, curves.shape[1] + 1)
+        many = {"color": "C0", "alpha": max(0.1, 1 / np.sqrt(len(curves)))}
+        self.lines_ = ax.plot(x, curves.T, **{**(many if len(curves) > 1 else {}), **line_kw})
+        ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
+        if self.log_scale:
+            ax.set_yscale("log")
+        else:
+            ax.set_ylim(-0.02, 1.05)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
