@@ -155,7 +155,7 @@ def _one_epoch(model, batch, objective, optimizer, penalty, batch_size, rng, num
         total = len(part) * mean_weight
         gradient = type(model.params)(
             *(
-                (g / total + factor * p).astype(p.dtype, copy=False)
+                (g / total + factor * p if factor else g / total).astype(p.dtype, copy=False)
                 for g, p, factor in zip(step.gradient, model.params, penalty)
             )
         )

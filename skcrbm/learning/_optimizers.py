@@ -55,10 +55,19 @@ class Adam:
         correction = np.sqrt(1 - self.beta2**self.n_steps) / (1 - self.beta1**self.n_steps)
         new = []
         for p, g, m, s, rate in zip(params, gradient, self.first, self.second, self.learning_rates):
-            m += (1 - self.beta1) * (g - m)
-            s += (1 - self.beta2) * (g * g - s)
-            step = m / (np.sqrt(s) + self.epsilon)
-            new.append(p - p.dtype.type(rate * correction) * step)
+            # In place: large temporary arrays cost more than the arithmetic.
+            work = g - m
+            work *= 1 - self.beta1
+            m += work
+            np.multiply(g, g, out=work)
+            work -= s
+            work *= 1 - self.beta2
+            s += work
+            np.sqrt(s, out=work)
+            work += self.epsilon
+            np.divide(m, work, out=work)
+            work *= p.dtype.type(rate * correction)
+            new.append(np.subtract(p, work, out=work))
         return type(params)(*new)
 
 
