@@ -140,81 +140,109 @@ def log_in_place(v, count):
         _log_64(v, count)
 
 
+# The next functions do a block of edges each, first:last: a call costs as much as an edge.
+# What belongs to an edge of the block lies in scratch space, one edge after the other.
+
+
 @jit(fastmath={"contract"})
-def _cavity(belief, reverse, i, e, cavity, total, n):
-    """Cavity (states * n,) = softmax(belief[i] - reverse[e]), the reference state first."""
+def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
+    """Cavity (l n) of each edge = softmax(belief[source] - reverse[e]), the reference first."""
     n = np.uintp(n)
     width = np.uintp(belief.shape[1])
+    size = width + n
     one = belief.dtype.type(1)
-    for r in range(n):
-        total[r] = 0
-    for first in range(np.uintp(0), width, n):
+    start = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
         for r in range(n):
-            k = first + r
-            value = belief[i, k] - reverse[e, k]
-            cavity[n + k] = value
-            total[r] = max(total[r], value)
-    for r in range(n):
-        cavity[r] = -total[r]
-    for first in range(np.uintp(0), width, n):
+            lanes[r] = 0
+        for x in range(np.uintp(0), width, n):
+            for r in range(n):
+                value = belief[i, x + r] - reverse[e, x + r]
+                cavity[start + n + x + r] = value
+                lanes[r] = max(lanes[r], value)
         for r in range(n):
-            cavity[n + first + r] -= total[r]
-    exp_in_place(cavity, n + width)
-    for r in range(n):
-        total[r] = cavity[r]
-    for first in range(n, n + width, n):
+            cavity[start + r] = -lanes[r]
+        for x in range(start + n, start + size, n):
+            for r in range(n):
+                cavity[x + r] -= lanes[r]
+        start += size
+    exp_in_place(cavity, start)
+    for x0 in range(np.uintp(0), start, size):
         for r in range(n):
-            total[r] += cavity[first + r]
-    for r in range(n):
-        total[r] = one / total[r]
-    for first in range(np.uintp(0), n + width, n):
+            lanes[r] = cavity[x0 + r]
+        for x in range(x0 + n, x0 + size, n):
+            for r in range(n):
+                lanes[r] += cavity[x + r]
         for r in range(n):
-            cavity[first + r] *= total[r]
+            lanes[r] = one / lanes[r]
+        for x in range(x0, x0 + size, n):
+            for r in range(n):
+                cavity[x + r] *= lanes[r]
 
 
 @jit(fastmath={"contract"})
-def _expect(table, p, cavity, out, n):
-    """Out (columns * n,) = cavity (rows * n,) times table[p], (rows, columns); rows >= 2."""
+def _expect(table, pair, first, last, cavity, out, n):
+    """Out ((k - 1) n) of each edge = its cavity (l n) times its table (l, k - 1); l >= 2."""
     n = np.uintp(n)
+    one = np.uintp(1)
     two = np.uintp(2)
     rows = np.uintp(table.shape[1])
-    for y in range(np.uintp(table.shape[2])):
-        start = y * n
-        k0 = table[p, 0, y]
-        k1 = table[p, 1, y]
-        for r in range(n):
-            out[start + r] = k0 * cavity[r] + k1 * cavity[n + r]
-        x = two
-        while x + two <= rows:
-            k0 = table[p, x, y]
-            k1 = table[p, x + np.uintp(1), y]
-            first = x * n
+    start = np.uintp(0)
+    base = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        p = np.uintp(pair[e])
+        for y in range(np.uintp(table.shape[2])):
+            k0 = table[p, 0, y]
+            k1 = table[p, 1, y]
             for r in range(n):
-                out[start + r] += k0 * cavity[first + r] + k1 * cavity[first + n + r]
-            x += two
-        if x < rows:
-            k0 = table[p, x, y]
-            first = x * n
-            for r in range(n):
-                out[start + r] += k0 * cavity[first + r]
+                out[start + r] = k0 * cavity[base + r] + k1 * cavity[base + n + r]
+            x = two
+            while x + two <= rows:
+                k0 = table[p, x, y]
+                k1 = table[p, x + one, y]
+                c = base + x * n
+                for r in range(n):
+                    out[start + r] += k0 * cavity[c + r] + k1 * cavity[c + n + r]
+                x += two
+            if x < rows:
+                k0 = table[p, x, y]
+                c = base + x * n
+                for r in range(n):
+                    out[start + r] += k0 * cavity[c + r]
+            start += n
+        base += rows * n
 
 
 @jit(fastmath={"contract"})
-def _deliver(logs, shift, p, rho, mask, i, e, j, out, total, n):
-    """Out[e] = (logs + shift[p]) * mask[i]; total[j] += rho * out[e]; logs (states * n,)."""
+def _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, total, n):
+    """Out[e] = (logs + shift) * mask, and total[target] += rho * out[e]."""
     n = np.uintp(n)
-    for y in range(np.uintp(shift.shape[1])):
-        start = y * n
-        s = shift[p, y]
-        if mask.shape[0] > 0:
+    start = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        j = np.uintp(target[e])
+        p = np.uintp(pair[e])
+        factor = rho[e]
+        for y in range(np.uintp(shift.shape[1])):
+            s = shift[p, y]
+            x = y * n
+            if mask.shape[0] > 0:
+                for r in range(n):
+                    logs[start + r] = (logs[start + r] + s) * mask[i, r]
+            else:
+                for r in range(n):
+                    logs[start + r] += s
             for r in range(n):
-                logs[start + r] = (logs[start + r] + s) * mask[i, r]
-        else:
-            for r in range(n):
-                logs[start + r] += s
-    for k in range(np.uintp(shift.shape[1]) * n):
-        out[e, k] = logs[k]
-        total[j, k] += rho * logs[k]
+                out[e, x + r] = logs[start + r]
+                total[j, x + r] += factor * logs[start + r]
+            start += n
+
+
+@jit
+def _block_size(n_left, n_right, n):
+    """Edges done together: their scratch space stays in the L1 cache."""
+    return max(1, 4096 // max(1, (n_left + n_right) * n))
 
 
 @jit
@@ -237,88 +265,117 @@ def send(belief, reverse, table, shift, source, target, pair, rho, mask, out, to
         ``rho * message`` is added to it.
     """
     n = mask.shape[1]
-    cavity = np.empty(table.shape[1] * n, belief.dtype)
+    l, k = table.shape[1], table.shape[2]
+    block = _block_size(l, k, n)
+    cavity = np.empty(block * l * n, belief.dtype)
     lanes = np.empty(n, belief.dtype)
-    logs = np.empty(max(table.shape[2], 1) * n, belief.dtype)
-    for edge in range(source.shape[0]):
-        e = np.uintp(edge)
-        i = np.uintp(source[e])
-        j = np.uintp(target[e])
-        p = np.uintp(pair[e])
-        _cavity(belief, reverse, i, e, cavity, lanes, n)
-        _expect(table, p, cavity, logs, n)
-        log_in_place(logs, table.shape[2] * n)
-        _deliver(logs, shift, p, rho[e], mask, i, e, j, out, total, n)
+    logs = np.empty(block * max(k, 1) * n, belief.dtype)
+    n_edges = source.shape[0]
+    for first in range(0, n_edges, block):
+        last = min(first + block, n_edges)
+        _cavities(belief, reverse, source, first, last, cavity, lanes, n)
+        _expect(table, pair, first, last, cavity, logs, n)
+        log_in_place(logs, (last - first) * k * n)
+        _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, total, n)
 
 
 @jit(fastmath={"contract"})
-def _incoming(d_total, direct, rho, mask, i, e, j, d, lanes, n):
-    """Gradient of a message: d (states * n,), and its sum over states, lanes (n,)."""
+def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n):
+    """Gradient d ((k - 1) n) of each edge's message, and its sum over states, (n)."""
     n = np.uintp(n)
     width = np.uintp(d_total.shape[1])
-    for k in range(width):
-        d[k] = rho * d_total[j, k]
-    if direct.shape[0] > 0:
-        for k in range(width):
-            d[k] += direct[e, k]
-    for r in range(n):
-        lanes[r] = 0
-    for first in range(np.uintp(0), width, n):
-        if mask.shape[0] > 0:
+    start = np.uintp(0)
+    s = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        j = np.uintp(target[e])
+        factor = rho[e]
+        for r in range(n):
+            sums[s + r] = 0
+        for x in range(np.uintp(0), width, n):
             for r in range(n):
-                d[first + r] *= mask[i, r]
-        for r in range(n):
-            lanes[r] += d[first + r]
+                d[start + r] = factor * d_total[j, x + r]
+            if direct.shape[0] > 0:
+                for r in range(n):
+                    d[start + r] += direct[e, x + r]
+            if mask.shape[0] > 0:
+                for r in range(n):
+                    d[start + r] *= mask[i, r]
+            for r in range(n):
+                sums[s + r] += d[start + r]
+            start += n
+        s += n
 
 
 @jit(fastmath={"contract"})
-def _over_sums(d, shift, p, out, e, ratio, n):
-    """D (states * n,) /= exp(out[e] - shift[p]), the sum that out is the logarithm of."""
+def _over_sums(d, shift, pair, first, last, out, ratio, n):
+    """D /= exp(out[e] - shift), the sum that the message is the logarithm of."""
     n = np.uintp(n)
-    width = np.uintp(shift.shape[1]) * n
-    for y in range(np.uintp(shift.shape[1])):
-        start = y * n
-        s = shift[p, y]
-        for r in range(n):
-            ratio[start + r] = s - out[e, start + r]
-    exp_in_place(ratio, width)
-    for k in range(width):
-        d[k] *= ratio[k]
+    start = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        p = np.uintp(pair[e])
+        for y in range(np.uintp(shift.shape[1])):
+            s = shift[p, y]
+            x = y * n
+            for r in range(n):
+                ratio[start + r] = s - out[e, x + r]
+            start += n
+    exp_in_place(ratio, start)
+    for m in range(start):
+        d[m] *= ratio[m]
 
 
 @jit(fastmath={"contract"})
-def _to_source(table, p, cavity, d, lanes, i, e, d_belief, d_reverse, back, n):
-    """Spread the gradient d (columns * n,) to belief i (added) and reverse e (set)."""
+def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, back, n):
+    """Spread the gradients d of a block to the sources' beliefs (added) and reverse (set)."""
     n = np.uintp(n)
     one = np.uintp(1)
-    for x in range(one, np.uintp(table.shape[1])):
-        for r in range(n):
-            back[r] = -lanes[r]
-        for y in range(np.uintp(table.shape[2])):
-            k = table[p, x, y]
-            start = y * n
+    columns = np.uintp(table.shape[2])
+    start = np.uintp(0)
+    base = np.uintp(0)
+    s = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        p = np.uintp(pair[e])
+        for x in range(one, np.uintp(table.shape[1])):
             for r in range(n):
-                back[r] += k * d[start + r]
-        first = (x - one) * n
-        for r in range(n):
-            value = cavity[x * n + r] * back[r]
-            d_belief[i, first + r] += value
-            d_reverse[e, first + r] = -value
+                back[r] = -sums[s + r]
+            for y in range(columns):
+                k = table[p, x, y]
+                m = start + y * n
+                for r in range(n):
+                    back[r] += k * d[m + r]
+            c = base + x * n
+            o = (x - one) * n
+            for r in range(n):
+                value = cavity[c + r] * back[r]
+                d_belief[i, o + r] += value
+                d_reverse[e, o + r] = -value
+        start += columns * n
+        base += np.uintp(table.shape[1]) * n
+        s += n
 
 
 @jit(fastmath={"contract", "reassoc"})
-def _to_table(cavity, d, p, d_table, n):
-    """Add sum over lanes of cavity (rows * n,) times d (columns * n,), but for row 0."""
+def _to_table(cavity, d, pair, first, last, d_table, n):
+    """Add sum over lanes of cavity times d to each edge's table, but for the reference's row."""
     n = np.uintp(n)
     one = np.uintp(1)
-    for x in range(np.uintp(d_table.shape[1])):
-        first = (x + one) * n
-        for y in range(np.uintp(d_table.shape[2])):
-            start = y * n
-            value = d.dtype.type(0)
-            for r in range(n):
-                value += cavity[first + r] * d[start + r]
-            d_table[p, x, y] += value
+    columns = np.uintp(d_table.shape[2])
+    start = np.uintp(0)
+    base = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        p = np.uintp(pair[e])
+        for x in range(np.uintp(d_table.shape[1])):
+            c = base + (x + one) * n
+            for y in range(columns):
+                m = start + y * n
+                value = d.dtype.type(0)
+                for r in range(n):
+                    value += cavity[c + r] * d[m + r]
+                d_table[p, x, y] += value
+        start += columns * n
+        base += (np.uintp(d_table.shape[1]) + one) * n
 
 
 @jit
@@ -355,21 +412,21 @@ def send_vjp(
         Added to: the gradient of W / rho over the shifted table.
     """
     n = mask.shape[1]
-    cavity = np.empty(table.shape[1] * n, belief.dtype)
+    l, k = table.shape[1], table.shape[2]
+    block = _block_size(l, 2 * k + 1, n)
+    cavity = np.empty(block * l * n, belief.dtype)
     lanes = np.empty(n, belief.dtype)
-    back = np.empty(n, belief.dtype)
-    d = np.empty(max(table.shape[2], 1) * n, belief.dtype)
-    ratio = np.empty(max(table.shape[2], 1) * n, belief.dtype)
-    for edge in range(source.shape[0]):
-        e = np.uintp(edge)
-        i = np.uintp(source[e])
-        j = np.uintp(target[e])
-        p = np.uintp(pair[e])
-        _cavity(belief, reverse, i, e, cavity, lanes, n)
-        _incoming(d_total, direct, rho[e], mask, i, e, j, d, lanes, n)
-        _over_sums(d, shift, p, out, e, ratio, n)
-        _to_source(table, p, cavity, d, lanes, i, e, d_belief, d_reverse, back, n)
-        _to_table(cavity, d, p, d_table, n)
+    sums = np.empty(block * n, belief.dtype)
+    d = np.empty(block * max(k, 1) * n, belief.dtype)
+    ratio = np.empty(block * max(k, 1) * n, belief.dtype)
+    n_edges = source.shape[0]
+    for first in range(0, n_edges, block):
+        last = min(first + block, n_edges)
+        _cavities(belief, reverse, source, first, last, cavity, lanes, n)
+        _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n)
+        _over_sums(d, shift, pair, first, last, out, ratio, n)
+        _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, lanes, n)
+        _to_table(cavity, d, pair, first, last, d_table, n)
 
 
 @jit
