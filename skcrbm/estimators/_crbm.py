@@ -50,10 +50,10 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         Number of hidden units.
     learning : {"mle"}, default="mle"
         Learning rule: maximum conditional likelihood with the marginals of `inference`.
-    inference : {"auto", "exact", "mean_field", "sum_product"} or object, default="auto"
-        Method behind training and prediction, by name or configured, as in
-        ``SumProduct(max_iter=30)``. "auto" is "exact" while the smaller layer has at
-        most 10 units, "sum_product" beyond.
+    inference : str or object, default="auto"
+        Method behind training and prediction: "exact", "sum_product", "tree_reweighted",
+        "mean_field", or configured, as in ``SumProduct(max_iter=30)``. "auto" is "exact"
+        while the smaller layer has at most 10 units, "sum_product" beyond.
     decode : {"marginal", "label_set"}, default="marginal"
         How `predict` turns p(v | x) into labels: the mode of each marginal (best for
         Hamming loss), or the most probable of the label sets seen in fit (best for
