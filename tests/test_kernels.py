@@ -13,7 +13,6 @@ from reference.naive_mean_field import naive_mean_field
 from reference.random_models import random_rbm
 
 from skcrbm._kernels import rbm_exact, rbm_log, rbm_odds
-from skcrbm._kernels.rbm_reach import row_norms
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import SumProduct, _exact, _message_passing, infer
 
@@ -249,10 +248,10 @@ def test_products_cut_in_pieces(dtype, log_range, monkeypatch, kernels_used):
 )
 def test_pieces_of_rows(seed, scale, limit, n_hidden):
     weights = random_rbm(seed, 3, n_hidden, scale=scale).weights.clip(-limit / 2, limit / 2)
-    reach = np.empty(3)
-    row_norms(weights, reach)
+    reach, largest = _message_passing._row_reach(weights)
     norm = np.abs(weights).sum(1)
     np.testing.assert_allclose(reach, norm, rtol=1e-12)
+    np.testing.assert_array_equal(largest, np.abs(weights).max(1, initial=0))
     piece = _message_passing._row_pieces(weights, reach, limit)
     for row, size in zip(np.abs(weights), piece, strict=True):
         assert size >= 1

@@ -105,17 +105,22 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     weights, dtype = energy.weights, energy.dtype
     if kind != MAX and damping == 0 and edge_appearance == 1:
         limit = dtype.type(_LOG_RANGE[dtype])
-        max_weight = max(weights.max(initial=0), -weights.min(initial=0))
-        if 2 * max_weight < limit:
-            reach = np.empty(energy.n_visible)
-            row_norms(weights, reach)
-            step = np.minimum(reach, max_weight)
+        reach, step = _row_reach(weights)
+        if 2 * step.max(initial=0) < limit:
             # Times exp(max|W|) still below the dtype's precision, and above its denormals.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, reach, limit)
             return pass_odds, (weights, np.exp(weights), reach, piece, step, limit, floor), ()
     rho = dtype.type(edge_appearance)
     return pass_logs, (weights / rho, rho), (dtype.type(damping),)
+
+
+def _row_reach(weights):
+    """Sum and maximum of |weights| (V, H) over each row, both (V,) float64."""
+    bits = weights.view(f"u{weights.itemsize}")
+    norms, largest = np.empty(len(weights)), np.empty(len(weights), bits.dtype)
+    row_norms(weights, bits, norms, largest)
+    return norms, largest.view(weights.dtype).astype(np.float64)
 
 
 def _row_pieces(weights, reach, limit):
