@@ -183,7 +183,7 @@ def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
 
 @jit(fastmath={"contract"})
 def _expect(table, pair, first, last, cavity, out, n):
-    """Out ((k - 1) n) of each edge = its cavity (l n) times its table (l, k - 1); l >= 2."""
+    """Out ((k - 1) n) of each edge = its cavity (l n) times its table (l, k - 1)."""
     n = np.uintp(n)
     one = np.uintp(1)
     two = np.uintp(2)
@@ -194,6 +194,11 @@ def _expect(table, pair, first, last, cavity, out, n):
         p = np.uintp(pair[e])
         for y in range(np.uintp(table.shape[2])):
             k0 = table[p, 0, y]
+            if rows < two:  # a node of one state, the output for one class
+                for r in range(n):
+                    out[start + r] = k0 * cavity[base + r]
+                start += n
+                continue
             k1 = table[p, 1, y]
             for r in range(n):
                 out[start + r] = k0 * cavity[base + r] + k1 * cavity[base + n + r]
