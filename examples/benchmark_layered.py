@@ -15,6 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from skcrbm import LayeredGMClassifier
 from skcrbm.datasets import load_mnist
+from skcrbm.inference._layered import LayeredInput
+from skcrbm.inference._layered_methods import make_network
 from skcrbm.layers import Conv2d, Dense, Local2d
 from skcrbm.learning import Batch
 from skcrbm.learning._truncated import TruncatedLikelihood
@@ -86,6 +88,45 @@ def batches(X, y, repeats):
             )
 
 
+def linearity(X, y, repeats):
+    """Print the cost of all messages at each T, whether they reach the output or not."""
+    print(
+        "\n| net, all messages | T = 1: forward / backward ms | T = 3 | T = 5 | T = 10 | ms per "
+        "iteration, least squares | largest deviation |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for name, net in NETS.items():
+        n_iter = len(net["layers"]) + 1
+        model = (
+            LayeredGMClassifier(
+                **net, n_inference_iter=n_iter, max_iter=1, early_stopping=False, random_state=0
+            )
+            .fit(X[:2000], y[:2000])
+            ._model
+        )
+        cells, totals, counts = [], [], np.array([1, 3, 5, 10])
+        for t in counts:
+            network = make_network(model, "tree_reweighted", "sequential", t, False)
+            # A clamp of 0 on the output: the rows do not share the first iteration.
+            inputs = LayeredInput(X[:20], output_scores=np.float32(0))
+            trace = network.run(inputs, complete=True, keep=True)
+            d = np.ones_like(trace.beliefs[-1][-1])
+            ahead = median_ms(
+                lambda network=network, inputs=inputs: network.run(
+                    inputs, complete=True, keep=True
+                ),
+                repeats,
+            )
+            back = median_ms(
+                lambda network=network, trace=trace, d=d: network.gradient(trace, d), repeats
+            )
+            cells.append(f"{ahead:.2f} / {back:.2f}")
+            totals.append(ahead + back)
+        slope, start = np.polyfit(counts, totals, 1)
+        off = np.max(np.abs(totals - slope * counts - start) / totals[-1])
+        print(f"| {name} | {' | '.join(cells)} | {slope:.2f} | {off:.1%} of T = 10 |", flush=True)
+
+
 def epochs(X, y, turns):
     """Print the table of epochs beside MLPClassifier."""
     layered = LayeredGMClassifier(max_iter=1, batch_size=20, early_stopping=False, random_state=0)
@@ -117,6 +158,7 @@ def main():
     y = data.y_train[: arguments.n_images]
     with threadpool_limits(1, "blas"):
         batches(X, y, arguments.repeats)
+        linearity(X, y, arguments.repeats)
         epochs(X, y, arguments.turns)
 
 

@@ -287,3 +287,18 @@ def test_multi_state_inputs_that_are_not_observed():
         trace = make_network(model, method, "parallel", 4, True).run(inputs, complete=True)
         for row in range(3):
             assert_beliefs(trace, row, naive(model, inputs, row).infer(method, "parallel", 4))
+
+
+@pytest.mark.parametrize("net", ["dense", "conv"])
+def test_trace_takes_as_many_bytes_as_said(net):
+    model = make_model(net)
+    n, n_iter = 7, 5
+    # A clamp of 0: rows that share their first iteration would keep less.
+    inputs = make_input(model, n=n)
+    inputs.output_scores = np.zeros(())
+    network = make_network(model, "sum_product", "sequential", n_iter, False)
+    trace = network.run(inputs, complete=True, keep=True)
+    kept = [*trace.beliefs[1:], *trace.forward[1:], *trace.backward[1:]]
+    used = sum(a.nbytes for arrays in kept for a in arrays if a is not None)
+    assert used == n * model.structure.trace_bytes(n_iter, itemsize=8)
+    assert model.structure.trace_bytes(2 * n_iter) < 2 * model.structure.trace_bytes(n_iter)

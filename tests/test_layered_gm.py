@@ -469,7 +469,7 @@ def test_infinity_is_refused(data):
     [
         (
             {"layers": (Dense(3), Dense(3)), "n_inference_iter": 2},
-            "n_inference_iter=2 is too small for 2 hidden layers.*n_inference_iter=3",
+            "n_inference_iter=2 is too small for 2 hidden layer.*n_inference_iter=3",
         ),
         ({"layers": (100,)}, r"layers must hold objects from skcrbm.layers such as Dense\(100\)"),
         ({"layers": 100}, "The 'layers' parameter"),
@@ -477,6 +477,7 @@ def test_infinity_is_refused(data):
         ({"layers": (Dense(4), Local2d(2, 3, 1)), "input_shape": (5, 1)}, "no Dense layer before"),
         ({"layers": (Conv2d(2, 7, 1),), "input_shape": (5, 1)}, "does not fit"),
         ({"input_shape": (2, 2)}, r"input_shape=\(2, 2\) must be.*the 5 features"),
+        ({"input_shape": (2.5, 2)}, "integers with the 5 features"),
         ({"thresholds": 0.5}, "thresholds are for clamping='hard'"),
         ({"clamping": "hard", "thresholds": [0.5, 0.2]}, "thresholds must increase"),
         ({"clamping": "hard", "thresholds": [0.5, np.nan]}, "thresholds must be a number"),

@@ -349,7 +349,7 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         if self.n_inference_iter < smallest:
             raise ValueError(
                 f"n_inference_iter={self.n_inference_iter} is too small for {len(self.layers)} "
-                f"hidden layers: information moves by one layer in an iteration, and the output "
+                f"hidden layer(s): information moves by one layer in an iteration, and the output "
                 f"sees X from n_inference_iter={smallest} on"
             )
 
@@ -405,10 +405,11 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         """Structure and input code of a first fit."""
         code, self._can_miss = first_code(X, check_thresholds(self.clamping, self.thresholds))
         shape = (X.shape[1],) if self.input_shape is None else tuple(self.input_shape)
-        if int(np.prod(shape)) != X.shape[1] or len(shape) > 3:
+        whole = all(isinstance(length, Integral) for length in shape)
+        if not whole or len(shape) > 3 or int(np.prod(shape)) != X.shape[1]:
             raise ValueError(
-                f"input_shape={shape} must be (height, width) or (height, width, channels) with "
-                f"the {X.shape[1]} features of X as its product"
+                f"input_shape={shape} must be (height, width) or (height, width, channels), "
+                f"integers with the {X.shape[1]} features of X as their product"
             )
         multiclass = self._targets.kind == "multiclass"
         n_outputs, n_states = (1, visible.shape[1]) if multiclass else (visible.shape[1], 2)
@@ -576,8 +577,7 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         Raises
         ------
         ValueError
-            If the model was fitted with n_inference_iter=1: no message gets back to the
-            input before the second iteration.
+            If the model was fitted with n_inference_iter=1: no message is back by then.
         """
         check_is_fitted(self)
         if self.n_inference_iter_ < 2:
