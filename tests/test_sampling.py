@@ -11,7 +11,8 @@ from scipy.stats import chi2, kstest
 
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import Gibbs, estimate_log_partition, infer, sample
-from skcrbm.inference._random import logistic_noise, random_key, uniforms
+from skcrbm.inference._random import logistic_noise, uniforms
+from skcrbm.utils._random import random_key
 
 # ------------------------------------------------------------------------ random numbers
 

@@ -30,11 +30,14 @@ class Decoding(NamedTuple):
     label_sets: np.ndarray
     n_jobs: int | None
 
+    def clamp(self):
+        """Clamp (N, V + H) of what is known, or None."""
+        if self.known is None:
+            return None
+        free = np.full((len(self.known), self.energy.n_hidden), np.nan)
+        return np.hstack([self.known, free])
+
     def log_odds(self):
         """Belief log-odds (N, V) of the outputs given what is known."""
-        clamp = None
-        if self.known is not None:
-            free = np.full((len(self.known), self.energy.n_hidden), np.nan)
-            clamp = np.hstack([self.known, free])
-        result = infer(self.energy, self.method, clamp=clamp, n_jobs=self.n_jobs)
+        result = infer(self.energy, self.method, clamp=self.clamp(), n_jobs=self.n_jobs)
         return result.log_odds[:, : self.energy.n_visible]

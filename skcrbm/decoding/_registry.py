@@ -7,5 +7,7 @@ DECODERS = Registry(
     {
         "marginal": "skcrbm.decoding._marginal:decode_marginal",
         "label_set": "skcrbm.decoding._label_set:decode_label_set",
+        "marginal_map": "skcrbm.decoding._map:decode_marginal_map",
+        "map": "skcrbm.decoding._map:decode_map",
     },
 )

@@ -20,6 +20,7 @@ from skcrbm.inference import resolve_method
 from skcrbm.inference._registry import METHODS
 from skcrbm.learning import OBJECTIVES
 from skcrbm.utils._parallel import one_blas_thread
+from skcrbm.utils._random import random_key
 
 # Enumerating more units than this costs more than message passing.
 _AUTO_EXACT_UNITS = 10
@@ -48,16 +49,25 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
     ----------
     n_hidden : int, default=8
         Number of hidden units.
-    learning : {"mle"}, default="mle"
-        Learning rule: maximum conditional likelihood with the marginals of `inference`.
+    learning : {"mle", "cd", "pcd", "cd_percloss"}, default="mle"
+        Learning rule: maximum conditional likelihood with the marginals of `inference`;
+        contrastive divergence, or persistent with one chain per training row; or
+        CD-PercLoss, which steps only where its chain finds a state better than the labels.
+        All but "mle" need every label observed and at most two classes in 1-D y;
+        `inference` then serves prediction only.
+    n_gibbs_steps : int, default=1
+        Sweeps of the chains, for all rules but "mle"; "cd_percloss" wants some 10.
     inference : str or object, default="auto"
         Method behind training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or configured, as in ``SumProduct(max_iter=30)``. "auto" is "exact"
         while the smaller layer has at most 10 units, "sum_product" beyond.
-    decode : {"marginal", "label_set"}, default="marginal"
+    decode : {"marginal", "label_set", "marginal_map", "map"}, default="marginal"
         How `predict` turns p(v | x) into labels: the mode of each marginal (best for
-        Hamming loss), or the most probable of the label sets seen in fit (best for
-        subset accuracy and Jaccard). 1-D y is always decoded to the most probable class.
+        Hamming loss), the most probable of the label sets seen in fit (best for subset
+        accuracy and Jaccard), the most probable of all label vectors, or the label part
+        of the most probable (v, h). The last two are exact for up to 10 labels, or units in
+        the smaller layer, and else use mixed-product and max-product with restarts. 1-D y
+        is always decoded to the most probable class.
     max_iter : int, default=200
         Epochs at most.
     batch_size : int or "auto", default="auto"
@@ -142,6 +152,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
     _parameter_constraints: dict = {
         "n_hidden": [Interval(Integral, 0, None, closed="left")],
         "learning": [StrOptions(set(OBJECTIVES))],
+        "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
         "inference": [StrOptions({"auto", *METHODS}), HasMethods("solver_for")],
         "decode": [StrOptions(set(DECODERS))],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -167,6 +178,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         *,
         n_hidden=8,
         learning="mle",
+        n_gibbs_steps=1,
         inference="auto",
         decode="marginal",
         max_iter=200,
@@ -188,6 +200,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
     ):
         self.n_hidden = n_hidden
         self.learning = learning
+        self.n_gibbs_steps = n_gibbs_steps
         self.inference = inference
         self.decode = decode
         self.max_iter = max_iter
@@ -363,7 +376,7 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
             weight=weight,
             energy_type=OneHotRBMEnergy if multiclass else RBMEnergy,
             stratify=self._targets.kind != "multilabel",
-            objective=OBJECTIVES.get(self.learning)(self._method, self.n_jobs),
+            objective=self._make_objective(visible, rng),
             solver=self.solver,
             learning_rate=self.learning_rate_init,
             momentum=self.momentum,
@@ -379,6 +392,21 @@ class CRBMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
             rng=rng,
             verbose=self.verbose,
         )
+
+    def _make_objective(self, visible, rng):
+        rule = OBJECTIVES.get(self.learning)
+        if rule.needs_complete and np.isnan(visible).any():
+            raise ValueError(
+                f"y has entries that are not observed (NaN); learning={self.learning!r} needs them "
+                "all, learning='mle' does not"
+            )
+        if rule.draws and self._targets.kind == "multiclass":
+            raise ValueError(
+                f"learning={self.learning!r} samples binary outputs, but y has more than two "
+                "classes; use learning='mle', which is exact for them"
+            )
+        key = random_key(rng) if rule.draws else None
+        return rule(self._method, self.n_jobs, self.n_gibbs_steps, key)
 
     def _store(self, history, validation_scores, X, visible):
         """Set the fitted attributes; warn once if inference did not converge."""

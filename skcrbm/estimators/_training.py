@@ -136,6 +136,7 @@ class Training(ABC):
         patience=True,
     ):
         self.optimizer = optimizer or self._make_optimizer()
+        self.objective.start(len(self.weight))
 
         def report(epoch):
             score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"

@@ -8,8 +8,9 @@ from scipy.special import expit, logsumexp
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference._infer import check_clamp
-from skcrbm.inference._random import random_key, uniforms
+from skcrbm.inference._random import uniforms
 from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils._random import random_key
 
 _BLOCK_UNITS = 2**18
 

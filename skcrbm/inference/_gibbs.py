@@ -10,8 +10,9 @@ from sklearn.utils._param_validation import Interval
 from skcrbm.energies import RBMEnergy
 from skcrbm.energies._base import PINNED_OFF
 from skcrbm.inference._base import InferenceMethod, add_pairwise, empty_result
-from skcrbm.inference._random import random_key, uniforms
+from skcrbm.inference._random import uniforms
 from skcrbm.utils._parallel import one_blas_thread, row_chunks
+from skcrbm.utils._random import random_key
 
 # Units of all chains of the models done together.
 _BLOCK_UNITS = 2**18

@@ -1,14 +1,8 @@
 """Random numbers that depend on `random_state` and on counters, and on nothing else."""
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from skcrbm._kernels.random_uniform import fill_uniform
-
-
-def random_key(random_state):
-    """Draw the uint64 key of one call or fit from `random_state`."""
-    return np.uint64(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
 
 
 def uniforms(key, streams, step, n_sites):

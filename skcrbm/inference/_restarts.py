@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from skcrbm.inference._random import logistic_noise, random_key
+from skcrbm.energies._base import PINNED_OFF
+from skcrbm.inference._random import logistic_noise
+from skcrbm.utils._random import random_key
 
 
 def best_of_restarts(solve, energy, n_restarts, random_state):
     """Run `solve` from its own start and from `n_restarts` - 1 random ones.
 
-    A random start takes the beliefs of the biases with Logistic(0, 1) noise. All models draw
-    the same noise, so that an answer does not depend on the rest of the batch.
+    A random start takes the biases for beliefs, with Logistic(0, 1) noise times 1 + |bias|:
+    enough to turn over any unit. All models draw the same noise, so that an answer does not
+    depend on the rest of the batch.
 
     Parameters
     ----------
@@ -29,9 +32,11 @@ def best_of_restarts(solve, energy, n_restarts, random_state):
     fields, best = solve(None)
     key = random_key(random_state) if n_restarts > 1 else None
     biases = np.hstack(energy.fields)
+    spread = 1 + np.where(biases > PINNED_OFF, np.abs(biases), 0)
     for run in range(1, n_restarts):
         noise = logistic_noise(key, [0], run, energy.n_variables)
-        other, score = solve((biases + noise).astype(energy.dtype))
+        start = biases + spread * noise
+        other, score = solve(start.astype(energy.dtype))
         better = score > best
         best[better] = score[better]
         for name, values in other.items():

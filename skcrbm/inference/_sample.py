@@ -8,9 +8,10 @@ from scipy.special import expit
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference._gibbs import gibbs_sweep, start_chains
 from skcrbm.inference._infer import check_clamp
-from skcrbm.inference._random import random_key, uniforms
+from skcrbm.inference._random import uniforms
 from skcrbm.inference._registry import SAMPLERS
 from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils._random import random_key
 
 _BLOCK_UNITS = 2**20
 _MAX_CHAINS = 100

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -60,11 +60,25 @@ class Objective(ABC):
     ----------
     inference : InferenceMethod
     n_jobs : int or None
+    n_gibbs_steps : int
+        For rules that run chains.
+    key : uint64
+        For rules that draw random numbers.
     """
 
-    def __init__(self, inference, n_jobs=None):
+    #: Whether every output must be observed.
+    needs_complete: ClassVar[bool] = False
+    #: Whether random numbers are drawn.
+    draws: ClassVar[bool] = False
+
+    def __init__(self, inference, n_jobs=None, n_gibbs_steps=1, key=None):
         self.inference = inference
         self.n_jobs = n_jobs
+        self.n_gibbs_steps = n_gibbs_steps
+        self.key = key
+
+    def start(self, n_rows):  # noqa: B027  (most rules keep nothing)
+        """Begin a training run on some of `n_rows` rows, whose `Batch.index` is below that."""
 
     @abstractmethod
     def step(self, model, batch, epoch):

@@ -2,4 +2,12 @@
 
 from skcrbm.utils._registry import Registry
 
-OBJECTIVES = Registry("learning", {"mle": "skcrbm.learning._likelihood:Likelihood"})
+OBJECTIVES = Registry(
+    "learning",
+    {
+        "mle": "skcrbm.learning._likelihood:Likelihood",
+        "cd": "skcrbm.learning._contrastive:ContrastiveDivergence",
+        "pcd": "skcrbm.learning._contrastive:PersistentContrastiveDivergence",
+        "cd_percloss": "skcrbm.learning._contrastive:PercLoss",
+    },
+)
