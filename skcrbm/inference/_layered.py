@@ -44,9 +44,11 @@ class Trace:
     inputs : LayeredInput
     complete : bool
         Whether everything was computed, not just what reaches the output's beliefs.
+    n_iter : int
+        Iterations done: no more than it takes to get the same output.
     beliefs : list of list of ndarray (n_nodes, (n_states - 1) n) or None
         ``beliefs[t][layer]``, log-odds against state 0, None where not needed. The last
-        entry, T + 1, holds the result.
+        entry, n_iter + 1, holds the result.
     forward, backward : list of list of ndarray (E, (n_states - 1) n) or None
         ``forward[t][c]``, messages along connection c toward the output, and back.
     edges : list of _Edges or None
@@ -57,6 +59,7 @@ class Trace:
 
     inputs: LayeredInput
     complete: bool
+    n_iter: int
     beliefs: list
     forward: list
     backward: list
@@ -111,15 +114,16 @@ class LayeredNetwork:
         n = inputs.means.shape[0]
         depth = self.structure.depth
         base = [self._base(layer, inputs, n) for layer in range(depth + 1)]
-        trace = Trace(inputs, complete, [None, base], [], [])
+        n_iter = self.n_iter if complete else self._sufficient(inputs)
+        trace = Trace(inputs, complete, n_iter, [None, base], [], [])
         self._start(trace, n)
         field = self._input_field(inputs, n)
         later = [b + field if layer == 1 else b for layer, b in enumerate(base)]
         if inputs.missing is None and inputs.output_scores is None:
             self._share_first_iteration(trace, field)
-        for t in range(len(trace.beliefs) - 1, self.n_iter + 1):
+        for t in range(len(trace.beliefs) - 1, n_iter + 1):
             beliefs = [
-                b.copy() if b is not None and self._needed(layer, t, complete) else None
+                b.copy() if b is not None and self._needed(layer, t, trace) else None
                 for layer, b in enumerate(later)
             ]
             self._iterate(trace, t, beliefs)
@@ -135,10 +139,10 @@ class LayeredNetwork:
         n = trace.n
         inputs = LayeredInput(trace.inputs.means[:1])
         base = [self._base(layer, inputs, 1) for layer in range(self.structure.depth + 1)]
-        first = trace.first = Trace(inputs, trace.complete, [None, base], [], [])
+        first = trace.first = Trace(inputs, trace.complete, trace.n_iter, [None, base], [], [])
         self._start(first, 1)
         totals = [
-            b.copy() if b is not None and self._needed(layer, 1, trace.complete) else None
+            b.copy() if b is not None and self._needed(layer, 1, trace) else None
             for layer, b in enumerate(base)
         ]
         self._iterate(first, 1, totals)
@@ -152,9 +156,13 @@ class LayeredNetwork:
         for mine, shared in ((trace.forward, first.forward), (trace.backward, first.backward)):
             mine.extend(for_all_rows(messages) for messages in shared[1:])
 
-    def _needed(self, layer, t, complete):
+    def _sufficient(self, inputs):
+        """Return how many of the iterations change the output at all."""
+        return self.n_iter
+
+    def _needed(self, layer, t, trace):
         """Whether what reaches a layer in iteration t can reach the output in time."""
-        return complete or t + self.structure.depth - layer <= self.n_iter
+        return trace.complete or t + self.structure.depth - layer <= trace.n_iter
 
     def _base(self, layer, inputs, n):
         """Unary scores for n rows, (n_nodes, (n_states - 1) n)."""
@@ -208,7 +216,7 @@ class LayeredNetwork:
         d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
         d_beliefs = [None] * depth + [d_output]
         state = None
-        for t in range(self.n_iter, -1, -1):  # beliefs of time t + 1
+        for t in range(trace.n_iter, -1, -1):  # beliefs of time t + 1
             for layer, d in enumerate(d_beliefs):
                 if d is not None:
                     d_unaries[layer] += _lane_sums(d, n)

@@ -54,6 +54,15 @@ class MessageNetwork(LayeredNetwork):
             _shifted_table(back),
         )
 
+    def _sufficient(self, inputs):
+        """Two iterations where the graph is a star given the inputs.
+
+        A hidden node's cavity toward the one output node is all that it knows but from there,
+        which is the same from iteration 2 on: later ones repeat its messages.
+        """
+        star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
+        return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
+
     def _start(self, trace, n):
         """Set the messages to 0, those of time 0."""
         trace.forward.append([None] * self.structure.depth)
@@ -79,9 +88,9 @@ class MessageNetwork(LayeredNetwork):
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
-            if self._needed(c + 1, t, trace.complete):
+            if self._needed(c + 1, t, trace):
                 yield c, edges, True
-            if self._needed(c, t, trace.complete):
+            if self._needed(c, t, trace):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):

@@ -93,6 +93,8 @@ class TruncatedLikelihood(Objective):
 
     def _converged(self, trace):
         """Rows whose output probabilities hardly moved in the last iteration."""
+        if trace.n_iter < self.n_iter:  # the iterations left out would repeat the last
+            return trace.n
         last = probabilities(trace.beliefs[-1][-1], trace.n)
         before = probabilities(trace.beliefs[-2][-1], trace.n)
         return int((abs(last - before).max(axis=(0, 1)) < _TOLERANCE).sum())
