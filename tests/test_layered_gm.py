@@ -20,7 +20,6 @@ from skcrbm.energies._layered import LayeredParams, LayeredStructure
 from skcrbm.layers import Conv2d, Dense, Local2d
 from skcrbm.learning import Batch
 from skcrbm.learning._truncated import MomentMatching, TruncatedLikelihood
-from tests.conftest import JIT_DISABLED
 from tests.reference.naive_layered import NaiveLayered
 from tests.test_layered import make_model
 
@@ -194,7 +193,7 @@ def test_no_hidden_layer_is_logistic_regression(data):
     np.testing.assert_allclose(p, reference.fit(X, y).predict_proba(X), atol=0.03)
 
 
-@pytest.mark.skipif(JIT_DISABLED, reason="takes a while without the JIT")
+@pytest.mark.compiled
 @pytest.mark.parametrize("inference", ["mean_field", "sum_product", "tree_reweighted"])
 @pytest.mark.parametrize("schedule", ["sequential", "parallel"])
 def test_learns_digits(inference, schedule):
@@ -360,6 +359,7 @@ def test_early_stopping_keeps_the_best_epoch(data):
     assert len(again.loss_curve_) == model.n_iter_
 
 
+@pytest.mark.compiled
 def test_label_smoothing_tempers_probabilities(data):
     X, y = data
     sharp, soft = (
@@ -421,6 +421,7 @@ def test_imputation_equals_the_reference(data):
             np.testing.assert_allclose(filled[row, i], softmax(beliefs[0, i])[1], rtol=1e-9)
 
 
+@pytest.mark.compiled
 def test_imputation_finds_a_copied_feature():
     """Two equal features that decide y: each one's belief follows from the other's value."""
     rng = np.random.RandomState(0)
