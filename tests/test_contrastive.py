@@ -1,6 +1,7 @@
 """CD, PCD and CD-PercLoss, and decoding to the most probable state.
 
-Statistical bounds are five standard errors at fixed seeds.
+Statistical bounds are five standard errors at fixed seeds. Tests that draw many numbers are marked
+`compiled`: the interpreter would take minutes.
 """
 
 import numpy as np
@@ -45,6 +46,7 @@ def flat(gradient):
     return np.concatenate([g.ravel() for g in gradient])
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", ["cd", "pcd"])
 def test_long_chains_give_the_gradient_of_the_likelihood(name):
     model, batch = problem()
@@ -56,6 +58,7 @@ def test_long_chains_give_the_gradient_of_the_likelihood(name):
     assert (error < 5 * draws.std(0) / np.sqrt(len(draws)) + 1e-12).all()
 
 
+@pytest.mark.compiled
 def test_one_step_is_the_expectation_of_one_sweep():
     """CD-1: v ~ data, h ~ p(h | v), v' ~ p(v | h): its mean by enumeration over h and v'."""
     model, batch = problem(n=2)
@@ -164,6 +167,7 @@ def data(n=300, seed=0):
     return X, Y.astype(int)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", RULES)
 def test_fit_learns(name):
     X, Y = data()
@@ -176,6 +180,7 @@ def test_fit_learns(name):
     np.testing.assert_array_equal(model.weights_, again.weights_)
 
 
+@pytest.mark.compiled
 def test_without_hidden_units_cd_is_logistic_regression():
     """The chain of independent outputs is at equilibrium after one sweep: CD is unbiased."""
     X, Y = data(150)

@@ -1,6 +1,7 @@
 """Random numbers, Gibbs marginals, samples, annealed importance sampling.
 
-Statistical bounds are five standard errors at fixed seeds.
+Statistical bounds are five standard errors at fixed seeds. Tests that draw many numbers are marked
+`compiled`: the interpreter would take minutes.
 """
 
 import numpy as np
@@ -49,6 +50,7 @@ def test_logistic_noise():
 # ------------------------------------------------------------------------ Gibbs marginals
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gibbs_marginals(dtype):
     energy = random_rbm(0, 7, 5, n_models=6, scale=1.0, dtype=dtype)
@@ -62,6 +64,7 @@ def test_gibbs_marginals(dtype):
         np.testing.assert_allclose(result.pairwise, exact.pairwise, atol=0.02)
 
 
+@pytest.mark.compiled
 def test_the_error_falls_with_the_number_of_sweeps():
     energy = random_rbm(1, 8, 6, n_models=20, scale=1.0)
     exact = infer(energy, "exact").marginals
@@ -146,6 +149,7 @@ def frequencies_fit(energy, states, clamp=None):
     return np.array(p_values)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(3, 2), (2, 4), (4, 4)])
 @pytest.mark.parametrize("method", ["gibbs", "exact"])
@@ -157,12 +161,14 @@ def test_joint_frequencies(method, shape, dtype):
     assert (frequencies_fit(energy, states) > 1e-4).all()
 
 
+@pytest.mark.compiled
 def test_thinned_samples_of_few_chains():
     energy = random_rbm(6, 3, 2, scale=1.0)
     states = sample(energy, n_samples=4000, n_chains=20, thin=20, random_state=0)
     assert frequencies_fit(energy, states)[0] > 1e-4
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("method", ["gibbs", "exact"])
 def test_clamped_samples(method):
     energy = random_rbm(7, 3, 3, scale=1.0)
@@ -227,6 +233,7 @@ def test_what_cannot_be_sampled():
 # ------------------------------------------------------------ annealed importance sampling
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_estimate_is_within_its_error(scale, dtype):
@@ -239,6 +246,7 @@ def test_estimate_is_within_its_error(scale, dtype):
     assert (estimate.effective_sample_size <= 100).all()
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("n_betas", [1, 2, 10])
 def test_estimate_of_z_is_unbiased(n_betas):
     energy = random_rbm(12, 4, 3, scale=1.0)
@@ -252,6 +260,7 @@ def test_estimate_of_z_is_unbiased(n_betas):
     assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
 
 
+@pytest.mark.compiled
 def test_standard_error_is_honest():
     energy = random_rbm(13, 6, 5, scale=1.0)
     runs = [estimate_log_partition(energy, 50, 50, seed) for seed in range(200)]
@@ -260,6 +269,7 @@ def test_standard_error_is_honest():
     assert 0.7 < claimed / spread < 1.4
 
 
+@pytest.mark.compiled
 def test_estimate_with_clamps_and_threads(monkeypatch):
     energy = random_rbm(14, 6, 5, n_models=5, scale=1.0)
     clamp = random_clamp(np.random.default_rng(14), 5, 11)
