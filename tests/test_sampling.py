@@ -4,6 +4,8 @@ Statistical bounds are five standard errors at fixed seeds. Tests that draw many
 `compiled`: the interpreter would take minutes.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from reference.brute_force import best_states
@@ -127,6 +129,16 @@ def test_init_continues_the_chains():
         infer(energy, Gibbs(n_chains=4), init=first)
 
 
+def test_init_without_chains_says_where_they_start():
+    """Two modes that chains do not leave: they stay where the earlier marginals put them."""
+    energy = RBMEnergy(np.full((6, 6), 4.0), np.full(6, -12.0), np.full((2, 6), -12.0))
+    clamp = np.repeat([[0.0], [1.0]], 12, axis=1)
+    start = infer(energy, "exact", clamp=clamp)
+    result = infer(energy, Gibbs(max_iter=20, random_state=0), init=start)
+    assert (result.marginals[0] < 0.1).all()
+    assert (result.marginals[1] > 0.9).all()
+
+
 # -------------------------------------------------------------------------------- samples
 
 
@@ -188,6 +200,18 @@ def test_samples_do_not_depend_on_threads_or_blocks(method, monkeypatch):
     for n_jobs in (1, 2):
         np.testing.assert_array_equal(sample(energy, method, n_jobs=n_jobs, **options), whole)
     assert not np.array_equal(whole[0], whole[1])
+
+
+def test_exact_samples_do_not_need_a_table_of_all_states():
+    energy = random_rbm(15, 16, 400, scale=0.1)
+    sample(energy.rows([0]), "exact", random_state=0)
+    tracemalloc.start()
+    try:
+        sample(energy, "exact", n_samples=10, random_state=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.2 * 2**16 * 400 * 8
 
 
 def test_chain_layout():

@@ -99,3 +99,33 @@ def max_message_from_beliefs(w, theta_i, theta_j):
     a = max(w + x, zero) - max(x, zero)
     x = theta_i - a
     return max(w + x, zero) - max(x, zero)
+
+
+# Enumeration of the states of one side in tiles: low bits within a tile, high bits between.
+
+
+@jit
+def shifted_fields(state, n_low, coupling, enumerated, summed, field):
+    """Fields (m,) of the summed units with the high bits of `state` on; returns their own."""
+    n_high = enumerated.shape[0] - n_low
+    offset = 0.0
+    for i in range(summed.shape[0]):
+        field[i] = summed[i]
+    for h in range(n_high):
+        if (state >> h) & 1:
+            offset += enumerated[n_low + h]
+            for i in range(summed.shape[0]):
+                field[i] += coupling[n_low + h, i]
+    return offset
+
+
+@jit
+def low_fields(offset, enumerated, out):
+    """Fill out (S,) with offset and the fields of the low units that are on."""
+    out[0] = offset
+    bit, length = 0, 1
+    while length < out.shape[0]:
+        for s in range(length):
+            out[length + s] = out[s] + enumerated[bit]
+        bit += 1
+        length *= 2

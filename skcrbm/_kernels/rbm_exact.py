@@ -13,13 +13,23 @@ import math
 import numpy as np
 
 from skcrbm._kernels._jit import jit
-from skcrbm._kernels._scalar import fill, log_add, sigmoid_pair, softplus
+from skcrbm._kernels._scalar import (
+    fill,
+    log_add,
+    low_fields,
+    shifted_fields,
+    sigmoid_pair,
+    softplus,
+)
 
 # Products of (u + t gain) stay within exp(+-240). Beyond that a gain could lift a
 # denormal t, which has few digits, to a probability above _TINY.
-_PRODUCT_LIMIT = 240.0
+PRODUCT_LIMIT = 240.0
 # Below this probability the log-odds are computed again, entirely in logs.
 _TINY = 1e-200
+# Terms of a log-sum this far below the largest one are left out: exp(-60) of 2^30 states
+# is nothing in float64.
+_NEGLIGIBLE = 60.0
 
 
 @jit(fastmath={"contract"})
@@ -44,42 +54,21 @@ def _on_and_off(weight, gain, t, u, joint):
 
 
 @jit
-def _shifted_fields(state, n_low, coupling, enumerated, summed, field):
-    """Fields (m,) of the summed units with the high bits of `state` on; returns their own."""
-    n_high = enumerated.shape[0] - n_low
-    offset = 0.0
-    for i in range(summed.shape[0]):
-        field[i] = summed[i]
-    for h in range(n_high):
-        if (state >> h) & 1:
-            offset += enumerated[n_low + h]
-            for i in range(summed.shape[0]):
-                field[i] += coupling[n_low + h, i]
-    return offset
-
-
-@jit
 def _tile_log_weights(offset, enumerated, field, gain, log_gain, reach, log_weight, product):
     """Unnormalised log-probabilities (S,) of the low states of one tile."""
     n_states = log_weight.shape[0]
     for i in range(field.shape[0]):
-        if reach[i] < _PRODUCT_LIMIT:
+        if reach[i] < PRODUCT_LIMIT:
             offset += softplus(field[i])
-    log_weight[0] = offset
-    bit, length = 0, 1
-    while length < n_states:
-        for s in range(length):
-            log_weight[length + s] = log_weight[s] + enumerated[bit]
-        bit += 1
-        length *= 2
+    low_fields(offset, enumerated, log_weight)
     fill(product, 1.0)
     used = 0.0
     for i in range(field.shape[0]):
-        if reach[i] >= _PRODUCT_LIMIT:
+        if reach[i] >= PRODUCT_LIMIT:
             for s in range(n_states):
                 log_weight[s] += softplus(field[i] + log_gain[i, s])
             continue
-        if used + reach[i] >= _PRODUCT_LIMIT:
+        if used + reach[i] >= PRODUCT_LIMIT:
             for s in range(n_states):
                 log_weight[s] += math.log(product[s])
                 product[s] = 1.0
@@ -154,7 +143,7 @@ def enumerate_rows(
     for n in range(n_rows):
         log_z = -np.inf
         for tile in range(n_tiles):
-            offset = _shifted_fields(tile, n_low, coupling, enumerated[n], summed[n], field)
+            offset = shifted_fields(tile, n_low, coupling, enumerated[n], summed[n], field)
             _tile_log_weights(
                 offset, enumerated[n], field, gain, log_gain, reach, log_weight, product
             )
@@ -167,7 +156,7 @@ def enumerate_rows(
         fill(off, 0.0)
         for tile in range(n_tiles):
             if n_tiles > 1:
-                offset = _shifted_fields(tile, n_low, coupling, enumerated[n], summed[n], field)
+                offset = shifted_fields(tile, n_low, coupling, enumerated[n], summed[n], field)
                 _tile_log_weights(
                     offset, enumerated[n], field, gain, log_gain, reach, log_weight, product
                 )
@@ -185,7 +174,7 @@ def enumerate_rows(
                     off[h] += total
             for i in range(m):
                 unit_on, unit_off = 0.0, 0.0
-                if reach[i] < _PRODUCT_LIMIT:
+                if reach[i] < PRODUCT_LIMIT:
                     t, u = sigmoid_pair(field[i], 1.0)
                     unit_on, unit_off = _on_and_off(prob, gain[i], t, u, joint)
                 else:
@@ -211,3 +200,63 @@ def enumerate_rows(
     if want_pairwise:
         for i in range(m):
             _add_by_bit(joint_sum[i], 1, n_low, pairwise[i])
+
+
+@jit
+def _add_log(value, r, high, total):
+    """Log-sum-exp so far is high[r] + log(total[r]); add value to it."""
+    if value > high[r]:
+        total[r] = total[r] * math.exp(high[r] - value) + 1.0
+        high[r] = value
+    elif value > high[r] - _NEGLIGIBLE:
+        total[r] += math.exp(value - high[r])
+
+
+@jit
+def log_odds_in_logs(units, enumerated, summed, coupling, log_gain, out):
+    """Log-odds of some units of one row, by log-sum-exp over all states.
+
+    Parameters
+    ----------
+    units : (U,) int64, enumerated ones first: r < k, then k + i
+    enumerated, summed : (k,) and (m,) float64 fields
+    coupling : (k, m) float64
+    log_gain : (m, S) float64, over the low states; S = 2^n_low
+    out : (U,) output
+    """
+    k, m = coupling.shape
+    n_states = log_gain.shape[1]
+    n_low = 0
+    while (1 << n_low) < n_states:
+        n_low += 1
+    n_units = units.shape[0]
+    field = np.empty(m)
+    log_weight = np.empty(n_states)
+    # Row 0: unit off, row 1: unit on.
+    high = np.empty((2, n_units))
+    total = np.zeros((2, n_units))
+    fill(high[0], -np.inf)
+    fill(high[1], -np.inf)
+    for tile in range(1 << (k - n_low)):
+        offset = shifted_fields(tile, n_low, coupling, enumerated, summed, field)
+        low_fields(offset, enumerated, log_weight)
+        for i in range(m):
+            for s in range(n_states):
+                log_weight[s] += softplus(field[i] + log_gain[i, s])
+        for r in range(n_units):
+            unit = units[r]
+            if unit < k:
+                for s in range(n_states):
+                    side = (((tile << n_low) + s) >> unit) & 1
+                    _add_log(log_weight[s], r, high[side], total[side])
+                continue
+            i = unit - k
+            for s in range(n_states):
+                # a part is never more than the whole
+                if log_weight[s] > min(high[0, r], high[1, r]) - _NEGLIGIBLE:
+                    x = field[i] + log_gain[i, s]
+                    _add_log(log_weight[s] - softplus(x), r, high[0], total[0])
+                    _add_log(log_weight[s] - softplus(-x), r, high[1], total[1])
+    for r in range(n_units):
+        on, off = high[1, r], high[0, r]
+        out[r] = on - off + math.log(total[1, r]) - math.log(total[0, r])

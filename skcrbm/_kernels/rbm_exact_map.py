@@ -9,33 +9,13 @@ all rows, and a high part that only shifts the fields. All scores are logs.
 import numpy as np
 
 from skcrbm._kernels._jit import jit
-from skcrbm._kernels._scalar import MAX, fill, softplus
-
-
-@jit
-def _shifted_fields(state, n_low, coupling, enumerated, other, field):
-    """Fields (m,) of the other units with the high bits of `state` on; returns their own."""
-    offset = 0.0
-    for i in range(other.shape[0]):
-        field[i] = other[i]
-    for h in range(n_low, enumerated.shape[0]):
-        if (state >> (h - n_low)) & 1:
-            offset += enumerated[h]
-            for i in range(other.shape[0]):
-                field[i] += coupling[h, i]
-    return offset
+from skcrbm._kernels._scalar import MAX, fill, low_fields, shifted_fields, softplus
 
 
 @jit
 def _tile_scores(kind, offset, enumerated, field, log_gain, score):
     """Scores (S,) of the low states of one tile."""
-    score[0] = offset
-    bit, length = 0, 1
-    while length < score.shape[0]:
-        for s in range(length):
-            score[length + s] = score[s] + enumerated[bit]
-        bit += 1
-        length *= 2
+    low_fields(offset, enumerated, score)
     for i in range(field.shape[0]):
         if kind == MAX:
             for s in range(score.shape[0]):
@@ -47,7 +27,7 @@ def _tile_scores(kind, offset, enumerated, field, log_gain, score):
 
 @jit
 def best_states(
-    kind, enumerated, other, coupling, log_gain, want_log_odds,
+    kind, enumerated, other, coupling, log_gain,
     state, log_odds,
 ):  # fmt: skip
     """Best states of a chunk of N rows; the first one of equals in binary order.
@@ -58,7 +38,6 @@ def best_states(
     enumerated, other : (N, k) and (N, m) float64 fields
     coupling : (k, m) float64
     log_gain : (m, S) float64, over the low states; S = 2^n_low
-    want_log_odds : bool
     state : (N, k) int8 output
     log_odds : (N, k + m) output, enumerated first: best score with the unit on minus best
         score with it off; only the first k with MIXED
@@ -79,14 +58,12 @@ def best_states(
         fill(on, -np.inf)
         fill(off, -np.inf)
         for tile in range(1 << (k - n_low)):
-            offset = _shifted_fields(tile, n_low, coupling, enumerated[n], other[n], field)
+            offset = shifted_fields(tile, n_low, coupling, enumerated[n], other[n], field)
             _tile_scores(kind, offset, enumerated[n], field, log_gain, score)
             for s in range(n_states):
                 if score[s] > best:
                     best = score[s]
                     best_state = (tile << n_low) + s
-            if not want_log_odds:
-                continue
             for s in range(n_states):
                 for h in range(k):
                     if (((tile << n_low) + s) >> h) & 1:
@@ -102,6 +79,5 @@ def best_states(
                         off[k + i] = max(off[k + i], rest)
         for h in range(k):
             state[n, h] = (best_state >> h) & 1
-        if want_log_odds:
-            for r in range(k + m):
-                log_odds[n, r] = on[r] - off[r]
+        for r in range(k + m if kind == MAX else k):
+            log_odds[n, r] = on[r] - off[r]

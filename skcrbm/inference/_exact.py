@@ -4,11 +4,11 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import log_expit, logsumexp
+from scipy.special import log_expit
 from sklearn.utils._param_validation import Interval
 
 from skcrbm._kernels._scalar import MAX, MIXED
-from skcrbm._kernels.rbm_exact import enumerate_rows
+from skcrbm._kernels.rbm_exact import PRODUCT_LIMIT, enumerate_rows, log_odds_in_logs
 from skcrbm._kernels.rbm_exact_map import best_states
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies._base import PINNED_OFF
@@ -98,7 +98,6 @@ class Exact(InferenceMethod):
                 other[rows],
                 coupling,
                 log_gain,
-                True,
                 state[rows],
                 log_odds[rows],
             )
@@ -128,7 +127,7 @@ class Exact(InferenceMethod):
         enumerated, summed, coupling = (
             np.ascontiguousarray(a, dtype=np.float64) for a in (enumerated, summed, coupling)
         )
-        log_gain = _low_log_gain(coupling)
+        log_gain = _low_log_gain(coupling, PRODUCT_LIMIT)  # beyond it a log per state and unit
         n_low = int(log_gain.shape[1]).bit_length() - 1
         gain = np.exp(np.minimum(log_gain, 700.0))
         reach = np.abs(coupling[:n_low]).sum(0)
@@ -164,9 +163,9 @@ class Exact(InferenceMethod):
             log_odds[np.hstack([enumerated, summed]) <= PINNED_OFF] = -np.inf
             for row in np.flatnonzero(np.isnan(log_odds).any(1)):
                 units = np.flatnonzero(np.isnan(log_odds[row]))
-                log_odds[row, units] = _log_odds_in_logs(
-                    units, enumerated[row], summed[row], coupling
-                )
+                value = np.empty(len(units))
+                log_odds_in_logs(units, enumerated[row], summed[row], coupling, log_gain, value)
+                log_odds[row, units] = value
             e, s = log_odds[:, :k], log_odds[:, k:]
             fields["log_odds"][:] = np.hstack([s, e] if hidden_is_smaller else [e, s])
         if pairwise is not None:
@@ -233,47 +232,15 @@ class Exact(InferenceMethod):
         return fields
 
 
-def _low_log_gain(coupling):
-    """Return, for all states of the low units, the sum of couplings (k, m) to those on."""
+def _low_log_gain(coupling, reach_limit=np.inf):
+    """Return, for all states of the low units, the sum of couplings (k, m) to those on.
+
+    There are fewer low units where the couplings of one unit to them would add up to
+    `reach_limit` or more, but at least three if there are as many.
+    """
     k, m = coupling.shape
     n_low = min(k, max(3, min(10, int(np.log2(_TABLE_ENTRIES / max(m, 1))))))
+    reach = np.abs(coupling[:n_low]).cumsum(0).max(1, initial=0.0)
+    n_low = max(min(k, 3), np.count_nonzero(reach < reach_limit))
     states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
     return np.ascontiguousarray((states @ coupling[:n_low]).T)
-
-
-def _log_odds_in_logs(units, enumerated, summed, coupling):
-    """Log-odds of saturated units (enumerated ones first), by log-sum-exp over all states.
-
-    Parameters
-    ----------
-    units : sequence of int
-    enumerated, summed : ndarray (k,), (m,), fields
-    coupling : ndarray (k, m)
-
-    Returns
-    -------
-    ndarray, one value per unit
-    """
-    k = len(enumerated)
-    on = np.full(len(units), -np.inf)
-    off = on.copy()
-    low = min(k, 12)
-    bits = (np.arange(2**low)[:, None] >> np.arange(low)) & 1
-    for high in range(2 ** (k - low)):
-        tail = np.broadcast_to((high >> np.arange(k - low)) & 1, (len(bits), k - low))
-        states = np.hstack([bits, tail])
-        inputs = summed + states @ coupling
-        log_weight = states @ enumerated + np.logaddexp(0, inputs).sum(1)
-        for index, unit in enumerate(units):
-            if unit < k:
-                is_on = states[:, unit] == 1
-                with_on, with_off = log_weight[is_on], log_weight[~is_on]
-            else:
-                x = inputs[:, unit - k]
-                with_on = log_weight - np.logaddexp(0, -x)
-                with_off = log_weight - np.logaddexp(0, x)
-            if len(with_on):
-                on[index] = np.logaddexp(on[index], logsumexp(with_on))
-            if len(with_off):
-                off[index] = np.logaddexp(off[index], logsumexp(with_off))
-    return on - off

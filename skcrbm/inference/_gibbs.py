@@ -75,11 +75,11 @@ def gibbs_sweep(energy, hidden, key, streams, step):
     return Sweep(visible, theta_v, u[..., n_visible:] < expit(theta_h), theta_h)
 
 
-def start_chains(energy, n_chains, key, streams):
-    """Hidden states (N, C, H) by coin flips, pinned units off: chains start far apart."""
+def start_chains(energy, n_chains, key, streams, probability=0.5):
+    """Hidden states (N, C, H), pinned units off; by coin flips chains start far apart."""
     u = uniforms(key, streams, 0, energy.n_hidden)
     u = u.reshape(len(streams) // n_chains, n_chains, energy.n_hidden)
-    return (u < 0.5) & (energy.hidden_bias[:, None, :] > PINNED_OFF)
+    return (u < probability) & (energy.hidden_bias[:, None, :] > PINNED_OFF)
 
 
 class Gibbs(InferenceMethod):
@@ -99,11 +99,13 @@ class Gibbs(InferenceMethod):
     max_iter : int, default=500
         Sweeps that are kept, per chain.
     burn_in : int, default=100
-        Sweeps dropped before; none when `init` continues earlier chains.
+        Sweeps dropped before; none when `init` continues earlier chains. The result of
+        another method as `init` has no chains: they are then drawn from its marginals.
     n_chains : int, default=10
         Chains per model.
     max_rhat : float >= 1, default=1.1
     random_state : int, RandomState or None, default=None
+        Not used when `init` continues earlier chains: they keep their random numbers.
 
     Examples
     --------
@@ -138,7 +140,10 @@ class Gibbs(InferenceMethod):
     def _solve_rbm(self, energy, query):
         n, n_chains = energy.n_models, self.n_chains
         fields = empty_result(energy, query)
-        before = None if query.start is None else query.start.state
+        before = beliefs = None
+        if query.start is not None:
+            before = query.start.state
+            beliefs = expit(query.start.log_odds[:, energy.n_visible :])
         if before is None:
             key, step, burn_in = random_key(self.random_state), 0, self.burn_in
         else:
@@ -157,7 +162,8 @@ class Gibbs(InferenceMethod):
             part = energy.rows(rows)
             streams = np.arange(n_chains)
             if before is None:
-                state, first = start_chains(part, n_chains, key, streams), 1
+                chance = 0.5 if beliefs is None else beliefs[rows, None]
+                state, first = start_chains(part, n_chains, key, streams, chance), 1
             else:
                 state, first = before.hidden[rows] & (part.hidden_bias[:, None] > PINNED_OFF), step
             for t in range(first, first + burn_in):

@@ -52,6 +52,7 @@ def sample(
     n_jobs : int or None, default=None
         Threads over the models; the samples do not depend on it.
     random_state : int, RandomState or None, default=None
+        Every model of the batch has random numbers of its own.
 
     Returns
     -------
@@ -137,18 +138,23 @@ def sample_exact(energy, out, key, n_jobs, **_):
             f"'exact' enumerates the smaller layer, which has {k} units; the limit is 20. "
             "Use 'gibbs'"
         )
-    states = ((np.arange(2**k)[:, None] >> np.arange(k)) & 1).astype(bool)
-    gain = states @ coupling
+    size = max(1, _BLOCK_UNITS // max(1, k + m))
+
+    def bits(numbers):
+        return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
 
     def run(rows):
         n = rows.start
-        inputs = other[n] + gain
-        score = states @ own[n].astype(np.float64) + np.logaddexp(0, inputs).sum(1)
+        score = np.empty(2**k)
+        for block in row_chunks(2**k, size):
+            states = bits(np.arange(block.start, block.stop))
+            softplus = np.logaddexp(0, other[n] + states @ coupling)
+            score[block] = states @ own[n].astype(np.float64) + softplus.sum(1)
         mass = np.cumsum(np.exp(score - score.max()))
         u = uniforms(key, [n], 0, n_samples)[0]
-        chosen = np.searchsorted(mass, u * mass[-1]).clip(0, len(states) - 1)
+        states = bits(np.searchsorted(mass, u * mass[-1]).clip(0, 2**k - 1))
         u = uniforms(key, [n], 1, n_samples * m).reshape(n_samples, m)
-        parts = [states[chosen], u < expit(inputs[chosen])]
+        parts = [states, u < expit(other[n] + states @ coupling)]
         out[n] = np.concatenate(parts if visible_first else parts[::-1], axis=1)
 
     for _ in ordered_map(run, row_chunks(energy.n_models, 1), n_jobs):
