@@ -263,7 +263,8 @@ def infer(
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
     check_answers(method, energy, returns)
     if return_trace and "return_trace" not in method.accepts:
-        raise ValueError(f"{_name(method)!r} has no option 'return_trace': no iterations")
+        able = [m for m in METHODS if "return_trace" in METHODS.get(m).accepts]
+        raise ValueError(f"{_name(method)!r} has no option 'return_trace'; methods that do: {able}")
     query = Query(
         returns=returns,
         pairwise=pairwise,
