@@ -136,6 +136,33 @@ def test_every_kernel_has_the_house_decorator(path):
             assert flags <= {"contract", "reassoc"}, f"{function.name}: infinities carry meaning"
 
 
+def reorders_sums(function):
+    """Whether a kernel's flags let the compiler reorder its sums."""
+    return any('"reassoc"' in ast.unparse(d).replace("'", '"') for d in function.decorator_list)
+
+
+def innermost_loops(function):
+    for loop in ast.walk(function):
+        if isinstance(loop, ast.For | ast.While):
+            inner = [n for s in loop.body for n in ast.walk(s)]
+            if not any(isinstance(n, ast.For | ast.While) for n in inner):
+                yield inner
+
+
+@pytest.mark.parametrize("path", [p for p in KERNELS if p.name != "_jit.py"], ids=name_of)
+def test_reordered_sums_only_load(path):
+    """A loop that stores too is vectorised or not by where its arrays lie in memory."""
+    functions = ast.parse(path.read_text(encoding="utf-8")).body
+    for function in filter(lambda n: isinstance(n, ast.FunctionDef), functions):
+        if reorders_sums(function):
+            for loop in innermost_loops(function):
+                updates = [n.target for n in loop if isinstance(n, ast.AugAssign)]
+                stores = [n for n in loop if isinstance(n, ast.Subscript)]
+                stores = [n for n in stores if isinstance(n.ctx, ast.Store)]
+                reduces = any(isinstance(t, ast.Name) for t in updates)
+                assert not (reduces and stores), f"{function.name} stores in a loop that sums"
+
+
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_raw_njit_no_global_random_numbers_no_print(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -39,18 +39,22 @@ def _multiply_gain(product, gain, t, u):
         product[s] *= u + t * gain[s]
 
 
+@jit(fastmath={"contract"})
+def _scaled_weights(weight, gain, t, u, scaled):
+    """Fill scaled (S,) with weight / (u + t gain)."""
+    for s in range(weight.shape[0]):
+        scaled[s] = weight[s] / (u + t * gain[s])
+
+
 @jit(fastmath={"contract", "reassoc"})
-def _on_and_off(weight, gain, t, u, joint):
-    """Fill joint (S,) with P(state s, unit on); return its sum and that of unit off."""
+def _on_and_off(scaled, gain, t, u):
+    """Return P(unit on) and P(unit off), summed over the states, from scaled weights (S,)."""
     on = 0.0
     off = 0.0
-    for s in range(weight.shape[0]):
-        scaled = weight[s] / (u + t * gain[s])
-        x = scaled * t * gain[s]
-        joint[s] = x
-        on += x
-        off += scaled * u
-    return on, off
+    for s in range(scaled.shape[0]):
+        on += scaled[s] * gain[s]
+        off += scaled[s]
+    return t * on, u * off
 
 
 @jit
@@ -176,7 +180,11 @@ def enumerate_rows(
                 unit_on, unit_off = 0.0, 0.0
                 if reach[i] < PRODUCT_LIMIT:
                     t, u = sigmoid_pair(field[i], 1.0)
-                    unit_on, unit_off = _on_and_off(prob, gain[i], t, u, joint)
+                    _scaled_weights(prob, gain[i], t, u, joint)
+                    unit_on, unit_off = _on_and_off(joint, gain[i], t, u)
+                    if want_pairwise:
+                        for s in range(n_states):
+                            joint[s] *= t * gain[i, s]
                 else:
                     for s in range(n_states):
                         t, u = sigmoid_pair(field[i] + log_gain[i, s], 1.0)

@@ -65,6 +65,17 @@ def _max_message(w, x):
 
 
 @jit(fastmath={"contract", "reassoc"})
+def _row_sums(incoming, k0, k1):
+    """Sum two rows of incoming (B, H), in a loop that only loads (see the architecture page)."""
+    sum0 = incoming.dtype.type(0)
+    sum1 = incoming.dtype.type(0)
+    for j in range(np.uintp(incoming.shape[1])):
+        sum0 += incoming[k0, j]
+        sum1 += incoming[k1, j]
+    return sum0, sum1
+
+
+@jit(fastmath={"contract"})
 def _receive_max(w, theta_h, message, rows, visible_bias, incoming, theta_v):
     """Fill incoming (B, H) with messages hidden -> visible `rows`, at most B; set theta_v."""
     for k in range(0, rows.shape[0], 2):
@@ -72,15 +83,10 @@ def _receive_max(w, theta_h, message, rows, visible_bias, incoming, theta_v):
         k1 = np.uintp(min(k + 1, rows.shape[0] - 1))  # an odd last row is done twice
         i0 = rows[k0]
         i1 = rows[k1]
-        sum0 = theta_h.dtype.type(0)
-        sum1 = theta_h.dtype.type(0)
         for j in range(np.uintp(theta_h.shape[0])):
-            new0 = _max_message(w[i0, j], theta_h[j] - message[i0, j])
-            new1 = _max_message(w[i1, j], theta_h[j] - message[i1, j])
-            incoming[k0, j] = new0
-            incoming[k1, j] = new1
-            sum0 += new0
-            sum1 += new1
+            incoming[k0, j] = _max_message(w[i0, j], theta_h[j] - message[i0, j])
+            incoming[k1, j] = _max_message(w[i1, j], theta_h[j] - message[i1, j])
+        sum0, sum1 = _row_sums(incoming, k0, k1)
         theta_v[i0] = visible_bias[i0] + sum0
         theta_v[i1] = visible_bias[i1] + sum1
 

@@ -1,0 +1,85 @@
+"""Where arrays lie in memory must not change a bit of the results.
+
+The compiler guards vector loops by the distance between arrays and may otherwise run
+them one element at a time; a sum that it may reorder then rounds differently.
+"""
+
+import numpy as np
+import pytest
+
+from skcrbm._kernels import rbm_exact, rbm_log, rbm_odds
+
+pytestmark = pytest.mark.compiled
+DTYPES = [np.float32, np.float64]
+
+
+def scattered(arrays, rng):
+    """Copies of `arrays` in one piece of memory, in random order with random gaps."""
+    gaps = rng.randint(2, 40, len(arrays))
+    memory = np.zeros(sum(a.size for a in arrays) + gaps.sum(), arrays[0].dtype)
+    copies, start = [None] * len(arrays), 0
+    for k in rng.permutation(len(arrays)):
+        stop = start + arrays[k].size
+        copies[k] = memory[start:stop].reshape(arrays[k].shape)
+        copies[k][...] = arrays[k]
+        start = stop + gaps[k]
+    return copies
+
+
+def assert_same_bits(call, arrays, n_times=60):
+    rng = np.random.RandomState(0)
+    outcomes = set()
+    for _ in range(n_times):
+        copies = scattered(arrays, rng)
+        returned = call(*copies)
+        outcomes.add(repr(returned) + "".join(c.tobytes().hex() for c in copies))
+    assert len(outcomes) == 1
+
+
+@pytest.mark.parametrize("n_states", [2, 4, 8, 16, 32])
+def test_enumeration(n_states):
+    rng = np.random.RandomState(n_states)
+    weight, gain = rng.rand(n_states), np.exp(rng.randn(n_states))
+
+    def call(weight, gain, joint):
+        rbm_exact._scaled_weights(weight, gain, 0.3, 0.7, joint)
+        return rbm_exact._on_and_off(joint, gain, 0.3, 0.7)
+
+    assert_same_bits(call, [weight, gain, np.zeros(n_states)])
+    assert_same_bits(lambda *a: rbm_exact._multiply_gain(*a, 0.3, 0.7), [weight, gain])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(2, 3), (4, 8), (2, 12), (3, 20), (2, 36)])
+def test_message_passing(dtype, shape):
+    rng = np.random.RandomState(0)
+    n_visible, n_hidden = shape
+    weights, theta = rng.randn(*shape).astype(dtype), rng.randn(n_hidden).astype(dtype)
+    odds, message = np.exp(weights), np.exp(rng.randn(*shape).astype(dtype))
+    on, field = rng.rand(n_hidden).astype(dtype), rng.randn(n_visible).astype(dtype)
+    on_i = rng.rand(n_visible).astype(dtype)
+    rows, piece = np.arange(n_visible).astype(np.uintp), np.full(n_visible, n_hidden, np.uintp)
+    ones, block = np.ones(n_hidden, dtype), np.zeros((4, n_hidden), dtype)
+    bias_odds, ratio = np.exp(rng.randn(n_visible)), np.zeros(n_visible)
+    assert_same_bits(
+        lambda e, m, t, u, ti, ui: rbm_odds._block_beliefs(
+            e, m, t, u, rows, piece, bias_odds, ratio, ti, ui
+        ),
+        [odds, message, on, 1 - on, on_i, 1 - on_i],
+    )
+    assert_same_bits(
+        lambda e, m, t, u, ti, ui, column: rbm_odds._block_messages(
+            e, m, t, u, rows, ti, ui, column, dtype(1e-30)
+        ),
+        [odds, message, on, 1 - on, on_i, 1 - on_i, ones],
+    )
+    assert_same_bits(
+        lambda w, h, m, incoming, v: rbm_log._receive_max(w, h, m, rows, field, incoming, v),
+        [weights, theta, message, block, field],
+    )
+    assert_same_bits(
+        lambda w, v, m, incoming, total: rbm_log._send_max(
+            w, rows, v, dtype(0.3), dtype(0.7), m, incoming, total
+        ),
+        [weights, field, message, block, ones],
+    )
