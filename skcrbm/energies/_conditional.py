@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.energies._rbm import RBMEnergy
@@ -75,4 +76,6 @@ class ConditionalRBM(NamedTuple):
 
 def _left_product(moments, X):
     """Moments' X, (n_units, D), for dense or sparse X."""
-    return np.ascontiguousarray(np.asarray(safe_sparse_dot(X.T, moments)).T)
+    if issparse(X):
+        return np.ascontiguousarray((X.T @ moments).T)
+    return moments.T @ X

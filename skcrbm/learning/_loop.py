@@ -155,7 +155,7 @@ def _one_epoch(model, batch, objective, optimizer, penalty, batch_size, rng, num
         total = len(part) * mean_weight
         gradient = type(model.params)(
             *(
-                (g / total + factor * p if factor else g / total).astype(p.dtype, copy=False)
+                _mean_gradient(g, total, p, factor)
                 for g, p, factor in zip(step.gradient, model.params, penalty)
             )
         )
@@ -169,6 +169,15 @@ def _one_epoch(model, batch, objective, optimizer, penalty, batch_size, rng, num
                 "lower learning_rate_init or scale the columns of X"
             )
     return model, loss / batch.weight.sum(), n_converged / n
+
+
+def _mean_gradient(gradient, total, parameter, factor):
+    """``gradient / total + factor * parameter`` in the dtype of the parameter, in place."""
+    gradient = gradient.astype(parameter.dtype, copy=False)
+    gradient /= parameter.dtype.type(total)
+    if factor:
+        gradient += parameter.dtype.type(factor) * parameter
+    return gradient
 
 
 def penalty_value(params, penalty):

@@ -20,6 +20,10 @@ class SGD:
 
     def update(self, params, gradient):
         """Return the parameters after one step."""
+        if not self.momentum:
+            return type(params)(
+                *(p - p.dtype.type(r) * g for p, g, r in zip(params, gradient, self.learning_rates))
+            )
         if self.velocity is None:
             self.velocity = [np.zeros_like(p) for p in params]
         new = []
