@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "layers": set(),
     "energies": {"layers", "utils"},
     "inference": {"_kernels", "energies", "utils"},
-    "learning": {"energies", "inference", "utils"},
+    "learning": {"_kernels", "energies", "inference", "utils"},
     "decoding": {"energies", "inference", "utils"},
     "datasets": {"utils"},
     "metrics": {"utils"},

@@ -1,0 +1,198 @@
+"""Dual coordinate descent against the quadratic program, LIBLINEAR and its own gap."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.svm import LinearSVC
+
+from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
+
+
+def random_problem(seed=0, n=40, d=5, n_labels=4, missing=0.0, penalty=2.0, kind=np.asarray):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
+    signs = np.sign(X[:, :n_labels] + rng.normal(size=(n, n_labels)))
+    signs[:, -1] = np.where(rng.random(n) < 0.7, signs[:, 0], signs[:, -1])
+    signs[rng.random(signs.shape) < missing] = 0.0
+    limit = rng.uniform(0.05, 1.0, size=signs.shape)
+    return LargeMarginProblem(kind(X), signs, limit, 1.3, penalty)
+
+
+def fit(problem, tol=1e-8, max_iter=100_000, seed=0, **options):
+    rng = np.random.RandomState(seed)
+    return fit_large_margin(problem, tol=tol, max_iter=max_iter, rng=rng, **options)
+
+
+def naive_objectives(problem, fitted):
+    """Primal and dual with loops, from the formulas."""
+    X, y = np.asarray(problem.X), problem.signs
+    (n, n_labels), d = y.shape, X.shape[1]
+    a, b, s = np.zeros((n_labels, d)), np.zeros(n_labels), np.zeros((n_labels, n_labels))
+    for r in range(n):
+        for i in range(n_labels):
+            step = fitted.dual[r, i] * y[r, i]
+            a[i] += step * X[r]
+            b[i] += step
+            for k in range(n_labels):
+                if k != i:
+                    s[i, k] += step * y[r, k] / problem.penalty
+                    s[k, i] += step * y[r, k] / problem.penalty
+    pairs = sum(s[i, k] ** 2 for i in range(n_labels) for k in range(i))
+    norm = 0.5 * (a**2).sum() + 0.5 * (b**2).sum() + 0.5 * problem.penalty * pairs
+    loss = 0.0
+    for r in range(n):
+        for i in range(n_labels):
+            if y[r, i] != 0:
+                field = a[i] @ X[r] + b[i] + sum(s[i, k] * y[r, k] for k in range(n_labels))
+                loss += problem.limit[r, i] * max(problem.margin - y[r, i] * field, 0.0)
+    return (a, b, s), norm + loss, problem.margin * fitted.dual.sum() - norm
+
+
+@pytest.mark.parametrize("penalty", [0.5, 1.0, 30.0])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_gap_closes(penalty, missing):
+    problem = random_problem(1, penalty=penalty, missing=missing)
+    rough = fit(problem, tol=1e-2)
+    fitted = fit(problem)
+    assert fitted.reason == "tol"
+    weights, primal, dual = naive_objectives(problem, fitted)
+    for mine, expected in zip((fitted.coef, fitted.intercept, fitted.pairwise), weights):
+        np.testing.assert_allclose(mine, expected, atol=1e-10)
+    assert fitted.gap == pytest.approx((primal - dual) / primal, abs=1e-12)
+    assert abs(fitted.gap) < 1e-8 < 1e-6 < rough.gap < 1e-2
+    assert rough.n_iter < fitted.n_iter
+    np.testing.assert_array_equal(fitted.pairwise, fitted.pairwise.T)
+    np.testing.assert_array_equal(np.diag(fitted.pairwise), 0)
+    assert (fitted.dual >= 0).all()
+    assert (fitted.dual <= problem.limit).all()
+    assert (fitted.dual[problem.signs == 0] == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quadratic_program(seed):
+    """The primal minimum of a general solver, with slack variables for the hinge."""
+    problem = random_problem(seed, n=10, d=3, n_labels=3, missing=0.2 * seed)
+    X, y = problem.X, problem.signs
+    n_labels, d = 3, X.shape[1]
+    size = n_labels * (d + 1)
+    upper = np.triu_indices(n_labels, 1)
+
+    def split(v):
+        s = np.zeros((n_labels, n_labels))
+        s[upper] = v[size : size + 3]
+        ab = v[:size].reshape(n_labels, d + 1)
+        return ab[:, :d], ab[:, d], s + s.T, v[size + 3 :].reshape(y.shape)
+
+    def value(v):
+        a, b, s, slack = split(v)
+        norm = (a**2).sum() + (b**2).sum() + problem.penalty * (s**2).sum() / 2
+        return 0.5 * norm + (problem.limit * slack).sum()
+
+    def margins(v):
+        a, b, s, slack = split(v)
+        m = y * (X @ a.T + b + y @ s)
+        return (slack + m - problem.margin)[y != 0]
+
+    start = np.concatenate([np.zeros(size + 3), np.full(y.size, problem.margin)])
+    bounds = [(None, None)] * (size + 3) + [(0, None)] * y.size
+    found = minimize(
+        value,
+        start,
+        method="SLSQP",
+        bounds=bounds,
+        constraints={"type": "ineq", "fun": margins},
+        options={"maxiter": 1000, "ftol": 1e-13},
+    )
+    fitted = fit(problem, tol=1e-10)
+    primal = problem.objectives(fitted.dual, (fitted.coef, fitted.intercept, fitted.pairwise))[0]
+    assert primal == pytest.approx(found.fun, rel=1e-6)
+    assert primal <= found.fun * (1 + 1e-9)
+    a, _, s, _ = split(found.x)
+    np.testing.assert_allclose(fitted.coef, a, atol=1e-3)
+    np.testing.assert_allclose(fitted.pairwise, s, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_without_pairs_it_is_one_linear_svm_per_label(kind):
+    problem = random_problem(3, n=80, penalty=np.inf, kind=kind)
+    fitted = fit(problem)
+    np.testing.assert_array_equal(fitted.pairwise, 0)
+    for i in range(4):
+        svm = LinearSVC(loss="hinge", C=1.0, tol=1e-10, max_iter=1_000_000, random_state=0)
+        # LIBLINEAR's margin is 1: weights scale with gamma, weights of rows by 1 / gamma.
+        weight = problem.limit[:, i] / problem.margin
+        svm.fit(problem.X, problem.signs[:, i], sample_weight=weight)
+        np.testing.assert_allclose(fitted.coef[i], problem.margin * svm.coef_[0], atol=1e-6)
+        np.testing.assert_allclose(fitted.intercept[i], problem.margin * svm.intercept_, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("penalty", [1.0, np.inf])
+def test_sparse_equals_dense(dtype, penalty):
+    dense = random_problem(4, penalty=penalty, missing=0.1)
+    dense.X = dense.X.astype(dtype)
+    csr = LargeMarginProblem(
+        sparse.csr_matrix(dense.X), dense.signs, dense.limit, dense.margin, penalty
+    )
+    for tol, atol in ((1e-3, 1e-2), (1e-9, 1e-7)):
+        mine, other = fit(dense, tol), fit(csr, tol)
+        np.testing.assert_allclose(mine.coef, other.coef, atol=atol)
+        np.testing.assert_allclose(mine.pairwise, other.pairwise, atol=atol)
+        np.testing.assert_allclose(mine.intercept, other.intercept, atol=atol)
+
+
+def test_rows_with_weights_and_missing_labels():
+    """U is a number of copies; a label that is not observed is not there."""
+    problem = random_problem(5, missing=0.2)
+    copies = np.random.default_rng(0).integers(1, 4, 40)
+    weighted = LargeMarginProblem(
+        problem.X, problem.signs, 0.1 * np.repeat(copies[:, None], 4, 1), 1.0, 2.0
+    )
+    index = np.repeat(np.arange(40), copies)
+    repeated = LargeMarginProblem(
+        problem.X[index], problem.signs[index], np.full((len(index), 4), 0.1), 1.0, 2.0
+    )
+    mine, other = fit(weighted), fit(repeated)
+    np.testing.assert_allclose(mine.coef, other.coef, atol=1e-6)
+    np.testing.assert_allclose(mine.pairwise, other.pairwise, atol=1e-6)
+    # A label that is never observed leaves the others to themselves.
+    signs = problem.signs.copy()
+    signs[:, 2] = 0
+    rest = [0, 1, 3]
+    with_it = fit(LargeMarginProblem(problem.X, signs, problem.limit, 1.0, 2.0))
+    without = fit(LargeMarginProblem(problem.X, signs[:, rest], problem.limit[:, rest], 1.0, 2.0))
+    np.testing.assert_allclose(with_it.coef[rest], without.coef, atol=1e-6)
+    np.testing.assert_allclose(with_it.pairwise[np.ix_(rest, rest)], without.pairwise, atol=1e-6)
+    np.testing.assert_array_equal(with_it.coef[2], 0)
+    np.testing.assert_array_equal(with_it.pairwise[2], 0)
+
+
+def test_warm_start_and_reproducibility():
+    problem = random_problem(6, n=200)
+    first = fit(problem, tol=1e-4)
+    again = fit(problem, tol=1e-4)
+    np.testing.assert_array_equal(first.dual, again.dual)
+    resumed = fit(problem, tol=1e-4, dual=first.dual)
+    assert resumed.n_iter < first.n_iter / 2
+    other = LargeMarginProblem(problem.X, problem.signs, problem.limit / 2, 1.3, 2.0)
+    np.testing.assert_allclose(fit(other, dual=first.dual).coef, fit(other).coef, atol=1e-6)
+
+
+def test_limits_of_the_run():
+    problem = random_problem(7)
+    seen = []
+    short = fit(problem, max_iter=3, report=lambda *values: seen.append(values))
+    assert (short.n_iter, short.reason) == (3, "max_iter")
+    assert [number for number, _, _ in seen] == [1, 2, 3]
+    assert short.gap > 0
+
+    def interrupt(number, violation, share):
+        if number == 2:
+            raise KeyboardInterrupt
+
+    assert fit(problem, report=interrupt).reason == "interrupted"
+    nothing = LargeMarginProblem(problem.X, problem.signs, 0 * problem.limit, 1.0, 1.0)
+    fitted = fit(nothing)
+    assert (fitted.n_iter, fitted.reason, fitted.gap) == (0, "tol", 0.0)
+    np.testing.assert_array_equal(fitted.coef, 0)
