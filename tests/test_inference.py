@@ -720,12 +720,16 @@ def test_an_energy_that_no_method_knows():
     class Strange(BaseEnergy):
         fields = (np.zeros((1, 1)),)
         n_variables = 1
+        pairwise_shape = (1, 1)
 
         def with_fields(self, *fields):
             return self
 
         def condition(self, clamp):
             return self
+
+        def clamped_pairs(self, values, free):
+            return ()
 
     with pytest.raises(ValueError, match="does not work on Strange; methods that do: none"):
         infer(Strange())

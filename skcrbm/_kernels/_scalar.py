@@ -6,6 +6,9 @@ from skcrbm._kernels._jit import jit
 
 # What a message passing kernel computes.
 SUM, MAX, MIXED = 0, 1, 2
+# Terms of a log-sum this far below the largest one are left out: exp(-60) of 2^30 states
+# is nothing in float64.
+NEGLIGIBLE = 60.0
 
 
 @jit
@@ -129,3 +132,13 @@ def low_fields(offset, enumerated, out):
             out[length + s] = out[s] + enumerated[bit]
         bit += 1
         length *= 2
+
+
+@jit
+def add_log_of(value, r, high, total):
+    """Log-sum-exp so far is high[r] + log(total[r]); add value to it."""
+    if value > high[r]:
+        total[r] = total[r] * math.exp(high[r] - value) + 1.0
+        high[r] = value
+    elif value > high[r] - NEGLIGIBLE:
+        total[r] += math.exp(value - high[r])

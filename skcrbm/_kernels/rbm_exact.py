@@ -14,6 +14,8 @@ import numpy as np
 
 from skcrbm._kernels._jit import jit
 from skcrbm._kernels._scalar import (
+    NEGLIGIBLE,
+    add_log_of,
     fill,
     log_add,
     low_fields,
@@ -27,9 +29,6 @@ from skcrbm._kernels._scalar import (
 PRODUCT_LIMIT = 240.0
 # Below this probability the log-odds are computed again, entirely in logs.
 _TINY = 1e-200
-# Terms of a log-sum this far below the largest one are left out: exp(-60) of 2^30 states
-# is nothing in float64.
-_NEGLIGIBLE = 60.0
 
 
 @jit(fastmath={"contract"})
@@ -211,16 +210,6 @@ def enumerate_rows(
 
 
 @jit
-def _add_log(value, r, high, total):
-    """Log-sum-exp so far is high[r] + log(total[r]); add value to it."""
-    if value > high[r]:
-        total[r] = total[r] * math.exp(high[r] - value) + 1.0
-        high[r] = value
-    elif value > high[r] - _NEGLIGIBLE:
-        total[r] += math.exp(value - high[r])
-
-
-@jit
 def log_odds_in_logs(units, enumerated, summed, coupling, log_gain, out):
     """Log-odds of some units of one row, by log-sum-exp over all states.
 
@@ -256,15 +245,15 @@ def log_odds_in_logs(units, enumerated, summed, coupling, log_gain, out):
             if unit < k:
                 for s in range(n_states):
                     side = (((tile << n_low) + s) >> unit) & 1
-                    _add_log(log_weight[s], r, high[side], total[side])
+                    add_log_of(log_weight[s], r, high[side], total[side])
                 continue
             i = unit - k
             for s in range(n_states):
                 # a part is never more than the whole
-                if log_weight[s] > min(high[0, r], high[1, r]) - _NEGLIGIBLE:
+                if log_weight[s] > min(high[0, r], high[1, r]) - NEGLIGIBLE:
                     x = field[i] + log_gain[i, s]
-                    _add_log(log_weight[s] - softplus(x), r, high[0], total[0])
-                    _add_log(log_weight[s] - softplus(-x), r, high[1], total[1])
+                    add_log_of(log_weight[s] - softplus(x), r, high[0], total[0])
+                    add_log_of(log_weight[s] - softplus(-x), r, high[1], total[1])
     for r in range(n_units):
         on, off = high[1, r], high[0, r]
         out[r] = on - off + math.log(total[1, r]) - math.log(total[0, r])

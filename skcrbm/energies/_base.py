@@ -44,6 +44,9 @@ class BaseEnergy(ABC):
     members below.
     """
 
+    #: What `infer` may be asked about this kind of energy.
+    queries = frozenset({"marginals", "pairwise", "log_partition", "map", "marginal_map"})
+
     @property
     @abstractmethod
     def fields(self):
@@ -54,6 +57,11 @@ class BaseEnergy(ABC):
     def n_variables(self):
         """Number of variables of one model."""
 
+    @property
+    @abstractmethod
+    def pairwise_shape(self):
+        """Shape of one model's pairwise probabilities."""
+
     @abstractmethod
     def with_fields(self, *fields):
         """Return the same couplings with other fields (same shapes but for N)."""
@@ -61,6 +69,22 @@ class BaseEnergy(ABC):
     @abstractmethod
     def condition(self, clamp):
         """Return the `Conditioned` energy given clamp (N, n_variables), NaN = free."""
+
+    @abstractmethod
+    def clamped_pairs(self, values, free):
+        """Pairwise probabilities in which a clamped variable takes part.
+
+        Parameters
+        ----------
+        values, free : ndarray (N, n_variables)
+            The clamped values, 0 where free; the marginals, 0 where clamped.
+
+        Returns
+        -------
+        tuple of (left, right)
+            Each stands for the products ``left[:, :, None] * right[:, None, :]``, which are
+            to be added.
+        """
 
     @property
     def n_models(self):

@@ -8,6 +8,8 @@ from skcrbm.utils._parallel import row_chunks
 from skcrbm.utils._validation import as_float_array, as_row_fields, kernel_array
 
 _BLOCK_ENTRIES = 2**16
+# What a hidden unit adds to the score of a visible state: _GAIN[...](0, its input).
+_GAIN = {"marginal": np.logaddexp, "max": np.maximum}
 
 
 class RBMEnergy(BaseEnergy):
@@ -97,6 +99,11 @@ class RBMEnergy(BaseEnergy):
         """V + H, visible units first."""
         return self.n_visible + self.n_hidden
 
+    @property
+    def pairwise_shape(self):
+        """(V, H)."""
+        return self.weights.shape
+
     def with_fields(self, visible_bias, hidden_bias):
         """Return the same couplings with other biases, (N, V) and (N, H), of the same dtype."""
         return self._copy_with(
@@ -128,9 +135,16 @@ class RBMEnergy(BaseEnergy):
         c[clamped[:, self.n_visible :]] = off
         return Conditioned(self.with_fields(b, c), values, clamped, offset)
 
-    def hidden_given_visible(self, visible):
-        """P(h_j = 1 | v), shape (N, H), for 0/1 visible of shape (N, V)."""
-        return expit(self.hidden_bias + visible.astype(self.dtype, copy=False) @ self.weights)
+    def clamped_pairs(self, values, free):
+        """Factors of the pair probabilities (N, V, H) with a clamped unit."""
+        v, h = values[:, : self.n_visible], values[:, self.n_visible :]
+        free_v, free_h = free[:, : self.n_visible], free[:, self.n_visible :]
+        return ((v, h + free_h), (free_v, h))
+
+    def hidden_given_visible(self, visible, hidden="marginal"):
+        """P(h_j = 1 | v), or with ``hidden="max"`` the best h; (N, H), for 0/1 visible (N, V)."""
+        inputs = self.hidden_bias + visible.astype(self.dtype, copy=False) @ self.weights
+        return expit(inputs) if hidden == "marginal" else (inputs > 0).astype(self.dtype)
 
     def marginal_modes(self, log_odds):
         """0/1 visible units (N, V) of belief log-odds (N, V), ties on."""
@@ -143,13 +157,16 @@ class RBMEnergy(BaseEnergy):
         linear = (v * self.visible_bias).sum(1) + (h * self.hidden_bias).sum(1)
         return linear + ((v @ self.weights.astype(np.float64)) * h).sum(1)
 
-    def log_weight(self, visible):
+    def log_weight(self, visible, hidden="marginal"):
         """Negative free energy ``-F(v) = v' b + sum_j sp(v' W_j + c_j)``.
 
         Parameters
         ----------
         visible : ndarray of shape (N, V)
             0/1 states, one per model.
+        hidden : {"marginal", "max"}, default="marginal"
+            Whether the hidden units are summed out or take their best values:
+            ``max_h -E(v, h)``, with relu in place of the softplus.
 
         Returns
         -------
@@ -158,14 +175,38 @@ class RBMEnergy(BaseEnergy):
         visible = visible.astype(self.dtype, copy=False)
         inputs = self.hidden_bias + visible @ self.weights
         linear = (visible * self.visible_bias).sum(1, dtype=np.float64)
-        return linear + np.logaddexp(0, inputs).sum(1, dtype=np.float64)
+        return linear + _GAIN[hidden](0, inputs).sum(1, dtype=np.float64)
 
-    def log_weight_of_sets(self, visible_sets):
+    def visible_log_odds(self, visible, hidden="marginal"):
+        """Log-odds of each visible unit given all the others, h summed or maximised out.
+
+        Parameters
+        ----------
+        visible : ndarray of shape (N, V)
+            0/1 states, one per model.
+        hidden : {"marginal", "max"}, default="marginal"
+
+        Returns
+        -------
+        ndarray of shape (N, V)
+        """
+        visible = visible.astype(self.dtype, copy=False)
+        inputs = self.hidden_bias + visible @ self.weights
+        log_odds = self.visible_bias.copy()
+        gain = _GAIN[hidden]
+        for rows in self.row_blocks(self.weights.size):
+            off = inputs[rows, None, :] - visible[rows, :, None] * self.weights
+            log_odds[rows] += (gain(0, off + self.weights) - gain(0, off)).sum(2)
+        return log_odds
+
+    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
         """Negative free energy of each of K visible states under each of N models.
 
         Parameters
         ----------
         visible_sets : ndarray of shape (K, V)
+        hidden : {"marginal", "max"}, default="marginal"
+            As in `log_weight`.
 
         Returns
         -------
@@ -176,7 +217,7 @@ class RBMEnergy(BaseEnergy):
         result = (self.visible_bias @ sets.T).astype(np.float64)
         for rows in self.row_blocks(coupling.size):
             inputs = coupling + self.hidden_bias[rows, None, :]
-            result[rows] += np.logaddexp(0, inputs).sum(2, dtype=np.float64)
+            result[rows] += _GAIN[hidden](0, inputs).sum(2, dtype=np.float64)
         return result
 
     def row_blocks(self, entries_per_row):

@@ -132,8 +132,7 @@ class IterativeMethod(InferenceMethod):
 
 def empty_result(energy, query):
     """Allocate what was asked for, as a dict of `InferenceResult` fields."""
-    n, dtype = energy.n_models, energy.dtype
-    shape = (n, energy.n_visible, energy.n_hidden)
+    n, dtype, shape = energy.n_models, energy.dtype, energy.pairwise_shape
     fields = {
         "log_odds": np.empty((n, energy.n_variables), dtype),
         "n_iter": np.zeros(n, np.int64),
@@ -145,7 +144,7 @@ def empty_result(energy, query):
         fields["assignment"] = np.zeros((n, energy.n_variables), np.int8)
     if "pairwise" in query.returns:
         fields["pairwise"] = np.zeros(
-            shape if query.pairwise == "per_example" else shape[1:], dtype
+            (n, *shape) if query.pairwise == "per_example" else shape, dtype
         )
     return fields
 

@@ -1,4 +1,4 @@
-"""Exact inference by enumerating the smaller layer."""
+"""Exact inference by enumeration."""
 
 from numbers import Integral
 from typing import ClassVar
@@ -10,9 +10,10 @@ from sklearn.utils._param_validation import Interval
 from skcrbm._kernels._scalar import MAX, MIXED
 from skcrbm._kernels.rbm_exact import PRODUCT_LIMIT, enumerate_rows, log_odds_in_logs
 from skcrbm._kernels.rbm_exact_map import best_states
-from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies._base import PINNED_OFF
 from skcrbm.inference._base import InferenceMethod, add_pairwise, empty_result
+from skcrbm.inference._ising_exact import enumerate_states
 from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
 
 _ROWS_PER_CHUNK = 64
@@ -23,16 +24,18 @@ _TABLE_ENTRIES = 2**16
 class Exact(InferenceMethod):
     """Enumerate the states of the smaller layer; the other one sums out analytically.
 
+    Of an `IsingEnergy`, all states of its free labels are enumerated.
+
     Log Z is exact, "map" the best joint state, found in the same way, and "marginal_map"
     the visible state with the largest sum over hidden states, for which the visible layer
     is enumerated; of equal states it is the first one in binary order. Computed in float64
     whatever the dtype of the energy; the cost is 2^min(V, H) max(V, H) per model, and
-    2^V H for "marginal_map".
+    2^V H for "marginal_map"; 2^L per Ising model with L free labels.
 
     Parameters
     ----------
     max_units : int, default=20
-        Refuse models whose smaller layer has more units.
+        Refuse models whose smaller layer has more units, or with more free labels.
 
     Raises
     ------
@@ -50,7 +53,11 @@ class Exact(InferenceMethod):
 
     name: ClassVar = "exact"
     answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition", "map", "marginal_map"})
-    solvers: ClassVar = {RBMEnergy: "_solve_rbm", OneHotRBMEnergy: "_solve_one_hot"}
+    solvers: ClassVar = {
+        RBMEnergy: "_solve_rbm",
+        OneHotRBMEnergy: "_solve_one_hot",
+        IsingEnergy: "_solve_ising",
+    }
     _parameter_constraints: ClassVar = {"max_units": [Interval(Integral, 0, 30, closed="both")]}
 
     def __init__(self, max_units=20):
@@ -171,6 +178,9 @@ class Exact(InferenceMethod):
         if pairwise is not None:
             pairwise[...] = pairs if hidden_is_smaller else np.swapaxes(pairs, -1, -2)
         return fields
+
+    def _solve_ising(self, energy, query):
+        return enumerate_states(energy, query, self.max_units)
 
     def _solve_one_hot(self, energy, query):
         states = query.returns & {"map", "marginal_map"}

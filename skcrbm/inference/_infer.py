@@ -40,7 +40,8 @@ def available_methods(energy=None, returns=()):
     for name in METHODS:
         cls = METHODS.get(name)
         works = energy is None or type(energy) in cls.solvers
-        if works and set(returns) <= cls.answers:
+        answers = cls.answers if energy is None else cls.answers & energy.queries
+        if works and set(returns) <= answers:
             names.append(name)
     return names
 
@@ -79,7 +80,7 @@ def check_answers(method, energy, returns):
             f"{name!r} does not work on {type(energy).__name__}; methods that do: "
             f"{', '.join(map(repr, able)) or 'none'}"
         )
-    missing = sorted(set(returns) - method.answers)
+    missing = sorted(set(returns) - (method.answers & energy.queries))
     if missing:
         able = available_methods(energy, returns)
         raise ValueError(
@@ -307,15 +308,10 @@ def _restore_clamped(fields, conditioned, query):
     if "pairwise" not in query.returns:
         return
     # Clamped units were pinned off: every pair with one of them is a plain product.
-    marginals = expit(log_odds)
-    n_visible = energy.n_visible
-    v_fixed = values[:, :n_visible]
-    v_free = np.where(clamped, 0, marginals)[:, :n_visible]
-    hidden = marginals[:, n_visible:]
-    h_fixed = values[:, n_visible:]
-    if query.pairwise == "per_example":
-        fields["pairwise"] += v_fixed[:, :, None] * hidden[:, None, :]
-        fields["pairwise"] += v_free[:, :, None] * h_fixed[:, None, :]
-    else:
-        weight = query.sample_weight[:, None].astype(marginals.dtype)
-        fields["pairwise"] += (weight * v_fixed).T @ hidden + (weight * v_free).T @ h_fixed
+    free = np.where(clamped, 0, expit(log_odds))
+    weight = query.sample_weight[:, None].astype(free.dtype)
+    for left, right in energy.clamped_pairs(values, free):
+        if query.pairwise == "per_example":
+            fields["pairwise"] += left[:, :, None] * right[:, None, :]
+        else:
+            fields["pairwise"] += (weight * left).T @ right
