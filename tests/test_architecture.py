@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "energies": {"layers", "utils"},
     "inference": {"_kernels", "energies", "utils"},
     "learning": {"_kernels", "energies", "inference", "utils"},
-    "decoding": {"energies", "inference", "utils"},
+    "decoding": {"_kernels", "energies", "inference", "utils"},
     "datasets": {"utils"},
     "metrics": {"utils"},
     "inspection": set(),

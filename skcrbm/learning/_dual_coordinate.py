@@ -177,7 +177,7 @@ def _reset(bounds):
 
 
 def _epoch_kernel(problem):
-    """The pass over rows for this X, as a function of what it changes."""
+    """Return the pass over rows for this X, as a function of what it changes."""
     from skcrbm._kernels.lmbm_dual import csr_epoch, dense_epoch
 
     X, signs = problem.X, problem.signs
