@@ -142,3 +142,11 @@ def add_log_of(value, r, high, total):
         high[r] = value
     elif value > high[r] - NEGLIGIBLE:
         total[r] += math.exp(value - high[r])
+
+
+@jit
+def binary_entropy(theta):
+    """Entropy of a unit with log-odds theta, in float64."""
+    x = abs(float(theta))
+    z = math.exp(-x)
+    return math.log1p(z) + x * z / (1.0 + z)

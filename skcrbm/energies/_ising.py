@@ -39,7 +39,7 @@ class IsingEnergy(BaseEnergy):
 
     References
     ----------
-    .. [1] Mittelman and Reichart (2009). Large margin Boltzmann machines. IJCAI.
+    .. [1] Miao and Rao (2009). Large margin Boltzmann machines. IJCAI.
 
     Examples
     --------

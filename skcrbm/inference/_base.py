@@ -50,7 +50,8 @@ class InferenceResult:
     assignment : ndarray (N, n_variables) of int8
         The 0/1 state asked for by "map" or "marginal_map".
     pairwise : ndarray (V, H) or (N, V, H)
-        P(v_i = 1, h_j = 1), summed over the models with `sample_weight`, or per model.
+        P(v_i = 1, h_j = 1), summed over the models with `sample_weight`, or per model. Of an
+        `IsingEnergy` (L, L) or (N, L, L), P(y_i = +1, y_k = +1), the marginals on the diagonal.
     log_partition : ndarray (N,), float64
     n_iter : ndarray (N,) of int
     converged : ndarray (N,) of bool

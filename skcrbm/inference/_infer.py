@@ -189,7 +189,7 @@ def infer(
 
     Parameters
     ----------
-    energy : RBMEnergy or another energy
+    energy : RBMEnergy, IsingEnergy or another energy
         N models that share their couplings.
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs", "max_product",
@@ -203,7 +203,7 @@ def infer(
         Share of the old log messages that is kept.
     clamp : array-like (N, V + H) or (V + H,), default=None
         0 or 1 fixes a unit, NaN leaves it free. All answers are then those of the
-        conditioned model.
+        conditioned model. Of an Ising model (N, L) or (L,), with 0 for y = -1.
     sample_weight : array-like (N,), default=None
         Weights of the models in the pairwise sum.
     returns : tuple of str, default=None
@@ -212,7 +212,7 @@ def infer(
         hidden units summed out). None: the marginals, or the state that a method
         maximises.
     pairwise : {"sum", "per_example"}, default="sum"
-        (V, H), summed over the models, or (N, V, H).
+        (V, H), summed over the models, or (N, V, H); (L, L) and (N, L, L) of Ising models.
     init : InferenceResult, default=None
         Start from the beliefs of an earlier result.
     n_restarts : int, default=1

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import entr, expit
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.energies import RBMEnergy
+from skcrbm.energies import IsingEnergy, RBMEnergy
 from skcrbm.inference._base import IterativeMethod, empty_result
 from skcrbm.utils._parallel import one_blas_thread
 
@@ -17,7 +17,8 @@ class MeanField(IterativeMethod):
 
     One iteration updates all visible beliefs, ``tau_v = sigma(b + W tau_h)``, then all
     hidden ones, ``tau_h = sigma(c + W' tau_v)``. Log Z is a lower bound, which no
-    iteration decreases; pairwise beliefs are products.
+    iteration decreases; pairwise beliefs are products. The labels of an `IsingEnergy` are
+    updated one after the other, ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class MeanField(IterativeMethod):
     name: ClassVar = "mean_field"
     answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition"})
     accepts: ClassVar = frozenset({"init", "return_trace"})
-    solvers: ClassVar = {RBMEnergy: "_solve_rbm"}
+    solvers: ClassVar = {RBMEnergy: "_solve_rbm", IsingEnergy: "_solve_ising"}
     _parameter_constraints: ClassVar = {
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -51,6 +52,11 @@ class MeanField(IterativeMethod):
     def _solve_rbm(self, energy, query):
         with one_blas_thread():
             return self._iterate(energy, query)
+
+    def _solve_ising(self, energy, query):
+        from skcrbm.inference._ising_iterate import mean_field_ising  # needs Numba
+
+        return mean_field_ising(energy, query, self.iterations, self.tol)
 
     def _iterate(self, energy, query):
         weights, n_visible = energy.weights, energy.n_visible

@@ -6,8 +6,9 @@ from typing import ClassVar
 from sklearn.utils._param_validation import Interval
 
 from skcrbm._kernels._scalar import SUM
-from skcrbm.energies import RBMEnergy
+from skcrbm.energies import IsingEnergy, RBMEnergy
 from skcrbm.inference._base import IterativeMethod
+from skcrbm.inference._ising_iterate import edge_appearance, pass_messages_ising
 from skcrbm.inference._message_passing import pass_messages
 
 
@@ -18,6 +19,10 @@ class TreeReweighted(IterativeMethod):
     ``rho = (V + H - 1) / (V H)``. At convergence log Z is an upper bound; the beliefs are
     those of a concave problem, so there is one fixed point. Exact on trees with V = 1 or
     H = 1, where it is sum-product.
+
+    On an `IsingEnergy`, the labels take turns, and an edge appears as often as in uniform
+    spanning trees of the graph of non-zero couplings: ``rho = 2 / L`` on the complete graph,
+    1 on trees, where it is exact, and in general the effective resistance of the edge.
 
     Parameters
     ----------
@@ -42,7 +47,7 @@ class TreeReweighted(IterativeMethod):
     name: ClassVar = "tree_reweighted"
     answers: ClassVar = frozenset({"marginals", "pairwise", "log_partition"})
     accepts: ClassVar = frozenset({"init", "return_trace"})
-    solvers: ClassVar = {RBMEnergy: "_solve_rbm"}
+    solvers: ClassVar = {RBMEnergy: "_solve_rbm", IsingEnergy: "_solve_ising"}
     _parameter_constraints: ClassVar = {
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -69,3 +74,13 @@ class TreeReweighted(IterativeMethod):
             warm=warm,
         )
         return fields
+
+    def _solve_ising(self, energy, query):
+        return pass_messages_ising(
+            energy,
+            query,
+            max_iter=self.iterations,
+            tol=self.tol,
+            damping=self.damping,
+            edge_appearance=edge_appearance(energy.coupling),
+        )
