@@ -1,0 +1,196 @@
+"""How labels depend on each other in a fitted model, as a picture of a matrix."""
+
+import numpy as np
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted
+
+
+class LabelDependencyDisplay:
+    """Pairwise dependency of labels as a coloured matrix.
+
+    Make it with `from_estimator`. Positive weights (labels that go together) and negative
+    ones (labels that exclude each other) have opposite colours, and labels that attract
+    each other stand together, as in Figure 2 of Miao and Rao (2009).
+
+    All weights are on the scale of the couplings s_ik of a pairwise Boltzmann machine with
+    labels -1/+1: a quarter of the log odds-ratio of two labels given all others.
+
+    Parameters
+    ----------
+    dependency : ndarray (L, L)
+        Symmetric; the diagonal is not drawn.
+    label_names : sequence of L str, default=None
+        None: the numbers of the labels.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    image_ : matplotlib AxesImage
+    colorbar_ : matplotlib Colorbar or None
+    order_ : ndarray (L,)
+        Labels from top to bottom, and from left to right.
+
+    References
+    ----------
+    Miao and Rao (2009). Large margin Boltzmann machines. IJCAI.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.inspection import LabelDependencyDisplay
+    >>> weights = np.array([[0.0, -0.5, 0.3], [-0.5, 0.0, 0.1], [0.3, 0.1, 0.0]])
+    >>> display = LabelDependencyDisplay(weights, label_names=["sun", "snow", "beach"]).plot()
+    >>> [display.label_names[i] for i in display.order_]
+    ['snow', 'beach', 'sun']
+    """
+
+    def __init__(self, dependency, *, label_names=None):
+        self.dependency = dependency
+        self.label_names = label_names
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X=None, *, label_names=None, order="auto", ax=None, **image_kw
+    ):
+        """Draw how the labels of a fitted estimator depend on each other.
+
+        Parameters
+        ----------
+        estimator : LMBMClassifier, CRBMClassifier or MSSVMCRBM
+            Fitted; the two with hidden units on 2-D y. A large margin Boltzmann machine has
+            the weights as `pairwise_coef_`. In a conditional RBM labels depend on each other
+            through the hidden units: with c the inputs of these without labels i and k, their
+            weight is ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) - sp(c_j + W_kj) +
+            sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM with ``hidden="max"``).
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            For models with hidden units: the mean of the weight over these rows, with the
+            other labels as predicted; the cost grows with n_samples L^2, and some hundred
+            rows are enough. None: the weight at x = 0, with all other labels off, which is
+            representative where features are centred and labels rare. Models without hidden
+            units have the same weights at any x.
+        label_names : sequence of L str, default=None
+            None: the classes of 1-D y, or the numbers of the labels.
+        order, ax, **image_kw
+            As in `plot`.
+
+        Returns
+        -------
+        LabelDependencyDisplay
+
+        Raises
+        ------
+        ValueError
+            If the model has no dependency between labels, or `label_names` is too long or
+            too short.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_is_fitted(estimator)
+        if hasattr(estimator, "pairwise_coef_"):
+            dependency = np.asarray(estimator.pairwise_coef_)
+        elif hasattr(estimator, "hidden_coef_"):
+            dependency = _through_hidden_units(estimator, X)
+        else:
+            raise ValueError(
+                "estimator must have pairwise_coef_ or hidden units, as LMBMClassifier, "
+                f"CRBMClassifier and MSSVMCRBM do; got {type(estimator).__name__}"
+            )
+        classes = np.asarray(estimator.classes_)
+        if label_names is None and classes.ndim == 1 and len(classes) == len(dependency):
+            label_names = [str(c) for c in classes]
+        display = cls(dependency, label_names=label_names)
+        return display.plot(ax=ax, order=order, **image_kw)
+
+    def plot(self, ax=None, *, order="auto", cmap="RdBu_r", colorbar=True, **image_kw):
+        """Draw the matrix.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            A new one if None, which grows with the number of labels.
+        order : {"auto"} or None, default="auto"
+            "auto": the leaves of a hierarchical clustering (average linkage, attraction as
+            closeness). None: as they are.
+        cmap : str or matplotlib Colormap, default="RdBu_r"
+            A diverging one; its middle is weight 0.
+        colorbar : bool, default=True
+        **image_kw : dict
+            For ``ax.imshow``, such as ``vmin`` and ``vmax``.
+
+        Returns
+        -------
+        self
+        """
+        check_matplotlib_support(f"{type(self).__name__}.plot")
+        import matplotlib.pyplot as plt
+
+        weights = np.asarray(self.dependency, dtype=np.float64)
+        n_labels = len(weights)
+        names = [str(i) for i in range(n_labels)] if self.label_names is None else self.label_names
+        if len(names) != n_labels:
+            raise ValueError(f"label_names must have {n_labels} entries, got {len(names)}")
+        if order not in ("auto", None):
+            raise ValueError(f"order must be 'auto' or None, got {order!r}")
+        self.order_ = np.arange(n_labels) if order is None else _cluster_order(weights)
+        drawn = np.ma.masked_array(weights[np.ix_(self.order_, self.order_)], np.eye(n_labels))
+        if ax is None:
+            side = min(16.0, max(3.6, 0.24 * n_labels))
+            _, ax = plt.subplots(figsize=(side + 1.6, side + 0.6), layout="constrained")
+        bound = float(np.abs(drawn.filled(0)).max(initial=0)) or 1.0
+        limits = {"vmin": -bound, "vmax": bound}
+        self.image_ = ax.imshow(drawn, **{"cmap": cmap, **limits, **image_kw})
+        ax.set_facecolor("0.85")
+        size = np.clip(260 / max(1, n_labels), 4.0, 10.0)
+        ticks = [names[i] for i in self.order_]
+        ax.set_yticks(range(n_labels), ticks, fontsize=size)
+        ax.set_xticks(
+            range(n_labels), ticks, fontsize=size, rotation=45, ha="right", rotation_mode="anchor"
+        )
+        ax.tick_params(length=0)
+        self.colorbar_ = None
+        if colorbar:
+            self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, shrink=0.8)
+            self.colorbar_.set_label("pairwise weight")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _through_hidden_units(estimator, X):
+    """Pairwise weights (L, L) of labels with the hidden units summed out."""
+    if np.ndim(estimator.classes_) != 2:
+        raise ValueError(
+            f"{type(estimator).__name__} must have been fitted on 2-D y: a class excludes the "
+            "others, whatever the hidden units are"
+        )
+    weights = np.asarray(estimator.weights_, dtype=np.float64)
+    labels = np.zeros((1, len(weights)))
+    inputs = np.asarray(estimator.hidden_intercept_, dtype=np.float64)[None]
+    if X is not None:
+        X = estimator._check_predict_data(X)
+        labels = estimator.predict(X).astype(np.float64)
+        inputs = inputs + safe_sparse_dot(X, estimator.hidden_coef_.T) + labels @ weights
+    maximised = getattr(estimator, "hidden", "marginal") == "max"
+    dependency = np.zeros((len(weights), len(weights)))
+    for i in range(len(weights)):
+        without = inputs - labels[:, i, None] * weights[i]
+        for k in range(i):
+            off = without - labels[:, k, None] * weights[k]
+            both = [off + weights[i] + weights[k], off, off + weights[i], off + weights[k]]
+            gain = [np.maximum(x, 0) if maximised else np.logaddexp(x, 0) for x in both]
+            total = (gain[0] + gain[1] - gain[2] - gain[3]).sum(1).mean()
+            dependency[i, k] = dependency[k, i] = total / 4
+    return dependency
+
+
+def _cluster_order(weights):
+    """Labels (L,) in an order in which those that attract each other are neighbours."""
+    n_labels = len(weights)
+    if n_labels < 3:
+        return np.arange(n_labels)
+    distance = weights.max(initial=0) - weights
+    np.fill_diagonal(distance, 0)
+    tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
+    return leaves_list(tree)
