@@ -53,14 +53,14 @@ def naive_objectives(problem, fitted):
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_gap_closes(penalty, missing):
     problem = random_problem(1, penalty=penalty, missing=missing)
-    rough = fit(problem, tol=1e-2)
+    rough = fit(problem, max_iter=5)
     fitted = fit(problem)
     assert fitted.reason == "tol"
     weights, primal, dual = naive_objectives(problem, fitted)
     for mine, expected in zip((fitted.coef, fitted.intercept, fitted.pairwise), weights):
         np.testing.assert_allclose(mine, expected, atol=1e-10)
     assert fitted.gap == pytest.approx((primal - dual) / primal, abs=1e-12)
-    assert abs(fitted.gap) < 1e-8 < 1e-6 < rough.gap < 1e-2
+    assert abs(fitted.gap) < 1e-10 < 1e-6 < rough.gap < 0.5
     assert rough.n_iter < fitted.n_iter
     np.testing.assert_array_equal(fitted.pairwise, fitted.pairwise.T)
     np.testing.assert_array_equal(np.diag(fitted.pairwise), 0)
@@ -135,7 +135,7 @@ def test_sparse_equals_dense(dtype, penalty):
     csr = LargeMarginProblem(
         sparse.csr_matrix(dense.X), dense.signs, dense.limit, dense.margin, penalty
     )
-    for tol, atol in ((1e-3, 1e-2), (1e-9, 1e-7)):
+    for tol, atol in ((1e-3, 1e-7), (1e-9, 1e-7)):
         mine, other = fit(dense, tol), fit(csr, tol)
         np.testing.assert_allclose(mine.coef, other.coef, atol=atol)
         np.testing.assert_allclose(mine.pairwise, other.pairwise, atol=atol)

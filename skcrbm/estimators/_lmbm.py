@@ -43,8 +43,9 @@ class LMBMClassifier(BaseStructuredClassifier):
 
     `predict` takes and gives labels in {0, 1}; the units above are inside only. y may be a
     2-D indicator matrix of 0/1 (NaN = not observed: that label's margin is dropped, and the
-    label is left out of the margins of the others), or 1-D with two or more classes: two are one
-    label, more are one-hot labels, of which prediction compares the states with one label on.
+    label is left out of the margins of the others), or 1-D with two or more classes. Two are one
+    label, more are one-hot labels, of which prediction compares the states with one label on;
+    as each is certain given the others, their pair weights are held at 0.
 
     Scale the columns of X, as with `StandardScaler`. Changing `inference`, `decode`,
     `marginal_inference`, `node_limit` or `n_jobs` takes effect at once.
@@ -227,7 +228,8 @@ class LMBMClassifier(BaseStructuredClassifier):
             np.nan_to_num(2.0 * visible - 1.0),
             self.C * weight[:, None] * factors,
             self.margin,
-            self.pairwise_penalty,
+            # Given the others, a one-hot label is certain: pair weights would learn that alone.
+            np.inf if self._targets.kind == "multiclass" else self.pairwise_penalty,
         )
         fitted = fit_large_margin(
             problem,

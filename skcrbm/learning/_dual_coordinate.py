@@ -6,8 +6,17 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from skcrbm.learning._dual_newton import newton_step
 from skcrbm.utils._parallel import one_blas_thread
 from skcrbm.utils._validation import kernel_array
+
+# Once `tol` is reached, Newton steps go on to here while they are cheap, so that the result
+# does not depend on the way.
+_EXACT = 1e-11
+_POLISH, _POLISH_FREE = 10, 300
+# On the way the goal is this share of the violation at the last look at all labels; labels
+# that meet it rest, so that the passes go to those that are behind.
+_STAGE = 0.1
 
 
 @dataclass
@@ -139,9 +148,10 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
     order = np.flatnonzero(n_active)
     bounds = np.empty((4, possible.shape[1]))
     _reset(bounds)
-    n_iter = 0
+    goal = tol * problem.margin
+    stage, polishing, n_iter = np.inf, 0, 0
     try:
-        while n_iter < max_iter and len(order):
+        while n_iter < max_iter and n_active.any():
             rng.shuffle(order)
             epoch(order, alpha, labels, n_active, weights, bounds)
             n_iter += 1
@@ -149,9 +159,16 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
             violation = max(ranges.max(), 0.0)
             if report is not None:
                 report(n_iter, violation, n_active.sum() / n_possible.sum())
-            if violation <= tol * problem.margin:
-                if np.array_equal(n_active, n_possible):
+            whole = np.array_equal(n_active, n_possible)
+            if violation <= goal and whole:
+                if violation <= _EXACT * problem.margin or polishing == _POLISH:
                     break
+                if not 0 < _count_free(problem, alpha) <= _POLISH_FREE:
+                    break
+                polishing += 1
+                newton_step(problem, alpha, weights)
+            if violation <= stage:
+                stage = max(goal, _STAGE * violation)
                 n_active[:] = n_possible
                 order = np.flatnonzero(n_active)
                 _reset(bounds)
@@ -159,16 +176,20 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
                 order = order[n_active[order] > 0]
                 bounds[0] = np.where(bounds[2] > 0, bounds[2], ranges)
                 bounds[1] = np.where(bounds[3] < 0, bounds[3], -ranges)
-                settled = ranges <= tol * problem.margin
-                bounds[:2, settled] = [[-np.inf], [np.inf]]
+                bounds[:2, ranges <= stage] = [[-np.inf], [np.inf]]
                 bounds[2:] = [[-np.inf], [np.inf]]
         else:
-            return n_iter, "max_iter" if len(order) else "tol"
+            return n_iter, "max_iter" if n_active.any() and not polishing else "tol"
     except KeyboardInterrupt:
         if n_iter == 0:
             raise
         return n_iter, "interrupted"
     return n_iter, "tol"
+
+
+def _count_free(problem, alpha):
+    """Count the dual variables that are not at a bound."""
+    return np.count_nonzero((alpha > 0) & (alpha < problem.limit))
 
 
 def _reset(bounds):
