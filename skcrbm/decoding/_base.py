@@ -22,6 +22,8 @@ class Decoding(NamedTuple):
     label_sets : ndarray (K, V)
         Output vectors seen in fit.
     n_jobs : int or None
+    state_method : InferenceMethod or None
+        The method of training: a rule whose query it answers takes it.
     """
 
     energy: object
@@ -29,6 +31,7 @@ class Decoding(NamedTuple):
     known: np.ndarray | None
     label_sets: np.ndarray
     n_jobs: int | None
+    state_method: object | None = None
 
     def clamp(self):
         """Clamp (N, V + H) of what is known, or None."""

@@ -40,6 +40,8 @@ def decode_marginal_map(decoding):
 
 
 def _best_state(decoding, method, query):
+    if decoding.state_method is not None and query in decoding.state_method.answers:
+        method = decoding.state_method
     result = infer(
         decoding.energy, method, returns=query, clamp=decoding.clamp(), n_jobs=decoding.n_jobs
     )

@@ -26,9 +26,9 @@ class OneHotRBMEnergy(RBMEnergy):
     array([[0.25, 0.25, 0.5 ]])
     """
 
-    def class_log_weights(self):
-        """``b_k + sum_j sp(W_kj + c_j)`` of each class, shape (N, K), float64."""
-        return self.log_weight_of_sets(np.eye(self.n_visible))
+    def class_log_weights(self, hidden="marginal"):
+        """``b_k + sum_j sp(W_kj + c_j)`` of each class, relu for "max"; (N, K), float64."""
+        return self.log_weight_of_sets(np.eye(self.n_visible), hidden)
 
     def marginal_modes(self, log_odds):
         """One-hot visible units (N, K) of the most probable class."""

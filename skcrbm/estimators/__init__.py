@@ -2,5 +2,7 @@
 
 from skcrbm.estimators._crbm import CRBMClassifier
 from skcrbm.estimators._layered_gm import LayeredGMClassifier
+from skcrbm.estimators._lmbm import LMBMClassifier
+from skcrbm.estimators._mssvm import MSSVMCRBM
 
-__all__ = ["CRBMClassifier", "LayeredGMClassifier"]
+__all__ = ["MSSVMCRBM", "CRBMClassifier", "LMBMClassifier", "LayeredGMClassifier"]

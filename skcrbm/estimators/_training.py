@@ -43,6 +43,8 @@ class Training(ABC):
     learning_rate : float or "auto"
     penalty : params of float
     rng : RandomState
+    average : bool
+        Whether to keep the average of the iterates.
     optimizer, history, validation_scores
         Set by the run.
     """
@@ -66,6 +68,7 @@ class Training(ABC):
     first_epoch: int
     rng: np.random.RandomState
     verbose: int
+    average: bool = False
     optimizer: Any = None
     history: History | None = None
     validation_scores: list | None = None
@@ -175,7 +178,7 @@ class Training(ABC):
             rate = _LEARNING_RATE[self.solver]
             if self.solver == "adam":
                 rate *= float(np.clip(_STEPS_PER_EPOCH / steps, 1, _MAX_SPEEDUP))
-        return make_optimizer(self.solver, self.rates(rate), self.momentum)
+        return make_optimizer(self.solver, self.rates(rate), self.momentum, self.average)
 
     def _split(self, batch):
         """Training part and held-out part; None, with a warning, if there can be none."""
@@ -236,11 +239,16 @@ class CRBMTraining(Training):
         """Learning rate of each parameter array, given the common one."""
         return CRBMParams(rate * _WEIGHTS_RATE[self.solver], rate, rate, rate, rate)
 
+    def weights_scale(self, n_hidden):
+        """Return the standard deviation of the initial W."""
+        return 0.01
+
     def initial_params(self, n_hidden):
         """Draw W and S, set b to the labels' log-odds; none of it depends on the row count."""
         n_visible, n_features = self.visible.shape[1], self.X.shape[1]
         dtype = self.visible.dtype
-        weights = self.rng.normal(scale=0.01, size=(n_visible, n_hidden))
+        scale = self.weights_scale(n_hidden)
+        weights = self.rng.normal(scale=scale, size=(n_visible, n_hidden))
         hidden_coef = self.rng.normal(scale=0.01, size=(n_hidden, n_features))
         observed = ~np.isnan(self.visible)
         mass = self.weight @ observed
@@ -260,3 +268,18 @@ class CRBMTraining(Training):
             intercept.astype(dtype),
             np.zeros(n_hidden, dtype),
         )
+
+
+class MaxMarginTraining(CRBMTraining):
+    """A max-margin fit of a conditional RBM."""
+
+    def score(self, model, held_out, number):
+        """Return minus the share of wrong outputs, decoded as in training."""
+        found = self.objective.decode(model.energy(held_out.X), number)
+        observed = ~np.isnan(held_out.visible)
+        wrong = (found != held_out.visible) & observed
+        return -float(held_out.weight @ wrong.sum(1)) / float(held_out.weight @ observed.sum(1))
+
+    def weights_scale(self, n_hidden):
+        """Return the standard deviation of the initial W, by which best states differ."""
+        return 2 / max(n_hidden, 1) ** 0.5

@@ -106,6 +106,9 @@ def run_epochs(
         If interrupted before the first epoch is done; afterwards an interrupt ends the
         training with what there is.
     """
+    average = optimizer.average
+    if average is not None and average.last is not None:  # going on: from the iterate itself
+        model = model._replace(params=average.last)
     history = History()
     stale, reference = 0, -np.inf
     try:
@@ -116,9 +119,10 @@ def run_epochs(
                 model, loss, converged = _one_epoch(
                     model, batch, objective, optimizer, penalty, batch_size, rng, number
                 )
-                score = None if validate is None else validate(model, number)
+                kept = model if average is None else model._replace(params=average.snapshot())
+                score = None if validate is None else validate(kept, number)
             seconds = time.perf_counter() - started
-            epoch = Epoch(number, loss, score, converged, seconds, model.params)
+            epoch = Epoch(number, loss, score, converged, seconds, kept.params)
             current = -loss if score is None else score
             better = current > reference + tol
             if score is None or history.best is None or score > history.best.score:
@@ -162,6 +166,8 @@ def _one_epoch(model, batch, objective, optimizer, penalty, batch_size, rng, num
         loss += step.loss + total * penalty_value(model.params, penalty)
         n_converged += step.n_converged
         model = model._replace(params=optimizer.update(model.params, gradient))
+        if optimizer.average is not None:
+            optimizer.average.add(model.params)
         # Parameters whose squares overflow will overflow in an energy, if not in this one.
         if not np.isfinite(loss) or not all(np.isfinite(np.vdot(p, p)) for p in model.params):
             raise FloatingPointError(

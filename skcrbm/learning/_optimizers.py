@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skcrbm.learning._averaging import PolynomialAverage
+
 
 class SGD:
     """Gradient descent, with classical momentum if asked for.
@@ -11,11 +13,14 @@ class SGD:
     learning_rates : params of float
         One rate per parameter array.
     momentum : float in [0, 1)
+    average : PolynomialAverage or None
+        What to keep in place of the last iterate.
     """
 
-    def __init__(self, learning_rates, momentum=0.0):
+    def __init__(self, learning_rates, momentum=0.0, average=None):
         self.learning_rates = learning_rates
         self.momentum = momentum
+        self.average = average
         self.velocity = None
 
     def update(self, params, gradient):
@@ -41,12 +46,15 @@ class Adam:
     ----------
     learning_rates : params of float
         One rate per parameter array.
+    average : PolynomialAverage or None
+        What to keep in place of the last iterate.
     """
 
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
 
-    def __init__(self, learning_rates):
+    def __init__(self, learning_rates, average=None):
         self.learning_rates = learning_rates
+        self.average = average
         self.n_steps = 0
         self.first = self.second = None
 
@@ -75,6 +83,9 @@ class Adam:
         return type(params)(*new)
 
 
-def make_optimizer(solver, learning_rates, momentum):
+def make_optimizer(solver, learning_rates, momentum, average=False):
     """Return the optimiser named by `solver`, "sgd" or "adam"."""
-    return SGD(learning_rates, momentum) if solver == "sgd" else Adam(learning_rates)
+    average = PolynomialAverage() if average else None
+    if solver == "sgd":
+        return SGD(learning_rates, momentum, average)
+    return Adam(learning_rates, average)

@@ -11,3 +11,12 @@ OBJECTIVES = Registry(
         "cd_percloss": "skcrbm.learning._contrastive:PercLoss",
     },
 )
+
+# What `MSSVMCRBM(hidden=...)` names.
+MARGIN_OBJECTIVES = Registry(
+    "hidden",
+    {
+        "marginal": "skcrbm.learning._max_margin:MarginalHiddenMargin",
+        "max": "skcrbm.learning._max_margin:MaxHiddenMargin",
+    },
+)
