@@ -138,12 +138,13 @@ class LabelDependencyDisplay:
         drawn = np.ma.masked_array(weights[np.ix_(self.order_, self.order_)], np.eye(n_labels))
         if ax is None:
             side = min(16.0, max(3.6, 0.24 * n_labels))
-            _, ax = plt.subplots(figsize=(side + 1.6, side + 0.6), layout="constrained")
+            _, ax = plt.subplots(figsize=(side + 1.6, side + 0.6), layout="compressed")
         bound = float(np.abs(drawn.filled(0)).max(initial=0)) or 1.0
         limits = {"vmin": -bound, "vmax": bound}
         self.image_ = ax.imshow(drawn, **{"cmap": cmap, **limits, **image_kw})
         ax.set_facecolor("0.85")
-        size = np.clip(260 / max(1, n_labels), 4.0, 10.0)
+        cell = 72 / ax.figure.dpi * ax.get_window_extent().height / max(1, n_labels)
+        size = np.clip(0.8 * cell, 4.0, 10.0)
         ticks = [names[i] for i in self.order_]
         ax.set_yticks(range(n_labels), ticks, fontsize=size)
         ax.set_xticks(
@@ -152,7 +153,8 @@ class LabelDependencyDisplay:
         ax.tick_params(length=0)
         self.colorbar_ = None
         if colorbar:
-            self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, shrink=0.8)
+            # This share of the width makes it as high as a square matrix.
+            self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, fraction=0.046, pad=0.04)
             self.colorbar_.set_label("pairwise weight")
         self.ax_, self.figure_ = ax, ax.figure
         return self
