@@ -4,6 +4,7 @@ Nothing is shipped with the package: the files are read from a folder of the use
 (``data_home``) and, for four of the sets, fetched from OpenML when they are missing.
 """
 
+from skcrbm.datasets._corruption import flip_pixels, occlude_patch
 from skcrbm.datasets._images import (
     load_caltech101_silhouettes,
     load_fashion_mnist,
@@ -12,10 +13,12 @@ from skcrbm.datasets._images import (
 from skcrbm.datasets._multilabel import load_mediamill, load_scene, load_yeast
 
 __all__ = [
+    "flip_pixels",
     "load_caltech101_silhouettes",
     "load_fashion_mnist",
     "load_mediamill",
     "load_mnist",
     "load_scene",
     "load_yeast",
+    "occlude_patch",
 ]

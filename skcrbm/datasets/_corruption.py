@@ -1,0 +1,118 @@
+"""Corrupted images: the inputs of denoising and completion tasks."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+
+def flip_pixels(X, rate, *, random_state=None):
+    """Flip each pixel with a given probability, as in noisy MNIST [1]_.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_pixels)
+        0/1 images.
+    rate : float in [0, 1]
+        Probability that a pixel is flipped, each on its own.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_pixels)
+        A copy, of the dtype of X.
+
+    Raises
+    ------
+    ValueError
+        If X is not 2-D with values 0 and 1, or `rate` not a probability.
+
+    References
+    ----------
+    .. [1] Ping and Ihler (2017). Belief propagation in conditional RBMs for structured
+       prediction. AISTATS. Section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.datasets import flip_pixels
+    >>> clean = np.zeros((100, 64))
+    >>> 0.05 < flip_pixels(clean, 0.1, random_state=0).mean() < 0.15
+    np.True_
+    """
+    X = _check_images(X)
+    if not isinstance(rate, Real) or not 0 <= rate <= 1:
+        raise ValueError(f"rate must be a probability in [0, 1], got {rate!r}")
+    flipped = check_random_state(random_state).random_sample(X.shape) < rate
+    return np.where(flipped, 1 - X, X).astype(X.dtype)
+
+
+def occlude_patch(X, patch_size, *, value=0, image_shape=(28, 28), random_state=None):
+    """Paint a square over each image, at a place of its own, as in occluded MNIST [1]_.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_pixels)
+        0/1 images.
+    patch_size : int
+        Side of the square; it lies entirely within the image.
+    value : {0, 1}, default=0
+        Colour of the square.
+    image_shape : tuple of int, default=(28, 28)
+        Height and width; their order does not matter to a square.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_pixels)
+        A copy, of the dtype of X.
+
+    Raises
+    ------
+    ValueError
+        If X is not 2-D with values 0 and 1 and one column per pixel of `image_shape`, or the
+        square does not fit.
+
+    References
+    ----------
+    .. [1] Ping and Ihler (2017). Belief propagation in conditional RBMs for structured
+       prediction. AISTATS. Section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.datasets import occlude_patch
+    >>> occluded = occlude_patch(np.ones((3, 64)), 4, image_shape=(8, 8), random_state=0)
+    >>> (occluded == 0).sum(axis=1)
+    array([16, 16, 16])
+    """
+    X = _check_images(X)
+    height, width = image_shape
+    if X.shape[1] != height * width:
+        raise ValueError(
+            f"X has {X.shape[1]} columns, but image_shape={tuple(image_shape)} has "
+            f"{height * width} pixels"
+        )
+    if not isinstance(patch_size, Integral) or not 0 <= patch_size <= min(height, width):
+        raise ValueError(
+            f"patch_size must be an integer from 0 to {min(height, width)}, got {patch_size!r}"
+        )
+    if value not in (0, 1):
+        raise ValueError(f"value must be 0 or 1, got {value!r}")
+    rng = check_random_state(random_state)
+    top = rng.randint(height - patch_size + 1, size=(len(X), 1, 1))
+    left = rng.randint(width - patch_size + 1, size=(len(X), 1, 1))
+    row, column = np.arange(height)[:, None], np.arange(width)
+    inside = (row >= top) & (row < top + patch_size)
+    inside = inside & (column >= left) & (column < left + patch_size)
+    return np.where(inside.reshape(X.shape), value, X).astype(X.dtype)
+
+
+def _check_images(X):
+    X = np.asarray(X)
+    if X.ndim != 2 or not np.isin(X, (0, 1)).all():
+        raise ValueError(
+            "X must be a 2-D array (n_samples, n_pixels) of 0 and 1; binarise grey images first, "
+            "as in (X > 127)"
+        )
+    return X
