@@ -12,6 +12,8 @@ from reference.naive_ising import (
     naive_messages_ising,
 )
 from reference.random_models import random_clamp, random_ising
+from scipy.optimize import minimize
+from scipy.special import entr
 
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import (
@@ -351,6 +353,39 @@ def test_tree_reweighted_is_an_upper_bound_at_convergence(seed, n_labels, scale,
     exact = infer(energy, "exact", returns="log_partition", clamp=clamp).log_partition
     done = bound.converged
     assert (bound.log_partition[done] >= exact[done] - 1e-6 * (1 + np.abs(exact[done]))).all()
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.8])
+def test_tree_reweighted_maximises_its_objective(scale):
+    """A general optimiser of the concave problem over q_i and p_ik finds no more."""
+    energy = random_ising(7, 4, scale=scale, bias_scale=0.5)
+    result = infer(energy, "tree_reweighted", returns=ALL, tol=1e-10, max_iter=5000)
+    left, right = np.triu_indices(4, 1)
+    s, f = energy.coupling[left, right], energy.field[0]
+
+    def joints(x):
+        q, p = x[:4], x[4:]
+        return np.stack([p, q[left] - p, q[right] - p, 1 - q[left] - q[right] + p])
+
+    def loss(x):
+        q, joint = x[:4], np.maximum(joints(x), 1e-12)
+        entropy = entr(q) + entr(1 - q)
+        pairs = entr(joint).sum(0) - entropy[left] - entropy[right]
+        energies = f @ (2 * q - 1) + s @ (joint[0] + joint[3] - joint[1] - joint[2])
+        return -(energies + entropy.sum() + 0.5 * pairs.sum())
+
+    best = minimize(
+        loss,
+        np.r_[np.full(4, 0.5), np.full(6, 0.25)],
+        method="SLSQP",
+        bounds=[(1e-6, 1 - 1e-6)] * 10,
+        constraints={"type": "ineq", "fun": lambda x: joints(x).ravel() - 1e-9},
+        options={"maxiter": 1000, "ftol": 1e-13},
+    )
+    assert best.success
+    np.testing.assert_allclose(result.log_partition[0], -best.fun, atol=1e-6)
+    np.testing.assert_allclose(result.marginals[0], best.x[:4], atol=2e-3)
+    np.testing.assert_allclose(result.pairwise[left, right], best.x[4:], atol=2e-3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -13,7 +13,7 @@ from skcrbm.inference._base import add_pairwise, empty_result
 from skcrbm.utils._parallel import ordered_map, row_chunks
 from skcrbm.utils._validation import kernel_array
 
-_ROWS_PER_CHUNK = 16
+_CHUNK_STATES = 2**18
 # Low units at most: a table of their states stays in the L1 cache.
 _MAX_LOW = 10
 
@@ -91,6 +91,10 @@ class _Enumeration:
         if query.returns - {"map"}:
             self._sums(query, fields)
 
+    def _chunks(self):
+        n, k = self.enumerated.shape
+        return row_chunks(n, max(1, min(64, _CHUNK_STATES >> k)))
+
     def _best_states(self, query, fields):
         n, k = self.enumerated.shape
         state, log_odds = np.empty((n, k), np.int8), np.empty((n, k))
@@ -101,7 +105,7 @@ class _Enumeration:
                 self.high_score, state[rows], log_odds[rows],
             )  # fmt: skip
 
-        for _ in ordered_map(solve, row_chunks(n, _ROWS_PER_CHUNK), query.n_jobs):
+        for _ in ordered_map(solve, self._chunks(), query.n_jobs):
             pass
         here = np.ix_(self.rows, self.free)
         fields["assignment"][here] = state
@@ -126,7 +130,7 @@ class _Enumeration:
                 log_odds[rows], pairwise_sum,
             )  # fmt: skip
 
-        add_pairwise(solve, row_chunks(n, _ROWS_PER_CHUNK), query, pairs)
+        add_pairwise(solve, self._chunks(), query, pairs)
         if "marginals" in query.returns:
             self._extreme_log_odds(log_odds)
             fields["log_odds"][np.ix_(self.rows, self.free)] = log_odds
