@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import skcrbm
-from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier
+from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, LMBMClassifier
 from skcrbm.inference import Exact, MeanField, SumProduct
 from skcrbm.layers import Dense
 
@@ -98,6 +98,7 @@ OTHERS = {
     "no_hidden": CRBMClassifier(n_hidden=0, max_iter=20),
     "sgd": CRBMClassifier(solver="sgd", momentum=0.9, max_iter=40),
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),
+    "lmbm": LMBMClassifier(tol=1e-9, decode="map", pairwise_penalty=10.0),
     "layered": LayeredGMClassifier(
         layers=(Dense(5, 3), Dense(4)), inference="mean_field", max_iter=50
     ),

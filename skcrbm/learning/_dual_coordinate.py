@@ -10,10 +10,12 @@ from skcrbm.learning._dual_newton import newton_step
 from skcrbm.utils._parallel import one_blas_thread
 from skcrbm.utils._validation import kernel_array
 
-# Once `tol` is reached, Newton steps go on to here while they are cheap, so that the result
-# does not depend on the way.
-_EXACT = 1e-11
-_POLISH, _POLISH_FREE = 10, 300
+# With at most so many variables between their bounds, Newton steps are cheap: now and then
+# in training, and once `tol` is reached up to 10 times, until the violation is below _EXACT.
+# So the result of a small problem does not depend on the way.
+_FEW_FREE = 400
+_NEWTON_EVERY = 100
+_EXACT, _POLISH = 1e-11, 10
 # On the way the goal is this share of the violation at the last look at all labels; labels
 # that meet it rest, so that the passes go to those that are behind.
 _STAGE = 0.1
@@ -163,10 +165,11 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
             if violation <= goal and whole:
                 if violation <= _EXACT * problem.margin or polishing == _POLISH:
                     break
-                if not 0 < _count_free(problem, alpha) <= _POLISH_FREE:
+                if not _newton_if_cheap(problem, alpha, weights):
                     break
                 polishing += 1
-                newton_step(problem, alpha, weights)
+            elif n_iter % _NEWTON_EVERY == 0:
+                _newton_if_cheap(problem, alpha, weights)
             if violation <= stage:
                 stage = max(goal, _STAGE * violation)
                 n_active[:] = n_possible
@@ -187,9 +190,13 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
     return n_iter, "tol"
 
 
-def _count_free(problem, alpha):
-    """Count the dual variables that are not at a bound."""
-    return np.count_nonzero((alpha > 0) & (alpha < problem.limit))
+def _newton_if_cheap(problem, alpha, weights):
+    """Do a Newton step unless there are many free variables, or none; whether it was done."""
+    n_free = np.count_nonzero((alpha > 0) & (alpha < problem.limit))
+    if 0 < n_free <= _FEW_FREE:
+        newton_step(problem, alpha, weights)
+        return True
+    return False
 
 
 def _reset(bounds):
