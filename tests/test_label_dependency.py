@@ -1,7 +1,5 @@
 """LabelDependencyDisplay: which weights, in which order, and what is refused."""
 
-import copy
-
 import matplotlib
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from reference.brute_force import brute_force
 
-from skcrbm import CRBMClassifier
+from skcrbm import MSSVMCRBM, CRBMClassifier, LMBMClassifier
 from skcrbm.inspection import LabelDependencyDisplay
 
 
@@ -147,13 +145,21 @@ def test_sparse_rows_are_dense_rows(fitted):
 
 def test_hidden_units_that_are_maximised(fitted):
     """The second difference of max(0, .) in place of the softplus."""
-    model, _, _ = fitted
-    stand_in = copy.copy(model)
-    stand_in.hidden = "max"
+    _, X, y = fitted
+    model = MSSVMCRBM(hidden="max", inference="max_product", n_hidden=4, max_iter=20)
+    model.set_params(random_state=0).fit(X, y)
     W, c = model.weights_, model.hidden_intercept_
     relu = [np.maximum(0, x).sum() for x in (c + W[0] + W[1], c, c + W[0], c + W[1])]
-    weights = LabelDependencyDisplay.from_estimator(stand_in).dependency
+    weights = LabelDependencyDisplay.from_estimator(model).dependency
     np.testing.assert_allclose(weights[0, 1], (relu[0] + relu[1] - relu[2] - relu[3]) / 4)
+
+
+def test_weights_of_a_large_margin_machine(fitted):
+    _, X, y = fitted
+    model = LMBMClassifier(C=0.1, random_state=0).fit(X, y)
+    display = LabelDependencyDisplay.from_estimator(model, X)
+    np.testing.assert_array_equal(display.dependency, model.pairwise_coef_)
+    assert display.dependency[0, 1] > 0 > display.dependency[0, 2]
 
 
 def test_what_cannot_be_drawn(fitted):
