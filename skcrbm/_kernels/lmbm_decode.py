@@ -20,6 +20,9 @@ HINGE, TIE, MAP = 0, 1, 2
 # values closer than that are a tie.
 _ROUNDING = 1e-12
 _TIE = 1e-11
+_SWEEPS = 50
+# Nodes a label before the tables are set up, which cost as much as some hundred nodes.
+_EASY_NODES = 20
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -68,6 +71,92 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
 
 
 @jit
+def _fill_tables(kind, f, S, gamma, y, unary, pair):
+    """Costs of states as a sum over labels and pairs that is a lower bound on the value.
+
+    MAP is one. For HINGE each label's loss is bounded by a line, ``[z]_+ >= beta z``, with
+    a slope for each state of the label: that of the loss at the labels y for their own
+    states, 1 for the others.
+
+    y : (L,) good labels
+    unary : (L, 2) output, states -1 and +1
+    pair : (L, L, 2, 2) output, of the first and the second label's state, i < k
+    """
+    n_labels = f.shape[0]
+    slope = np.ones((n_labels, 2))
+    if kind != MAP:
+        for i in range(n_labels):
+            field = f[i]
+            for k in range(n_labels):
+                field += S[i, k] * y[k]
+            if y[i] * field >= gamma:
+                slope[i, 1 if y[i] > 0 else 0] = 0.0
+    for i in range(n_labels):
+        for a in range(2):
+            v = 2.0 * a - 1.0
+            unary[i, a] = -v * f[i] if kind == MAP else slope[i, a] * (gamma - v * f[i])
+        for k in range(i + 1, n_labels):
+            for a in range(2):
+                for b in range(2):
+                    weight = 1.0 if kind == MAP else slope[i, a] + slope[k, b]
+                    cost = weight * S[i, k]
+                    pair[i, k, a, b] = -cost if a == b else cost
+
+
+@jit
+def _shake_hands(unary, pair, i, k):
+    """Move as much of the cost of a pair and its labels as possible to the labels.
+
+    The sum does not change; afterwards no row or column of the pair's table is above 0
+    everywhere (Tourani, Shekhovtsov, Rother and Savchynskyy 2018, MPLP++).
+    """
+    t00 = pair[i, k, 0, 0] + unary[i, 0] + unary[k, 0]
+    t01 = pair[i, k, 0, 1] + unary[i, 0] + unary[k, 1]
+    t10 = pair[i, k, 1, 0] + unary[i, 1] + unary[k, 0]
+    t11 = pair[i, k, 1, 1] + unary[i, 1] + unary[k, 1]
+    first0 = 0.5 * min(t00, t01)
+    first1 = 0.5 * min(t10, t11)
+    second0 = min(t00 - first0, t10 - first1)
+    second1 = min(t01 - first0, t11 - first1)
+    first0 += min(t00 - first0 - second0, t01 - first0 - second1)
+    first1 += min(t10 - first1 - second0, t11 - first1 - second1)
+    unary[i, 0], unary[i, 1] = first0, first1
+    unary[k, 0], unary[k, 1] = second0, second1
+    pair[i, k, 0, 0] = t00 - first0 - second0
+    pair[i, k, 0, 1] = t01 - first0 - second1
+    pair[i, k, 1, 0] = t10 - first1 - second0
+    pair[i, k, 1, 1] = t11 - first1 - second1
+
+
+@jit
+def _tighten(unary, pair, value):
+    """Sweep over the pairs until the lower bound stops rising; returns it."""
+    n_labels = unary.shape[0]
+    bound = -np.inf
+    for sweep in range(_SWEEPS):
+        for i in range(n_labels):
+            j = i if sweep % 2 == 0 else n_labels - 1 - i
+            for k in range(j + 1, n_labels):
+                _shake_hands(unary, pair, j, k)
+        new = 0.0
+        for i in range(n_labels):
+            new += min(unary[i, 0], unary[i, 1])
+        if new >= value or new - bound < 0.01 * (value - new):
+            return max(new, bound)
+        bound = new
+    return bound
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _table_bound(d, cost, c, costs, pairs):
+    """Smallest table cost below the child of state c; costs (2, L), pairs (2, L) of label d."""
+    total = cost + costs[c, d]
+    for i in range(np.uintp(d + 1), np.uintp(costs.shape[1])):
+        total += min(costs[0, i] + pairs[0, i], costs[1, i] + pairs[1, i])
+    return total
+
+
+@jit
 def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
     """Smallest value below a child; infinite where it is above the ceiling."""
     if kind == HINGE:
@@ -91,7 +180,10 @@ def _comes_first(y, best, order):
 
 
 @jit
-def _search(kind, order, S, reach, gamma, ceiling, scale, ties, node_limit, g, best, value):
+def _search(
+    kind, order, S, reach, gamma, ceiling, scale, ties, node_limit, g, tables, costs, pairs,
+    best, value,
+):  # fmt: skip
     """Depth-first branch and bound of one row.
 
     Parameters
@@ -104,6 +196,9 @@ def _search(kind, order, S, reach, gamma, ceiling, scale, ties, node_limit, g, b
     ties : whether equals are told apart by the order of label vectors
     node_limit : nodes to expand at most
     g : (L + 1, L) work space, fields of each depth; the first row is given
+    tables : bool, whether there are tables
+    costs : (L + 1, 2, L) work space, costs of the states at each depth; the first is given
+    pairs : (L, 2, 2, L) costs of a label's states with those of each later one
     best : (L,) start, and output
     value : of the start
 
@@ -114,8 +209,10 @@ def _search(kind, order, S, reach, gamma, ceiling, scale, ties, node_limit, g, b
     n_labels = S.shape[0]
     y = np.empty(n_labels)
     score = np.zeros(n_labels + 1)
+    cost = np.zeros(n_labels + 1)
     first = np.empty(n_labels)  # the child to visit first
     bounds = np.empty((n_labels, 2))  # of the first and of the second child
+    child = np.empty(2)  # of the states -1 and +1
     visited = np.zeros(n_labels, np.int8)
     tie = _TIE * scale
     slack = tie if ties else -_ROUNDING * scale
@@ -128,8 +225,13 @@ def _search(kind, order, S, reach, gamma, ceiling, scale, ties, node_limit, g, b
                 break
             n_nodes += 1
             field, s, r = g[d], S[d], reach[d + 1]
-            up = _child_bound(kind, d, y, 1.0, field, s, r, gamma, score[d], ceiling)
-            down = _child_bound(kind, d, y, -1.0, field, s, r, gamma, score[d], ceiling)
+            for b in range(2):  # one call each: they are long once compiled
+                v = 2.0 * b - 1.0
+                child[b] = _child_bound(kind, d, y, v, field, s, r, gamma, score[d], ceiling)
+                if tables:
+                    bound = _table_bound(d, cost[d], b, costs[d], pairs[d, b])
+                    child[b] = max(child[b], bound)
+            up, down = child[1], child[0]
             v = 1.0 if up < down or (up == down and field[d] > 0) else -1.0
             first[d] = v
             bounds[d, 0] = min(up, down)
@@ -155,11 +257,17 @@ def _search(kind, order, S, reach, gamma, ceiling, scale, ties, node_limit, g, b
             for i in range(np.uintp(n_labels)):
                 g[d + 1, i] = g[d, i] + v * S[d, i]
             score[d + 1] = score[d] + v * g[d, d]
+            if tables:
+                b = 1 if v > 0 else 0
+                cost[d + 1] = cost[d] + costs[d, b, d]
+                for a in range(2):
+                    for i in range(np.uintp(n_labels)):
+                        costs[d + 1, a, i] = costs[d, a, i] + pairs[d, b, a, i]
             d += 1
             expand = True
             continue
         expand = False
-        new = bounds[d, c]  # with all decided the bound is the value
+        new = bounds[d, c]  # with all decided the bound is the value, table costs below it
         better = new < value - (tie if ties else 0.0)
         if not better and ties and new <= value + tie:
             better = _comes_first(y, best, order)
@@ -256,6 +364,54 @@ def _order_labels(f, S, order, field, reach, done):
 
 
 @jit
+def _order_by_tables(unary, order, done):
+    """Fill order (L,) with the labels whose states differ most in cost first."""
+    n_labels = unary.shape[0]
+    for i in range(n_labels):
+        done[i] = False
+    for j in range(n_labels):
+        chosen = -1
+        for i in range(n_labels):
+            if not done[i] and (
+                chosen < 0
+                or abs(unary[i, 1] - unary[i, 0]) > abs(unary[chosen, 1] - unary[chosen, 0])
+            ):
+                chosen = i
+        order[j] = chosen
+        done[chosen] = True
+
+
+@jit
+def _arrange(order, f, S, y, g, coupling, reach, best):
+    """Put fields, couplings and labels into the order of the search; see `_search`."""
+    n_labels = f.shape[0]
+    for j in range(n_labels):
+        best[j] = y[order[j]]
+        g[0, j] = f[order[j]]
+        reach[n_labels, j] = 0.0
+        for k in range(n_labels):
+            coupling[j, k] = S[order[j], order[k]]
+    for d in range(n_labels - 1, -1, -1):
+        for j in range(n_labels):
+            reach[d, j] = reach[d + 1, j] + abs(coupling[d, j])
+
+
+@jit
+def _arrange_tables(order, unary, pair, costs, pairs):
+    """Put the tables of `_fill_tables` into the order of the search; see `_search`."""
+    n_labels = unary.shape[0]
+    for j in range(n_labels):
+        i = order[j]
+        for a in range(2):
+            costs[0, a, j] = unary[i, a]
+        for m in range(j + 1, n_labels):
+            k = order[m]
+            for a in range(2):
+                for b in range(2):
+                    pairs[j, a, b, m] = pair[i, k, a, b] if i < k else pair[k, i, b, a]
+
+
+@jit
 def best_labels(kind, search, fields, S, gamma, ties, node_limit, labels, value, lower):
     """Labels of the smallest value for a chunk of N rows.
 
@@ -281,6 +437,10 @@ def best_labels(kind, search, fields, S, gamma, ties, node_limit, labels, value,
     g = np.empty((n_labels + 1, n_labels))
     coupling = np.empty((n_labels, n_labels))
     reach = np.empty((n_labels + 1, n_labels))
+    unary = np.empty((n_labels, 2))
+    pair = np.empty((n_labels, n_labels, 2, 2))
+    costs = np.empty((n_labels + 1, 2, n_labels))
+    pairs = np.zeros((n_labels, 2, 2, n_labels))
     strongest = 0.0
     for i in range(n_labels):
         total = 0.0
@@ -297,29 +457,42 @@ def best_labels(kind, search, fields, S, gamma, ties, node_limit, labels, value,
         value[n] = loss if kind == HINGE else -score
         lower[n] = -np.inf
         if search:
-            _order_labels(f, S, order, work[0], work[1], done)
-            for j in range(n_labels):
-                best[j] = y[order[j]]
-                g[0, j] = f[order[j]]
-                reach[n_labels, j] = 0.0
-                for k in range(n_labels):
-                    coupling[j, k] = S[order[j], order[k]]
-            for d in range(n_labels - 1, -1, -1):
-                for j in range(n_labels):
-                    reach[d, j] = reach[d + 1, j] + abs(coupling[d, j])
-            value[n], lower[n], n_nodes = _search(
-                kind, order, coupling, reach, gamma, np.inf, scale, ties and kind == MAP,
-                node_limit, g, best, value[n],
-            )  # fmt: skip
-            if kind == HINGE and ties and lower[n] > value[n] - _TIE * scale:
-                ceiling = value[n] + _TIE * scale
-                for j in range(n_labels):
-                    y[order[j]] = best[j]
-                loss, score = _loss_and_score(y, f, S, gamma)
-                _search(
-                    TIE, order, coupling, reach, gamma, ceiling, scale, True,
-                    node_limit - n_nodes, g, best, -score,
+            # A short search first, for most rows need no tables; then one with tables; then,
+            # with the least loss known, one for the best score among equals.
+            n_nodes = 0
+            bound = -np.inf
+            for stage in range(3):
+                ask, known, ceiling = kind, value[n], np.inf
+                limit = min(node_limit, _EASY_NODES * n_labels)
+                if stage == 0:
+                    _order_labels(f, S, order, work[0], work[1], done)
+                else:
+                    for j in range(n_labels):
+                        y[order[j]] = best[j]
+                    limit = node_limit - n_nodes
+                if stage == 1:
+                    if n_nodes < min(node_limit, _EASY_NODES * n_labels):
+                        continue
+                    _fill_tables(kind, f, S, gamma, y, unary, pair)
+                    bound = _tighten(unary, pair, value[n])
+                    if kind == MAP:
+                        _order_by_tables(unary, order, done)
+                    _arrange_tables(order, unary, pair, costs, pairs)
+                if stage == 2:
+                    if kind != HINGE or not ties or lower[n] < value[n] - _TIE * scale:
+                        continue
+                    ask, ceiling = TIE, value[n] + _TIE * scale
+                    loss, score = _loss_and_score(y, f, S, gamma)
+                    known = -score
+                _arrange(order, f, S, y, g, coupling, reach, best)
+                known, proven, more = _search(
+                    ask, order, coupling, reach, gamma, ceiling, scale, ties and ask != HINGE,
+                    limit, g, stage == 1, costs, pairs, best, known,
                 )  # fmt: skip
+                n_nodes += more
+                if stage < 2:
+                    value[n] = known
+                    lower[n] = max(lower[n], max(proven, min(bound, known)))
             for j in range(n_labels):
                 y[order[j]] = best[j]
             loss, score = _loss_and_score(y, f, S, gamma)

@@ -34,7 +34,7 @@ class PairwiseDecoding(NamedTuple):
 
 
 def decode_pairwise(
-    fields, coupling, margin, *, rule, method, node_limit=100_000, n_jobs=None
+    fields, coupling, margin, *, rule, method, node_limit=50_000, n_jobs=None
 ):  # fmt: skip
     """Labels y in {-1, +1}^L of the least loss, or of the highest score.
 

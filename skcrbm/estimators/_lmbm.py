@@ -84,7 +84,7 @@ class LMBMClassifier(BaseStructuredClassifier):
     warm_start : bool, default=False
         Start `fit` from the dual variables of the previous one, if X has as many rows; the
         problem is convex, so that only the time changes.
-    node_limit : int, default=100_000
+    node_limit : int, default=50_000
         Nodes of branch and bound for one row at most. Rows that need more get the best
         labels found until then, and `predict` warns.
     n_jobs : int, default=None
@@ -165,7 +165,7 @@ class LMBMClassifier(BaseStructuredClassifier):
         marginal_inference="auto",
         class_weight=None,
         warm_start=False,
-        node_limit=100_000,
+        node_limit=50_000,
         n_jobs=None,
         random_state=None,
         verbose=False,

@@ -135,7 +135,8 @@ def fit_large_margin(problem, *, tol, max_iter, rng, dual=None, report=None):
         # Free of what rounding has added up.
         weights = problem.weights(alpha)
         primal, value = problem.objectives(alpha, weights)
-    gap = (primal - value) / primal if primal > 0 else 0.0
+    # Below 0 it is rounding; without any weight on the losses both are 0.
+    gap = max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
     return LargeMarginFit(*weights, alpha, gap, n_iter, reason)
 
 
