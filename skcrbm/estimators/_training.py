@@ -282,4 +282,4 @@ class MaxMarginTraining(CRBMTraining):
 
     def weights_scale(self, n_hidden):
         """Return the standard deviation of the initial W, by which best states differ."""
-        return 2 / max(n_hidden, 1) ** 0.5
+        return 2 / max(n_hidden, self.visible.shape[1]) ** 0.5

@@ -83,9 +83,12 @@ class PersistentContrastiveDivergence(ContrastiveDivergence):
 class PercLoss(ContrastiveDivergence):
     """CD-PercLoss (Mnih, Larochelle and Hinton 2011): a step only where a better state is found.
 
-    A chain of k sweeps starts at labels drawn from ``sigma(U x + b)``; the state with the
-    lowest free energy on its way competes with the data. Rows whose labels win add nothing.
-    The loss is ``max(0, F(v_data) - F(v_found))``.
+    A stochastic search for a low free energy starts at the logistic-regression output
+    ``sigma(U x + b)``. In each of its k sweeps the hidden units are drawn given the outputs, and
+    the outputs take their most probable values given those: with outputs drawn too, the search
+    would find nothing better than the labels as soon as there are many outputs. The best state
+    on its way competes with the labels; rows whose labels win add nothing. The loss is
+    ``max(0, F(v_data) - F(v_found))``.
     """
 
     def step(self, model, batch, epoch):
@@ -96,15 +99,15 @@ class PercLoss(ContrastiveDivergence):
         return self._contrast(model, energy, batch, hidden, found, batch.weight * better)
 
     def _fantasy(self, energy, batch, hidden, epoch):
-        first = epoch * (self.n_gibbs_steps + 1)
-        u = uniforms(self.key, batch.index, first, energy.n_variables)
-        found = u[:, : energy.n_visible] < expit(energy.visible_bias)
+        found = energy.visible_bias > 0
         best = energy.log_weight(found)
-        state = u[:, energy.n_visible :] < energy.hidden_given_visible(found)
-        state = state[:, None, :]
-        for step in range(first + 1, first + 1 + self.n_gibbs_steps):
-            sweep = gibbs_sweep(energy, state, self.key, batch.index, step)
-            state, visible = sweep.hidden, sweep.visible[:, 0]
+        hidden_on = energy.hidden_given_visible(expit(energy.visible_bias))
+        first = epoch * self.n_gibbs_steps
+        for step in range(first, first + self.n_gibbs_steps):
+            u = uniforms(self.key, batch.index, step, energy.n_hidden)
+            drawn = (u < hidden_on).astype(energy.dtype)
+            visible = energy.visible_bias + drawn @ energy.weights.T > 0
+            hidden_on = energy.hidden_given_visible(visible)
             score = energy.log_weight(visible)
             better = score > best
             best = np.where(better, score, best)
