@@ -38,24 +38,24 @@ def logistic_regression():
 
 
 class LabelPowerset(ClassifierMixin, BaseEstimator):
-    """A multi-class forest over the distinct label sets."""
+    """A multi-class classifier over the distinct label sets."""
 
-    def __init__(self, forest):
-        self.forest = forest
+    def __init__(self, classifier):
+        self.classifier = classifier
 
     def fit(self, X, Y):
-        """Fit the forest on the index of each row's label set."""
+        """Fit the classifier on the index of each row's label set."""
         self.sets_, index = np.unique(Y, axis=0, return_inverse=True)
-        self.forest.fit(X, index)
+        self.classifier.fit(X, index)
         return self
 
     def predict(self, X):
         """Most probable label set."""
-        return self.sets_[self.forest.predict(X)]
+        return self.sets_[self.classifier.predict(X)]
 
     def predict_proba(self, X):
         """Marginals of the distribution over label sets."""
-        return self.forest.predict_proba(X) @ self.sets_
+        return self.classifier.predict_proba(X) @ self.sets_
 
 
 def marginals(model, X):
