@@ -6,14 +6,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from skcrbm.learning._dual_newton import newton_step
+from skcrbm.learning._dual_newton import newton_steps
 from skcrbm.utils._parallel import one_blas_thread
 from skcrbm.utils._validation import kernel_array
 
-# With at most so many variables between their bounds, Newton steps are cheap: now and then
-# in training, and once `tol` is reached up to 10 times, until the violation is below _EXACT.
-# So the result of a small problem does not depend on the way.
-_FEW_FREE = 400
+# With at most so many variables between their bounds, of all labels or of one, Newton steps
+# are cheap: now and then in training, and once `tol` is reached up to 10 times, until the
+# violation is below _EXACT. So the result of a small problem does not depend on the way.
+_FEW_FREE = 250
 _NEWTON_EVERY = 100
 _EXACT, _POLISH = 1e-11, 10
 # On the way the goal is this share of the violation at the last look at all labels; labels
@@ -166,11 +166,11 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
             if violation <= goal and whole:
                 if violation <= _EXACT * problem.margin or polishing == _POLISH:
                     break
-                if not _newton_if_cheap(problem, alpha, weights):
+                if not newton_steps(problem, alpha, weights, ranges > goal, _FEW_FREE):
                     break
                 polishing += 1
             elif n_iter % _NEWTON_EVERY == 0:
-                _newton_if_cheap(problem, alpha, weights)
+                newton_steps(problem, alpha, weights, ranges > goal, _FEW_FREE)
             if violation <= stage:
                 stage = max(goal, _STAGE * violation)
                 n_active[:] = n_possible
@@ -189,15 +189,6 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
             raise
         return n_iter, "interrupted"
     return n_iter, "tol"
-
-
-def _newton_if_cheap(problem, alpha, weights):
-    """Do a Newton step unless there are many free variables, or none; whether it was done."""
-    n_free = np.count_nonzero((alpha > 0) & (alpha < problem.limit))
-    if 0 < n_free <= _FEW_FREE:
-        newton_step(problem, alpha, weights)
-        return True
-    return False
 
 
 def _reset(bounds):

@@ -7,23 +7,44 @@ the others among each other. Those are the solution of a linear system.
 import numpy as np
 from scipy import linalg, sparse
 
-_ROUNDS = 15
+_ROUNDS = 10
 # Of the mean diagonal; twin rows make the system singular.
 _RIDGE = 1e-10
 
 
-def newton_step(problem, alpha, weights):
-    """Move the free dual variables to their optimum, changing alpha and the weights in place.
+def newton_steps(problem, alpha, weights, behind, most):
+    """Newton steps for all labels together or, where that is too large, for one at a time.
 
-    Those that meet a bound on the way stay there. The dual objective does not decrease.
+    They change alpha and the weights in place. The dual objective does not decrease.
 
     Parameters
     ----------
     problem : LargeMarginProblem
     alpha : ndarray (N, L)
     weights : tuple of ndarray (L, D), (L,), (L, L)
+    behind : ndarray (L,) of bool
+        Labels that are worth a step of their own.
+    most : int
+        Size of the largest system to solve.
+
+    Returns
+    -------
+    Whether any step was done.
     """
-    rows, labels = np.nonzero((alpha > 0) & (alpha < problem.limit))
+    free = (alpha > 0) & (alpha < problem.limit)
+    rows, labels = np.nonzero(free)
+    if len(rows) <= most:
+        groups = [(rows, labels)]
+    else:
+        groups = [(rows[labels == i], labels[labels == i]) for i in np.flatnonzero(behind)]
+    groups = [group for group in groups if 0 < len(group[0]) <= most]
+    for group in groups:
+        _newton_step(problem, alpha, weights, *group)
+    return bool(groups)
+
+
+def _newton_step(problem, alpha, weights, rows, labels):
+    """Move some free variables (m,) to their optimum; those that meet a bound stay there."""
     n_free = len(rows)
     X, signs = problem.X[rows], problem.signs[rows]
     own = signs[np.arange(n_free), labels]
