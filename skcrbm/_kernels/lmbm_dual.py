@@ -134,15 +134,63 @@ def _couple(n, spread, signs, labels, count, change, pairwise):
 
 
 @jit
-def dense_epoch(
-    order, X, square, signs, target, spread, limit,
+def _shuffle(order, count, state):
+    """Put the first `count` entries of order into random order; xorshift64 (Marsaglia 2003)."""
+    x = state[0]
+    for r in range(count - 1, 0, -1):
+        x ^= x << np.uint64(13)
+        x ^= x >> np.uint64(7)
+        x ^= x << np.uint64(17)
+        j = int((x >> np.uint64(11)) * 1.1102230246251565e-16 * (r + 1))
+        order[r], order[j] = order[j], order[r]
+    state[0] = x
+
+
+@jit
+def _end_pass(order, count, n_active, goal, bounds):
+    """Drop rows without anything in play, turn the bounds of this pass into those of the last.
+
+    Returns
+    -------
+    Number of rows left and the largest range of projected gradients; where that is at most
+    the goal, rows and bounds are left as they are.
+    """
+    violation = 0.0
+    for i in range(bounds.shape[1]):  # -inf for a label without anything in play
+        violation = max(violation, bounds[2, i] - bounds[3, i])
+    if violation <= goal:
+        return count, violation
+    kept = 0
+    for r in range(count):
+        if n_active[order[r]] > 0:
+            order[kept] = order[r]
+            kept += 1
+    for i in range(bounds.shape[1]):
+        width = bounds[2, i] - bounds[3, i]
+        bounds[0, i] = bounds[2, i] if bounds[2, i] > 0 else width
+        bounds[1, i] = bounds[3, i] if bounds[3, i] < 0 else -width
+        if width <= goal:  # it rests
+            bounds[0, i] = -np.inf
+            bounds[1, i] = np.inf
+        bounds[2, i] = -np.inf
+        bounds[3, i] = np.inf
+    return kept, violation
+
+
+@jit
+def dense_passes(
+    n_passes, state, order, count, goal, X, square, signs, target, spread, limit,
     alpha, labels, n_active, coef, intercept, pairwise, bounds,
 ):  # fmt: skip
-    """One pass over the rows named in `order`, which changes what follows `limit`.
+    """Pass over the rows until all labels are within the goal; changes what follows `limit`.
 
     Parameters
     ----------
-    order : (R,) intp
+    n_passes : int, at most
+    state : (1,) uint64, of the random numbers
+    order : (N,) intp, rows in play first
+    count : int, how many
+    goal : for the ranges of projected gradients
     X : (N, D)
     square : (N,) diagonal of the dual's quadratic form
     signs : (N, L) float64 in {-1, 0, +1}, 0 where not observed
@@ -153,51 +201,70 @@ def dense_epoch(
     n_active : (N,) intp; so many labels of a row, the first in `labels`, are in play
     coef, intercept, pairwise : (L, D), (L,), (L, L)
     bounds : (4, L) as in `_settle_row`
+
+    Returns
+    -------
+    Number of passes done, number of rows in play, largest range of projected gradients.
     """
     margin = np.empty(signs.shape[1])
     change = np.empty(signs.shape[1])
-    for r in range(order.shape[0]):
-        n = np.uintp(order[r])
-        for j in range(n_active[n]):
-            i = labels[n, j]
-            field = intercept[i] + _dense_dot(coef, i, X, n)
-            if spread > 0:
-                field += _dense_dot(pairwise, i, signs, n)
-            margin[j] = signs[n, i] * field
-        _settle_row(
-            n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
-        )
-        _couple(n, spread, signs, labels, n_active[n], change, pairwise)
-        for j in range(n_active[n]):
-            if change[j] != 0:
+    done = 0
+    violation = np.inf
+    while done < n_passes and count > 0 and violation > goal:
+        _shuffle(order, count, state)
+        for r in range(count):
+            n = np.uintp(order[r])
+            for j in range(n_active[n]):
                 i = labels[n, j]
-                _dense_add(coef, i, change[j], X, n)
-                intercept[i] += change[j]
+                field = intercept[i] + _dense_dot(coef, i, X, n)
+                if spread > 0:
+                    field += _dense_dot(pairwise, i, signs, n)
+                margin[j] = signs[n, i] * field
+            _settle_row(
+                n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
+            )
+            _couple(n, spread, signs, labels, n_active[n], change, pairwise)
+            for j in range(n_active[n]):
+                if change[j] != 0:
+                    i = labels[n, j]
+                    _dense_add(coef, i, change[j], X, n)
+                    intercept[i] += change[j]
+        done += 1
+        count, violation = _end_pass(order, count, n_active, goal, bounds)
+    return done, count, violation
 
 
 @jit
-def csr_epoch(
-    order, data, indices, indptr, square, signs, target, spread, limit,
+def csr_passes(
+    n_passes, state, order, count, goal, data, indices, indptr,
+    square, signs, target, spread, limit,
     alpha, labels, n_active, coef, intercept, pairwise, bounds,
 ):  # fmt: skip
-    """`dense_epoch` for X in compressed rows: data, indices (nnz,), indptr (N + 1,)."""
+    """`dense_passes` for X in compressed rows: data, indices (nnz,), indptr (N + 1,)."""
     margin = np.empty(signs.shape[1])
     change = np.empty(signs.shape[1])
-    for r in range(order.shape[0]):
-        n = np.uintp(order[r])
-        start, stop = indptr[n], indptr[n + np.uintp(1)]
-        for j in range(n_active[n]):
-            i = labels[n, j]
-            field = intercept[i] + _csr_dot(coef, i, data, indices, start, stop)
-            if spread > 0:
-                field += _dense_dot(pairwise, i, signs, n)
-            margin[j] = signs[n, i] * field
-        _settle_row(
-            n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
-        )
-        _couple(n, spread, signs, labels, n_active[n], change, pairwise)
-        for j in range(n_active[n]):
-            if change[j] != 0:
+    done = 0
+    violation = np.inf
+    while done < n_passes and count > 0 and violation > goal:
+        _shuffle(order, count, state)
+        for r in range(count):
+            n = np.uintp(order[r])
+            start, stop = indptr[n], indptr[n + np.uintp(1)]
+            for j in range(n_active[n]):
                 i = labels[n, j]
-                _csr_add(coef, i, change[j], data, indices, start, stop)
-                intercept[i] += change[j]
+                field = intercept[i] + _csr_dot(coef, i, data, indices, start, stop)
+                if spread > 0:
+                    field += _dense_dot(pairwise, i, signs, n)
+                margin[j] = signs[n, i] * field
+            _settle_row(
+                n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
+            )
+            _couple(n, spread, signs, labels, n_active[n], change, pairwise)
+            for j in range(n_active[n]):
+                if change[j] != 0:
+                    i = labels[n, j]
+                    _csr_add(coef, i, change[j], data, indices, start, stop)
+                    intercept[i] += change[j]
+        done += 1
+        count, violation = _end_pass(order, count, n_active, goal, bounds)
+    return done, count, violation

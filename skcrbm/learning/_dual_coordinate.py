@@ -8,13 +8,15 @@ from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
 from skcrbm.learning._dual_newton import newton_steps
 from skcrbm.utils._parallel import one_blas_thread
+from skcrbm.utils._random import random_key
 from skcrbm.utils._validation import kernel_array
 
 # With at most so many variables between their bounds, of all labels or of one, Newton steps
-# are cheap: now and then in training, and once `tol` is reached up to 10 times, until the
-# violation is below _EXACT. So the result of a small problem does not depend on the way.
+# are cheap: after 100 passes, 200, 400 and so on, and once `tol` is reached up to 10 times,
+# until the violation is below _EXACT. So the result of a small problem does not depend on
+# the way.
 _FEW_FREE = 250
-_NEWTON_EVERY = 100
+_FIRST_NEWTON = 100
 _EXACT, _POLISH = 1e-11, 10
 # On the way the goal is this share of the violation at the last look at all labels; labels
 # that meet it rest, so that the passes go to those that are behind.
@@ -142,75 +144,71 @@ def fit_large_margin(problem, *, tol, max_iter, rng, dual=None, report=None):
 
 def _descend(problem, alpha, weights, tol, max_iter, rng, report):
     """Change alpha and the weights in place; number of passes and why they ended."""
-    epoch = _epoch_kernel(problem)
     possible = problem.limit > 0
+    if not possible.any():
+        return 0, "tol"
     n_possible = possible.sum(axis=1)
     # Of each row, the labels in play first.
     labels = np.argsort(~possible, axis=1, kind="stable").astype(np.int32)
     n_active = n_possible.copy()
-    order = np.flatnonzero(n_active)
     bounds = np.empty((4, possible.shape[1]))
-    _reset(bounds)
+    state = np.array([random_key(rng) | np.uint64(1)])
+    passes = _pass_kernel(problem, alpha, labels, n_active, weights, bounds)
     goal = tol * problem.margin
-    stage, polishing, n_iter = np.inf, 0, 0
+    stage, polishing, n_iter, newton_at = goal, 0, 0, _FIRST_NEWTON
+    fresh = True  # everything is in play in the next pass
     try:
-        while n_iter < max_iter and n_active.any():
-            rng.shuffle(order)
-            epoch(order, alpha, labels, n_active, weights, bounds)
-            n_iter += 1
-            ranges = bounds[2] - bounds[3]  # -inf for a label without anything in play
-            violation = max(ranges.max(), 0.0)
+        while n_iter < max_iter:
+            if fresh:
+                n_active[:] = n_possible
+                order = np.flatnonzero(n_possible)
+                count = len(order)
+                bounds[:] = [[np.inf], [-np.inf], [-np.inf], [np.inf]]
+            # The pass over everything by itself; else until it is time for a Newton step.
+            wanted = 1 if fresh or report else newton_at - n_iter
+            wanted = min(wanted, max_iter - n_iter)
+            done, count, violation = passes(wanted, state, order, count, -1.0 if fresh else stage)
+            n_iter += done
             if report is not None:
                 report(n_iter, violation, n_active.sum() / n_possible.sum())
-            whole = np.array_equal(n_active, n_possible)
-            if violation <= goal and whole:
+            behind = bounds[0] - bounds[1] > goal
+            if fresh and violation <= goal:
                 if violation <= _EXACT * problem.margin or polishing == _POLISH:
-                    break
-                if not newton_steps(problem, alpha, weights, ranges > goal, _FEW_FREE):
-                    break
+                    return n_iter, "tol"
+                if not newton_steps(problem, alpha, weights, behind, _FEW_FREE):
+                    return n_iter, "tol"
                 polishing += 1
-            elif n_iter % _NEWTON_EVERY == 0:
-                newton_steps(problem, alpha, weights, ranges > goal, _FEW_FREE)
-            if violation <= stage:
+                continue
+            if n_iter == newton_at:
+                newton_at *= 2
+                newton_steps(problem, alpha, weights, behind, _FEW_FREE)
+            if fresh:
                 stage = max(goal, _STAGE * violation)
-                n_active[:] = n_possible
-                order = np.flatnonzero(n_active)
-                _reset(bounds)
-            else:
-                order = order[n_active[order] > 0]
-                bounds[0] = np.where(bounds[2] > 0, bounds[2], ranges)
-                bounds[1] = np.where(bounds[3] < 0, bounds[3], -ranges)
-                bounds[:2, ranges <= stage] = [[-np.inf], [np.inf]]
-                bounds[2:] = [[-np.inf], [np.inf]]
-        else:
-            return n_iter, "max_iter" if n_active.any() and not polishing else "tol"
+            fresh = violation <= stage or count == 0
     except KeyboardInterrupt:
         if n_iter == 0:
             raise
         return n_iter, "interrupted"
-    return n_iter, "tol"
+    return n_iter, "tol" if polishing else "max_iter"
 
 
-def _reset(bounds):
-    """Nothing is known of the last pass, nor of this one: no shrinking."""
-    bounds[:] = [[np.inf], [-np.inf], [-np.inf], [np.inf]]
-
-
-def _epoch_kernel(problem):
-    """Return the pass over rows for this X, as a function of what it changes."""
-    from skcrbm._kernels.lmbm_dual import csr_epoch, dense_epoch
+def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
+    """Return the passes over rows for this X, as a function of what is new in each call."""
+    from skcrbm._kernels.lmbm_dual import csr_passes, dense_passes
 
     X, signs = problem.X, problem.signs
     pairs = np.maximum((signs != 0).sum(axis=1) - 1, 0)
     square = row_norms(X, squared=True).astype(np.float64) + 1.0 + pairs * problem.spread
     if sparse.issparse(X):
-        rows, kernel = (X.data, X.indices, X.indptr), csr_epoch
+        rows, kernel = (X.data, X.indices, X.indptr), csr_passes
     else:
-        rows, kernel = (X,), dense_epoch
+        rows, kernel = (X,), dense_passes
     rows = tuple(kernel_array(part) for part in rows)
     fixed = (square, signs, float(problem.margin), float(problem.spread), problem.limit)
 
-    def epoch(order, alpha, labels, n_active, weights, bounds):
-        kernel(order, *rows, *fixed, alpha, labels, n_active, *weights, bounds)
+    changed = (alpha, labels, n_active, *weights, bounds)
 
-    return epoch
+    def passes(n_passes, state, order, count, goal):
+        return kernel(n_passes, state, order, count, goal, *rows, *fixed, *changed)
+
+    return passes
