@@ -12,11 +12,11 @@ from skcrbm.utils._random import random_key
 from skcrbm.utils._validation import kernel_array
 
 # With at most so many variables between their bounds, of all labels or of one, Newton steps
-# are cheap: after 100 passes, 200, 400 and so on, and once `tol` is reached up to 10 times,
-# until the violation is below _EXACT. So the result of a small problem does not depend on
-# the way.
-_FEW_FREE = 250
-_FIRST_NEWTON = 100
+# are cheap: after 100 passes, 200, 400 and so on for at most a share of the work, and once
+# `tol` is reached up to 10 times, until the violation is below _EXACT. So the result of a
+# small problem does not depend on the way.
+_FEW_FREE = 400
+_FIRST_NEWTON, _NEWTON_SHARE = 100, 0.3
 _EXACT, _POLISH = 1e-11, 10
 # On the way the goal is this share of the violation at the last look at all labels; labels
 # that meet it rest, so that the passes go to those that are behind.
@@ -156,6 +156,7 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
     passes = _pass_kernel(problem, alpha, labels, n_active, weights, bounds)
     goal = tol * problem.margin
     stage, polishing, n_iter, newton_at = goal, 0, 0, _FIRST_NEWTON
+    work, spent = 0, 0.0
     fresh = True  # everything is in play in the next pass
     try:
         while n_iter < max_iter:
@@ -179,9 +180,11 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
                     return n_iter, "tol"
                 polishing += 1
                 continue
+            work += done * n_active.sum()
             if n_iter == newton_at:
                 newton_at *= 2
-                newton_steps(problem, alpha, weights, behind, _FEW_FREE)
+                budget = _NEWTON_SHARE * work - spent
+                spent += newton_steps(problem, alpha, weights, behind, _FEW_FREE, budget)
             if fresh:
                 stage = max(goal, _STAGE * violation)
             fresh = violation <= stage or count == 0
