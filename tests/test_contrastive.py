@@ -200,13 +200,37 @@ def test_refusals(name):
     partly[0, 0] = np.nan
     with pytest.raises(ValueError, match=rf"NaN.*learning='{name}'.*'mle'"):
         CRBMClassifier(learning=name).fit(X, partly)
-    with pytest.raises(ValueError, match="more than two classes"):
+    with pytest.raises(ValueError, match="needs two classes in 1-D y, got 3"):
         CRBMClassifier(learning=name).fit(X, np.arange(40) % 3)
     CRBMClassifier(learning=name, max_iter=2).fit(X, Y[:, 0]).predict(X)
-    CRBMClassifier(learning=name, max_iter=2).partial_fit(X, Y).partial_fit(X, Y)
+    model = CRBMClassifier(learning=name, max_iter=2)
+    if name == "pcd":
+        with pytest.raises(ValueError, match="learning='pcd' keeps a chain for each training row"):
+            model.partial_fit(X, Y)
+    else:
+        model.partial_fit(X, Y).partial_fit(X, Y)
+
+
+def test_contrastive_differences_do_not_stop_the_training():
+    X, Y = data(60)
+    for name, n_epochs in (("cd", 30), ("pcd", 30)):
+        model = CRBMClassifier(learning=name, max_iter=30, n_iter_no_change=2, random_state=0)
+        assert model.fit(X, Y).n_iter_ == n_epochs
 
 
 # ------------------------------------------------------------------------------ decoding
+
+
+@pytest.mark.parametrize("rule_name", ["map", "marginal_map"])
+def test_decode_many_outputs(rule_name):
+    """More than can be enumerated on the visible side: message passing with restarts."""
+    rng = np.random.RandomState(0)
+    X = rng.randn(60, 5)
+    Y = (X @ rng.randn(5, 30) + rng.randn(60, 30) > 0).astype(int)
+    for n_hidden in (5, 12):
+        model = CRBMClassifier(n_hidden=n_hidden, max_iter=20, decode=rule_name, random_state=0)
+        found = model.fit(X, Y).predict(X)
+        assert (found == model.set_params(decode="marginal").predict(X)).mean() > 0.9
 
 
 @pytest.mark.parametrize("rule_name", ["map", "marginal_map"])

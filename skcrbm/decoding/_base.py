@@ -1,5 +1,7 @@
 """What a decoding rule gets to see."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +24,10 @@ class Decoding(NamedTuple):
     label_sets : ndarray (K, V)
         Output vectors seen in fit.
     n_jobs : int or None
-    state_method : InferenceMethod or None
-        The method of training: a rule whose query it answers takes it.
+    hidden : {"marginal", "max"}
+        Whether a score sums the hidden units out or takes their best values.
+    state_methods : dict
+        Query -> method that a learner was trained with; the rules for best states take it.
     """
 
     energy: object
@@ -31,7 +35,8 @@ class Decoding(NamedTuple):
     known: np.ndarray | None
     label_sets: np.ndarray
     n_jobs: int | None
-    state_method: object | None = None
+    hidden: str = "marginal"
+    state_methods: Mapping = MappingProxyType({})
 
     def clamp(self):
         """Clamp (N, V + H) of what is known, or None."""

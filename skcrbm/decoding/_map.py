@@ -4,7 +4,7 @@ from skcrbm.inference import Exact, MaxProduct, MixedProduct, infer
 
 # Enumerating more units than this costs more than message passing with restarts.
 _EXACT_UNITS = 10
-_RESTARTS = {"damping": 0.5, "n_restarts": 10, "random_state": 0}
+_RESTARTS = {"n_restarts": 10, "max_iter": 50, "random_state": 0}
 
 
 def decode_map(decoding):
@@ -40,8 +40,7 @@ def decode_marginal_map(decoding):
 
 
 def _best_state(decoding, method, query):
-    if decoding.state_method is not None and query in decoding.state_method.answers:
-        method = decoding.state_method
+    method = decoding.state_methods.get(query, method)
     result = infer(
         decoding.energy, method, returns=query, clamp=decoding.clamp(), n_jobs=decoding.n_jobs
     )

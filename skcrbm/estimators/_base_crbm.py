@@ -6,7 +6,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.base import _fit_context
+from sklearn.base import _fit_context, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -17,7 +17,7 @@ from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEner
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
 from skcrbm.estimators._training import CRBMTraining, label_sets_of
-from skcrbm.inference import available_methods, resolve_method
+from skcrbm.inference import available_methods, infer, resolve_method
 from skcrbm.utils._parallel import one_blas_thread
 
 # Enumerating more units than this costs more than message passing.
@@ -28,8 +28,10 @@ _EARLY_STOPPING_ROWS = 1000
 _STATE = (
     "_targets",
     "_method",
+    "_marginal_method",
     "_prediction_method",
-    "_hidden",
+    "_prediction_marginals",
+    "_rule",
     "_optimizer",
     "_rng",
     "_epochs_seen",
@@ -45,6 +47,16 @@ def marginal_method(inference, n_visible, n_hidden, name="inference"):
     if "marginals" not in method.answers:
         able = ", ".join(map(repr, available_methods(returns=["marginals"])))
         raise ValueError(f"{name}={method.name!r} gives no marginals; methods that do: {able}")
+    return method
+
+
+def own_method(method, rng):
+    """Copy of a method that later changes of the user's object, or chance, do not reach."""
+    method = clone(method)
+    options = vars(method)
+    draws = "random_state" in options and options.get("n_restarts") != 1
+    if draws and method.random_state is None:
+        method.set_params(random_state=rng.randint(np.iinfo(np.int32).max))
     return method
 
 
@@ -70,18 +82,18 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "average": ["boolean"],
         "warm_start": ["boolean"],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    #: How a fit is run, and whether it keeps the average of its iterates.
+    #: How a fit is run.
     _training_type = CRBMTraining
-    _keeps_average = False
 
     @abstractmethod
-    def _training_method(self, n_visible):
-        """Return the inference method of training, checked."""
+    def _training_methods(self, n_visible):
+        """Return the inference methods of training and of marginals, checked."""
 
     @abstractmethod
     def _make_objective(self, visible, rng):
@@ -91,9 +103,9 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
     def _decode_name(self):
         """Return the name of the decoding rule for 2-D y."""
 
-    @abstractmethod
-    def _marginal_method(self, method, shape):
-        """Return what gives marginals to a model of V, H units trained with `method`."""
+    def _decoding_options(self):
+        """Return what decoding needs to know besides, as fields of `Decoding`."""
+        return {}
 
     @abstractmethod
     def _scores(self, decoding):
@@ -145,6 +157,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
         first_epoch = self._epochs_seen if warm else 0
         training = self._make_training(X, visible, weight, rng, first_epoch)
         params = self._params() if warm else training.initial_params(self.n_hidden)
+        self._check_marginals(training.model(params), X)
         metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         will_refit = training.early_stopping and self.refit
         n_epochs = None if will_refit else self.max_iter
@@ -182,10 +195,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
         -------
         self
         """
-        if self.early_stopping is True:
-            raise ValueError(
-                "partial_fit does not support early_stopping=True; use 'auto' or False"
-            )
+        self._check_partial_fit()
         first = not hasattr(self, "coef_")
         if not first:
             self._check_same_hidden()
@@ -198,6 +208,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
         seen = 0 if first else self._epochs_seen
         training = self._make_training(X, visible, weight, self._rng, seen)
         params = training.initial_params(self.n_hidden) if first else self._params()
+        self._check_marginals(training.model(params), X)
         training.run_one_epoch(params, None if first else self._optimizer)
         self._optimizer = training.optimizer
         curves = None if first else (self.loss_curve_, self.convergence_curve_)
@@ -209,6 +220,16 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
             self.label_sets_ = np.unique(np.vstack([sets, self.label_sets_]), axis=0)
         self._epochs_seen = self.n_iter_ = seen + 1
         return self
+
+    def _check_partial_fit(self):
+        if self.early_stopping is True:
+            raise ValueError(
+                "partial_fit does not support early_stopping=True; use 'auto' or False"
+            )
+
+    def _check_marginals(self, model, X):
+        """Fail before the training, not after it, if marginals are out of reach."""
+        infer(model.energy(X[:0]), self._marginal_method)
 
     def _forget(self):
         """Drop what an earlier fit learned."""
@@ -236,8 +257,10 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
     def _make_training(self, X, visible, weight, rng, first_epoch):
         """Resolve everything that says "auto" and hand the fit over."""
         multiclass = self._targets.kind == "multiclass"
-        method = self._training_method(visible.shape[1])  # checked even where it is not needed
-        self._method = resolve_method("exact") if multiclass else method
+        methods = self._training_methods(visible.shape[1])  # checked even where not needed
+        if multiclass:
+            methods = (resolve_method("exact"),) * 2
+        self._method, self._marginal_method = (own_method(method, rng) for method in methods)
         n = len(weight)
         batch_size = self.batch_size
         if batch_size == "auto":
@@ -255,7 +278,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
             solver=self.solver,
             learning_rate=self.learning_rate_init,
             momentum=self.momentum,
-            average=self._keeps_average,
+            average=self.average,
             penalty=CRBMParams(self.alpha_hidden, self.alpha, self.alpha, 0.0, 0.0),
             batch_size=min(batch_size, n),
             max_iter=self.max_iter,
@@ -288,16 +311,18 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
     def _fitted_attributes(self, epoch, X, visible):
         """Fitted attributes of the model at the end of an epoch, as a dict."""
         method = self._method.at_epoch(epoch.number)
+        marginals = self._marginal_method.at_epoch(epoch.number)
         return {
             "weights_": epoch.params.weights,
             "coef_": epoch.params.visible_coef,
             "hidden_coef_": epoch.params.hidden_coef,
             "intercept_": epoch.params.visible_intercept,
             "hidden_intercept_": epoch.params.hidden_intercept,
-            "label_sets_": self._label_sets(epoch.params, method, X, visible),
+            "label_sets_": self._label_sets(epoch.params, marginals, X, visible),
             "inference_": method.name,
             "n_inference_iter_": getattr(method, "max_iter", None),
             "_prediction_method": method,
+            "_prediction_marginals": marginals,
         }
 
     def _label_sets(self, params, method, X, visible):
@@ -311,7 +336,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
             completed = DECODERS.get("marginal")(
                 Decoding(
                     energy,
-                    self._marginal_method(method, params.weights.shape),
+                    method,
                     visible[partly],
                     sets,
                     self.n_jobs,
@@ -333,14 +358,13 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
     def _decoding(self, X, known):
         multiclass = self._targets.kind == "multiclass"
         model = ConditionalRBM(self._params(), OneHotRBMEnergy if multiclass else RBMEnergy)
-        method = self._prediction_method
         return Decoding(
             model.energy(X),
-            self._marginal_method(method, self.weights_.shape),
+            self._prediction_marginals,
             known,
             self.label_sets_,
             self.n_jobs,
-            method,
+            **self._decoding_options(),
         )
 
     def _prepare(self, X, y_known=None):

@@ -35,7 +35,8 @@ class CRBMClassifier(BaseCRBM):
         Number of hidden units.
     learning : {"mle", "cd", "pcd", "cd_percloss"}, default="mle"
         Learning rule: maximum conditional likelihood with the marginals of `inference`;
-        contrastive divergence, or persistent with one chain per training row; or
+        contrastive divergence, or persistent with one chain per training row (not in
+        `partial_fit`; a warm start begins new chains); or
         CD-PercLoss, which steps only where its chain finds a state better than the labels.
         All but "mle" need every label observed and at most two classes in 1-D y;
         `inference` then serves prediction only.
@@ -58,7 +59,7 @@ class CRBMClassifier(BaseCRBM):
         Rows per gradient step; "auto" takes all rows up to 200, else 20.
     solver : {"adam", "sgd"}, default="adam"
     learning_rate_init : float or "auto", default="auto"
-        Step size. "auto" is 0.001 for "adam" and 0.05 for "sgd", and up to 50 times that
+        Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that
         where an epoch has fewer than 60 steps.
     momentum : float in [0, 1), default=0.0
         For "sgd".
@@ -76,8 +77,12 @@ class CRBMClassifier(BaseCRBM):
     validation_fraction : float in (0, 1), default=0.15
     n_iter_no_change : int, default=25
         Stop after so many epochs in which neither the validation score nor, without
-        early stopping, the training loss got better by more than `tol`.
+        early stopping, the training loss got better by more than `tol`. "cd" and "pcd" have no
+        loss to go by and then do all epochs.
     tol : float, default=0.0
+    average : bool, default=False
+        Keep a running average of the iterates, in which late ones count more. "cd_percloss"
+        gains by it: a perceptron's steps do not become small.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous one.
     n_jobs : int, default=None
@@ -166,6 +171,7 @@ class CRBMClassifier(BaseCRBM):
         validation_fraction=0.15,
         n_iter_no_change=25,
         tol=0.0,
+        average=False,
         warm_start=False,
         n_jobs=None,
         random_state=None,
@@ -188,13 +194,22 @@ class CRBMClassifier(BaseCRBM):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.average = average
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
-    def _training_method(self, n_visible):
-        return marginal_method(self.inference, n_visible, self.n_hidden)
+    def _training_methods(self, n_visible):
+        return (marginal_method(self.inference, n_visible, self.n_hidden),) * 2
+
+    def _check_partial_fit(self):
+        super()._check_partial_fit()
+        if OBJECTIVES.get(self.learning).keeps_chains:
+            raise ValueError(
+                f"learning={self.learning!r} keeps a chain for each training row, and partial_fit "
+                "cannot tell which rows are the same; use fit, or learning='cd'"
+            )
 
     def _make_objective(self, visible, rng):
         rule = OBJECTIVES.get(self.learning)
@@ -205,17 +220,14 @@ class CRBMClassifier(BaseCRBM):
             )
         if rule.draws and self._targets.kind == "multiclass":
             raise ValueError(
-                f"learning={self.learning!r} samples binary outputs, but y has more than two "
-                "classes; use learning='mle', which is exact for them"
+                f"learning={self.learning!r} needs two classes in 1-D y, got "
+                f"{len(self.classes_)}; learning='mle' takes any number, exactly"
             )
         key = random_key(rng) if rule.draws else None
         return rule(self._method, self.n_jobs, self.n_gibbs_steps, key)
 
     def _decode_name(self):
         return self.decode
-
-    def _marginal_method(self, method, shape):
-        return method
 
     def _scores(self, decoding):
         if self._targets.kind == "multiclass":

@@ -58,7 +58,7 @@ class MSSVMCRBM(BaseCRBM):
         Rows per step; "auto" takes all rows up to 200, else 20.
     solver : {"adam", "sgd"}, default="adam"
     learning_rate_init : float or "auto", default="auto"
-        Step size. "auto" is 0.001 for "adam" and 0.05 for "sgd", and up to 50 times that
+        Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that
         where an epoch has fewer than 60 steps.
     momentum : float in [0, 1), default=0.0
         For "sgd".
@@ -104,8 +104,9 @@ class MSSVMCRBM(BaseCRBM):
     n_inference_iter_ : int or None
         Iterations at most in prediction: those of the kept epoch. None for "exact".
     loss_curve_, convergence_curve_ : list of float
-        Training loss (a lower bound where inference is approximate) and share of rows with
-        converged inference, per epoch of the run that gave the parameters.
+        Training loss (with all labels observed, a lower bound where inference is
+        approximate) and share of rows with converged inference, per epoch of the run that gave
+        the parameters.
     validation_scores_ : list of float or None
         Per epoch of the run with early stopping.
     n_iter_ : int
@@ -119,8 +120,11 @@ class MSSVMCRBM(BaseCRBM):
     score with the others at their decoded values: the sign agrees with `predict` wherever no
     single change would improve the prediction, and the size is the margin.
 
-    `predict_proba` gives the marginals of ``p(v, h | x) ∝ exp(-E)`` with the learned energy.
-    They are not calibrated: nothing in the training asks for probabilities.
+    `predict_proba` of 2-D y gives the marginals of ``p(v, h | x) ∝ exp(-E)`` with the learned
+    energy, of 1-D y the sigmoid or softmax of the decision scores. They are not calibrated:
+    nothing in the training asks for probabilities.
+
+    Changing `hidden`, `inference` or `marginal_inference` takes effect in the next fit.
 
     References
     ----------
@@ -147,7 +151,6 @@ class MSSVMCRBM(BaseCRBM):
         "inference": [StrOptions(set(METHODS)), HasMethods("solver_for")],
         "decode": [StrOptions({"auto", *DECODERS})],
         "marginal_inference": [StrOptions({"auto", *METHODS}), HasMethods("solver_for")],
-        "average": ["boolean"],
     }
     _training_type = MaxMarginTraining
     _remedy = (
@@ -205,17 +208,15 @@ class MSSVMCRBM(BaseCRBM):
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def _keeps_average(self):
-        return self.average
-
-    def _training_method(self, n_visible):
+    def _training_methods(self, n_visible):
         method = resolve_method(self.inference)
+        shape = n_visible, self.n_hidden
+        marginals = marginal_method(self.marginal_inference, *shape, "marginal_inference")
         if isinstance(self.inference, str) and "damping" in vars(method):
             method = method.set_params(**_BY_NAME)
         state_query(method, MARGIN_OBJECTIVES.get(self.hidden).query)
         # One output, as all classes of a 1-D y, is decoded exactly at no cost.
-        return resolve_method("exact") if n_visible == 1 else method
+        return resolve_method("exact") if n_visible == 1 else method, marginals
 
     def _make_objective(self, visible, rng):
         return MARGIN_OBJECTIVES.get(self.hidden)(self._method, self.n_jobs)
@@ -223,22 +224,27 @@ class MSSVMCRBM(BaseCRBM):
     def _decode_name(self):
         if self.decode != "auto":
             return self.decode
-        return state_query(self._prediction_method, MARGIN_OBJECTIVES.get(self._hidden).query)
+        return state_query(self._prediction_method, self._rule.query)
 
     def _fitted_attributes(self, epoch, X, visible):
         # A new `hidden` takes effect in the next fit.
-        return {**super()._fitted_attributes(epoch, X, visible), "_hidden": self.hidden}
+        rule = MARGIN_OBJECTIVES.get(self.hidden)
+        return {**super()._fitted_attributes(epoch, X, visible), "_rule": rule}
 
-    def _marginal_method(self, method, shape):
-        return marginal_method(self.marginal_inference, *shape, "marginal_inference")
+    def _decoding_options(self):
+        query = state_query(self._prediction_method, self._rule.query)
+        return {
+            "hidden": self._rule.hidden,
+            "state_methods": {query: self._prediction_method},
+        }
 
     def _scores(self, decoding):
         """Class scores, or the local field of each output at the decoded ones."""
         energy = decoding.energy
         if self._targets.kind == "multiclass":
-            return energy.class_log_weights(self._hidden)
+            return energy.class_log_weights(self._rule.hidden)
         decoded = DECODERS.get(self._decode_name())(decoding)
-        scores = energy.visible_log_odds(decoded, self._hidden)
+        scores = energy.visible_log_odds(decoded, self._rule.hidden)
         if decoding.known is not None:
             observed = ~np.isnan(decoding.known)
             scores[observed] = np.where(decoding.known[observed] == 1, np.inf, -np.inf)

@@ -1,5 +1,6 @@
 """One fit from rows to parameters: validation part, training run, refit, progress lines."""
 
+import copy
 import sys
 import warnings
 from abc import ABC, abstractmethod
@@ -114,13 +115,19 @@ class Training(ABC):
             )
         except KeyboardInterrupt:  # in the first epoch: the run before it has done some
             self._warn(_INTERRUPTED)
+            self.optimizer = None
             return
         # Cut short, the second run is worth less than what the first one found.
         if len(refitted.epochs) == n_epochs:
             self.history = refitted
+        else:
+            self.optimizer = None  # its state belongs to the run that is given up
 
     def run_one_epoch(self, params, optimizer):
-        """Do one epoch on all rows, going on with an optimiser's state."""
+        """Do one epoch on all rows, going on with an optimiser's state if it is of this kind."""
+        # A copy: an epoch that fails must not leave traces.
+        kept = optimizer is not None and optimizer.settings == self._settings
+        optimizer = copy.deepcopy(optimizer) if kept else None
         batch = Batch(self.X, self.visible, self.weight, np.arange(len(self.weight)))
         nothing = lambda number: None  # noqa: E731
         self.history = self._run(
@@ -140,6 +147,8 @@ class Training(ABC):
     ):
         self.optimizer = optimizer or self._make_optimizer()
         self.objective.start(len(self.weight))
+        # The difference that contrastive rules follow is no measure of progress.
+        patience = patience and (validate is not None or self.objective.is_loss)
 
         def report(epoch):
             score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"
@@ -169,6 +178,10 @@ class Training(ABC):
             self._warn(_INTERRUPTED)
         return history
 
+    @property
+    def _settings(self):
+        return self.solver, self.learning_rate, self.momentum, self.average
+
     def _make_optimizer(self):
         rate = self.learning_rate
         if rate == "auto":
@@ -178,7 +191,9 @@ class Training(ABC):
             rate = _LEARNING_RATE[self.solver]
             if self.solver == "adam":
                 rate *= float(np.clip(_STEPS_PER_EPOCH / steps, 1, _MAX_SPEEDUP))
-        return make_optimizer(self.solver, self.rates(rate), self.momentum, self.average)
+        optimizer = make_optimizer(self.solver, self.rates(rate), self.momentum, self.average)
+        optimizer.settings = self._settings
+        return optimizer
 
     def _split(self, batch):
         """Training part and held-out part; None, with a warning, if there can be none."""

@@ -1,5 +1,7 @@
 """Averages of the iterates of a stochastic subgradient method."""
 
+import numpy as np
+
 
 class PolynomialAverage:
     """Average that forgets early iterates: iterate t has a weight of about ``t^power``.
@@ -19,8 +21,19 @@ class PolynomialAverage:
 
     def __init__(self, power=3.0):
         self.power = power
+        self.forget()
+
+    def forget(self):
+        """Begin anew."""
         self.n_steps = 0
         self.mean = self.last = None
+
+    def resume(self, params):
+        """Iterate to go on from when `params` are kept: the last one if they are its average."""
+        if self.mean is not None and all(map(np.array_equal, self.mean, params)):
+            return self.last
+        self.forget()
+        return params
 
     def add(self, params):
         """Take in the next iterate."""

@@ -70,6 +70,10 @@ class Objective(ABC):
     needs_complete: ClassVar[bool] = False
     #: Whether random numbers are drawn.
     draws: ClassVar[bool] = False
+    #: Whether the loss is what training lowers, so that it may decide when to stop.
+    is_loss: ClassVar[bool] = True
+    #: Whether something is kept for each training row from one visit to the next.
+    keeps_chains: ClassVar[bool] = False
 
     def __init__(self, inference, n_jobs=None, n_gibbs_steps=1, key=None):
         self.inference = inference

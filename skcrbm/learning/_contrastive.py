@@ -18,6 +18,7 @@ class ContrastiveDivergence(Objective):
 
     needs_complete = True
     draws = True
+    is_loss = False
 
     def step(self, model, batch, epoch):
         energy = model.energy(batch.X)
@@ -62,6 +63,8 @@ class PersistentContrastiveDivergence(ContrastiveDivergence):
     it starts at the row's labels, and follows the row through shuffling.
     """
 
+    keeps_chains = True
+
     def start(self, n_rows):
         """Forget all chains."""
         self._chains = None
@@ -90,6 +93,8 @@ class PercLoss(ContrastiveDivergence):
     on its way competes with the labels; rows whose labels win add nothing. The loss is
     ``max(0, F(v_data) - F(v_found))``.
     """
+
+    is_loss = True
 
     def step(self, model, batch, epoch):
         energy = model.energy(batch.X)

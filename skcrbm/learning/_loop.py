@@ -107,8 +107,8 @@ def run_epochs(
         training with what there is.
     """
     average = optimizer.average
-    if average is not None and average.last is not None:  # going on: from the iterate itself
-        model = model._replace(params=average.last)
+    if average is not None:
+        model = model._replace(params=average.resume(model.params))
     history = History()
     stale, reference = 0, -np.inf
     try:
