@@ -12,6 +12,7 @@ from scipy.special import expit
 from skcrbm import CRBMClassifier
 from skcrbm.decoding import DECODERS, Decoding
 from skcrbm.energies import OneHotRBMEnergy
+from skcrbm.estimators._training import distinct_rows
 from skcrbm.inference import Exact, MeanField, SumProduct
 
 N, V, H = 12, 5, 3
@@ -267,3 +268,12 @@ def test_unknown_rule_after_fit(fitted):
     model, X, _ = decoding_by(fitted, "lable_set")
     with pytest.raises(ValueError, match=r"decode must be one of .*Did you mean 'label_set'"):
         model.predict(X)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (5, 9), (50, 3), (200, 70)])
+def test_distinct_rows_are_sorted(shape):
+    rows = (np.random.RandomState(0).uniform(size=shape) < 0.2).astype(float)
+    expected = np.unique(rows, axis=0)
+    found = distinct_rows(rows)
+    assert found.dtype == np.int8
+    np.testing.assert_array_equal(found, expected.reshape(-1, shape[1]))

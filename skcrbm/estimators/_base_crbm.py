@@ -16,7 +16,7 @@ from skcrbm.decoding import DECODERS, Decoding
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
-from skcrbm.estimators._training import CRBMTraining, label_sets_of
+from skcrbm.estimators._training import CRBMTraining, distinct_rows, label_sets_of
 from skcrbm.inference import available_methods, infer, resolve_method
 from skcrbm.utils._parallel import one_blas_thread
 
@@ -217,7 +217,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
         if not first:
             self.loss_curve_ = curves[0] + self.loss_curve_
             self.convergence_curve_ = curves[1] + self.convergence_curve_
-            self.label_sets_ = np.unique(np.vstack([sets, self.label_sets_]), axis=0)
+            self.label_sets_ = distinct_rows(np.vstack([sets, self.label_sets_]))
         self._epochs_seen = self.n_iter_ = seen + 1
         return self
 
@@ -342,7 +342,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
                     self.n_jobs,
                 )
             )
-        return np.unique(np.vstack([sets, completed]).astype(np.int8), axis=0)
+        return distinct_rows(np.vstack([sets, completed]))
 
     def _params(self):
         return CRBMParams(

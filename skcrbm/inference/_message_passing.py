@@ -89,6 +89,9 @@ def pass_messages(
     size = max(-(-n // _MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
     if pairwise is not None:
         size = max(size, _ROWS_PER_SUM)
+    pairs = n // size // 2
+    if 1 <= pairs < _MAX_CHUNKS // 2:  # an even number, so that two threads share the work
+        size = -(-n // (2 * pairs))
     add_pairwise(solve, row_chunks(n, size), query, pairwise)
     if query.return_trace:
         fields["trace"] = trace
