@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "datasets": {"utils"},
     "metrics": {"utils"},
     "inspection": set(),
+    "model_selection": set(),
     "estimators": {
         "decoding",
         "energies",

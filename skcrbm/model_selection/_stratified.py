@@ -1,0 +1,256 @@
+"""Iterative stratification: parts of multi-label data with equal shares of each label."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
+from sklearn.utils import check_array, check_random_state
+
+
+def _present_labels(y):
+    """CSC matrix (n, L) with a 1 for each label that is on; NaN counts as off."""
+    if y is None or np.ndim(y) == 1:
+        raise ValueError(
+            "y must be an indicator matrix (n_samples, n_labels) of 0 and 1, NaN where not "
+            "observed; classes in a 1-D y are for scikit-learn's StratifiedKFold and "
+            "StratifiedShuffleSplit"
+        )
+    y = check_array(
+        y,
+        accept_sparse="csc",
+        dtype=np.float64,
+        ensure_all_finite="allow-nan",
+        input_name="y",
+    )
+    y = sparse.csc_matrix(y)
+    if not (np.isin(y.data, (0, 1)) | np.isnan(y.data)).all():
+        raise ValueError("y must hold 0, 1, or NaN where not observed")
+    present = y == 1
+    present.eliminate_zeros()
+    return present.tocsc()
+
+
+def _parts(present, sizes, rng=None):
+    """Assign each row to a part, by iterative stratification.
+
+    Parameters
+    ----------
+    present : CSC matrix (n, L)
+    sizes : list of int
+        Rows of each part; they add up to n. A part that is full gets no more, so that
+        the sizes are kept exactly.
+    rng : RandomState, default=None
+        Order of the rows, and of parts that are wanted equally. None: that of the data.
+
+    Returns
+    -------
+    ndarray (n,)
+        Index of each row's part.
+    """
+    n_rows = present.shape[0]
+    order = np.arange(n_rows) if rng is None else rng.permutation(n_rows)
+    ties = None if rng is None else rng.random_sample((n_rows, len(sizes))).tolist()
+    present = present.tocsr()[order]
+    labels_of = np.split(present.indices, present.indptr[1:-1])
+    labels_of = [labels.tolist() for labels in labels_of]
+    by_label = present.tocsc()
+    left = np.diff(by_label.indptr)  # rows of each label that have no part yet
+    wanted = [(size / n_rows * left).tolist() for size in sizes]
+    room = list(sizes)
+    part = np.full(n_rows, -1)
+
+    def assign(row, label):
+        """Put the row where the label is wanted most, then where there is most room."""
+        best = max(
+            (p for p in range(len(room)) if room[p]),
+            key=lambda p: (
+                wanted[p][label] if label is not None else 0.0,
+                room[p],
+                ties[row][p] if ties else -p,
+            ),
+        )
+        part[row] = best
+        room[best] -= 1
+        for other in labels_of[row]:
+            wanted[best][other] -= 1.0
+            left[other] -= 1
+
+    while left.any():
+        # The rarest label first: later there is no room left to spread it.
+        label = int(np.where(left > 0, left, n_rows + 1).argmin())
+        for row in by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]:
+            if part[row] < 0:
+                assign(row, label)
+    for row in np.flatnonzero(part < 0):
+        assign(row, None)
+    result = np.empty(n_rows, dtype=np.intp)
+    result[order] = part
+    return result
+
+
+class MultilabelStratifiedKFold(BaseCrossValidator):
+    """K folds of multi-label data, each label's positives spread evenly [1]_.
+
+    Row by row, the rarest remaining label first, a row goes to the fold that lacks most of
+    that label. No fold has more than one row more than another.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    shuffle : bool, default=False
+        Whether to visit the rows in random order, and to break ties at random.
+    random_state : int, RandomState or None, default=None
+        For ``shuffle=True``.
+
+    Notes
+    -----
+    A NaN in y (not observed) counts as a label that is off: what is spread are the positives
+    seen. A label with fewer positives than folds is missing from some test folds, without a
+    warning, as data with many labels always have some.
+
+    References
+    ----------
+    .. [1] Sechidis, Tsoumakas and Vlahavas (2011). On the stratification of multi-label
+       data. ECML PKDD.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.model_selection import MultilabelStratifiedKFold
+    >>> y = np.array([[1, 0], [1, 0], [1, 1], [1, 1], [0, 1], [0, 1], [0, 0], [0, 0]])
+    >>> for train, test in MultilabelStratifiedKFold(n_splits=2).split(y, y):
+    ...     print(test, y[test].sum(axis=0))
+    [0 2 4 6] [2 2]
+    [1 3 5 7] [2 2]
+    """
+
+    def __init__(self, n_splits=5, *, shuffle=False, random_state=None):
+        if not isinstance(n_splits, Integral) or n_splits < 2:
+            raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}")
+        if not isinstance(shuffle, bool):
+            raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
+        if random_state is not None and not shuffle:
+            raise ValueError("random_state has no effect with shuffle=False; set shuffle=True")
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        """Return the number of folds; the arguments are ignored."""
+        return self.n_splits
+
+    def split(self, X, y, groups=None):
+        """Generate the indices of training and test rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its length matters.
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicators 0 and 1; NaN counts as 0.
+        groups : object
+            Ignored.
+
+        Yields
+        ------
+        train, test : ndarray of int
+            Ascending.
+
+        Raises
+        ------
+        ValueError
+            If y is no such matrix, or has fewer rows than there are folds.
+        """
+        return super().split(X, y, groups)
+
+    def _iter_test_masks(self, X=None, y=None, groups=None):
+        present = _present_labels(y)
+        n_rows = present.shape[0]
+        if self.n_splits > n_rows:
+            raise ValueError(f"n_splits={self.n_splits} is more than the number of rows, {n_rows}")
+        sizes = [
+            n_rows // self.n_splits + (k < n_rows % self.n_splits) for k in range(self.n_splits)
+        ]
+        rng = check_random_state(self.random_state) if self.shuffle else None
+        fold = _parts(present, sizes, rng)
+        for k in range(self.n_splits):
+            yield fold == k
+
+
+class MultilabelStratifiedShuffleSplit(BaseShuffleSplit):
+    """Random training and test parts of multi-label data with equal shares of each label [1]_.
+
+    The sizes are kept exactly, the shares of the labels as nearly as this allows.
+
+    Parameters
+    ----------
+    n_splits : int, default=10
+        Number of splits, drawn independently of each other.
+    test_size : float or int, default=None
+        Share or number of test rows; None is what `train_size` leaves, or 0.1.
+    train_size : float or int, default=None
+        Share or number of training rows; None is what `test_size` leaves. Where both leave
+        some rows over, these too have their shares of the labels.
+    random_state : int, RandomState or None, default=None
+
+    Notes
+    -----
+    A NaN in y (not observed) counts as a label that is off. The only positive of a label goes
+    to the larger part.
+
+    References
+    ----------
+    .. [1] Sechidis, Tsoumakas and Vlahavas (2011). On the stratification of multi-label
+       data. ECML PKDD.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from skcrbm.model_selection import MultilabelStratifiedShuffleSplit
+    >>> X, y = make_multilabel_classification(n_samples=200, random_state=0)
+    >>> split = MultilabelStratifiedShuffleSplit(1, test_size=0.25, random_state=0)
+    >>> train, test = next(split.split(X, y))
+    >>> y[train].mean(axis=0).round(2), y[test].mean(axis=0).round(2)
+    (array([0.33, 0.46, 0.38, 0.41, 0.35]), array([0.32, 0.46, 0.42, 0.42, 0.36]))
+    """
+
+    def __init__(self, n_splits=10, *, test_size=None, train_size=None, random_state=None):
+        super().__init__(
+            n_splits, test_size=test_size, train_size=train_size, random_state=random_state
+        )
+
+    def split(self, X, y, groups=None):
+        """Generate the indices of training and test rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its length matters.
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicators 0 and 1; NaN counts as 0.
+        groups : object
+            Ignored.
+
+        Yields
+        ------
+        train, test : ndarray of int
+            In random order.
+
+        Raises
+        ------
+        ValueError
+            If y is no such matrix, or the sizes do not fit its rows.
+        """
+        return super().split(X, y, groups)
+
+    def _iter_indices(self, X, y=None, groups=None):
+        present = _present_labels(y)
+        n_rows = present.shape[0]
+        rng = check_random_state(self.random_state)
+        for train, test in super()._iter_indices(X):  # for the sizes, and an order
+            sizes = [len(train), len(test)]
+            part = _parts(present, [*sizes, n_rows - sum(sizes)], rng)
+            order = rng.permutation(n_rows)
+            yield order[part[order] == 0], order[part[order] == 1]
