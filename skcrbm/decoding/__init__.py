@@ -1,9 +1,17 @@
 """Decoding: from a distribution over outputs to one output vector.
 
-A rule is one file here and one line in `_registry.py`.
+A rule is one file here and one line in `_registry.py`. The functions take what any
+classifier predicts: marginals, a distribution over label sets, or joint samples.
 """
 
 from skcrbm.decoding._base import Decoding
+from skcrbm.decoding._expected import decode_label_sets, decode_marginals, decode_samples
 from skcrbm.decoding._registry import DECODERS
 
-__all__ = ["DECODERS", "Decoding"]
+__all__ = [
+    "DECODERS",
+    "Decoding",
+    "decode_label_sets",
+    "decode_marginals",
+    "decode_samples",
+]

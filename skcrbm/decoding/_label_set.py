@@ -1,13 +1,53 @@
-"""The most probable of the output vectors seen in training."""
+"""The label sets seen in training: those that agree with what is known, and the best one."""
 
 import numpy as np
+
+from skcrbm.utils._parallel import row_chunks
+
+_BLOCK_ENTRIES = 2**22
+
+
+def weighted_label_sets(decoding, hidden):
+    """Go through the rows with the label sets that they can choose from.
+
+    Known outputs restrict the sets to those that agree with them. Where none does, all
+    sets compete with the known outputs written over them.
+
+    Parameters
+    ----------
+    decoding : Decoding
+    hidden : {"marginal", "max"}
+        Whether a score sums the hidden units out or takes their best values.
+
+    Yields
+    ------
+    rows : slice or list of int
+    sets : ndarray (K, V) of 0/1
+        Distinct.
+    log_weight : ndarray (len(rows), K)
+        ``-F(v | x)``, and -inf where a set contradicts what is known. One per row is finite.
+    """
+    sets, known, energy = decoding.label_sets, decoding.known, decoding.energy
+    for rows in row_chunks(energy.n_models, max(1, _BLOCK_ENTRIES // max(1, len(sets)))):
+        score = energy.rows(rows).log_weight_of_sets(sets, hidden)
+        if known is None:
+            yield rows, sets, score
+            continue
+        given = known[rows]
+        contradicts = (given == 1) @ (1.0 - sets).T + (given == 0) @ sets.astype(float).T > 0
+        score[contradicts] = -np.inf
+        none_left = contradicts.all(axis=1)
+        index = np.arange(rows.start, rows.stop)
+        if not none_left.all():
+            yield index[~none_left], sets, score[~none_left]
+        for row in index[none_left]:
+            overwritten = np.where(np.isnan(known[row]), sets, known[row])
+            candidates = np.unique(overwritten.astype(sets.dtype), axis=0)
+            yield [row], candidates, energy.rows([row]).log_weight_of_sets(candidates, hidden)
 
 
 def decode_label_set(decoding):
     """Best score over the label sets of the training data, ``-F(v | x)``: no inference.
-
-    Known outputs restrict the sets to those that agree with them. Where none does, all
-    sets compete with the known outputs written over them.
 
     Parameters
     ----------
@@ -17,15 +57,7 @@ def decode_label_set(decoding):
     -------
     ndarray (N, V) of 0/1
     """
-    sets, known, energy = decoding.label_sets, decoding.known, decoding.energy
-    score = energy.log_weight_of_sets(sets, decoding.hidden)
-    if known is None:
-        return sets[score.argmax(axis=1)]
-    contradictions = (known == 1) @ (1.0 - sets).T + (known == 0) @ sets.astype(float).T
-    score[contradictions > 0] = -np.inf
-    result = sets[score.argmax(axis=1)]
-    for row in np.flatnonzero((contradictions > 0).all(axis=1)):
-        candidates = np.where(np.isnan(known[row]), sets, known[row])
-        best = energy.rows([row]).log_weight_of_sets(candidates, decoding.hidden)[0].argmax()
-        result[row] = candidates[best]
+    result = np.empty((decoding.energy.n_models, decoding.label_sets.shape[1]), np.int8)
+    for rows, sets, log_weight in weighted_label_sets(decoding, decoding.hidden):
+        result[rows] = sets[log_weight.argmax(axis=1)]
     return result

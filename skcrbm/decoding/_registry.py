@@ -7,6 +7,8 @@ DECODERS = Registry(
     {
         "marginal": "skcrbm.decoding._marginal:decode_marginal",
         "label_set": "skcrbm.decoding._label_set:decode_label_set",
+        "expected_jaccard": "skcrbm.decoding._expected:decode_expected_jaccard",
+        "expected_f1": "skcrbm.decoding._expected:decode_expected_f1",
         "marginal_map": "skcrbm.decoding._map:decode_marginal_map",
         "map": "skcrbm.decoding._map:decode_map",
     },

@@ -46,13 +46,21 @@ class CRBMClassifier(BaseCRBM):
         Method behind training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or configured, as in ``SumProduct(max_iter=30)``. "auto" is "exact"
         while the smaller layer has at most 10 units, "sum_product" beyond.
-    decode : {"marginal", "label_set", "marginal_map", "map"}, default="marginal"
-        How `predict` turns p(v | x) into labels: the mode of each marginal (best for
-        Hamming loss), the most probable of the label sets seen in fit (best for subset
-        accuracy and Jaccard), the most probable of all label vectors, or the label part
-        of the most probable (v, h). The last two are exact for up to 10 labels, or units in
-        the smaller layer, and else use mixed-product and max-product with restarts. 1-D y
-        is always decoded to the most probable class.
+    decode : str, default="marginal"
+        How `predict` turns p(v | x) into labels. Each rule serves a metric:
+
+        - "marginal": the mode of each marginal (Hamming loss);
+        - "label_set": the most probable of the label sets seen in fit (subset accuracy);
+        - "expected_jaccard": of the label sets seen in fit the one of the largest expected
+          Jaccard index (Jaccard, micro-F1, the best all-rounder);
+        - "expected_f1": of all label vectors that of the largest expected F1 (F1 averaged
+          over rows). Both expectations are over the label sets seen in fit, weighted by
+          p(v | x); no label where none is true counts as 1;
+        - "marginal_map", "map": the most probable of all label vectors, or the label part of
+          the most probable (v, h); exact for up to 10 labels, or units in the smaller layer,
+          else by mixed-product and max-product with restarts.
+
+        1-D y is always decoded to the most probable class.
     max_iter : int, default=200
         Epochs at most.
     batch_size : int or "auto", default="auto"

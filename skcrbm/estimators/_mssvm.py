@@ -45,8 +45,9 @@ class MSSVMCRBM(BaseCRBM):
         on large layers.
     decode : str, default="auto"
         How `predict` chooses outputs. "auto" takes the best state under `inference`:
-        "marginal_map" or "map", as in training. "marginal" and "label_set" as in
-        `CRBMClassifier`.
+        "marginal_map" or "map", as in training. "marginal", "label_set", "expected_jaccard"
+        and "expected_f1" as in `CRBMClassifier`; the last two weigh label sets by the
+        probabilities of `predict_proba`, which no training asked for.
     marginal_inference : str or object, default="auto"
         Method behind `predict_proba`: "exact" while the smaller layer has at most 10 units,
         "sum_product" beyond; or any that gives marginals.

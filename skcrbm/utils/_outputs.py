@@ -1,0 +1,50 @@
+"""Probabilities of labels, in the forms that scikit-learn's classifiers return them."""
+
+import numpy as np
+
+from skcrbm.utils._validation import as_float_array
+
+
+def label_marginals(proba, classes=None, name="proba"):
+    """Return P(y_i = 1) of shape (N, L), from either form that classifiers give.
+
+    Parameters
+    ----------
+    proba : array-like (N, L), or list of L arrays (N, 2)
+        The list is that of scikit-learn's multi-output estimators.
+    classes : list of L arrays, default=None
+        Classes of each label; with these a label of which only one class was seen may have
+        an array (N, 1).
+    name : str
+        Argument name, for the error messages.
+
+    Returns
+    -------
+    ndarray (N, L) of float64
+
+    Raises
+    ------
+    ValueError
+        On another shape, or values outside [0, 1].
+    """
+    if isinstance(proba, (list, tuple)) and all(np.ndim(part) == 2 for part in proba):
+        columns = [np.asarray(part) for part in proba]
+        if classes is not None:
+            columns = [_both(part, label) for part, label in zip(columns, classes, strict=True)]
+        if not columns or {part.shape for part in columns} != {(len(columns[0]), 2)}:
+            raise ValueError(
+                f"{name}, as a list, must hold one array of shape (n_samples, 2) for each label, "
+                f"got shapes {[part.shape for part in columns]}"
+            )
+        proba = np.column_stack([part[:, 1] for part in columns])
+    proba = as_float_array(proba, name, "(n_samples, n_labels)").astype(np.float64)
+    if proba.size and not (proba.min() >= 0 and proba.max() <= 1):
+        raise ValueError(f"{name} must hold probabilities in [0, 1]")
+    return proba
+
+
+def _both(part, classes):
+    """Columns of both classes, where fit saw one of them only."""
+    if part.shape[1:] != (1,):
+        return part
+    return np.hstack([1 - part, part] if classes[0] == 1 else [part, 1 - part])
