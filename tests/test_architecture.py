@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "datasets": {"utils"},
     "metrics": {"utils"},
     "inspection": set(),
-    "model_selection": set(),
+    "model_selection": {"utils"},
+    "ensemble": {"model_selection", "utils"},
     "estimators": {
         "decoding",
         "energies",

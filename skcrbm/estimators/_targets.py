@@ -5,53 +5,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-_PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
-
-
-def indicator_with_nan(y, name="y"):
-    """Return a 2-D y as float64 with values 0, 1 and NaN.
-
-    Parameters
-    ----------
-    y : array-like or sparse matrix (N, L)
-    name : str
-        Argument name, for the error messages.
-
-    Raises
-    ------
-    ValueError
-        On any other value, naming the conversion where there is a usual one.
-    """
-    prefix = _PREFIX.replace("y", name, 1)
-    if sparse.issparse(y):
-        y = y.toarray()
-    if hasattr(y, "isna"):  # pandas: NA of any kind is not observed
-        y = y.astype(object).where(y.notna(), np.nan)
-    y = np.asarray(y)
-    if y.dtype.kind in "US" or (
-        y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
-    ):
-        raise ValueError(f"{prefix}; it holds strings: convert it with MultiLabelBinarizer")
-    if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
-        raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
-    try:
-        y = y.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{prefix}: {error}") from error
-    observed = y[~np.isnan(y)]
-    if np.isin(observed, (0, 1)).all():
-        return y
-    if np.isin(observed, (-1, 1)).all():
-        raise ValueError(f"{prefix}; it holds -1 and +1: convert it with (y + 1) / 2")
-    if np.isin(observed, (0, 1, 2)).all():
-        advice = ". Multiclass-multioutput targets are not supported; if y went through "
-        advice += "cross_val_predict, NaN was turned into 2 there: use cross_val_score with "
-        advice += "masked_scorer instead"
-        raise ValueError(f"{prefix}; it holds a 2{advice if name == 'y' else ''}")
-    if np.isinf(observed).any():
-        raise ValueError(f"{prefix}; it holds infinity")
-    values = ", ".join(f"{value:g}" for value in np.unique(observed)[:5])
-    raise ValueError(f"{prefix}; it holds other values: {values}. Unknown label type: continuous")
+from skcrbm.utils._indicator import indicator_with_nan
 
 
 class IndicatorTargets:

@@ -1,0 +1,302 @@
+"""Predictions of a classifier as features, honest about the rows it was fitted on."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from scipy.special import logit
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    MetaEstimatorMixin,
+    TransformerMixin,
+    _fit_context,
+    clone,
+)
+from sklearn.utils import check_consistent_length, check_random_state, get_tags
+from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from skcrbm.model_selection._out_of_fold import out_of_fold
+from skcrbm.utils._indicator import indicator_with_nan
+from skcrbm.utils._outputs import label_marginals
+
+
+class OutOfBagLogOdds(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimatorMixin, BaseEstimator
+):
+    """Log-odds of the labels by another classifier, as inputs of a model of their dependence.
+
+    ``fit_transform(X, y)`` gives log-odds of each row by trees, or a model, that did not see
+    it, so that what is fitted on them learns how far they can be trusted;
+    ``fit(X, y).transform(X)`` those of the full model, which knows its training rows by heart
+    and is for new rows. As with scikit-learn's `TargetEncoder` the two differ on the training
+    rows; a `Pipeline` and a `FeatureUnion` call the right one.
+
+    Parameters
+    ----------
+    estimator : classifier with `predict_proba`
+        With 2-D y it gets the indicator matrix.
+    label_powerset : bool, default=False
+        Give it the index of each row's label set in place of the indicator matrix, and sum
+        the probabilities of the sets with a label: then it sees labels together. Needs
+        every label observed.
+    cv : "oob", int, splitter or iterable, default="oob"
+        Where the log-odds of the training rows come from. "oob": the out-of-bag trees of one
+        fit, for forests with ``bootstrap=True`` and bagging. Else the models of
+        cross-validation folds; an int is a number of stratified ones.
+    clip : float in (0, 0.5), default=0.01
+        Probabilities are kept within [clip, 1 - clip]: trees say 0 and 1 easily.
+    n_jobs : int, default=None
+        Cross-validation folds fitted at once. Trees go by the `n_jobs` of the forest.
+    random_state : int, RandomState or None, default=None
+        If given, all `random_state` parameters of the estimator are set from it.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Fitted on all rows.
+    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    label_sets_ : ndarray (n_sets, n_outputs)
+        With ``label_powerset=True``.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    sklearn.ensemble.StackingClassifier : The same for 1-D y, several estimators at once.
+
+    Notes
+    -----
+    There is a column for each label of a 2-D y, one for binary and one per class for
+    multiclass 1-D y. Labels without both values in y are not learned, their columns are
+    constant. A row in every tree's bag gets the labels' shares.
+
+    NaN in y (not observed) needs an estimator that takes it, and ``cv`` folds.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from sklearn.ensemble import ExtraTreesClassifier
+    >>> from sklearn.pipeline import make_pipeline, make_union
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.ensemble import OutOfBagLogOdds
+    >>> X, Y = make_multilabel_classification(n_samples=150, random_state=0)
+    >>> trees = ExtraTreesClassifier(50, bootstrap=True)
+    >>> stacked = make_pipeline(
+    ...     make_union(
+    ...         OutOfBagLogOdds(trees, random_state=0),
+    ...         OutOfBagLogOdds(trees, label_powerset=True, random_state=1),
+    ...     ),
+    ...     CRBMClassifier(alpha=0.03, random_state=0),
+    ... ).fit(X, Y)
+    >>> stacked[:-1].transform(X[:2]).shape, stacked.predict(X[:2]).shape
+    ((2, 10), (2, 5))
+    """
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit", "predict_proba"])],
+        "label_powerset": ["boolean"],
+        "cv": ["cv_object", str],
+        "clip": [Interval(Real, 0, 0.5, closed="neither")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator,
+        *,
+        label_powerset=False,
+        cv="oob",
+        clip=0.01,
+        n_jobs=None,
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.label_powerset = label_powerset
+        self.cv = cv
+        self.clip = clip
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    @property
+    def _n_features_out(self):
+        n_classes = len(self.classes_)
+        return n_classes if self.classes_.ndim == 2 or n_classes > 2 else 1
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y):
+        """Fit the classifier on all rows, for `transform`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On a y that is neither an indicator matrix nor a vector of classes, or one in which
+            nothing varies.
+        """
+        estimator, X, targets = self._prepare(X, y)
+        self.estimator_ = estimator.fit(X, targets)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit_transform(self, X, y):
+        """Fit, and return log-odds of the training rows by trees or folds without them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+
+        Raises
+        ------
+        ValueError
+            As `fit`, and if the estimator cannot do what `cv` says.
+        """
+        estimator, X, targets = self._prepare(X, y)
+        if isinstance(self.cv, str):
+            self._check_out_of_bag(estimator)
+            self.estimator_ = estimator.set_params(oob_score=True).fit(X, targets)
+            return self._log_odds(self._out_of_bag(targets))
+        marginals = out_of_fold(
+            estimator,
+            X,
+            targets,
+            cv=self.cv,
+            respond=self._marginals,
+            stratify=self.label_sets_[targets] if self.label_powerset else targets,
+            n_jobs=self.n_jobs,
+        )
+        self.estimator_ = estimator.fit(X, targets)
+        return self._log_odds(marginals)
+
+    def transform(self, X):
+        """Return log-odds by the classifier that was fitted on all rows: for new rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+        """
+        check_is_fitted(self, "estimator_")
+        return self._log_odds(self._marginals(self.estimator_, X))
+
+    # ------------------------------------------------------------------ inside
+
+    def _prepare(self, X, y):
+        """Return a clone of the estimator, X, and the target that it is to learn."""
+        if y is None:
+            raise ValueError("OutOfBagLogOdds requires y to be passed, but the target y is None.")
+        if isinstance(self.cv, str) and self.cv != "oob":
+            raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
+        validate_data(self, X, skip_check_array=True)
+        check_consistent_length(X, y)
+        estimator = clone(self.estimator)
+        if self.random_state is not None:
+            rng = check_random_state(self.random_state)
+            names = sorted(estimator.get_params())
+            names = [n for n in names if n == "random_state" or n.endswith("__random_state")]
+            estimator.set_params(**{name: rng.randint(np.iinfo(np.int32).max) for name in names})
+        y = y if hasattr(y, "ndim") else np.asarray(y)
+        if y.ndim == 2 and y.shape[1] > 1:
+            return estimator, X, self._label_targets(indicator_with_nan(y))
+        if self.label_powerset:
+            raise ValueError("label_powerset=True is for a 2-D y with more than one column")
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must hold at least 2 classes, got {len(self.classes_)} class")
+        return estimator, X, y
+
+    def _label_targets(self, Y):
+        self.classes_ = np.tile(np.array([0, 1]), (Y.shape[1], 1))
+        missing = np.isnan(Y)
+        if missing.any() and (self.label_powerset or isinstance(self.cv, str)):
+            raise ValueError(
+                "y has entries that are not observed (NaN); label_powerset=True and cv='oob' need "
+                "them all, an estimator that takes NaN can be given folds, as in cv=5"
+            )
+        self._constant = np.where(missing.all(axis=0), 0.0, np.nanmax(np.where(missing, 0, Y), 0))
+        self._varying = ((Y == 0).any(axis=0)) & ((Y == 1).any(axis=0))
+        if not self._varying.any():
+            raise ValueError(
+                "y must hold at least one label that is 0 in some rows and 1 in others"
+            )
+        if self.label_powerset:
+            self.label_sets_, index = np.unique(Y.astype(np.int64), axis=0, return_inverse=True)
+            return index.ravel()
+        Y = Y[:, self._varying]
+        Y = Y if missing.any() else Y.astype(np.int64)
+        return Y if Y.shape[1] > 1 else Y[:, 0]
+
+    def _marginals(self, model, X):
+        """P(y_i = 1 | x), or the probabilities of the classes, (n, n_features_out)."""
+        proba = model.predict_proba(X)
+        classes = model.classes_
+        if self.classes_.ndim == 1:
+            full = np.zeros((len(proba), len(self.classes_)))
+            full[:, np.searchsorted(self.classes_, classes)] = proba
+            return full if len(self.classes_) > 2 else full[:, 1:]
+        if self.label_powerset:
+            return np.clip(proba @ self.label_sets_[classes], 0, 1)
+        if self._varying.sum() == 1:
+            one = label_marginals([proba], [classes], "predict_proba(X)")
+        else:
+            one = label_marginals(proba, classes, "predict_proba(X)")
+        return self._with_constant(one)
+
+    def _with_constant(self, varying):
+        full = np.tile(self._constant, (len(varying), 1))
+        full[:, self._varying] = varying
+        return full
+
+    def _check_out_of_bag(self, estimator):
+        if "oob_score" not in estimator.get_params(deep=False):
+            raise ValueError(
+                f"cv='oob' needs an estimator with oob_score, such as a forest with "
+                f"bootstrap=True; {type(estimator).__name__} has none: give a number of folds, as "
+                "in cv=5"
+            )
+
+    def _out_of_bag(self, targets):
+        """Marginals of the training rows by the trees that did not see them."""
+        proba = self.estimator_.oob_decision_function_
+        if proba.ndim == 3:  # (n, 2, varying labels)
+            seen = np.nan_to_num(proba).sum(axis=1) > 0
+            return self._with_constant(np.where(seen, proba[:, 1], targets.mean(axis=0)))
+        unseen = ~(np.nan_to_num(proba).sum(axis=1) > 0)
+        proba = proba.copy()
+        proba[unseen] = np.bincount(np.searchsorted(self.estimator_.classes_, targets))
+        proba[unseen] /= len(targets)
+        if self.classes_.ndim == 1:
+            return proba if len(self.classes_) > 2 else proba[:, 1:]
+        if self.label_powerset:
+            return np.clip(proba @ self.label_sets_, 0, 1)
+        return self._with_constant(proba[:, 1:])
+
+    def _log_odds(self, marginals):
+        return logit(np.clip(marginals, self.clip, 1 - self.clip))

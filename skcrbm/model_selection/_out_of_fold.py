@@ -1,0 +1,68 @@
+"""Predictions for rows that the model was not fitted on, for targets with NaN too."""
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing, indexable
+
+from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
+
+
+def resolve_cv(cv, y):
+    """Return a splitter: for a number of folds, one that is stratified.
+
+    Parameters
+    ----------
+    cv : int, splitter, iterable or None
+        None is 5.
+    y : ndarray (n,) or (n, L)
+    """
+    if y.ndim == 2 and (cv is None or isinstance(cv, int)):
+        return MultilabelStratifiedKFold(5 if cv is None else cv)
+    return check_cv(cv, y, classifier=True)
+
+
+def _fit_predict(estimator, X, y, train, test, respond, fit_params):
+    """Fit on the training rows; `respond` on the test rows."""
+    params = {name: _safe_indexing(value, train) for name, value in fit_params.items()}
+    model = clone(estimator).fit(_safe_indexing(X, train), y[train], **params)
+    return respond(model, _safe_indexing(X, test))
+
+
+def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit_params=None):
+    """Return ``respond(model, rows)`` of the model that was fitted without these rows.
+
+    scikit-learn's `cross_val_predict` turns NaN in a 2-D y into a class of its own.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : array-like, sparse matrix or data frame (n, D)
+    y : ndarray (n,) or (n, L)
+    cv : int, splitter, iterable or None
+    respond : function of model and X that returns an array with a row for each of X
+        A module's function or a method, so that other processes can be sent it.
+    stratify : ndarray (n,) or (n, L), default=None
+        What the splitter gets as y, if not y.
+    n_jobs : int, default=None
+        Folds at once.
+    fit_params : dict of array-like (n,), default=None
+
+    Raises
+    ------
+    ValueError
+        If the test folds are not a partition of the rows.
+    """
+    X, _ = indexable(X, y)
+    stratify = y if stratify is None else stratify
+    splits = list(resolve_cv(cv, stratify).split(X, stratify))
+    tests = np.concatenate([np.asarray(test) for _, test in splits])
+    if not np.array_equal(np.sort(tests), np.arange(len(y))):
+        raise ValueError("cv must put every row into exactly one test fold, as K-fold splits do")
+    parts = Parallel(n_jobs=n_jobs)(
+        delayed(_fit_predict)(estimator, X, y, train, test, respond, fit_params or {})
+        for train, test in splits
+    )
+    result = np.concatenate(parts)
+    return result[np.argsort(tests)]
