@@ -1,4 +1,4 @@
-"""Loaders for the public data sets used in the structured-prediction literature.
+"""Loaders for the public data sets of structured prediction, corrupted and generated data.
 
 Nothing is shipped with the package: the files are read from a folder of the user
 (``data_home``) and, for four of the sets, fetched from OpenML when they are missing.
@@ -11,6 +11,7 @@ from skcrbm.datasets._images import (
     load_mnist,
 )
 from skcrbm.datasets._multilabel import load_mediamill, load_scene, load_yeast
+from skcrbm.datasets._structured import make_structured_labels
 
 __all__ = [
     "flip_pixels",
@@ -20,5 +21,6 @@ __all__ = [
     "load_mnist",
     "load_scene",
     "load_yeast",
+    "make_structured_labels",
     "occlude_patch",
 ]

@@ -1,0 +1,126 @@
+"""Multi-label data drawn from a known joint distribution."""
+
+from itertools import product
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skcrbm.utils._parallel import row_chunks
+
+_MOST_LABELS = 12
+_ROWS = 256
+
+
+def make_structured_labels(
+    n_samples=1000,
+    n_features=20,
+    n_labels=8,
+    *,
+    structure="pairs",
+    strength=1.0,
+    n_informative=5,
+    random_state=None,
+    return_distribution=False,
+):
+    """Draw multi-label data of which the joint p(y | x) is known.
+
+    The inputs are standard normal. Each label has a field linear in a few of them, and on top of
+    that the labels depend on each other, in one of two ways:
+
+    - "pairs": a ring, ``p(y | x) ∝ exp(sum_i f_i(x) y_i + strength sum_i s_i y_i y_{i+1})``
+      with y in -1/+1 and each s_i +1 or -1;
+    - "groups": hidden causes, one for three labels, each switching on some labels and off
+      others, ``p(y | x) ∝ prod_j (1 + exp(c_j + 2 strength sum_i w_ij y_i)) exp(sum_i f_i(x) y_i)``
+      with y in -1/+1 and w_ij -1, 0 or +1.
+
+    Parameters
+    ----------
+    n_samples, n_features : int, default=1000, 20
+    n_labels : int, default=8
+        At least 3 and at most 12: all label vectors are enumerated.
+    structure : {"pairs", "groups"}, default="pairs"
+    strength : float, default=1.0
+        How much the labels depend on each other; 0 is not at all.
+    n_informative : int, default=5
+        Features in each label's field.
+    random_state : int, RandomState or None, default=None
+        The model is drawn before the rows: with the same int, and more rows, it is the same.
+    return_distribution : bool, default=False
+        Whether to return p(y | x) too.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples, n_labels)
+        0/1.
+    label_sets : ndarray of shape (2 ** n_labels, n_labels)
+        All label vectors, 0/1. With ``return_distribution=True`` only.
+    proba : ndarray of shape (n_samples, 2 ** n_labels)
+        Their probabilities given each row: ``proba @ label_sets`` are the marginals, and
+        no prediction does better in expectation than one decided by them.
+
+    Raises
+    ------
+    ValueError
+        On an unknown structure, or numbers out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> X, y, sets, proba = make_structured_labels(
+    ...     200, structure="groups", random_state=0, return_distribution=True
+    ... )
+    >>> y.shape, proba.shape
+    ((200, 8), (200, 256))
+    >>> best = sets[proba.argmax(axis=1)]
+    >>> np.mean((best == y).all(axis=1)) > 0.2
+    np.True_
+    """
+    if structure not in ("pairs", "groups"):
+        raise ValueError(f"structure must be 'pairs' or 'groups', got {structure!r}")
+    if not 3 <= n_labels <= _MOST_LABELS:
+        raise ValueError(f"n_labels must be from 3 to {_MOST_LABELS}, got {n_labels!r}")
+    if not 1 <= n_informative <= n_features:
+        raise ValueError(
+            f"n_informative must be from 1 to n_features={n_features}, got {n_informative!r}"
+        )
+    rng = check_random_state(random_state)
+    coef = np.zeros((n_labels, n_features))
+    for row in coef:
+        used = rng.permutation(n_features)[:n_informative]
+        row[used] = rng.normal(size=n_informative) / np.sqrt(n_informative)
+    intercept = rng.uniform(-0.8, 0.2, size=n_labels)
+    sets = np.array(list(product([0, 1], repeat=n_labels)))
+    dependence = _pairs if structure == "pairs" else _groups
+    log_weight = dependence(2.0 * sets - 1, strength, rng)
+
+    seed = rng.randint(np.iinfo(np.int32).max)
+    X = np.random.RandomState(seed).normal(size=(n_samples, n_features))
+    uniform = np.random.RandomState(seed + 1).random_sample(n_samples)
+    y = np.empty((n_samples, n_labels), np.int64)
+    proba = np.empty((n_samples, len(sets)) if return_distribution else (0, 0))
+    for rows in row_chunks(n_samples, _ROWS):
+        score = (X[rows] @ coef.T + intercept) @ (2.0 * sets - 1).T + log_weight
+        p = np.exp(score - score.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        below = p.cumsum(axis=1) < uniform[rows, None]
+        y[rows] = sets[np.minimum(below.sum(axis=1), len(sets) - 1)]
+        if return_distribution:
+            proba[rows] = p
+    return (X, y, sets, proba) if return_distribution else (X, y)
+
+
+def _pairs(signs, strength, rng):
+    """Log-weights (K,) of the label vectors (K, L) in -1/+1 on a ring."""
+    coupling = strength * rng.choice([-1.0, 1.0], size=signs.shape[1])
+    return (signs * np.roll(signs, -1, axis=1)) @ coupling
+
+
+def _groups(signs, strength, rng):
+    """Log-weights (K,) of the label vectors with the hidden causes summed out."""
+    n_labels = signs.shape[1]
+    n_causes = max(1, n_labels // 3)
+    pattern = rng.choice([-1.0, 0.0, 1.0], size=(n_labels, n_causes), p=[0.3, 0.3, 0.4])
+    bias = -strength * np.abs(pattern).sum(axis=0)
+    return np.logaddexp(0.0, bias + 2 * strength * signs @ pattern).sum(axis=1)
