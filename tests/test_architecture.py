@@ -34,6 +34,7 @@ MAY_IMPORT = {
         "layers",
         "learning",
         "metrics",
+        "model_selection",
         "utils",
     },
     "_version": set(),

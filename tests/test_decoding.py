@@ -16,7 +16,7 @@ from skcrbm.estimators._training import distinct_rows
 from skcrbm.inference import Exact, MeanField, SumProduct
 
 N, V, H = 12, 5, 3
-RULES = list(DECODERS)
+RULES = [rule for rule in DECODERS if rule != "threshold"]  # which has tests of its own
 
 
 def log_weight(energy, row, v):

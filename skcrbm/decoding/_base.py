@@ -28,6 +28,8 @@ class Decoding(NamedTuple):
         Whether a score sums the hidden units out or takes their best values.
     state_methods : dict
         Query -> method that a learner was trained with; the rules for best states take it.
+    thresholds : ndarray (V,) or None
+        Of the outputs' marginals, fitted by cross-validation.
     """
 
     energy: object
@@ -37,6 +39,7 @@ class Decoding(NamedTuple):
     n_jobs: int | None
     hidden: str = "marginal"
     state_methods: Mapping = MappingProxyType({})
+    thresholds: np.ndarray | None = None
 
     def clamp(self):
         """Clamp (N, V + H) of what is known, or None."""

@@ -13,9 +13,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding import DECODERS, Decoding
+from skcrbm.decoding._threshold import THRESHOLD_METRICS
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
+from skcrbm.estimators._thresholds import cross_validated_thresholds
 from skcrbm.estimators._training import CRBMTraining, distinct_rows, label_sets_of
 from skcrbm.inference import available_methods, infer, resolve_method
 from skcrbm.utils._parallel import one_blas_thread
@@ -70,6 +72,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
 
     _parameter_constraints: dict = {
         "n_hidden": [Interval(Integral, 0, None, closed="left")],
+        "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "solver": [StrOptions({"adam", "sgd"})],
@@ -172,6 +175,9 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
         self._store(training.history, training.validation_scores, X, visible)
         self._epochs_seen = training.history.best.number + 1
         self.n_iter_ = self._epochs_seen - first_epoch
+        vars(self).pop("thresholds_", None)  # of the fit that this one goes on from
+        if self.decode == "threshold" and self._targets.kind == "multilabel":
+            self.thresholds_ = cross_validated_thresholds(self, X, visible, weight, rng)
         callbacks.end()
         return self
 
@@ -218,6 +224,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
             self.loss_curve_ = curves[0] + self.loss_curve_
             self.convergence_curve_ = curves[1] + self.convergence_curve_
             self.label_sets_ = distinct_rows(np.vstack([sets, self.label_sets_]))
+        vars(self).pop("thresholds_", None)  # of the parameters until now
         self._epochs_seen = self.n_iter_ = seen + 1
         return self
 
@@ -225,6 +232,12 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
         if self.early_stopping is True:
             raise ValueError(
                 "partial_fit does not support early_stopping=True; use 'auto' or False"
+            )
+        if self.decode == "threshold":
+            raise ValueError(
+                "partial_fit does not support decode='threshold', whose thresholds take a "
+                "cross-validation over all rows; use fit, or skcrbm.decoding.fit_thresholds on "
+                "rows that were kept apart"
             )
 
     def _check_marginals(self, model, X):
@@ -364,6 +377,7 @@ class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
             known,
             self.label_sets_,
             self.n_jobs,
+            thresholds=getattr(self, "thresholds_", None),
             **self._decoding_options(),
         )
 

@@ -25,9 +25,9 @@ class CRBMClassifier(BaseCRBM):
     `decision_function` of 2-D y gives the log-odds of each output's marginal.
 
     Scale the columns of X, as with `StandardScaler`. Changing `inference` takes effect in
-    the next fit, changing `decode` or `n_jobs` at once. For scores of 2-D y by
-    `GridSearchCV` see `skcrbm.metrics.masked_scorer`: scikit-learn's "neg_log_loss" reads an
-    indicator matrix as one multi-class target.
+    the next fit, changing `decode` (to all but "threshold") or `n_jobs` at once. For scores
+    of 2-D y by `GridSearchCV` see `skcrbm.metrics.masked_scorer`: scikit-learn's
+    "neg_log_loss" reads an indicator matrix as one multi-class target.
 
     Parameters
     ----------
@@ -56,11 +56,19 @@ class CRBMClassifier(BaseCRBM):
         - "expected_f1": of all label vectors that of the largest expected F1 (F1 averaged
           over rows). Both expectations are over the label sets seen in fit, weighted by
           p(v | x); no label where none is true counts as 1;
+        - "threshold": one threshold for all marginals, or one for each label, the best for
+          `threshold_metric` on the training rows;
         - "marginal_map", "map": the most probable of all label vectors, or the label part of
           the most probable (v, h); exact for up to 10 labels, or units in the smaller layer,
           else by mixed-product and max-product with restarts.
 
         1-D y is always decoded to the most probable class.
+    threshold_metric : str, default="f1_samples"
+        What the thresholds of ``decode="threshold"`` are best for: "f1_samples",
+        "jaccard_samples", "f1_micro", "hamming", one threshold each, or "f1_macro", a
+        threshold for each label. `fit` then does five more fits, each without a fifth
+        of the rows, from new parameters whatever `warm_start` says, and searches all
+        cut points of their marginals, see `skcrbm.decoding.fit_thresholds`.
     max_iter : int, default=200
         Epochs at most.
     batch_size : int or "auto", default="auto"
@@ -115,6 +123,8 @@ class CRBMClassifier(BaseCRBM):
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct output vectors seen in fit; partly observed rows count with their
         most probable completion by marginals, rows with nothing observed not at all.
+    thresholds_ : ndarray (n_outputs,)
+        With ``decode="threshold"`` and 2-D y.
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
@@ -167,6 +177,7 @@ class CRBMClassifier(BaseCRBM):
         n_gibbs_steps=1,
         inference="auto",
         decode="marginal",
+        threshold_metric="f1_samples",
         max_iter=200,
         batch_size="auto",
         solver="adam",
@@ -190,6 +201,7 @@ class CRBMClassifier(BaseCRBM):
         self.n_gibbs_steps = n_gibbs_steps
         self.inference = inference
         self.decode = decode
+        self.threshold_metric = threshold_metric
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.solver = solver

@@ -47,7 +47,10 @@ class MSSVMCRBM(BaseCRBM):
         How `predict` chooses outputs. "auto" takes the best state under `inference`:
         "marginal_map" or "map", as in training. "marginal", "label_set", "expected_jaccard"
         and "expected_f1" as in `CRBMClassifier`; the last two weigh label sets by the
-        probabilities of `predict_proba`, which no training asked for.
+        probabilities of `predict_proba`, which no training asked for. "threshold" likewise,
+        with thresholds that make up for it.
+    threshold_metric : str, default="f1_samples"
+        As in `CRBMClassifier`.
     marginal_inference : str or object, default="auto"
         Method behind `predict_proba`: "exact" while the smaller layer has at most 10 units,
         "sum_product" beyond; or any that gives marginals.
@@ -100,6 +103,8 @@ class MSSVMCRBM(BaseCRBM):
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct output vectors seen in fit, as in `CRBMClassifier`.
+    thresholds_ : ndarray (n_outputs,)
+        With ``decode="threshold"`` and 2-D y.
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
@@ -167,6 +172,7 @@ class MSSVMCRBM(BaseCRBM):
         hidden="marginal",
         inference="mixed_product",
         decode="auto",
+        threshold_metric="f1_samples",
         marginal_inference="auto",
         average=True,
         max_iter=200,
@@ -190,6 +196,7 @@ class MSSVMCRBM(BaseCRBM):
         self.hidden = hidden
         self.inference = inference
         self.decode = decode
+        self.threshold_metric = threshold_metric
         self.marginal_inference = marginal_inference
         self.average = average
         self.max_iter = max_iter

@@ -1,0 +1,246 @@
+"""Thresholds on marginals, fitted to a metric by exact search."""
+
+import numpy as np
+from scipy.special import expit
+from sklearn.utils.validation import _check_sample_weight
+
+from skcrbm.utils._indicator import indicator_with_nan
+from skcrbm.utils._outputs import label_marginals
+from skcrbm.utils._validation import as_float_array
+
+#: Values that differ by no more than this, relatively, are equal.
+_TIE = 1e-12
+#: What `fit_thresholds` maximises.
+THRESHOLD_METRICS = ("f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "hamming")
+
+
+def fit_thresholds(y, proba, metric="f1_samples", *, per_label=None, sample_weight=None):
+    """Thresholds that are best for a metric, of all there are.
+
+    `proba` should come from models that were not fitted on these rows, as by
+    cross-validation; on a model's own training rows the thresholds come out too high.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples, n_labels)
+        0/1, NaN where not observed: these entries count nowhere.
+    proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
+        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`.
+    metric : str, default="f1_samples"
+        "f1_samples" or "jaccard_samples", averaged over rows; "f1_micro"; "f1_macro",
+        averaged over labels; "hamming", least Hamming loss.
+    per_label : bool, default=None
+        A threshold for each label, or one for all. None: for each label with "f1_macro",
+        which gains by it; with the others, which overfit easily, one for all. The metrics
+        over rows take one only.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    ndarray of shape (n_labels,)
+        A label is on where ``proba >= threshold``. Each lies halfway between two of the
+        values of `proba`, or between these and 0 or 1, and just above 1 if nothing can be
+        kept off otherwise. Among equally good ones that closest to 0.5, then the higher.
+
+    Raises
+    ------
+    ValueError
+        On an unknown metric, ``per_label=True`` with a metric over rows, invalid arrays.
+
+    Notes
+    -----
+    All cut points are tried: for a metric that is a mean over rows or labels, each entry that
+    is switched on changes one term, so that one sort gives the value at every cut. For
+    "f1_micro" with a threshold for each label the maximum of a ratio of two sums is found by
+    Dinkelbach's iteration, in which labels are independent. A ratio 0 / 0 counts as 1.
+
+    Examples
+    --------
+    >>> from skcrbm.decoding import apply_thresholds, fit_thresholds
+    >>> y = [[1, 0], [1, 1], [0, 0]]
+    >>> proba = [[0.4, 0.1], [0.8, 0.3], [0.2, 0.1]]
+    >>> thresholds = fit_thresholds(y, proba, "f1_macro")
+    >>> thresholds.round(2)
+    array([0.3, 0.2])
+    >>> apply_thresholds(proba, thresholds)
+    array([[1, 0],
+           [1, 1],
+           [0, 0]])
+    """
+    per_label = check_threshold_metric(metric, per_label)
+    y = indicator_with_nan(y, "y")
+    proba = label_marginals(proba)
+    if y.shape != proba.shape:
+        raise ValueError(f"proba must have the shape of y, {y.shape}, got {proba.shape}")
+    weight = _check_sample_weight(sample_weight, proba, dtype=np.float64, ensure_non_negative=True)
+    observed = ~np.isnan(y) & (weight > 0)[:, None]
+    if not observed.any():
+        raise ValueError("y must have an observed entry, in a row of positive weight")
+    y = np.where(observed, y, 0.0)
+    mass = np.where(observed, weight[:, None], 0.0)
+    if metric in ("f1_samples", "jaccard_samples"):
+        table = _Sorted(proba, y, observed.astype(np.float64), observed)
+        ratio = _f1 if metric == "f1_samples" else _jaccard
+        return np.full(y.shape[1], _cut_of_sum(table, ratio(table) * weight[:, None]))
+    by_label = _Sorted(proba.T, y.T, mass.T, observed.T)
+    if metric == "f1_macro":
+        seen = observed.any(axis=0)[:, None]
+        value = _f1(by_label) * seen
+        if per_label:
+            return _cut_of_each(by_label, value)
+        return np.full(y.shape[1], _cut_of_sum(by_label, value))
+    if metric == "hamming":
+        value = 2 * by_label.true_on - by_label.on
+        if per_label:
+            return _cut_of_each(by_label, value)
+        return np.full(y.shape[1], _cut_of_sum(by_label, value))
+    if per_label:
+        return _micro_f1_by_label(by_label)
+    every = _Sorted(*(part.reshape(1, -1) for part in (proba, y, mass, observed)))
+    return np.full(y.shape[1], _cut_of_each(every, _f1(every))[0])
+
+
+def apply_thresholds(proba, thresholds):
+    """Switch on the labels with ``proba >= threshold``.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
+    thresholds : array-like of shape (n_labels,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_labels)
+        0/1.
+
+    Raises
+    ------
+    ValueError
+        On invalid arrays.
+    """
+    proba = label_marginals(proba)
+    thresholds = as_float_array(thresholds, "thresholds", "(n_labels,)")
+    if len(thresholds) != proba.shape[1]:
+        raise ValueError(f"thresholds must have shape ({proba.shape[1]},), got {thresholds.shape}")
+    return (proba >= thresholds).astype(np.int64)
+
+
+def check_threshold_metric(metric, per_label=None):
+    """Return whether each label gets a threshold of its own; ValueError if that cannot be."""
+    if metric not in THRESHOLD_METRICS:
+        raise ValueError(
+            f"metric must be one of {', '.join(map(repr, THRESHOLD_METRICS))}; got {metric!r}"
+        )
+    if per_label is None:
+        return metric == "f1_macro"
+    if per_label and metric.endswith("_samples"):
+        raise ValueError(
+            f"{metric!r} takes one threshold for all labels: with one for each label there is no "
+            "exact search; 'f1_micro', 'f1_macro' and 'hamming' take both"
+        )
+    return bool(per_label)
+
+
+def decode_threshold(decoding):
+    """Switch on the outputs with ``P(v_i = 1 | x)`` at or above their threshold.
+
+    Parameters
+    ----------
+    decoding : Decoding
+
+    Returns
+    -------
+    ndarray (N, V) of 0/1
+    """
+    if decoding.thresholds is None:
+        raise ValueError(
+            "decode='threshold' needs the thresholds that fit finds by cross-validation: set it "
+            "before fit"
+        )
+    on = apply_thresholds(expit(decoding.log_odds()), decoding.thresholds).astype(np.int8)
+    if decoding.known is None:
+        return on
+    return np.where(np.isnan(decoding.known), on, decoding.known).astype(np.int8)
+
+
+class _Sorted:
+    """Entries in G groups of M, by falling probability, and what the first m hold.
+
+    Attributes
+    ----------
+    proba : ndarray (G, M)
+        Sorted, -1 where not observed, which comes last.
+    on, true_on : ndarray (G, M + 1)
+        Weight of the first m entries, m = 0, ..., M, and of the true ones among them.
+    """
+
+    def __init__(self, proba, y, weight, observed):
+        proba = np.where(observed, proba, -1.0)
+        order = np.argsort(-proba, axis=1, kind="stable")
+        weight, y, self.proba = (np.take_along_axis(a, order, axis=1) for a in (weight, y, proba))
+        none = np.zeros((len(proba), 1))
+        self.on = np.hstack([none, weight.cumsum(axis=1)])
+        self.true_on = np.hstack([none, (weight * y).cumsum(axis=1)])
+
+
+def _f1(table):
+    return _ratio(2 * table.true_on, table.on + table.true_on[:, -1:])
+
+
+def _jaccard(table):
+    return _ratio(table.true_on, table.on + table.true_on[:, -1:] - table.true_on)
+
+
+def _ratio(numerator, denominator):
+    return np.divide(numerator, denominator, out=np.ones_like(numerator), where=denominator > 0)
+
+
+def _cut_of_sum(table, value):
+    """Threshold that maximises the sum over groups of values (G, M + 1) of the first m."""
+    seen = table.proba.ravel() >= 0
+    proba = table.proba.ravel()[seen]
+    gain = np.diff(value, axis=1).ravel()[seen]
+    order = np.argsort(-proba, kind="stable")
+    total = value[:, 0].sum() + np.concatenate([[0.0], gain[order].cumsum()])
+    return _best_cut(proba[order], total)
+
+
+def _cut_of_each(table, value):
+    """Thresholds (G,) that maximise the values (G, M + 1) of the first m of each group."""
+    thresholds = np.empty(len(value))
+    for group, (proba, total) in enumerate(zip(table.proba, value, strict=True)):
+        n = np.count_nonzero(proba >= 0)
+        thresholds[group] = _best_cut(proba[:n], total[: n + 1])
+    return thresholds
+
+
+def _best_cut(proba, value):
+    """Threshold of the largest value (m + 1,) of switching on the first m of the sorted proba."""
+    # Cut m lies above entry m and up to entry m - 1; 0 and 1, or just above, are the ends.
+    top = np.nextafter(1.0, 2.0) if (proba == 1).any() else 1.0
+    upper = np.concatenate([[top], proba])
+    lower = np.concatenate([proba, [0.0]])
+    middle = lower + (upper - lower) / 2
+    threshold = np.where(middle > lower, middle, upper)
+    possible = upper > lower
+    possible[-1] = True  # everything on: a threshold of 0 does that too
+    largest = value[possible].max()
+    best = possible & (value >= largest - _TIE * np.abs(value).max())
+    cuts = threshold[best]
+    return cuts[np.lexsort([-cuts, np.abs(cuts - 0.5)])[0]]
+
+
+def _micro_f1_by_label(table):
+    """Thresholds (L,) that maximise the F1 of the counts summed over labels."""
+    true = table.true_on[:, -1].sum()
+    level = 0.0 if true > 0 else 1.0  # nothing on
+    while True:
+        # The largest 2 true_on - level (on + true) is positive unless the level is the best.
+        thresholds = _cut_of_each(table, 2 * table.true_on - level * table.on)
+        first = np.count_nonzero(table.proba >= thresholds[:, None], axis=1)
+        index = np.arange(len(first)), first
+        on, true_on = table.on[index].sum(), table.true_on[index].sum()
+        reached = 2 * true_on / (on + true) if on + true > 0 else 1.0
+        if reached <= level * (1 + _TIE):
+            return thresholds
+        level = reached
