@@ -1,7 +1,6 @@
-"""Objectives, optimisers, the training loop and validation scores."""
+"""Objectives, the training loop and validation scores."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -230,61 +229,6 @@ def test_registry():
     assert OBJECTIVES.get("mle") is Likelihood
     with pytest.raises(ValueError, match="learning must be one of 'mle'"):
         OBJECTIVES.get("mel")
-
-
-# ---------------------------------------------------------------- optimisers
-
-
-class Pair(NamedTuple):
-    a: np.ndarray
-    b: np.ndarray
-
-
-def test_sgd_by_hand():
-    sgd = make_optimizer("sgd", Pair(0.1, 0.5), momentum=0.0)
-    start = Pair(np.array([1.0, 2.0]), np.array([[3.0]]))
-    gradient = Pair(np.array([1.0, -1.0]), np.array([[2.0]]))
-    new = sgd.update(start, gradient)
-    np.testing.assert_allclose(new.a, [0.9, 2.1])
-    np.testing.assert_allclose(new.b, [[2.0]])
-    np.testing.assert_array_equal(start.a, [1.0, 2.0])  # the best epoch's parameters live on
-
-
-def test_momentum_by_hand():
-    sgd = make_optimizer("sgd", Pair(0.1, 0.1), momentum=0.5)
-    p = Pair(np.array([0.0]), np.array([0.0]))
-    expected = [-0.1, -0.25, -0.425]  # velocities -.1, -.15, -.175
-    for value in expected:
-        p = sgd.update(p, Pair(np.array([1.0]), np.array([0.0])))
-        assert p.a[0] == pytest.approx(value)
-        assert p.b[0] == 0
-
-
-def test_adam_against_the_text_book():
-    rng = np.random.default_rng(0)
-    adam = make_optimizer("adam", Pair(0.01, 0.05), momentum=0.0)
-    p = Pair(rng.normal(size=3), rng.normal(size=(2, 2)))
-    q, m, s = list(p), [0.0, 0.0], [0.0, 0.0]
-    for t in range(1, 8):
-        # |gradient| >= 0.5: epsilon = 1e-8 plays no role, wherever it is put.
-        gradient = Pair(*(np.sign(x) * (0.5 + rng.random(x.shape)) for x in q))
-        p = adam.update(p, gradient)
-        for k, rate in enumerate((0.01, 0.05)):
-            m[k] = 0.9 * m[k] + 0.1 * gradient[k]
-            s[k] = 0.999 * s[k] + 0.001 * gradient[k] ** 2
-            unbiased = (m[k] / (1 - 0.9**t), s[k] / (1 - 0.999**t))
-            q[k] = q[k] - rate * unbiased[0] / np.sqrt(unbiased[1])
-            np.testing.assert_allclose(p[k], q[k], rtol=1e-5)
-
-
-@pytest.mark.parametrize("solver", ["sgd", "adam"])
-def test_optimizers_keep_the_dtype(solver):
-    # A grid hands over numpy scalars, which would promote float32 to float64.
-    optimizer = make_optimizer(solver, Pair(np.float64(0.1), np.float64(0.1)), momentum=0.9)
-    p = Pair(np.zeros(2, np.float32), np.zeros(0, np.float32))
-    for _ in range(2):
-        p = optimizer.update(p, Pair(np.ones(2, np.float32), np.zeros(0, np.float32)))
-    assert p.a.dtype == p.b.dtype == np.float32
 
 
 # ---------------------------------------------------------------- loop
