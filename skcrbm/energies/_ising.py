@@ -80,6 +80,16 @@ class IsingEnergy(BaseEnergy):
         return len(self.coupling)
 
     @property
+    def n_visible(self):
+        """Number of labels L: all variables are outputs."""
+        return len(self.coupling)
+
+    @property
+    def n_hidden(self):
+        """0."""
+        return 0
+
+    @property
     def pairwise_shape(self):
         """(L, L)."""
         return self.coupling.shape
@@ -128,3 +138,13 @@ class IsingEnergy(BaseEnergy):
         """``-E(y)`` of states (N, L), 0 for -1 and 1 for +1, one per model; (N,) float64."""
         y = 2 * state.astype(np.float64) - 1
         return (y * self.field).sum(1) + 0.5 * ((y @ self.coupling.astype(np.float64)) * y).sum(1)
+
+    def log_weight(self, visible, hidden="marginal"):
+        """Score of states (N, L), one per model; there are no hidden units to sum out."""
+        return self.score(visible)
+
+    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
+        """Score (N, K), float64, of each of K states (K, L) under each of N models."""
+        y = 2 * visible_sets.astype(np.float64) - 1
+        pairs = 0.5 * ((y @ self.coupling.astype(np.float64)) * y).sum(1)
+        return self.field.astype(np.float64) @ y.T + pairs

@@ -131,7 +131,7 @@ class _Enumeration:
             )  # fmt: skip
 
         add_pairwise(solve, self._chunks(), query, pairs)
-        if "marginals" in query.returns:
+        if query.returns & {"marginals", "pairwise"}:  # pairs with a clamped label need them
             self._extreme_log_odds(log_odds)
             fields["log_odds"][np.ix_(self.rows, self.free)] = log_odds
         if "log_partition" in query.returns:

@@ -1,13 +1,15 @@
 """`sample`: states drawn from a batch of models."""
 
+from itertools import count
 from numbers import Integral
 
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies import RBMEnergy
+from skcrbm.energies import IsingEnergy, RBMEnergy
 from skcrbm.inference._gibbs import gibbs_sweep, start_chains
 from skcrbm.inference._infer import check_clamp
+from skcrbm.inference._ising_sample import enumerated_samples, ising_sweeps
 from skcrbm.inference._random import uniforms
 from skcrbm.inference._registry import SAMPLERS
 from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
@@ -33,10 +35,10 @@ def sample(
 
     Parameters
     ----------
-    energy : RBMEnergy
+    energy : RBMEnergy or IsingEnergy
     method : {"gibbs", "exact"}, default="gibbs"
-        Block Gibbs chains, or independent samples by enumerating the smaller layer, which
-        may have 20 units at most.
+        Gibbs chains (block by block, or label by label), or independent samples by
+        enumerating the smaller layer, or all labels; 20 units at most.
     n_samples : int, default=1
         Samples of each model.
     burn_in : int, default=100
@@ -57,7 +59,7 @@ def sample(
     Returns
     -------
     ndarray of int8 (N, n_samples, V + H)
-        0/1 states, visible units first.
+        0/1 states, visible units first. Of Ising models (N, n_samples, L), 0 for y = -1.
 
     Raises
     ------
@@ -73,8 +75,10 @@ def sample(
     (1, 500, 3)
     """
     draw = SAMPLERS.get(method, "method")
-    if type(energy) is not RBMEnergy:
-        raise ValueError(f"{method!r} samples from RBMEnergy, not {type(energy).__name__}")
+    if type(energy) not in (RBMEnergy, IsingEnergy):
+        raise ValueError(
+            f"{method!r} samples from RBMEnergy and IsingEnergy, not {type(energy).__name__}"
+        )
     for name, value, low in (
         ("n_samples", n_samples, 1),
         ("burn_in", burn_in, 0),
@@ -106,19 +110,15 @@ def sample(
 def sample_gibbs(energy, out, key, n_jobs, *, burn_in, thin, n_chains):
     """Fill out (N, n_samples, V + H); every model and chain has random numbers of its own."""
     n, n_samples, n_variables = out.shape
+    sweeps = ising_sweeps if isinstance(energy, IsingEnergy) else _rbm_sweeps
 
     def run(rows):
-        part = energy.rows(rows)
         streams = np.arange(rows.start * n_chains, rows.stop * n_chains)
-        hidden = start_chains(part, n_chains, key, streams)
-        step = 0
+        states = sweeps(energy.rows(rows), n_chains, key, streams)
         for first in range(0, n_samples, n_chains):
             for _ in range(thin if first else burn_in + 1):
-                step += 1
-                sweep = gibbs_sweep(part, hidden, key, streams, step)
-                hidden = sweep.hidden
+                state = next(states)
             last = min(first + n_chains, n_samples)
-            state = np.concatenate([sweep.visible, hidden], axis=2)
             out[rows, first:last] = state[:, : last - first]
 
     size = max(1, _BLOCK_UNITS // max(1, n_chains * n_variables))
@@ -126,9 +126,22 @@ def sample_gibbs(energy, out, key, n_jobs, *, burn_in, thin, n_chains):
         pass
 
 
+def _rbm_sweeps(energy, n_chains, key, streams):
+    """Yield the states (N, C, V + H) of the chains after each sweep."""
+    hidden = start_chains(energy, n_chains, key, streams)
+    for step in count(1):
+        sweep = gibbs_sweep(energy, hidden, key, streams, step)
+        hidden = sweep.hidden
+        yield np.concatenate([sweep.visible, hidden], axis=2)
+
+
 def sample_exact(energy, out, key, n_jobs, **_):
     """Fill out (N, n_samples, V + H) with independent samples; options of chains do not matter."""
     n_samples, n_visible = out.shape[1], energy.n_visible
+    if isinstance(energy, IsingEnergy):
+        for row in range(energy.n_models):
+            out[row] = enumerated_samples(energy, row, key, n_samples)
+        return
     visible_first = n_visible < energy.n_hidden
     own, other = energy.fields if visible_first else energy.fields[::-1]
     coupling = (energy.weights if visible_first else energy.weights.T).astype(np.float64)
