@@ -1,12 +1,12 @@
 """Forests as inputs of a conditional RBM: structured calibration on top of strong classifiers.
 
-Scene and Yeast, the published splits. Four forests (extra trees and random forest, each on the
-labels and on the label sets) turn X into log-odds of every label, out-of-bag for the training rows;
-the CRBM learns from these how far to trust each and how labels go together. Beside it the CRBM
-on X itself and on Nystroem features, and the forests alone. Each metric by the decoder meant for it:
-Hamming loss by marginals, subset accuracy over the label sets seen in training, Jaccard and micro-F1
-by the largest expected Jaccard, F1 by the largest expected F1. Prints Markdown tables and draws
-reliability curves of the marginals.
+Scene and Yeast, the published splits. Four forests (extra trees and random forest, each on
+the labels and on the label sets) turn X into log-odds of every label, out-of-bag for the training
+rows; the CRBM learns from these how far to trust each and how labels go together. Beside it the
+CRBM on X itself and on Nystroem features, and the forests alone. Each metric by the decoder meant
+for it: Hamming loss by marginals, subset accuracy over the label sets seen in training, Jaccard and
+micro-F1 by the largest expected Jaccard, F1 by the largest expected F1. Prints Markdown tables and
+draws reliability curves of the marginals.
 """
 
 import argparse
