@@ -6,16 +6,14 @@ logistic regression. Errors in % of pixels: over all of them, and over those tha
 corruption changed. At reduced size images have 14 x 14 pixels and patches half their side.
 
 Every cell trains once per learning rate; the epoch and the rate with the fewest wrong pixels on
-validation images count, as in the paper. Finished cells are kept in a CSV file, and a cell in
+validation images count, as in the paper. What is judged and kept is the average of the iterates,
+which takes out the noise of single steps. Finished cells are kept in a CSV file, and a cell in
 progress in a file beside it after every epoch: the program can be stopped and started again.
 The Markdown table is made from the CSV file.
 
     python examples/crbm_tables.py --quick                     # minutes, figures mean nothing
     python examples/crbm_tables.py                             # reduced size, about an hour
     python examples/crbm_tables.py --full --tasks "noisy MNIST 10%" --methods LR MLE-BP
-
-With --average the average of the iterates is judged and kept in place of the last one, which is
-not in the paper and takes out much of the noise of single steps.
 """
 
 import argparse
@@ -76,7 +74,6 @@ METHODS = {
             "learning": "cd_percloss",
             "n_gibbs_steps": 10,
             "inference": MeanField(tol=0.01),
-            "average": True,
             "decode": "marginal_map",
         },
     ),
@@ -168,7 +165,7 @@ def errors(model, corrupted, clean):
     return 100 * wrong.mean(), 100 * wrong[corrupted != clean].mean()
 
 
-def train(method, rate, images, size, n_jobs, average, checkpoint):
+def train(method, rate, images, size, n_jobs, checkpoint):
     """Train until the validation error has not improved for some epochs; keep the best."""
     (X, Y), validation, _ = images
     if checkpoint.exists():
@@ -177,7 +174,8 @@ def train(method, rate, images, size, n_jobs, average, checkpoint):
         kind, options = METHODS[method]
         model = kind(
             n_hidden=0 if method == "LR" else size.n_hidden,
-            **{"average": average, **options},
+            **options,
+            average=True,
             solver="sgd",
             learning_rate_init=rate,
             batch_size=20,
@@ -212,17 +210,17 @@ def train(method, rate, images, size, n_jobs, average, checkpoint):
     return state
 
 
-def run(task, method, size, n_jobs, average, folder):
+def run(task, method, size, n_jobs, folder):
     """One cell: the best of the learning rates, on the test images."""
     images = task_images(task, size)
     best, seconds, files = None, 0.0, []
     for rate in size.rates:
         name = "".join(
             c if c.isalnum() else "-"
-            for c in f"{task} {method} {size.side} {size.n_hidden} {size.n_train} {rate} {average}"
+            for c in f"{task} {method} {size.side} {size.n_hidden} {size.n_train} {rate}"
         )
         files.append(folder / f"{name}.joblib")
-        state = train(method, rate, images, size, n_jobs, average, files[-1])
+        state = train(method, rate, images, size, n_jobs, files[-1])
         seconds += state["s"]
         if best is None or state["error"] < best["error"]:
             best = {**state, "rate": rate}
@@ -296,7 +294,6 @@ def main():
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--n-jobs", type=int, default=1)
-    parser.add_argument("--average", action="store_true")
     scale = parser.add_mutually_exclusive_group()
     scale.add_argument("--quick", action="store_const", const="quick", dest="size")
     scale.add_argument("--full", action="store_const", const="full", dest="size")
@@ -311,9 +308,7 @@ def main():
                 continue
             figure = dict(zip(TASKS, PUBLISHED[method].split()))[task]
             print(f"{key} (published {figure})", flush=True)
-            result, files = run(
-                task, method, SIZES[size], arguments.n_jobs, arguments.average, folder
-            )
+            result, files = run(task, method, SIZES[size], arguments.n_jobs, folder)
             print(f"  test {result['all']} / {result['changed']}", flush=True)
             row = {"key": key, "task": task, "method": method, "size": size, **result}
             add_done(arguments.results, row)
