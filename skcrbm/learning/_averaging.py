@@ -44,7 +44,9 @@ class PolynomialAverage:
             return
         share = (self.power + 1) / (self.n_steps + self.power)
         for mean, p in zip(self.mean, params):
-            mean += p.dtype.type(share) * (p - mean)
+            step = p - mean
+            step *= p.dtype.type(share)
+            mean += step
 
     def snapshot(self):
         """Copy of the average as it is now."""

@@ -26,9 +26,12 @@ class SGD:
     def update(self, params, gradient):
         """Return the parameters after one step."""
         if not self.momentum:
-            return type(params)(
-                *(p - p.dtype.type(r) * g for p, g, r in zip(params, gradient, self.learning_rates))
-            )
+            new = []
+            for p, g, rate in zip(params, gradient, self.learning_rates):
+                step = p.dtype.type(rate) * g
+                # In place: large temporary arrays cost more than the arithmetic.
+                new.append(np.subtract(p, step, out=step))
+            return type(params)(*new)
         if self.velocity is None:
             self.velocity = [np.zeros_like(p) for p in params]
         new = []
@@ -67,8 +70,7 @@ class Adam:
         correction = np.sqrt(1 - self.beta2**self.n_steps) / (1 - self.beta1**self.n_steps)
         new = []
         for p, g, m, s, rate in zip(params, gradient, self.first, self.second, self.learning_rates):
-            # In place: large temporary arrays cost more than the arithmetic.
-            work = g - m
+            work = g - m  # what follows is in place, too
             work *= 1 - self.beta1
             m += work
             np.multiply(g, g, out=work)
