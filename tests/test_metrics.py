@@ -21,9 +21,14 @@ NAN = float("nan")
 RATIOS = ["f1", "jaccard", "precision", "recall"]
 AVERAGES = ["samples", "micro", "macro", "weighted"]
 LABEL_SCORES = ["accuracy", "neg_hamming_loss"] + [f"{r}_{a}" for r in RATIOS for a in AVERAGES]
-PROBABILITY_SCORES = ["neg_log_loss", "neg_brier_score"]
+PROBABILITY_SCORES = ["neg_log_loss", "neg_brier_score", "neg_calibration_error"]
 RANKING_SCORES = ["roc_auc", "roc_auc_micro", "average_precision", "average_precision_micro"]
-ALL = LABEL_SCORES + PROBABILITY_SCORES + RANKING_SCORES
+ROW_RANKING_SCORES = [
+    "label_ranking_average_precision",
+    "neg_label_ranking_loss",
+    "neg_coverage_error",
+]
+ALL = LABEL_SCORES + PROBABILITY_SCORES + RANKING_SCORES + ROW_RANKING_SCORES
 
 
 # --- naive references: lists of (row, label, truth, prediction, weight) of observed entries ---
@@ -69,6 +74,28 @@ def average_precision(entries):
     return total
 
 
+def calibration(entries, n_bins=10):
+    """Bins (0, 0.1], (0.1, 0.2], ... of which the first holds 0."""
+    bins = [[] for _ in range(n_bins)]
+    for _, _, t, q, w in entries:
+        k = next(k for k in range(n_bins) if q <= np.linspace(0, 1, n_bins + 1)[k + 1])
+        bins[k].append(w * (q - t))
+    return sum(abs(sum(b)) for b in bins) / sum(e[4] for e in entries)
+
+
+def row_ranking(name, row):
+    """Score the order of one row's labels."""
+    on = [s for _, _, t, s, _ in row if t == 1]
+    off = [s for _, _, t, s, _ in row if t == 0]
+    if name == "neg_coverage_error":
+        return -sum(s >= min(on) for s in on + off) if on else 0
+    if not on or not off:
+        return 1 if name.startswith("label") else 0
+    if name == "neg_label_ranking_loss":
+        return -sum(a <= b for a in on for b in off) / (len(on) * len(off))
+    return sum(sum(t >= s for t in on) / sum(t >= s for t in on + off) for s in on) / len(on)
+
+
 def reference(name, y, p, weight=None):
     weight = [1.0] * len(y) if weight is None else weight
     entries = [
@@ -91,6 +118,10 @@ def reference(name, y, p, weight=None):
         return mean([log(q) if t == 1 else log(1 - q) for t, q in clipped], entry_weights)
     if name == "neg_brier_score":
         return -mean([(t - q) ** 2 for _, _, t, q, _ in entries], entry_weights)
+    if name == "neg_calibration_error":
+        return -calibration(entries)
+    if name in ROW_RANKING_SCORES:
+        return mean([row_ranking(name, r) for r in by_row.values()], row_weights)
     if name in RANKING_SCORES:
         function = auc if name.startswith("roc") else average_precision
         groups = [entries] if name.endswith("micro") else list(by_label.values())
@@ -186,6 +217,14 @@ def scikit_learn(name, y, labels, scores, weight):
         return skm.accuracy_score(y, labels, sample_weight=weight)
     if name == "neg_hamming_loss":
         return -skm.hamming_loss(y, labels, sample_weight=weight)
+    if name == "neg_calibration_error":  # see test_expected_calibration_error
+        return reference(name, y.tolist(), scores.tolist(), weight)
+    if name in ROW_RANKING_SCORES:
+        function = getattr(
+            skm, name.removeprefix("neg_"), skm.label_ranking_average_precision_score
+        )
+        sign = -1 if name.startswith("neg") else 1
+        return sign * function(y, scores, sample_weight=weight)
     if name in PROBABILITY_SCORES:
         columns = zip(y.T, scores.T, strict=True)
         if name == "neg_log_loss":
@@ -270,7 +309,7 @@ def test_kinds_of_target():
     assert found == -0.75
 
 
-@pytest.mark.parametrize("name", PROBABILITY_SCORES + RANKING_SCORES)
+@pytest.mark.parametrize("name", PROBABILITY_SCORES + RANKING_SCORES + ROW_RANKING_SCORES)
 def test_list_of_probabilities(name):
     y, _, scores, _ = complete(0)
     outputs = [np.column_stack([1 - column, column]) for column in scores.T]

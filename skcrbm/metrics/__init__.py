@@ -1,6 +1,15 @@
 """Scores for multi-label targets in which NaN means "not observed"."""
 
 from skcrbm.metrics._masked import masked_score
+from skcrbm.metrics._probabilities import expected_calibration_error, marginal_log_loss
+from skcrbm.metrics._report import MultilabelReport, multilabel_report
 from skcrbm.metrics._scorer import masked_scorer
 
-__all__ = ["masked_score", "masked_scorer"]
+__all__ = [
+    "MultilabelReport",
+    "expected_calibration_error",
+    "marginal_log_loss",
+    "masked_score",
+    "masked_scorer",
+    "multilabel_report",
+]

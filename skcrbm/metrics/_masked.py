@@ -82,14 +82,43 @@ def _check_weight(sample_weight, n_samples):
     return weight
 
 
+def check_scored(kind, y_true, values, argument, sample_weight):
+    """Pass targets, what is to be scored, and weights through their gates.
+
+    Parameters
+    ----------
+    kind : {"labels", "probabilities", "ranking"}
+    y_true, values, sample_weight : as users pass them
+    argument : str
+        Name of `values` in error messages.
+
+    Returns
+    -------
+    y, p : ndarray (n, L), 0 where not observed
+    observed : ndarray (n, L) of bool; nothing in rows of weight 0
+    weight : ndarray (n,)
+    """
+    y = _dense_2d(y_true, "y_true")
+    observed = ~np.isnan(y)
+    if not np.isin(y[observed], (0, 1)).all():
+        raise ValueError("y_true should hold 0, 1, or NaN for an entry that is not observed")
+    p = _check_predictions(values, argument, kind, observed)
+    weight = _check_weight(sample_weight, len(y))
+    observed &= (weight > 0)[:, None]
+    if not observed.any():
+        raise ValueError("y_true should have at least one observed entry in a row of weight > 0")
+    return np.where(observed, y, 0.0), p, observed, weight
+
+
 def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None):
     """Score predictions over the observed entries of a multi-label target.
 
     On a target without NaN, every score is that of scikit-learn's function of this name.
     Otherwise an entry that is NaN in `y_true` counts nowhere, whatever is predicted there:
 
-    - ``accuracy`` (a row is right if all its observed entries are) and the ``samples``
-      averages are over the rows with at least one observed entry;
+    - ``accuracy`` (a row is right if all its observed entries are), the ``samples`` averages
+      and the rankings of the labels of a row are over the rows with at least one observed
+      entry;
     - the ``macro`` and ``weighted`` averages are over the labels with at least one observed
       entry, each scored on the rows in which it is observed;
     - the other scores are over the observed entries.
@@ -99,11 +128,12 @@ def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None)
     name : str
         One of "accuracy", "neg_hamming_loss"; "f1", "jaccard", "precision" or "recall" with
         "_samples", "_micro", "_macro" or "_weighted" (all from `y_pred`; a ratio 0 / 0 is
-        0); "neg_log_loss", "neg_brier_score" (the mean over entries, from probabilities in
-        `y_score`); "roc_auc", "roc_auc_micro", "average_precision",
-        "average_precision_micro" (from any `y_score` that ranks). "roc_auc" and
-        "average_precision" are means over the labels that have both classes among their
-        observed entries.
+        0); "neg_log_loss", "neg_brier_score", "neg_calibration_error" (over all entries, from
+        probabilities in `y_score`; the last of :func:`expected_calibration_error`);
+        "roc_auc", "roc_auc_micro", "average_precision", "average_precision_micro",
+        "label_ranking_average_precision", "neg_label_ranking_loss", "neg_coverage_error"
+        (from any `y_score` that ranks). "roc_auc" and "average_precision" are means over
+        the labels that have both classes among their observed entries.
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Targets 0 or 1, NaN where not observed. The zeros of a sparse matrix are observed.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), default=None
@@ -140,20 +170,10 @@ def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None)
     """
     check_name(name)
     kind, function = SCORES[name]
-    y = _dense_2d(y_true, "y_true")
-    observed = ~np.isnan(y)
-    if not np.isin(y[observed], (0, 1)).all():
-        raise ValueError("y_true should hold 0, 1, or NaN for an entry that is not observed")
     argument, values = ("y_pred", y_pred) if kind == "labels" else ("y_score", y_score)
     if values is None:
         raise ValueError(f"{argument} should be given: {name!r} is computed from it")
-    p = _check_predictions(values, argument, kind, observed)
-    weight = _check_weight(sample_weight, len(y))
-
-    observed &= (weight > 0)[:, None]
-    if not observed.any():
-        raise ValueError("y_true should have at least one observed entry in a row of weight > 0")
+    y, p, observed, weight = check_scored(kind, y_true, values, argument, sample_weight)
     rows, labels = observed.any(axis=1), observed.any(axis=0)
     kept = np.ix_(rows, labels)
-    y = np.where(observed, y, 0.0)
     return float(function(y[kept], p[kept], observed[kept], weight[rows]))

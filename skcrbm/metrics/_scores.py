@@ -8,7 +8,14 @@ Rows and labels without an observed entry are gone. `y` and `p` are 0 where not 
 from functools import partial
 
 import numpy as np
-from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    coverage_error,
+    label_ranking_average_precision_score,
+    label_ranking_loss,
+    log_loss,
+    roc_auc_score,
+)
 
 
 def _divide(numerator, denominator):
@@ -85,6 +92,38 @@ def _ranked(y, p, observed, weight, *, function, average):
     return np.mean([function(y, p, sample_weight=weight) for y, p, weight in columns])
 
 
+def calibration_error(y, p, weight, n_bins=10, strategy="uniform"):
+    """Mean distance of predicted probabilities (n,) from shares, over bins of the former."""
+    if strategy == "uniform":
+        inner = np.linspace(0, 1, n_bins + 1)[1:-1]
+    else:
+        inner = np.quantile(p, np.linspace(0, 1, n_bins + 1)[1:-1])
+    # The upper edge belongs to a bin, as in scikit-learn's calibration_curve.
+    excess = np.bincount(np.searchsorted(inner, p), weights=weight * (p - y))
+    return np.abs(excess).sum() / weight.sum()
+
+
+def _neg_calibration(y, p, observed, weight):
+    return -calibration_error(*_entries(y, p, observed, weight))
+
+
+def _ranked_in_rows(y, p, observed, weight, *, function):
+    """Score the order of the labels in each row; those not observed come last in it."""
+    # One more such column, as scikit-learn refuses a single label.
+    y = np.column_stack([y, np.zeros(len(y))])
+    p = np.where(observed, p, p.min() - 1.0)
+    p = np.column_stack([p, np.full(len(p), p.min() - 1.0)])
+    if function is not label_ranking_loss:
+        return function(y, p, sample_weight=weight)
+    # This one divides by the number of pairs; those with a column that is none are right.
+    wrong = y.shape[1] - y.sum(axis=1)
+    share = _divide(wrong, observed.sum(axis=1) - y.sum(axis=1))
+    if not share.any():
+        return 0.0
+    loss = label_ranking_loss(y, p, sample_weight=weight * share)
+    return loss * (weight * share).sum() / weight.sum()
+
+
 # name -> (what the score is computed from, function)
 SCORES = {
     "accuracy": ("labels", _accuracy),
@@ -96,6 +135,7 @@ SCORES = {
     "neg_hamming_loss": ("labels", _neg_hamming),
     "neg_log_loss": ("probabilities", _neg_log_loss),
     "neg_brier_score": ("probabilities", _neg_brier),
+    "neg_calibration_error": ("probabilities", _neg_calibration),
     "roc_auc": ("ranking", partial(_ranked, function=roc_auc_score, average="macro")),
     "roc_auc_micro": ("ranking", partial(_ranked, function=roc_auc_score, average="micro")),
     "average_precision": (
@@ -105,5 +145,17 @@ SCORES = {
     "average_precision_micro": (
         "ranking",
         partial(_ranked, function=average_precision_score, average="micro"),
+    ),
+    "label_ranking_average_precision": (
+        "ranking",
+        partial(_ranked_in_rows, function=label_ranking_average_precision_score),
+    ),
+    "neg_label_ranking_loss": (
+        "ranking",
+        lambda *arrays: -_ranked_in_rows(*arrays, function=label_ranking_loss),
+    ),
+    "neg_coverage_error": (
+        "ranking",
+        lambda *arrays: -_ranked_in_rows(*arrays, function=coverage_error),
     ),
 }

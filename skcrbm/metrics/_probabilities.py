@@ -1,0 +1,116 @@
+"""How good the predicted probabilities of labels are."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.metrics import log_loss
+
+from skcrbm.metrics._masked import check_scored
+from skcrbm.metrics._scores import calibration_error
+
+
+def _averaged(function, y_true, y_prob, average, sample_weight):
+    """Apply ``function(y, p, weight)`` to all observed entries or to those of each label."""
+    if average not in ("micro", "macro", None):
+        raise ValueError(f"average should be 'micro', 'macro' or None, got {average!r}")
+    y, p, observed, weight = check_scored("probabilities", y_true, y_prob, "y_prob", sample_weight)
+    p = p.astype(np.float64, copy=False)
+    weight = np.broadcast_to(weight[:, None], y.shape)
+    if average == "micro":
+        return float(function(y[observed], p[observed], weight[observed]))
+    scores = np.full(y.shape[1], np.nan)
+    for j, seen in enumerate(observed.T):
+        if seen.any():
+            scores[j] = function(y[seen, j], p[seen, j], weight[seen, j])
+    return scores if average is None else float(np.nanmean(scores))
+
+
+def marginal_log_loss(y_true, y_prob, *, average="micro", sample_weight=None):
+    """Mean negative log-likelihood of the observed labels under their marginals.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
+        Targets 0 or 1, NaN where not observed.
+    y_prob : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
+        Predicted P(y = 1). Kept off 0 and 1 by the rounding error, as in
+        scikit-learn's `log_loss`.
+    average : {"micro", "macro", None}, default="micro"
+        Over all observed entries; over labels, each the mean of its observed entries; or
+        one number per label, NaN where nothing is observed.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    float or ndarray of shape (n_labels,)
+        In nats, lower is better.
+
+    Raises
+    ------
+    ValueError
+        On an unknown average or an invalid array.
+
+    Examples
+    --------
+    >>> from skcrbm.metrics import marginal_log_loss
+    >>> round(marginal_log_loss([[1, 0], [0, float("nan")]], [[0.8, 0.5], [0.2, 0.9]]), 3)
+    0.38
+    """
+
+    def loss(y, p, weight):
+        return log_loss(y, p, sample_weight=weight, labels=[0, 1])
+
+    return _averaged(loss, y_true, y_prob, average, sample_weight)
+
+
+def expected_calibration_error(
+    y_true, y_prob, *, n_bins=10, strategy="uniform", average="micro", sample_weight=None
+):
+    """Mean distance between predicted probabilities and shares, in bins of the former [1]_.
+
+    Parameters
+    ----------
+    y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
+        Targets 0 or 1, NaN where not observed.
+    y_prob : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
+        Predicted P(y = 1).
+    n_bins : int, default=10
+    strategy : {"uniform", "quantile"}, default="uniform"
+        Bins of equal width, or with about as many entries each; those of scikit-learn's
+        `calibration_curve`.
+    average : {"micro", "macro", None}, default="micro"
+        All labels in the same bins; the mean over labels, each with bins of its own; or
+        one number per label, NaN where nothing is observed.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    float or ndarray of shape (n_labels,)
+        Between 0 and 1, lower is better. Bins with few entries add noise, which makes it
+        larger: compare values on equally many rows.
+
+    Raises
+    ------
+    ValueError
+        On an unknown average or strategy, an invalid array or number of bins.
+
+    References
+    ----------
+    .. [1] Naeini, Cooper and Hauskrecht (2015). Obtaining well calibrated probabilities
+       using Bayesian binning. AAAI.
+
+    Examples
+    --------
+    >>> from skcrbm.metrics import expected_calibration_error
+    >>> round(expected_calibration_error([[1, 0], [1, 0], [0, 0]], [[0.6, 0.1]] * 3), 3)
+    0.083
+    """
+    if not isinstance(n_bins, Integral) or n_bins < 1:
+        raise ValueError(f"n_bins should be a positive integer, got {n_bins!r}")
+    if strategy not in ("uniform", "quantile"):
+        raise ValueError(f"strategy should be 'uniform' or 'quantile', got {strategy!r}")
+
+    def error(y, p, weight):
+        return calibration_error(y, p, weight, n_bins, strategy)
+
+    return _averaged(error, y_true, y_prob, average, sample_weight)
