@@ -17,6 +17,7 @@ from skcrbm.decoding._threshold import THRESHOLD_METRICS
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
+from skcrbm.estimators._joint import HiddenUnitsMixin, JointQueriesMixin
 from skcrbm.estimators._thresholds import cross_validated_thresholds
 from skcrbm.estimators._training import CRBMTraining, distinct_rows, label_sets_of
 from skcrbm.inference import available_methods, infer, resolve_method
@@ -62,7 +63,7 @@ def own_method(method, rng):
     return method
 
 
-class BaseCRBM(CallbackSupportMixin, BaseStructuredClassifier):
+class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, CallbackSupportMixin, BaseStructuredClassifier):
     """Base of the conditional RBMs.
 
     A subclass has the hyperparameters of its `__init__`, among them all that
