@@ -153,7 +153,7 @@ def test_sample_weight_and_class_weight(data):
     repeated = make().fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight, axis=0))
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-8)
     np.testing.assert_allclose(weighted.pairwise_coef_, repeated.pairwise_coef_, atol=1e-8)
-    dicts = make(class_weight=[{0: 1.0, 1: w} for w in (3.0, 0.5, 1.0, 2.0)]).fit(X, Y)
+    dicts = make(class_weight=tuple({1: w} for w in (3.0, 0.5, 1.0, 2.0))).fit(X, Y)
     vector = make(class_weight=[3.0, 0.5, 1.0, 2.0]).fit(X, Y)
     np.testing.assert_array_equal(dicts.coef_, vector.coef_)
     share = Y.mean(axis=0)
@@ -301,6 +301,11 @@ def test_pipeline_and_cross_validation(data):
         ({"class_weight": [{2: 1}] * 4}, "keys that are not 0 or 1"),
         ({"class_weight": [1.0, 2.0]}, r"must have shape \(4,\)"),
         ({"class_weight": [1.0, 2.0, -1.0, 1.0]}, "not negative"),
+        ({"class_weight": []}, r"must have shape \(4,\)"),
+        ({"class_weight": [{0: 1.0}, 1.0, 1.0, 1.0]}, "one dict per label or numbers"),
+        ({"marginal_inference": "gibbs"}, "'marginal_inference' parameter"),
+        ({"tol": 0}, "'tol' parameter"),
+        ({"max_iter": 0}, "'max_iter' parameter"),
     ],
 )
 def test_bad_parameters(data, options, message):

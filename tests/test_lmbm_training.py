@@ -196,3 +196,41 @@ def test_limits_of_the_run():
     fitted = fit(nothing)
     assert (fitted.n_iter, fitted.reason, fitted.gap) == (0, "tol", 0.0)
     np.testing.assert_array_equal(fitted.coef, 0)
+
+
+def test_a_single_row():
+    """Its projected gradient is its range as well: nothing to compare with but 0."""
+    problem = random_problem(8, n=1)
+    fitted = fit(problem)
+    assert fitted.gap < 1e-12 < fit(problem, max_iter=1).gap
+
+
+def test_limits_far_above_the_solution():
+    """Rounding is measured by the variables, not by their bounds."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    signs = np.where(X[:, :2] > 0, 1.0, -1.0)
+    fits = [
+        fit(LargeMarginProblem(X, signs, np.full(signs.shape, limit), 1.0, 10.0), tol=1e-6)
+        for limit in (1e4, 1e18)
+    ]
+    assert fits[0].dual.max() < 1e4
+    np.testing.assert_allclose(fits[1].coef, fits[0].coef, rtol=1e-5)
+
+
+def test_large_float32():
+    """The square of 1e20 is no float32."""
+    problem = random_problem(9)
+    single = LargeMarginProblem(
+        (1e20 * problem.X).astype(np.float32), problem.signs, 1e-40 * problem.limit, 1.3, 2.0
+    )
+    double = LargeMarginProblem(single.X.astype(np.float64), problem.signs, single.limit, 1.3, 2.0)
+    np.testing.assert_allclose(fit(single).coef, fit(double).coef, rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e155, 1e200])
+def test_overflow(scale):
+    problem = random_problem(10)
+    problem.X = scale * problem.X
+    with pytest.raises(ValueError, match="training overflowed"):
+        fit(problem)

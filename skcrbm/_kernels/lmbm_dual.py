@@ -111,7 +111,7 @@ def _settle_row(
         # Exactly at a bound, as shrinking looks for it.
         if limit[n, i] - new <= _ZERO * limit[n, i]:
             new = limit[n, i]
-        elif new <= _ZERO * limit[n, i]:
+        elif new <= _ZERO * alpha[n, i]:
             new = 0.0
         change[j] = new - alpha[n, i]
         alpha[n, i] = new
@@ -152,12 +152,15 @@ def _end_pass(order, count, n_active, goal, bounds):
 
     Returns
     -------
-    Number of rows left and the largest range of projected gradients; where that is at most
-    the goal, rows and bounds are left as they are.
+    Number of rows left and the largest range of projected gradients, 0 included; where
+    that is at most the goal, rows and bounds are left as they are.
     """
     violation = 0.0
-    for i in range(bounds.shape[1]):  # -inf for a label without anything in play
-        violation = max(violation, bounds[2, i] - bounds[3, i])
+    for i in range(bounds.shape[1]):
+        if bounds[2, i] > -np.inf:  # which it is for a label without anything in play
+            bounds[2, i] = max(bounds[2, i], 0.0)
+            bounds[3, i] = min(bounds[3, i], 0.0)
+            violation = max(violation, bounds[2, i] - bounds[3, i])
     if violation <= goal:
         return count, violation
     kept = 0

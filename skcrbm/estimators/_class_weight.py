@@ -10,7 +10,7 @@ def label_weights(class_weight, targets, visible, weight):
 
     Parameters
     ----------
-    class_weight : None, "balanced", dict, list of dict or array-like (L,)
+    class_weight : None, "balanced", dict, sequence of dict or array-like (L,)
         1-D y: a dict of class: weight or "balanced". 2-D y: "balanced", a dict of 0 and 1
         for each label, or weights of the positive class.
     targets : IndicatorTargets or ClassTargets
@@ -30,7 +30,15 @@ def label_weights(class_weight, targets, visible, weight):
         return _by_class(class_weight, targets, visible, weight)
     if isinstance(class_weight, str):
         return np.column_stack([_balanced(column, weight) for column in visible.T])
-    if isinstance(class_weight, list) and all(isinstance(w, dict) for w in class_weight):
+    if isinstance(class_weight, dict):
+        raise ValueError(
+            "class_weight for 2-D y must be 'balanced', a list of one dict per label, or the "
+            "weights (n_outputs,) of the positive class; got a dict"
+        )
+    are_dicts = {isinstance(w, dict) for w in class_weight}
+    if len(are_dicts) == 2:
+        raise ValueError("class_weight must hold one dict per label or numbers, not both")
+    if True in are_dicts:
         if len(class_weight) != n_visible:
             raise ValueError(
                 f"class_weight must hold one dict for each of the {n_visible} labels, "
@@ -40,14 +48,13 @@ def label_weights(class_weight, targets, visible, weight):
         if wrong:
             raise ValueError(f"class_weight holds keys that are not 0 or 1: {sorted(wrong)}")
         pairs = np.array([[w.get(0, 1.0), w.get(1, 1.0)] for w in class_weight], np.float64)
-    elif isinstance(class_weight, dict):
-        raise ValueError(
-            "class_weight for 2-D y must be 'balanced', a list of one dict per label, or the "
-            "weights (n_outputs,) of the positive class; got a dict"
-        )
     else:
         positive = check_array(
-            class_weight, ensure_2d=False, dtype=np.float64, input_name="class_weight"
+            class_weight,
+            ensure_2d=False,
+            ensure_min_samples=0,
+            dtype=np.float64,
+            input_name="class_weight",
         )
         if positive.shape != (n_visible,):
             raise ValueError(

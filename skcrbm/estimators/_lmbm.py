@@ -18,12 +18,12 @@ from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._class_weight import label_weights
 from skcrbm.inference import infer, resolve_method
-from skcrbm.inference._registry import METHODS
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.utils._parallel import one_blas_thread
 
 # Enumerating the states of more labels costs more than message passing.
 _AUTO_EXACT_LABELS = 14
+_MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 # What a fit keeps besides its public attributes.
 _STATE = ("_targets", "_dual")
 
@@ -143,7 +143,7 @@ class LMBMClassifier(BaseStructuredClassifier):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "inference": [StrOptions({"branch_and_bound", "milp", "icm"})],
         "decode": [StrOptions({"hinge", "map"})],
-        "marginal_inference": [StrOptions({"auto", *METHODS}), HasMethods("solver_for")],
+        "marginal_inference": [StrOptions({"auto", *_MARGINAL_METHODS}), HasMethods("solver_for")],
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
         "node_limit": [Interval(Integral, 1, None, closed="left")],

@@ -16,7 +16,7 @@ from skcrbm.utils._validation import kernel_array
 # `tol` is reached up to 10 times, until the violation is below _EXACT. So the result of a
 # small problem does not depend on the way.
 _FEW_FREE = 400
-_FIRST_NEWTON, _NEWTON_SHARE = 100, 0.3
+_FIRST_NEWTON, _NEWTON_SHARE = 100, 0.1
 _EXACT, _POLISH = 1e-11, 10
 # On the way the goal is this share of the violation at the last look at all labels; labels
 # that meet it rest, so that the passes go to those that are behind.
@@ -129,14 +129,23 @@ def fit_large_margin(problem, *, tol, max_iter, rng, dual=None, report=None):
     Returns
     -------
     LargeMarginFit
+
+    Raises
+    ------
+    ValueError
+        If the numbers overflow.
     """
     alpha = np.zeros_like(problem.limit) if dual is None else np.clip(dual, 0, problem.limit)
-    with one_blas_thread():
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         weights = problem.weights(alpha)
         n_iter, reason = _descend(problem, alpha, weights, tol, max_iter, rng, report)
         # Free of what rounding has added up.
         weights = problem.weights(alpha)
         primal, value = problem.objectives(alpha, weights)
+    if not np.isfinite([primal, value]).all():
+        raise ValueError(
+            "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
+        )
     # Below 0 it is rounding; without any weight on the losses both are 0.
     gap = max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
     return LargeMarginFit(*weights, alpha, gap, n_iter, reason)
@@ -201,7 +210,9 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
 
     X, signs = problem.X, problem.signs
     pairs = np.maximum((signs != 0).sum(axis=1) - 1, 0)
-    square = row_norms(X, squared=True).astype(np.float64) + 1.0 + pairs * problem.spread
+    # In float64: the square of a float32 may be none.
+    norms = row_norms(X.astype(np.float64, copy=False), squared=True)
+    square = norms + 1.0 + pairs * problem.spread
     if sparse.issparse(X):
         rows, kernel = (X.data, X.indices, X.indptr), csr_passes
     else:

@@ -57,9 +57,12 @@ def _cost(n_free, width):
 def _newton_step(problem, alpha, weights, rows, labels):
     """Move some free variables (m,) to their optimum; those that meet a bound stay there."""
     n_free = len(rows)
-    X, signs = problem.X[rows], problem.signs[rows]
+    X = problem.X[rows].astype(np.float64)  # the product of two float32 may be none
+    signs = problem.signs[rows]
     own = signs[np.arange(n_free), labels]
     hessian = _hessian(X, signs, labels, own, problem.spread)
+    if not np.isfinite(hessian).all():
+        return
     coef, intercept, pairwise = weights
     fields = np.asarray(X @ coef.T)[np.arange(n_free), labels] + intercept[labels]
     fields += (signs * pairwise[labels]).sum(axis=1)
@@ -115,9 +118,9 @@ def _maximise(hessian, gradient, start, limit):
                 step = clipped
         moved = np.clip(current[free] + step, 0.0, limit[free])
         if share < 1:  # exactly at the bound, in spite of rounding
-            near = 1e-12 * limit[free]
-            moved = np.where(moved <= near, 0.0, moved)
-            moved = np.where(limit[free] - moved <= near, limit[free], moved)
+            moved = np.where(moved <= 1e-12 * current[free], 0.0, moved)
+            near = limit[free] - moved <= 1e-12 * limit[free]
+            moved = np.where(near, limit[free], moved)
         gradient = gradient - hessian[:, free] @ (moved - current[free])
         current[free] = moved
         if share >= 1:
