@@ -1,7 +1,8 @@
 """Speed of the large margin Boltzmann machine, on one thread.
 
 Training beside one LinearSVC(loss="hinge") per label of the same C on Scene and Yeast, taking
-turns, processor time; how good both solutions are; growth with rows and features up to
+turns, processor time, at a relative duality gap no larger than the excess of LIBLINEAR's
+objective (which its own gap exceeds); growth with rows and features up to
 43907 x 120 with 101 labels, the shape of Mediamill, synthetic; and exact decoding, of the test
 rows and of 101 labels with couplings of several strengths.
 """
@@ -47,26 +48,38 @@ def svm_objective(X, Y, C, weights):
 
 
 def training(repeats):
-    """Print the table of training times."""
-    print("| data | C | LinearSVC s | its excess | eta | LMBM s | its gap | times faster |")
-    print("|---" * 8 + "|")
+    """Print the table of training times: the loosest tol with a gap no worse than theirs."""
+    print("| data | C | LinearSVC s | its excess | eta | tol | LMBM s | its gap | times faster |")
+    print("|---" * 9 + "|")
     for load in (load_scene, load_yeast):
         data = load()
         X, Y = np.asarray(data.X_train, float, order="C"), data.y_train
         name = load.__name__.removeprefix("load_").capitalize()
         for C in (0.01, 0.1, 1.0):
-            best = LMBMClassifier(
-                C=C, pairwise_penalty=np.inf, tol=1e-5, max_iter=50_000, random_state=0
-            ).fit(X, Y)
+            options = {"C": C, "max_iter": 50_000, "random_state": 0}
+            best = LMBMClassifier(pairwise_penalty=np.inf, tol=1e-5, **options).fit(X, Y)
             optimum = svm_objective(X, Y, C, np.column_stack([best.coef_, best.intercept_]))
-            theirs, weights = seconds(lambda X=X, Y=Y, C=C: svms(X, Y, C), repeats)
-            excess = svm_objective(X, Y, C, weights) / optimum - 1
+            excess = svm_objective(X, Y, C, svms(X, Y, C)) / optimum - 1
+            models = []
             for eta in (1, 10, 100, 1e4, np.inf):
-                model = LMBMClassifier(C=C, pairwise_penalty=eta, random_state=0)
-                mine, _ = seconds(lambda model=model, X=X, Y=Y: model.fit(X, Y), repeats)
+                for tol in (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5):
+                    model = LMBMClassifier(pairwise_penalty=eta, tol=tol, **options).fit(X, Y)
+                    if model.dual_gap_ <= excess:
+                        break
+                models.append(model)
+            times = []
+            for _ in range(repeats):  # in turns, as the machine may have other things to do
+                theirs, _ = seconds(lambda X=X, Y=Y, C=C: svms(X, Y, C), 1)
+                mine = [seconds(lambda m=m, X=X, Y=Y: m.fit(X, Y), 1)[0] for m in models]
+                times.append([theirs, *mine])
+            times = np.array(times)
+            ratios = np.median(times[:, :1] / times[:, 1:], axis=0)
+            times = np.median(times, axis=0)
+            for model, used, ratio in zip(models, times[1:], ratios):
                 print(
-                    f"| {name} | {C:g} | {theirs:.3f} | {excess:.1e} | {eta:g} | {mine:.3f} | "
-                    f"{model.dual_gap_:.1e} | {theirs / mine:.1f} |",
+                    f"| {name} | {C:g} | {times[0]:.3f} | {excess:.1e} | "
+                    f"{model.pairwise_penalty:g} | {model.tol:g} | {used:.3f} | "
+                    f"{model.dual_gap_:.1e} | {ratio:.1f} |",
                     flush=True,
                 )
 
@@ -90,10 +103,10 @@ def growth(largest):
             f"| {n} | {d} | {n_labels} | {used:.2f} | {each:.0f} | {model.dual_gap_:.1e} |",
             flush=True,
         )
-    model = LMBMClassifier(C=0.01, pairwise_penalty=100, random_state=0)
+    model = LMBMClassifier(C=0.01, pairwise_penalty=100, max_iter=100, random_state=0)
     used, _ = seconds(lambda: model.fit(X, Y), 1)
     print(
-        f"\n{largest} x {n_features} x {n_labels} to tol=1e-4: {used:.0f} s, "
+        f"\n{largest} x {n_features} x {n_labels}, tol=1e-4: {used:.0f} s, "
         f"{model.n_iter_} passes, gap {model.dual_gap_:.1e}",
         flush=True,
     )
@@ -151,8 +164,8 @@ def main():
         for rule in ("hinge", "map"):
             model.set_params(decode=rule).predict(small.X_test[:2])
         training(arguments.repeats)
-        growth(arguments.rows)
         decoding()
+        growth(arguments.rows)
 
 
 if __name__ == "__main__":
