@@ -160,13 +160,15 @@ def markdown(done):
         for row, pipeline, _ in models(load().X_train):
             printed = PUBLISHED.get((name, row))
             found = done.get(f"{name}, {row}")
-            cells = []
-            for i, letter in enumerate("HAPRF"):
-                text = f"{float(found[letter]):.3f}" if found else ""
-                cells.append(f"{text} ({printed[i]:.3f})".strip() if printed else text)
-            if found:
-                cells += [found["chosen"], found["fit"], found["predict"]]
-            elif pipeline is not None:
+            measured = [f"{float(found[letter]):.3f}" for letter in "HAPRF"] if found else [""] * 5
+            measured.append(found["fit"] if found else "")
+            if printed:
+                shown = [f"({value:.3f})" for value in printed[:5]]
+                shown.append(f"({printed[5]})" if printed[5] else "")
+                measured = [f"{m} {p}".strip() for m, p in zip(measured, shown)]
+            cells = [*measured[:5], found["chosen"] if found else "", measured[5]]
+            cells.append(found["predict"] if found else "")
+            if not found and pipeline is not None:
                 cells[0] = f"not run {cells[0]}".strip()
             lines.append(f"| {row} | {' | '.join(cells)} |")
         lines.append("")

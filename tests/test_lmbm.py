@@ -246,6 +246,46 @@ def test_warnings(data, capsys):
     assert (gap > 0).any()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_interrupted(data, monkeypatch):
+    X, Y = data
+
+    def interrupt(self, number, violation, share):
+        if number == self.stop_at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(LMBMClassifier, "_report", interrupt)
+    model = make(verbose=1)
+    model.stop_at = 3
+    with pytest.warns(UserWarning, match="interrupted in pass 4, with a relative duality gap"):
+        model.fit(X, Y)
+    assert model.n_iter_ == 3
+    monkeypatch.undo()
+    np.testing.assert_array_equal(model.coef_, make(max_iter=3, verbose=1).fit(X, Y).coef_)
+
+
+def test_pickled_warm_start(data):
+    X, Y = data
+    model = pickle.loads(pickle.dumps(make(warm_start=True).fit(X, Y)))
+    assert model.fit(X, Y).n_iter_ == 1
+    weight = np.ones(len(X))
+    weight[0] = 0  # another number of rows in training: from the start
+    missing = np.where(np.arange(4) == 1, np.nan, Y)
+    for arguments in ((X, Y, weight), (X, missing)):
+        np.testing.assert_allclose(
+            model.fit(*arguments).coef_, make().fit(*arguments).coef_, atol=1e-8
+        )
+
+
+def test_nothing_to_learn(data):
+    X, Y = data
+    weight = np.r_[np.zeros(60), np.ones(60)]
+    with pytest.raises(ValueError, match="no observed entry in the rows with a positive"):
+        make().fit(X, np.where(weight[:, None] > 0, np.nan, Y), weight)
+    with pytest.raises(ValueError, match="training overflowed"):
+        make().fit(1e200 * X, Y)
+
+
 @pytest.mark.parametrize("decode", ["hinge", "map"])
 def test_methods_agree(data, decode):
     X, Y = data

@@ -222,6 +222,8 @@ class LMBMClassifier(BaseStructuredClassifier):
         if not warm:  # a fit that fails must not leave old parameters beside new classes
             self._forget()
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
+        if np.isnan(visible).all():
+            raise ValueError("y holds no observed entry in the rows with a positive sample_weight")
         factors = label_weights(self.class_weight, self._targets, visible, weight)
         problem = LargeMarginProblem(
             X,
