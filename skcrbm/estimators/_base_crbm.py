@@ -148,7 +148,8 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, CallbackSupportMixin, BaseSt
         Warns
         -----
         ConvergenceWarning
-            If inference converged for less than 90% of the rows in the last epoch.
+            If inference converged for less than 90% of the rows in the last epoch, or if
+            belief propagation, held against exact marginals where these are in reach, is off.
         """
         warm = self.warm_start and hasattr(self, "coef_")
         if warm:
