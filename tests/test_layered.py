@@ -33,7 +33,7 @@ TINY = {
 def make_model(name, seed=0, scale=1.0, free=False, dtype=np.float64, thresholds=None, tiny=False):
     layers, shape, n_outputs, n_states = (TINY if tiny else NETS)[name]
     n_features = int(np.prod(shape))
-    code = InputCode(thresholds, np.full(n_features, free))
+    code = InputCode(thresholds, np.full(n_features, free), np.ones(n_features, bool))
     structure = LayeredStructure(layers, shape, code.n_states, n_outputs, n_states)
     rng = np.random.RandomState(seed)
     sizes = (
@@ -49,7 +49,7 @@ def make_input(model, n=4, seed=1, missing=0.0):
     rng = np.random.RandomState(seed)
     X = rng.random_sample((n, model.structure.n_nodes[0])).astype(model.params.unaries.dtype)
     X[rng.random_sample(X.shape) < missing] = np.nan
-    return LayeredInput(*model.code.encode(X))
+    return LayeredInput(*model.encode(X))
 
 
 def naive(model, inputs, row):
@@ -129,7 +129,9 @@ def test_star_is_exact(schedule, states):
         )
     )
     model = template._replace(
-        params=params, structure=structure, code=InputCode(None, np.zeros(2, bool))
+        params=params,
+        structure=structure,
+        code=InputCode(None, np.zeros(2, bool), np.ones(2, bool)),
     )
     inputs = make_input(model)
     runs = [

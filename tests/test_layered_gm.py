@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -332,6 +333,91 @@ def test_pickle_clone_partial_fit_and_warm_start(data):
         quick(early_stopping=True).partial_fit(X, y)
 
 
+def test_partial_fit_goes_on_with_the_same_classes(data):
+    X, y = data
+    model = (
+        quick().partial_fit(X, y, classes=[0, 1, 2]).partial_fit(X[:9], y[:9], classes=[2, 1, 0])
+    )
+    for classes in ([0, 1], [0, 1, 2, 3]):
+        with pytest.raises(ValueError, match="differs from the classes of the first call"):
+            model.partial_fit(X, y, classes=classes)
+    with pytest.raises(ValueError, match=r"classes that were not given at first: \[3\]"):
+        model.partial_fit(X, y + 1)
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Calls up: training raises KeyboardInterrupt in the given step, from 0."""
+
+    def at(step):
+        original, done = TruncatedLikelihood.step, []
+
+        def interrupted(self, *args):
+            if len(done) == step:
+                raise KeyboardInterrupt
+            done.append(1)
+            return original(self, *args)
+
+        monkeypatch.setattr(TruncatedLikelihood, "step", interrupted)
+
+    return at
+
+
+def test_interrupt_keeps_what_was_learned(data, interrupt, monkeypatch):
+    X, y = data
+    interrupt(2)
+    with pytest.warns(UserWarning, match="interrupted; keeping what was learned") as caught:
+        model = quick(max_iter=50).fit(X, y)
+    assert caught[0].filename == __file__
+    monkeypatch.undo()
+    assert model.n_iter_ == len(model.loss_curve_) == 2
+    np.testing.assert_array_equal(
+        model.predict_proba(X), quick(max_iter=2).fit(X, y).predict_proba(X)
+    )
+
+
+def test_interrupt_in_the_first_epoch_propagates(data, interrupt, monkeypatch):
+    X, y = data
+    model = quick().fit(X, y)
+    interrupt(3)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(batch_size=10).fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    monkeypatch.undo()
+    warm = quick(warm_start=True).fit(X, y)
+    before = warm.predict_proba(X)
+    interrupt(0)
+    with pytest.raises(KeyboardInterrupt):
+        warm.fit(X, y)
+    np.testing.assert_array_equal(warm.predict_proba(X), before)
+
+
+def test_callbacks_see_the_model_of_the_epoch(data):
+    callback = pytest.importorskip("sklearn.callback")
+    X, y = data
+    monitor = callback.ScoringMonitor(scoring="accuracy")
+    model = quick().set_callbacks(monitor).fit(X, y)
+    scores = [quick(max_iter=n).fit(X, y).score(X, y) for n in (1, 2, 3)]
+    epochs = [row for row in monitor.get_logs().data if row["task_name"] == "epoch"]
+    assert [row["accuracy"] for row in epochs] == scores
+    assert model.score(X, y) == scores[-1]
+
+
+def test_map_states_equal_enumeration(data):
+    """One hidden layer below one output is a tree; the states are those of all nodes at once."""
+    X, y = data
+    for options in ({}, {"inference": "mean_field", "schedule": "parallel"}):
+        model = quick(max_iter=60, n_iter_no_change=60, learning_rate_init=0.3, **options).fit(X, y)
+        hidden, output = model.map_states(X)
+        assert len(np.unique(hidden)) > 1
+        assert len(np.unique(output)) > 1
+        for row in range(6):
+            _, _, best = NaiveLayered(model._model.structure, model._model.params, X[row]).exact()
+            assert [best[1, k] for k in range(4)] == hidden[row].tolist()
+            assert best[2, 0] == output[row, 0]
+
+
 def test_grid_search_and_pipeline(data):
     X, y = data
     grid = GridSearchCV(
@@ -373,189 +459,3 @@ def test_verbose(data, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("Epoch 1  loss")
-
-
-# ---------------------------------------------------------------- inputs
-
-
-def with_nan(X, share=0.3, seed=0):
-    X = X.copy()
-    X[np.random.RandomState(seed).random_sample(X.shape) < share] = np.nan
-    return X
-
-
-@pytest.mark.parametrize("options", [{}, {"clamping": "hard", "thresholds": [0.3, 0.6]}])
-@pytest.mark.parametrize("inference", ["mean_field", "sum_product", "tree_reweighted"])
-def test_missing_inputs(data, inference, options):
-    X, y = data
-    holes = with_nan(X)
-    model = quick(inference=inference, **options).fit(holes, y)
-    assert np.isfinite(model.predict_proba(holes)).all()
-    filled = model.impute(holes)
-    observed = ~np.isnan(holes)
-    np.testing.assert_array_equal(filled[observed], holes[observed])
-    assert ((filled[~observed] >= 0) & (filled[~observed] <= 1)).all()
-    np.testing.assert_array_equal(np.isnan(holes), ~observed)  # left as it was
-    rows = sparse.csr_matrix(np.where(np.isnan(holes), 7, holes))
-    rows.data[rows.data == 7] = np.nan
-    np.testing.assert_allclose(model.predict_proba(rows), model.predict_proba(holes), rtol=1e-9)
-    np.testing.assert_allclose(model.impute(rows), filled, rtol=1e-9)
-    # A complete row is the same whether others have holes or not.
-    np.testing.assert_allclose(
-        model.predict_proba(np.vstack([X[:1], holes[1:9]]))[0], model.predict_proba(X[:1])[0]
-    )
-
-
-def test_imputation_equals_the_reference(data):
-    X, y = data
-    holes = with_nan(X, seed=3)
-    model = quick(layers=(Dense(3),)).fit(holes, y)
-    filled = model.impute(holes)
-    for row in range(3):
-        missing = np.isnan(holes[row])
-        reference = NaiveLayered(
-            model._model.structure, model._model.params, np.nan_to_num(holes[row]), missing
-        )
-        beliefs = reference.infer("tree_reweighted", "sequential", 5)
-        for i in np.flatnonzero(missing):
-            np.testing.assert_allclose(filled[row, i], softmax(beliefs[0, i])[1], rtol=1e-9)
-
-
-@pytest.mark.compiled
-def test_imputation_finds_a_copied_feature():
-    """Two equal features that decide y: each one's belief follows from the other's value."""
-    rng = np.random.RandomState(0)
-    x = rng.randint(0, 2, 400).astype(float)
-    X = np.column_stack([x, x, rng.random_sample(400)])
-    holes = X.copy()
-    holes[::2, 0] = np.nan
-    holes[1::4, 1] = np.nan
-    model = quick(max_iter=150, n_iter_no_change=150, batch_size=400).fit(holes, x.astype(int))
-    assert model.score(holes, x) > 0.98
-
-
-def test_features_that_may_and_may_not_be_missing(data):
-    X, y = data
-    model = quick().fit(X, y)  # complete, in [0, 1]: may be missing later
-    assert np.isfinite(model.predict_proba(with_nan(X))).all()
-    assert np.isfinite(model.impute(with_nan(X))).all()
-    wide = X * 10 - 3
-    assert np.isfinite(quick().fit(wide, y).predict_proba(wide)).all()
-    with pytest.raises(ValueError, match="MinMaxScaler"):
-        quick().fit(wide, y).predict(with_nan(wide))
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\]; scale X with MinMaxScaler"):
-        quick().fit(with_nan(wide), y)
-    with pytest.raises(ValueError, match="MinMaxScaler"):
-        quick().fit(with_nan(X), y).predict(wide)
-    with pytest.raises(ValueError, match="MinMaxScaler"):
-        quick().fit(sparse.csr_matrix(with_nan(wide)), y)
-    # Hard clamping has thresholds for any scale.
-    hard = quick(clamping="hard", thresholds=2.0).fit(with_nan(wide), y)
-    assert np.isfinite(hard.predict_proba(wide)).all()
-    all_nan = X.copy()
-    all_nan[:, 2] = np.nan
-    assert np.isfinite(quick().fit(all_nan, y).predict_proba(X)).all()
-
-
-def test_infinity_is_refused(data):
-    X, y = data
-    X = X.copy()
-    X[0, 0] = np.inf
-    with pytest.raises(ValueError, match="infinity"):
-        quick().fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"layers": (Dense(3), Dense(3)), "n_inference_iter": 2},
-            "n_inference_iter=2 is too small for 2 hidden layer.*n_inference_iter=3",
-        ),
-        ({"layers": (100,)}, r"layers must hold objects from skcrbm.layers such as Dense\(100\)"),
-        ({"layers": 100}, "The 'layers' parameter"),
-        ({"layers": (Conv2d(2, 3, 1),)}, "needs an image below it.*set input_shape"),
-        ({"layers": (Dense(4), Local2d(2, 3, 1)), "input_shape": (5, 1)}, "no Dense layer before"),
-        ({"layers": (Conv2d(2, 7, 1),), "input_shape": (5, 1)}, "does not fit"),
-        ({"input_shape": (2, 2)}, r"input_shape=\(2, 2\) must be.*the 5 features"),
-        ({"input_shape": (2.5, 2)}, "integers with the 5 features"),
-        ({"thresholds": 0.5}, "thresholds are for clamping='hard'"),
-        ({"clamping": "hard", "thresholds": [0.5, 0.2]}, "thresholds must increase"),
-        ({"clamping": "hard", "thresholds": [0.5, np.nan]}, "thresholds must be a number"),
-        ({"inference": "exact"}, "'inference' parameter"),
-        ({"gradient": "cd"}, "'gradient' parameter"),
-        ({"label_smoothing": 1.0}, "'label_smoothing' parameter"),
-    ],
-)
-def test_errors(data, options, message):
-    with pytest.raises(ValueError, match=message):
-        quick(**options).fit(*data)
-
-
-def test_imputation_needs_two_iterations(data):
-    X, y = data
-    model = quick(layers=(), n_inference_iter=1).fit(X, y)
-    with pytest.raises(ValueError, match="impute needs n_inference_iter of at least 2"):
-        model.impute(with_nan(X))
-
-
-def test_a_failed_fit_leaves_no_model(data):
-    X, y = data
-    model = quick().fit(X, y)
-    with pytest.raises(ValueError, match="input_shape"):
-        model.set_params(input_shape=(2, 2)).fit(X, y)
-    assert not hasattr(model, "layers_")
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Dense(0),
-        lambda: Dense(3, 1),
-        lambda: Dense(2.5),
-        lambda: Conv2d(2, 0, 1),
-        lambda: Conv2d(2, 3, 0),
-        lambda: Local2d(2, 3, 1, padding=-1),
-        lambda: Local2d(2, (3, 3, 3), 1),
-        lambda: Local2d(2, 3, 1, n_channels=0),
-    ],
-)
-def test_invalid_layers(make):
-    with pytest.raises(ValueError, match="must be an integer"):
-        make()
-
-
-def test_layers_have_no_state():
-    layer = Conv2d(3, (5, 3), 2, n_channels=2, padding=1)
-    assert layer == Conv2d(3, (5, 3), 2, 2, 1)
-    assert hash(layer) == hash(Conv2d(3, (5, 3), 2, 2, 1))
-    assert pickle.loads(pickle.dumps(layer)) == layer
-    with pytest.raises(AttributeError):
-        layer.stride = 1
-
-
-def test_windows_join_the_pixels_they_should():
-    """Edges against a loop over windows, with channels, a rectangle, stride and padding."""
-    layer, below = Conv2d(2, (3, 2), (2, 1), n_channels=2, padding=(1, 0)), (5, 4, 3)
-    height, width, channels = layer.shape(below)
-    assert (height, width, channels) == (3, 3, 2)
-    expected = set()
-    for y in range(height):
-        for x in range(width):
-            for dy in range(3):
-                for dx in range(2):
-                    r, c = 2 * y + dy - 1, x + dx
-                    if 0 <= r < 5 and 0 <= c < 4:
-                        for a in range(3):
-                            for b in range(2):
-                                left = (r * 4 + c) * 3 + a
-                                right = (y * 3 + x) * 2 + b
-                                expected.add((left, right, ((dy * 2 + dx) * 3 + a) * 2 + b))
-    edges = layer.edges(below)
-    found = list(zip(edges.left.tolist(), edges.right.tolist(), edges.table.tolist()))
-    assert len(found) == len(set(found))
-    assert set(found) == expected
-    assert edges.n_tables == 36
-    local = Local2d(2, (3, 2), (2, 1), 2, (1, 0)).edges(below)
-    np.testing.assert_array_equal(local.left, edges.left)
-    assert local.n_tables == len(local.left) == len(np.unique(local.table))

@@ -225,11 +225,14 @@ class InputCode(NamedTuple):
         None is soft clamping: a feature is the mean of a binary node. Otherwise a feature
         is in state s when s of the thresholds are at most its value.
     free : ndarray of bool (D,)
-        Features that may be NaN, not observed.
+        Features that are NaN, not observed, in some row.
+    can_miss : ndarray of bool (D,)
+        Features that may become so: with soft clamping those within [0, 1] in training.
     """
 
     thresholds: np.ndarray | None
     free: np.ndarray
+    can_miss: np.ndarray
 
     @property
     def n_states(self):
@@ -297,6 +300,11 @@ class LayeredModel(NamedTuple):
     params: LayeredParams
     structure: LayeredStructure
     code: InputCode
+
+    def encode(self, X):
+        """`InputCode.encode` in the dtype of the parameters, whatever that of X."""
+        means, missing = self.code.encode(X)
+        return means.astype(self.params.unaries.dtype, copy=False), missing
 
     def fitted_layers(self):
         """Return the `FittedLayer` of each hidden layer and of the output layer."""

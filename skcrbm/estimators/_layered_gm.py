@@ -12,9 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies._layered import LayeredParams, LayeredStructure
 from skcrbm.estimators._base import BaseStructuredClassifier
-from skcrbm.estimators._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
-from skcrbm.estimators._layered_inputs import check_thresholds, code_for, first_code, input_mean
+from skcrbm.estimators._callbacks import EpochCallbacks, with_callbacks
+from skcrbm.estimators._layered_inputs import (
+    check_thresholds,
+    code_for,
+    first_code,
+    input_mean,
+    next_code,
+)
 from skcrbm.estimators._layered_training import LayeredTraining
+from skcrbm.estimators._trained import TrainedMixin
 from skcrbm.inference._layered import LayeredInput, probabilities
 from skcrbm.inference._layered_messages import MaxProductNetwork
 from skcrbm.inference._layered_methods import make_network
@@ -23,25 +30,12 @@ from skcrbm.learning._truncated import CHUNK_ROWS, MomentMatching, TruncatedLike
 from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
 
 _DEFAULT_LAYERS = (Dense(100),)
-_FULL_BATCH_ROWS = 200
-_EARLY_STOPPING_ROWS = 1000
-# What a fit keeps besides its public attributes.
-_STATE = (
-    "_targets",
-    "_model",
-    "_method",
-    "_fitted_structure",
-    "_can_miss",
-    "_optimizer",
-    "_rng",
-    "_epochs_seen",
-)
 _OBJECTIVES = {"backprop": TruncatedLikelihood, "analytic": MomentMatching}
 # Iterations of max-product decoding: more than any path through the layers needs.
 _MAP_ITERATIONS = 50
 
 
-class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
+class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
     """Layered graphical model trained through truncated inference.
 
     Categorical nodes in layers, pairwise energies between the nodes of neighbouring
@@ -155,6 +149,7 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
     """
 
     _parameter_constraints: dict = {
+        **TrainedMixin._parameter_constraints,
         "layers": [tuple, list],
         "input_shape": [tuple, list, None],
         "clamping": [StrOptions({"soft", "hard"})],
@@ -164,24 +159,17 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         "n_inference_iter": [Interval(Integral, 1, None, closed="left")],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "gradient": [StrOptions(set(_OBJECTIVES))],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "solver": [StrOptions({"adam", "sgd"})],
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "momentum": [Interval(Real, 0, 1, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "alpha_hidden": [Interval(Real, 0, None, closed="left")],
-        "early_stopping": ["boolean", StrOptions({"auto"})],
-        "refit": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "warm_start": ["boolean"],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
     _allow_nan = True
+    _state = (
+        "_targets",
+        "_model",
+        "_method",
+        "_fitted_structure",
+        "_optimizer",
+        "_rng",
+        "_epochs_seen",
+    )
 
     def __init__(
         self,
@@ -303,8 +291,8 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         Parameters
         ----------
         X, y, sample_weight
-            As in `fit`. Features that are to be NaN in a later call must be so somewhere
-            in the first.
+            As in `fit`. With soft clamping, a feature can become NaN in a later call if its
+            values were in [0, 1] in all calls before.
         classes : array-like of shape (n_classes,), default=None
             All classes, for 1-D y; needed in the first call if `y` lacks some.
 
@@ -312,12 +300,11 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         -------
         self
         """
-        if self.early_stopping is True:
-            raise ValueError(
-                "partial_fit does not support early_stopping=True; use 'auto' or False"
-            )
+        self._check_no_early_stopping()
         self._check_layers()
         first = not hasattr(self, "layers_")
+        if not first:
+            self._check_same_classes(classes)
         X, visible, weight = self._check_training_data(
             X, y, sample_weight, reset=first, classes=classes
         )
@@ -334,11 +321,6 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
         self._epochs_seen = self.n_iter_ = seen + 1
         return self
 
-    def _forget(self):
-        """Drop what an earlier fit learned."""
-        for name in [name for name in vars(self) if name.endswith("_") or name in _STATE]:
-            delattr(self, name)
-
     def _check_layers(self):
         for layer in self.layers:
             if not isinstance(layer, Layer):
@@ -354,27 +336,17 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
             )
 
     def _make_training(self, X, visible, weight, rng, first_epoch, go_on):
-        """Resolve everything that says "auto" and hand the fit over."""
+        """Hand the fit over."""
         if go_on:
             self._check_same_structure()
             structure = self._model.structure
-            code = code_for(X, self._model.code, self._can_miss)
+            code = next_code(X, self._model.code)
         else:
             structure, code = self._new_structure(X, visible)
-        n = len(weight)
-        batch_size = self.batch_size
-        if batch_size == "auto":
-            batch_size = n if n <= _FULL_BATCH_ROWS else 20
-        early_stopping = self.early_stopping
-        if early_stopping == "auto":
-            early_stopping = n >= _EARLY_STOPPING_ROWS
         return LayeredTraining(
-            X=X,
-            visible=visible,
-            weight=weight,
+            **self._training_options(X, visible, weight, rng, first_epoch),
             structure=structure,
             code=code,
-            stratify=self._targets.kind != "multilabel",
             objective=_OBJECTIVES[self.gradient](
                 self.inference,
                 self.schedule,
@@ -382,34 +354,18 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
                 self.label_smoothing,
                 self.n_jobs,
             ),
-            solver=self.solver,
-            learning_rate=self.learning_rate_init,
-            momentum=self.momentum,
-            penalty=self._penalty(),
-            batch_size=min(batch_size, n),
-            max_iter=self.max_iter,
-            early_stopping=early_stopping,
-            refit=self.refit,
-            validation_fraction=self.validation_fraction,
-            n_iter_no_change=self.n_iter_no_change,
-            tol=self.tol,
-            first_epoch=first_epoch,
-            rng=rng,
-            verbose=self.verbose,
+            penalty=LayeredParams(self.alpha, self.alpha_hidden, 0.0),
         )
-
-    def _penalty(self):
-        return LayeredParams(self.alpha, self.alpha_hidden, 0.0)
 
     def _new_structure(self, X, visible):
         """Structure and input code of a first fit."""
-        code, self._can_miss = first_code(X, check_thresholds(self.clamping, self.thresholds))
+        code = first_code(X, check_thresholds(self.clamping, self.thresholds))
         shape = (X.shape[1],) if self.input_shape is None else tuple(self.input_shape)
-        whole = all(isinstance(length, Integral) for length in shape)
-        if not whole or len(shape) > 3 or int(np.prod(shape)) != X.shape[1]:
+        positive = all(isinstance(length, Integral) and length > 0 for length in shape)
+        if not positive or len(shape) not in (1, 2, 3) or int(np.prod(shape)) != X.shape[1]:
             raise ValueError(
                 f"input_shape={shape} must be (height, width) or (height, width, channels), "
-                f"integers with the {X.shape[1]} features of X as their product"
+                f"positive integers with the {X.shape[1]} features of X as their product"
             )
         multiclass = self._targets.kind == "multiclass"
         n_outputs, n_states = (1, visible.shape[1]) if multiclass else (visible.shape[1], 2)
@@ -461,11 +417,11 @@ class LayeredGMClassifier(CallbackSupportMixin, BaseStructuredClassifier):
     def _runs(self, X, network, **options):
         """Yield the `Trace` of each chunk of rows; `network` is a function of the model."""
         X = self._check_predict_data(X)
-        model = self._model._replace(code=code_for(X, self._model.code, self._can_miss))
+        model = self._model._replace(code=code_for(X, self._model.code))
         shared = network(model, bool(model.code.free.any()))
 
         def chunk(rows):
-            return shared.run(LayeredInput(*model.code.encode(X[rows])), **options)
+            return shared.run(LayeredInput(*model.encode(X[rows])), **options)
 
         with one_blas_thread():
             yield from ordered_map(chunk, row_chunks(X.shape[0], CHUNK_ROWS), self.n_jobs)

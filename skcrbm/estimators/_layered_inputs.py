@@ -17,30 +17,41 @@ def check_thresholds(clamping, thresholds):
         if thresholds is not None:
             raise ValueError("thresholds are for clamping='hard'; with 'soft' leave None")
         return None
-    cuts = np.atleast_1d(np.asarray(0.5 if thresholds is None else thresholds, dtype=np.float64))
+    wrong = f"thresholds must be a number or a sequence of numbers, got {thresholds!r}"
+    try:
+        cuts = np.asarray(0.5 if thresholds is None else thresholds, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(wrong) from error
+    cuts = np.atleast_1d(cuts)
     if cuts.ndim != 1 or not len(cuts) or not np.isfinite(cuts).all():
-        raise ValueError(
-            f"thresholds must be a number or a sequence of numbers, got {thresholds!r}"
-        )
+        raise ValueError(wrong)
     if (np.diff(cuts) <= 0).any():
         raise ValueError(f"thresholds must increase, got {thresholds!r}")
     return cuts
 
 
 def first_code(X, thresholds):
-    """Input code of a first fit, and which columns may be missing later, bool (D,)."""
+    """Input code of a first fit."""
     free = _missing_columns(X)
     can_miss = np.ones(X.shape[1], bool)
     if thresholds is None:
         can_miss = _unit_interval_columns(X)
         _check_unit_interval(free, can_miss)
-    return InputCode(thresholds, free), can_miss
+    return InputCode(thresholds, free, can_miss)
 
 
-def code_for(X, code, can_miss):
+def next_code(X, code):
+    """Input code of a fit that goes on from that with `code`."""
+    code = code_for(X, code)
+    if code.thresholds is not None:
+        return code
+    return code._replace(can_miss=code.can_miss & _unit_interval_columns(X))
+
+
+def code_for(X, code):
     """Input code for other rows, more columns of which may be missing."""
     missing = _missing_columns(X)
-    bad = np.flatnonzero(missing & ~code.free & ~can_miss)
+    bad = np.flatnonzero(missing & ~code.can_miss)
     if len(bad):
         raise ValueError(
             f"feature {bad[0]} is NaN, but it was outside [0, 1] in fit and so is no binary "

@@ -210,8 +210,8 @@ def _check_integer(name, value, smallest):
 def _pair(name, value, smallest):
     """Return value or the pair of values for the two axes, checked."""
     pair = (value, value) if isinstance(value, Integral) else value
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise ValueError(f"{name} must be an integer or a pair of integers, got {value!r}")
+    if not isinstance(pair, tuple) or len(pair) != 2:  # a list could not be hashed
+        raise ValueError(f"{name} must be an integer or a tuple of two, got {value!r}")
     for v in pair:
         _check_integer(name, v, smallest)
-    return tuple(pair)
+    return pair

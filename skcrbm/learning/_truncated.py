@@ -67,13 +67,13 @@ class TruncatedLikelihood(Objective):
 
         def chunk(rows):
             part = batch.rows(rows)
-            trace = network.run(LayeredInput(*model.code.encode(part.X)))
+            trace = network.run(LayeredInput(*model.encode(part.X)))
             return self._loss(trace.beliefs[-1][-1], part)[0]
 
         return sum(ordered_map(chunk, row_chunks(len(batch), CHUNK_ROWS), self.n_jobs))
 
     def _chunk(self, network, model, batch):
-        trace = network.run(LayeredInput(*model.code.encode(batch.X)), keep=True)
+        trace = network.run(LayeredInput(*model.encode(batch.X)), keep=True)
         output = trace.beliefs[-1][-1]
         loss, difference = self._loss(output, batch)
         d_output = difference[:, 1:].reshape(output.shape).astype(output.dtype)
@@ -108,7 +108,7 @@ class MomentMatching(TruncatedLikelihood):
     """
 
     def _chunk(self, network, model, batch):
-        inputs = LayeredInput(*model.code.encode(batch.X))
+        inputs = LayeredInput(*model.encode(batch.X))
         trace = network.run(inputs, complete=True, keep=True)
         output = trace.beliefs[-1][-1]
         loss, _ = self._loss(output, batch)
