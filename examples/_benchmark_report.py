@@ -229,7 +229,10 @@ class Report:
         figure, axes = plt.subplots(
             len(metrics), len(names), figsize=(3.4 * len(names) + 0.4, 8.6), squeeze=False
         )
-        numbers = {m: k + 1 for k, m in enumerate(m for m in self.methods if m != self.truth)}
+        present = [
+            m for m in self.methods if m != self.truth and any(m in self.of(d) for d in names)
+        ]
+        numbers = {m: k + 1 for k, m in enumerate(present)}
         for column, data in zip(axes.T, names, strict=True):
             for axis, metric in zip(column, metrics, strict=True):
                 self._draw_panel(axis, data, metric, numbers)
@@ -238,11 +241,13 @@ class Report:
         for axis, metric in zip(axes[:, 0], metrics, strict=True):
             axis.set_ylabel(metric + (" (lower is better)" if metric in LOWER_IS_BETTER else ""))
         legend = [f"{k} {m}" for m, k in numbers.items()]
-        third = -(-len(legend) // 4)
-        figure.tight_layout(rect=(0, 0.13, 1, 1))
-        for part in range(4):
-            lines = legend[part * third : (part + 1) * third]
-            figure.text(0.04 + 0.24 * part, 0.115, "\n".join(lines), va="top", fontsize=10)
+        per_column = -(-len(legend) // len(names))
+        height = 0.022 * per_column + 0.02
+        figure.tight_layout(rect=(0, height, 1, 1))
+        for part in range(len(names)):
+            lines = legend[part * per_column : (part + 1) * per_column]
+            place = 0.02 + 0.98 * part / len(names)
+            figure.text(place, height - 0.01, "\n".join(lines), va="top", fontsize=9)
         figure.savefig(path, dpi=100)
         plt.close(figure)
 
@@ -255,27 +260,28 @@ class Report:
             elif scores is not None:
                 values[method] = scores[0]
         # Far off the others, a method sits on the edge of its panel.
-        low, high = np.percentile(list(values.values()), [10, 90])
-        room = 0.6 * (high - low) + 1e-3
+        low, high = np.percentile(list(values.values()), [20, 80])
+        room = 0.8 * (high - low) + 1e-3
         for method, value in values.items():
             mine = method in self.ours
-            seconds = max(self.cells[data, method].fit_seconds, 0.01)
+            seconds = max(self.cells[data, method].fit_seconds, 0.05)
             axis.text(
                 seconds,
                 np.clip(value, low - room, high + room),
                 str(numbers[method]),
                 ha="center",
                 va="center",
-                fontsize=9,
+                fontsize=8,
                 color="white" if mine else "black",
                 bbox={
-                    "boxstyle": "circle,pad=0.2",
+                    "boxstyle": "circle,pad=0.15",
                     "facecolor": "#2060b0" if mine else "white",
-                    "edgecolor": "#2060b0" if mine else "0.4",
+                    "edgecolor": "white" if mine else "0.4",
+                    "linewidth": 0.6,
                 },
             )
         axis.set_xscale("log")
-        axis.set_xlim(0.005, 1000)
+        axis.set_xlim(0.03, 300)
         axis.set_ylim(low - 1.15 * room, high + 1.15 * room)
         if metric in LOWER_IS_BETTER:
             axis.invert_yaxis()
