@@ -84,21 +84,27 @@ def training(repeats):
                 )
 
 
+def synthetic(n_rows, n_features, n_labels=101):
+    """Rows with linear labels, of which few are on."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, n_features))
+    weights = rng.normal(size=(n_labels, n_features)) / n_features**0.5
+    return X, (X @ weights.T + rng.normal(size=(n_rows, n_labels)) > 1.5).astype(int)
+
+
 def growth(largest):
     """Print how training time grows with rows and features, at ten passes."""
-    rng = np.random.default_rng(0)
-    n_labels, n_features = 101, 120
-    X = rng.normal(size=(largest, n_features))
-    weights = rng.normal(size=(n_labels, n_features)) / n_features**0.5
-    Y = (X @ weights.T + rng.normal(size=(largest, n_labels)) > 1.5).astype(int)
+    n_features = 120
     print("\n| rows | features | labels | s for 10 passes | ns per row and label | gap |")
     print("|---" * 6 + "|")
-    shapes = [(largest // k, n_features) for k in (8, 4, 2, 1)]
-    shapes += [(largest, n_features // k) for k in (4, 2)]
+    shapes = [(largest // 8, n_features * k) for k in (1, 2, 4, 8)]
+    shapes += [(largest // k, n_features) for k in (4, 2, 1)]
     for n, d in shapes:
+        X, Y = synthetic(n, d)
+        n_labels = Y.shape[1]
         model = LMBMClassifier(C=0.01, pairwise_penalty=100, max_iter=10, random_state=0)
-        used, _ = seconds(lambda model=model, n=n, d=d: model.fit(X[:n, :d], Y[:n]), 1)
-        each = 1e9 * used / (10 * n * n_labels)
+        used, _ = seconds(lambda model=model, X=X, Y=Y: model.fit(X, Y), 1)
+        each = 1e9 * used / (model.n_iter_ * n * n_labels)
         print(
             f"| {n} | {d} | {n_labels} | {used:.2f} | {each:.0f} | {model.dual_gap_:.1e} |",
             flush=True,
