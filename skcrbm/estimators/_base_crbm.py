@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -16,29 +16,16 @@ from skcrbm.decoding import DECODERS, Decoding
 from skcrbm.decoding._threshold import THRESHOLD_METRICS
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
 from skcrbm.estimators._base import BaseStructuredClassifier
-from skcrbm.estimators._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
+from skcrbm.estimators._callbacks import EpochCallbacks, with_callbacks
 from skcrbm.estimators._joint import HiddenUnitsMixin, JointQueriesMixin
 from skcrbm.estimators._thresholds import cross_validated_thresholds
+from skcrbm.estimators._trained import TrainedMixin
 from skcrbm.estimators._training import CRBMTraining, distinct_rows, label_sets_of
 from skcrbm.inference import available_methods, infer, resolve_method
 from skcrbm.utils._parallel import one_blas_thread
 
 # Enumerating more units than this costs more than message passing.
 _AUTO_EXACT_UNITS = 10
-_FULL_BATCH_ROWS = 200
-_EARLY_STOPPING_ROWS = 1000
-# What a fit keeps besides its public attributes.
-_STATE = (
-    "_targets",
-    "_method",
-    "_marginal_method",
-    "_prediction_method",
-    "_prediction_marginals",
-    "_rule",
-    "_optimizer",
-    "_rng",
-    "_epochs_seen",
-)
 
 
 def marginal_method(inference, n_visible, n_hidden, name="inference"):
@@ -63,7 +50,7 @@ def own_method(method, rng):
     return method
 
 
-class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, CallbackSupportMixin, BaseStructuredClassifier):
+class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, TrainedMixin, BaseStructuredClassifier):
     """Base of the conditional RBMs.
 
     A subclass has the hyperparameters of its `__init__`, among them all that
@@ -72,26 +59,22 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, CallbackSupportMixin, BaseSt
     """
 
     _parameter_constraints: dict = {
+        **TrainedMixin._parameter_constraints,
         "n_hidden": [Interval(Integral, 0, None, closed="left")],
         "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "solver": [StrOptions({"adam", "sgd"})],
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "momentum": [Interval(Real, 0, 1, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "alpha_hidden": [Interval(Real, 0, None, closed="left")],
-        "early_stopping": ["boolean", StrOptions({"auto"})],
-        "refit": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "average": ["boolean"],
-        "warm_start": ["boolean"],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
+    _state = (
+        "_targets",
+        "_method",
+        "_marginal_method",
+        "_prediction_method",
+        "_prediction_marginals",
+        "_rule",
+        "_optimizer",
+        "_rng",
+        "_epochs_seen",
+    )
     #: How a fit is run.
     _training_type = CRBMTraining
 
@@ -231,10 +214,7 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, CallbackSupportMixin, BaseSt
         return self
 
     def _check_partial_fit(self):
-        if self.early_stopping is True:
-            raise ValueError(
-                "partial_fit does not support early_stopping=True; use 'auto' or False"
-            )
+        self._check_no_early_stopping()
         if self.decode == "threshold":
             raise ValueError(
                 "partial_fit does not support decode='threshold', whose thresholds take a "
@@ -246,11 +226,6 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, CallbackSupportMixin, BaseSt
         """Fail before the training, not after it, if marginals are out of reach."""
         infer(model.energy(X[:0]), self._marginal_method)
 
-    def _forget(self):
-        """Drop what an earlier fit learned."""
-        for name in [name for name in vars(self) if name.endswith("_") or name in _STATE]:
-            delattr(self, name)
-
     def _check_same_hidden(self):
         if self.n_hidden != self.weights_.shape[1]:
             raise ValueError(
@@ -258,53 +233,19 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, CallbackSupportMixin, BaseSt
                 "fitted so far; set warm_start=False, or keep n_hidden"
             )
 
-    def _check_same_classes(self, classes):
-        if classes is None:
-            return
-        if self._targets.kind == "multilabel" or not np.array_equal(
-            np.unique(classes), self.classes_
-        ):
-            raise ValueError(
-                f"classes={list(classes)} differs from the classes of the first call to "
-                f"partial_fit: {self.classes_.tolist()}"
-            )
-
     def _make_training(self, X, visible, weight, rng, first_epoch):
-        """Resolve everything that says "auto" and hand the fit over."""
+        """Settle the inference methods and hand the fit over."""
         multiclass = self._targets.kind == "multiclass"
         methods = self._training_methods(visible.shape[1])  # checked even where not needed
         if multiclass:
             methods = (resolve_method("exact"),) * 2
         self._method, self._marginal_method = (own_method(method, rng) for method in methods)
-        n = len(weight)
-        batch_size = self.batch_size
-        if batch_size == "auto":
-            batch_size = n if n <= _FULL_BATCH_ROWS else 20
-        early_stopping = self.early_stopping
-        if early_stopping == "auto":
-            early_stopping = n >= _EARLY_STOPPING_ROWS
         return self._training_type(
-            X=X,
-            visible=visible,
-            weight=weight,
+            **self._training_options(X, visible, weight, rng, first_epoch),
             energy_type=OneHotRBMEnergy if multiclass else RBMEnergy,
-            stratify=self._targets.kind != "multilabel",
             objective=self._make_objective(visible, rng),
-            solver=self.solver,
-            learning_rate=self.learning_rate_init,
-            momentum=self.momentum,
             average=self.average,
             penalty=CRBMParams(self.alpha_hidden, self.alpha, self.alpha, 0.0, 0.0),
-            batch_size=min(batch_size, n),
-            max_iter=self.max_iter,
-            early_stopping=early_stopping,
-            refit=self.refit,
-            validation_fraction=self.validation_fraction,
-            n_iter_no_change=self.n_iter_no_change,
-            tol=self.tol,
-            first_epoch=first_epoch,
-            rng=rng,
-            verbose=self.verbose,
         )
 
     def _store(self, history, validation_scores, X, visible):
