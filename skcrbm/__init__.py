@@ -2,7 +2,14 @@
 
 from skcrbm._version import __version__
 
-__all__ = ["MSSVMCRBM", "CRBMClassifier", "LMBMClassifier", "LayeredGMClassifier", "__version__"]
+__all__ = [
+    "MSSVMCRBM",
+    "CRBMClassifier",
+    "DecodedClassifier",
+    "LMBMClassifier",
+    "LayeredGMClassifier",
+    "__version__",
+]
 
 
 def __getattr__(name):

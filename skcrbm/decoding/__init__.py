@@ -5,12 +5,14 @@ classifier predicts: marginals, a distribution over label sets, or joint samples
 """
 
 from skcrbm.decoding._base import Decoding
+from skcrbm.decoding._decoded import DecodedClassifier
 from skcrbm.decoding._expected import decode_label_sets, decode_marginals, decode_samples
 from skcrbm.decoding._registry import DECODERS
 from skcrbm.decoding._threshold import apply_thresholds, fit_thresholds
 
 __all__ = [
     "DECODERS",
+    "DecodedClassifier",
     "Decoding",
     "apply_thresholds",
     "decode_label_sets",

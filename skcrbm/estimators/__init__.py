@@ -1,8 +1,15 @@
 """The estimators: one file each, over one base."""
 
+from skcrbm.decoding import DecodedClassifier
 from skcrbm.estimators._crbm import CRBMClassifier
 from skcrbm.estimators._layered_gm import LayeredGMClassifier
 from skcrbm.estimators._lmbm import LMBMClassifier
 from skcrbm.estimators._mssvm import MSSVMCRBM
 
-__all__ = ["MSSVMCRBM", "CRBMClassifier", "LMBMClassifier", "LayeredGMClassifier"]
+__all__ = [
+    "MSSVMCRBM",
+    "CRBMClassifier",
+    "DecodedClassifier",
+    "LMBMClassifier",
+    "LayeredGMClassifier",
+]
