@@ -2,7 +2,7 @@
 
 The rules of Ping and Ihler (2017) that `crbm_tables.py` compares on images, here on multi-label
 data: 3-fold cross-validation on the training rows chooses the penalty by Hamming loss, the
-published test rows give the figures. Times are those of the fit with the chosen penalty.
+published test rows give the figures. Times are those of the processor, for the fit with the chosen penalty.
 Finished cells are kept in a CSV file; about ten minutes in all.
 """
 
@@ -47,13 +47,16 @@ def run(method, split):
         {alpha: PENALTIES},
         scoring=masked_scorer("neg_hamming_loss"),
         cv=KFold(3, shuffle=True, random_state=0),
+        refit=False,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         search.fit(X, Y)
-    start = time.perf_counter()
-    found = search.predict(X_test)
-    seconds = time.perf_counter() - start
+        start = time.process_time()
+        model.set_params(**search.best_params_).fit(X, Y)
+    fitted = time.process_time()
+    found = model.predict(X_test)
+    predicted = time.process_time()
     scores = (
         hamming_loss(Y_test, found),
         jaccard_score(Y_test, found, average="samples", zero_division=0),
@@ -61,7 +64,8 @@ def run(method, split):
         accuracy_score(Y_test, found),
     )
     chosen = search.best_params_[alpha]
-    figures = (*(f"{s:.3f}" for s in scores), chosen, f"{search.refit_time_:.1f}", f"{seconds:.2f}")
+    seconds = f"{fitted - start:.1f}", f"{predicted - fitted:.2f}"
+    figures = (*(f"{s:.3f}" for s in scores), chosen, *seconds)
     return dict(zip(FIELDS, figures))
 
 
