@@ -2,8 +2,8 @@
 
 The rules of Ping and Ihler (2017) that `crbm_tables.py` compares on images, here on multi-label
 data: 3-fold cross-validation on the training rows chooses the penalty by Hamming loss, the
-published test rows give the figures. Times are those of the processor, for the fit with the chosen penalty.
-Finished cells are kept in a CSV file; about ten minutes in all.
+published test rows give the figures. Times are those of the processor, for the fit with the
+chosen penalty. Finished cells are kept in a CSV file; about ten minutes in all.
 """
 
 import argparse
