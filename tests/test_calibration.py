@@ -93,7 +93,7 @@ def test_calibrators_are_fitted_out_of_fold_on_observed_entries(data, method):
     holes = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.3, NAN, Y)
     holes[:, 2] = NAN
     weight = np.random.RandomState(1).choice([0.5, 1.0, 2.0], size=len(Y))
-    model = CRBMClassifier(max_iter=8, random_state=0)
+    model = CRBMClassifier(max_iter=3, random_state=0)
     mine = CalibratedMarginals(model, method=method, cv=3).fit(X, holes, sample_weight=weight)
     scores = np.empty(Y.shape)
     for train, test in MultilabelStratifiedKFold(3).split(X, holes):

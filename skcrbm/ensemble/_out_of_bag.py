@@ -240,8 +240,8 @@ class OutOfBagLogOdds(
                 "y has entries that are not observed (NaN); label_powerset=True and cv='oob' need "
                 "them all, an estimator that takes NaN can be given folds, as in cv=5"
             )
-        self._constant = np.where(missing.all(axis=0), 0.0, np.nanmax(np.where(missing, 0, Y), 0))
-        self._varying = ((Y == 0).any(axis=0)) & ((Y == 1).any(axis=0))
+        self._constant = np.where(missing, 0.0, Y).max(axis=0)
+        self._varying = (Y == 0).any(axis=0) & (Y == 1).any(axis=0)
         if not self._varying.any():
             raise ValueError(
                 "y must hold at least one label that is 0 in some rows and 1 in others"
