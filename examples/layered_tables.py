@@ -11,13 +11,13 @@ see that it works: its accuracies mean nothing.
 """
 
 import argparse
-import csv
 import sys
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+from _resumable import add_done, read_done
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
@@ -28,7 +28,6 @@ from skcrbm.layers import Conv2d, Dense, Local2d
 METHODS = {"MF": "mean_field", "LBP": "sum_product", "TRW": "tree_reweighted"}
 SCHEDULES = {"Par": "parallel", "Seq": "sequential"}
 LARGE = ("32 colors", "256 colors")  # up to 160 million weights: not in a quick run
-FIELDS = ["key", "table", "row", "column", "accuracy", "epochs", "seconds", "n_train", "max_iter"]
 
 
 def dense(depth=1, n_states=2, n_nodes=100):
@@ -246,25 +245,6 @@ def run(kind, options, data, max_iter):
     return model.score(X_test, y_test), model.n_iter_, seconds
 
 
-def read(path):
-    """Finished cells of the CSV file by key."""
-    if not path.exists():
-        return {}
-    with path.open(newline="") as file:
-        return {row["key"]: row for row in csv.DictReader(file)}
-
-
-def write(path, row):
-    """Add a finished cell to the CSV file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def markdown(done):
     """Markdown tables: measured, beside published, with the number of images if reduced."""
     lines = []
@@ -332,18 +312,27 @@ def main():
             continue
         if arguments.only and not all(word in label for word in arguments.only):
             continue
-        if key in read(arguments.results) or (arguments.quick and column in LARGE):
+        if key in read_done(arguments.results) or (arguments.quick and column in LARGE):
             continue
         print(f"{key} (published {published})", flush=True)
         data = load(name, arguments.n_train)
         accuracy, epochs, seconds = run(kind, options, data, arguments.max_iter)
         print(f"  accuracy {accuracy:.4f}, {epochs} epochs, {seconds:.0f} s", flush=True)
-        values = (key, table, row, column, f"{accuracy:.4f}", epochs, f"{seconds:.0f}")
-        write(
+        add_done(
             arguments.results,
-            dict(zip(FIELDS, (*values, arguments.n_train, arguments.max_iter))),
+            {
+                "key": key,
+                "table": table,
+                "row": row,
+                "column": column,
+                "accuracy": f"{accuracy:.4f}",
+                "epochs": epochs,
+                "seconds": f"{seconds:.0f}",
+                "n_train": arguments.n_train,
+                "max_iter": arguments.max_iter,
+            },
         )
-    text = markdown(read(arguments.results))
+    text = markdown(read_done(arguments.results))
     arguments.markdown.parent.mkdir(parents=True, exist_ok=True)
     arguments.markdown.write_text(text)
     print(text)
