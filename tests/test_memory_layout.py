@@ -7,7 +7,7 @@ them one element at a time; a sum that it may reorder then rounds differently.
 import numpy as np
 import pytest
 
-from skcrbm._kernels import rbm_exact, rbm_log, rbm_odds
+from skcrbm._kernels import layered_messages, rbm_exact, rbm_log, rbm_odds
 
 pytestmark = pytest.mark.compiled
 DTYPES = [np.float32, np.float64]
@@ -82,4 +82,48 @@ def test_message_passing(dtype, shape):
             w, rows, v, dtype(0.3), dtype(0.7), m, incoming, total
         ),
         [weights, field, message, block, ones],
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 7, 20])
+def test_layered_messages(dtype, n):
+    rng = np.random.RandomState(n)
+    l, k = 3, 4
+    source, target = (np.ascontiguousarray(a) for a in np.divmod(np.arange(6), 3))
+    pair, mask = np.arange(6), np.empty((0, n), dtype)
+
+    def normal(*shape):
+        return rng.normal(size=shape).astype(dtype)
+
+    belief, reverse, total = normal(2, (l - 1) * n), normal(6, (l - 1) * n), normal(3, (k - 1) * n)
+    table, shift = np.exp(-abs(normal(6, l, k - 1))), normal(6, k - 1)
+    rho, weights = rng.rand(6).astype(dtype), normal(6, l - 1, k - 1)
+    out, d_total = normal(6, (k - 1) * n), normal(3, (k - 1) * n)
+
+    assert_same_bits(
+        lambda b, r, w, s, p, o, t: layered_messages.send(
+            b, r, w, s, source, target, pair, p, mask, o, t
+        ),
+        [belief, reverse, table, shift, rho, out, total],
+        n_times=20,
+    )
+    assert_same_bits(
+        lambda b, r, w, s, p, o, d, direct, db, dr, dw: layered_messages.send_vjp(
+            b, r, w, s, source, target, pair, p, mask, o, d, direct, db, dr, dw
+        ),
+        [belief, reverse, table, shift, rho, out, d_total, out, belief, reverse, weights],
+        n_times=20,
+    )
+    assert_same_bits(
+        lambda m, w, t: layered_messages.expected_fields(m, w, source, target, pair, t),
+        [belief, weights, total],
+        n_times=20,
+    )
+    assert_same_bits(
+        lambda m, w, d, dm, dw: layered_messages.expected_fields_vjp(
+            m, w, source, target, pair, d, dm, dw
+        ),
+        [belief, weights, d_total, belief, weights],
+        n_times=20,
     )
