@@ -15,6 +15,7 @@ def pair_moments(states):
     return np.swapaxes(states, 1, 2) @ states / states.shape[1]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("method", ["exact", "gibbs"])
 @pytest.mark.parametrize("clamped", [False, True])
 def test_pairs(method, clamped):

@@ -80,6 +80,7 @@ def test_score_samples_at_the_ends(fitted):
     np.testing.assert_allclose(model.score_samples(X, Y, y_known=Y), 0, atol=1e-9)
 
 
+@pytest.mark.compiled
 def test_methods_of_score_samples(fitted):
     model, X, Y = fitted
     X, Y = X[:6], Y[:6]
@@ -98,6 +99,7 @@ def test_methods_of_score_samples(fitted):
         model.score_samples(X, Y, method="exactly")
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("with_known", [False, True])
 @pytest.mark.parametrize("method", ["exact", "gibbs"])
 def test_sample(fitted, method, with_known):
