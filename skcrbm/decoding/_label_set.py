@@ -28,6 +28,8 @@ def weighted_label_sets(decoding, hidden):
         ``-F(v | x)``, and -inf where a set contradicts what is known. One per row is finite.
     """
     sets, known, energy = decoding.label_sets, decoding.known, decoding.energy
+    if not len(sets):
+        raise ValueError("there are no label sets to choose from: no row of y was complete in fit")
     for rows in row_chunks(energy.n_models, max(1, _BLOCK_ENTRIES // max(1, len(sets)))):
         score = energy.rows(rows).log_weight_of_sets(sets, hidden)
         if known is None:

@@ -290,8 +290,9 @@ class JointQueriesMixin:
 
     def _class_log_proba(self, X):
         """Log-probabilities (N, K) of the classes of a 1-D y."""
-        score = self._log_odds_scale * self.decision_function(X).astype(np.float64)
+        score = self.decision_function(X).astype(np.float64)
         if self._targets.kind == "binary":
+            score = self._log_odds_scale * score
             return np.column_stack([log_expit(-score), log_expit(score)])
         return log_softmax(score, axis=1)
 

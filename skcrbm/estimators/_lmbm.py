@@ -13,22 +13,27 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.decoding import DECODERS, Decoding
 from skcrbm.decoding._hinge import decode_pairwise
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._class_weight import label_weights
-from skcrbm.inference import infer, resolve_method
+from skcrbm.estimators._joint import JointQueriesMixin
+from skcrbm.estimators._training import label_sets_of
+from skcrbm.inference import resolve_method
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.utils._parallel import one_blas_thread
 
 # Enumerating the states of more labels costs more than message passing.
 _AUTO_EXACT_LABELS = 14
 _MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
+# Decoding rules over the label sets seen in fit, by probabilities of the Boltzmann machine.
+_EXPECTED = ("expected_jaccard", "expected_f1")
 # What a fit keeps besides its public attributes.
 _STATE = ("_targets", "_dual")
 
 
-class LMBMClassifier(BaseStructuredClassifier):
+class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
     """Large margin Boltzmann machine for multi-label classification.
 
     A pairwise machine over labels y in {-1, +1}^L with the score
@@ -70,9 +75,11 @@ class LMBMClassifier(BaseStructuredClassifier):
         How `predict` looks for the labels: exactly, by branch and bound on partial labels
         or, as a reference, by mixed integer programs of HiGHS; or by flips of single
         labels up to a local optimum.
-    decode : {"hinge", "map"}, default="hinge"
+    decode : {"hinge", "map", "expected_jaccard", "expected_f1"}, default="hinge"
         What it looks for: the labels with the least hinge loss, summed over their margins
-        (the rule of [1]_; among equals the higher score), or those of the highest score.
+        (the rule of [1]_; among equals the higher score), or those of the highest score; or,
+        without a search, those of the largest expected Jaccard index or F1 as in
+        `CRBMClassifier`, over the label sets seen in fit under the Boltzmann machine.
     marginal_inference : str or object, default="auto"
         Method behind `predict_proba` for 2-D y: "exact", "tree_reweighted", "sum_product",
         "mean_field", or configured, as in ``SumProduct(damping=0.5)``. "auto" is "exact"
@@ -103,6 +110,8 @@ class LMBMClassifier(BaseStructuredClassifier):
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
         S, symmetric with zero diagonal.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    label_sets_ : ndarray (n_sets, n_outputs)
+        The distinct label vectors of fit, of rows with every label observed.
     dual_gap_ : float
         Relative duality gap at the end: (primal - dual) / primal objective.
     n_iter_ : int
@@ -142,7 +151,7 @@ class LMBMClassifier(BaseStructuredClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "inference": [StrOptions({"branch_and_bound", "milp", "icm"})],
-        "decode": [StrOptions({"hinge", "map"})],
+        "decode": [StrOptions({"hinge", "map", *_EXPECTED})],
         "marginal_inference": [StrOptions({"auto", *_MARGINAL_METHODS}), HasMethods("solver_for")],
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
@@ -241,6 +250,7 @@ class LMBMClassifier(BaseStructuredClassifier):
             dual=dual if dual is not None and dual.shape == visible.shape else None,
             report=self._report if self.verbose else None,
         )
+        self.label_sets_ = label_sets_of(visible)
         self.coef_ = fitted.coef
         self.intercept_ = fitted.intercept
         self.pairwise_coef_ = fitted.pairwise
@@ -273,14 +283,33 @@ class LMBMClassifier(BaseStructuredClassifier):
 
     # ------------------------------------------------------------- prediction
 
+    #: Score y f of y = +1 against y = -1.
+    _log_odds_scale = 2.0
+
     def _fields(self, X):
         """Fields f (N, L) of the labels."""
         X = self._check_predict_data(X)
         with one_blas_thread():
             return np.asarray(safe_sparse_dot(X, self.coef_.T)) + self.intercept_
 
+    def _prepare(self, X, y_known=None):
+        fields = self._fields(X)
+        return self._decoding(fields, self._check_known(y_known, len(fields)))
+
+    def _decoding(self, fields, known=None):
+        """Return the Boltzmann machines of the rows, for decoding rules and joint queries."""
+        method = self.marginal_inference
+        if isinstance(method, str) and method == "auto":
+            few = fields.shape[1] <= _AUTO_EXACT_LABELS
+            method = "exact" if few else "tree_reweighted"
+        energy = IsingEnergy(self.pairwise_coef_, fields)
+        return Decoding(energy, resolve_method(method), known, self.label_sets_, self.n_jobs)
+
     def _labels(self, fields):
         """0/1 labels (N, L) of 2-D y; warns of rows without a proof."""
+        if self.decode in _EXPECTED:
+            with one_blas_thread():
+                return DECODERS.get(self.decode)(self._decoding(fields))
         result = decode_pairwise(
             fields,
             self.pairwise_coef_,
@@ -345,11 +374,16 @@ class LMBMClassifier(BaseStructuredClassifier):
         Raises
         ------
         ValueError
-            After a fit on 1-D y.
+            After a fit on 1-D y, or with a `decode` that does not search.
         """
         check_is_fitted(self)
         if self._targets.kind != "multilabel":
             raise ValueError("predict_with_gap is for 2-D y; this model was fitted on a 1-D y")
+        if self.decode in _EXPECTED:
+            raise ValueError(
+                f"predict_with_gap is for decode='hinge' and 'map', not {self.decode!r}, which "
+                "searches the label sets seen in fit"
+            )
         result = decode_pairwise(
             self._fields(X),
             self.pairwise_coef_,
@@ -402,10 +436,5 @@ class LMBMClassifier(BaseStructuredClassifier):
             return softmax(self._class_scores(fields), axis=1)
         if self._targets.kind == "binary":
             return np.column_stack([expit(-2.0 * fields[:, 0]), expit(2.0 * fields[:, 0])])
-        method = self.marginal_inference
-        if isinstance(method, str) and method == "auto":
-            few = fields.shape[1] <= _AUTO_EXACT_LABELS
-            method = "exact" if few else "tree_reweighted"
-        energy = IsingEnergy(self.pairwise_coef_, fields)
         with one_blas_thread():
-            return infer(energy, resolve_method(method), n_jobs=self.n_jobs).marginals
+            return expit(self._decoding(fields).log_odds())
