@@ -127,6 +127,21 @@ def test_analytic_gradient_is_the_gradient_on_trees(net, inference):
         np.testing.assert_allclose(mine, other, rtol=1e-8, atol=1e-10)
 
 
+def test_analytic_gradient_needs_the_iteration_that_tells_hidden_nodes_about_the_output():
+    """On a star: the output knows X from iteration 2 on, and its answer comes in iteration 3."""
+    model = star_model()
+    batch = batch_of(np.random.RandomState(0).random_sample((6, 4)), np.eye(3)[[0, 1, 2, 0, 1, 2]])
+    for n_iter, same in ((2, False), (3, True)):
+        analytic, backprop = (
+            kind("sum_product", "sequential", n_iter).step(model, batch, 0)
+            for kind in (MomentMatching, TruncatedLikelihood)
+        )
+        np.testing.assert_allclose(analytic.loss, backprop.loss, rtol=1e-12)
+        error = abs(analytic.gradient.input_weights - backprop.gradient.input_weights).max()
+        assert (error < 1e-10) == same
+        assert same or error > 0.01
+
+
 def star_model():
     deep = make_model("dense")
     structure = LayeredStructure((Dense(3, 3),), (4,), 2, 1, 3)

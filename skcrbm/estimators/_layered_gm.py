@@ -67,8 +67,8 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
     label_smoothing : float in [0, 1), default=0.0
         Share of each target that is spread evenly over all states.
     gradient : {"backprop", "analytic"}, default="backprop"
-        Through the iterations, or as a difference of moments, which on loopy graphs is
-        not the gradient of anything and trains worse.
+        Through the iterations, or as a difference of moments, which is not the gradient
+        of anything on loopy graphs, or with one iteration too few, and trains worse.
     max_iter : int, default=200
         Epochs at most.
     batch_size : int or "auto", default="auto"
