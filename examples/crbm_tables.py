@@ -12,7 +12,7 @@ progress in a file beside it after every epoch: the program can be stopped and s
 The Markdown table is made from the CSV file.
 
     python examples/crbm_tables.py --quick                     # minutes, figures mean nothing
-    python examples/crbm_tables.py                             # reduced size, about an hour
+    python examples/crbm_tables.py                             # reduced size, an hour or two
     python examples/crbm_tables.py --full --tasks "noisy MNIST 10%" --methods LR MLE-BP
 """
 
@@ -99,7 +99,7 @@ class Size(NamedTuple):
 # Half the resolution keeps the number of images per parameter near that of the full size.
 SIZES = {
     "quick": Size(14, 16, 500, 200, 200, 2, (0.05,)),
-    "reduced": Size(14, 64, 10000, 2000, 5000, 20, (0.05,)),
+    "reduced": Size(14, 64, 10000, 2000, 5000, 20, (0.05, 0.15)),
     "full": Size(28, 256, 50000, 10000, 10000, 50, (0.05,)),
 }
 PATIENCE = 4
