@@ -246,6 +246,8 @@ def markdown(done):
         if not mine:
             continue
         used = SIZES[size]
+        tasks = [task for task in TASKS if any(key[0] == task for key in mine)]
+        methods = [method for method in PUBLISHED if any(key[1] == method for key in mine)]
         lines += [
             f"### {size.capitalize()} size",
             "",
@@ -254,27 +256,28 @@ def markdown(done):
             f"{', '.join(map(str, used.rates))}. All / Changed in % of pixels; in brackets the "
             "distance from the published figures, which are at full size.",
             "",
-            f"| | {' | '.join(TASKS)} |",
-            "|---" * (len(TASKS) + 1) + "|",
+            f"| | {' | '.join(tasks)} |",
+            "|---" * (len(tasks) + 1) + "|",
         ]
-        for method, published in PUBLISHED.items():
+        for method in methods:
+            published = dict(zip(TASKS, PUBLISHED[method].split()))
             texts = []
-            for task, figures in zip(TASKS, published.split()):
+            for task in tasks:
                 row = mine.get((task, method))
                 if row is None:
                     texts.append("not run")
                     continue
                 measured = [float(row["all"]), float(row["changed"])]
                 every, changed = (
-                    f"{m - float(p):+.2f}" for m, p in zip(measured, figures.split("/"))
+                    f"{m - float(p):+.2f}" for m, p in zip(measured, published[task].split("/"))
                 )
                 texts.append(f"{measured[0]:.2f} / {measured[1]:.2f} ({every} / {changed})")
             lines.append(f"| {method} | {' | '.join(texts)} |")
         lines += ["", "Seconds per epoch (best epoch, share of inference converged in it):", ""]
-        lines += [f"| | {' | '.join(TASKS)} |", "|---" * (len(TASKS) + 1) + "|"]
-        for method in PUBLISHED:
+        lines += [f"| | {' | '.join(tasks)} |", "|---" * (len(tasks) + 1) + "|"]
+        for method in methods:
             texts = []
-            for task in TASKS:
+            for task in tasks:
                 row = mine.get((task, method))
                 text = "" if row is None else f"{row['seconds_per_epoch']} ({row['epoch']}"
                 texts.append(text and f"{text}, {float(row['converged']):.0%})")

@@ -40,6 +40,7 @@ def restore(clean, n_hidden, max_iter, corrupt):
         alpha=0.0,
         max_iter=max_iter,
         early_stopping=False,
+        average=True,
         n_jobs=2,
         random_state=0,
     )
