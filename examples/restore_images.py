@@ -33,7 +33,7 @@ def restore(clean, n_hidden, max_iter, corrupt):
     X, X_test = corrupt(train, 0), corrupt(test, 1)
     model = CRBMClassifier(
         n_hidden=n_hidden,
-        inference=SumProduct(tol=0.01) if n_hidden else "exact",
+        inference=SumProduct(max_iter=50, tol=0.01) if n_hidden else "exact",
         solver="sgd",
         learning_rate_init=0.05,
         batch_size=20,
