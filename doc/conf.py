@@ -14,5 +14,6 @@ extensions = [
 numpydoc_show_class_members = False
 autosummary_generate = True
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+# The tables are parts of pages.
+exclude_patterns = ["_build", "*_tables.md", "learning_rules_multilabel.md"]
 html_theme = "alabaster"
