@@ -40,7 +40,7 @@ _TITLES = {
 class MultilabelReport(dict):
     """Scores by name; ``str`` makes a table of them.
 
-    The names are those of :func:`masked_score`, without the "neg_" of losses, which are as
+    The names are those of :func:`masked_score`, without the ``neg_`` of losses, which are as
     they are here: lower is better.
 
     Attributes
