@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from reference.crbm_data import PARAMETERS, assert_same_parameters, joint, make_data, quick
+from reference.crbm_data import assert_same_parameters, joint, make_data, quick
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -412,20 +412,3 @@ def test_initial_parameters_do_not_depend_on_the_number_of_rows():
         for k in (1, 2)
     )
     assert_same_parameters(a, b, atol=1e-9)
-
-
-def test_couplings_beyond_belief_propagation():
-    """Labels that all equal one coin: exact marginals are near one half, BP takes a side."""
-    rng = np.random.RandomState(0)
-    X = rng.randn(200, 2)
-    Y = np.repeat(rng.randint(0, 2, (200, 1)), 6, axis=1)
-    model = quick(inference="sum_product", max_iter=200, learning_rate_init=0.02)
-    with pytest.warns(ConvergenceWarning, match="past where belief propagation can be trusted"):
-        model.fit(X, Y)
-    exact = quick(inference="exact").fit(X, Y)
-    for name in PARAMETERS:
-        setattr(exact, name, getattr(model, name))
-    assert np.abs(exact.predict_proba(X) - model.predict_proba(X)).mean() > 0.05
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        quick(inference="sum_product", max_iter=20).fit(X, Y)

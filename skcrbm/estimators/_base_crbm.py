@@ -131,8 +131,7 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, TrainedMixin, BaseStructured
         Warns
         -----
         ConvergenceWarning
-            If inference converged for less than 90% of the rows in the last epoch, or if
-            belief propagation, held against exact marginals where these are in reach, is off.
+            If inference converged for less than 90% of the rows in the last epoch.
         """
         warm = self.warm_start and hasattr(self, "coef_")
         if warm:

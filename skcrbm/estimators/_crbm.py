@@ -1,25 +1,15 @@
 """CRBMClassifier: the conditional RBM."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from skcrbm.decoding import DECODERS
-from skcrbm.energies import ConditionalRBM
 from skcrbm.estimators._base_crbm import BaseCRBM, marginal_method
-from skcrbm.inference import infer
 from skcrbm.inference._registry import METHODS
 from skcrbm.learning import OBJECTIVES
 from skcrbm.utils._random import random_key
-
-# After training, marginals are held against exact ones where the smaller layer has at most so
-# many units, on rows that have so many states of it in all: milliseconds.
-_CHECKED_UNITS = 16
-_CHECKED_STATES = 2**18
-_TRUSTED_ERROR = 0.05
 
 
 class CRBMClassifier(BaseCRBM):
@@ -255,34 +245,6 @@ class CRBMClassifier(BaseCRBM):
             )
         key = random_key(rng) if rule.draws else None
         return rule(self._method, self.n_jobs, self.n_gibbs_steps, key)
-
-    def _store(self, history, validation_scores, X, visible):
-        super()._store(history, validation_scores, X, visible)
-        if self.learning == "mle" and self.inference_ == "sum_product":
-            self._check_couplings(X)
-
-    def _check_couplings(self, X):
-        """Warn if W has grown past where belief propagation gives the marginals."""
-        n_units = min(self.weights_.shape)
-        if n_units > _CHECKED_UNITS:
-            return
-        n_rows = min(32, X.shape[0], _CHECKED_STATES >> n_units)
-        rows = np.unique(np.linspace(0, X.shape[0] - 1, n_rows).astype(int))
-        energy = ConditionalRBM(self._params()).energy(X[rows])
-        exact, found = (
-            infer(energy, method).marginals[:, : energy.n_visible]
-            for method in ("exact", self._prediction_marginals)
-        )
-        error = float(np.abs(found - exact).mean())
-        if error > _TRUSTED_ERROR:
-            warnings.warn(
-                f"couplings have grown past where belief propagation can be trusted: its "
-                f"probabilities are off by {error:.2f} on average (max|weights_| is "
-                f"{np.abs(self.weights_).max():.1f}). Use inference='exact', as the smaller layer "
-                f"has only {n_units} units, or a positive alpha_hidden",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
 
     def _decode_name(self):
         return self.decode
