@@ -5,15 +5,17 @@ import warnings
 
 import numpy as np
 import pytest
-from reference.crbm_data import assert_same_parameters, joint, make_data, quick
+from reference.crbm_data import PARAMETERS, assert_same_parameters, joint, make_data, quick
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from threadpoolctl import threadpool_limits
 
 from skcrbm import CRBMClassifier
+from skcrbm.energies import RBMEnergy
 from skcrbm.estimators import _training
-from skcrbm.inference import MeanField, SumProduct
+from skcrbm.estimators._coupling_check import checked_rows, exact_visible_marginals
+from skcrbm.inference import MeanField, SumProduct, infer
 from skcrbm.learning._likelihood import Likelihood
 
 # ------------------------------------------------------- warm starts, partial fits
@@ -412,3 +414,35 @@ def test_initial_parameters_do_not_depend_on_the_number_of_rows():
         for k in (1, 2)
     )
     assert_same_parameters(a, b, atol=1e-9)
+
+
+def test_couplings_beyond_belief_propagation():
+    """Labels that all equal one coin: exact marginals are near one half, BP takes a side."""
+    rng = np.random.RandomState(0)
+    X = rng.randn(200, 2)
+    Y = np.repeat(rng.randint(0, 2, (200, 1)), 6, axis=1)
+    model = quick(inference="sum_product", max_iter=200, learning_rate_init=0.02)
+    with pytest.warns(ConvergenceWarning, match="past where belief propagation can be trusted"):
+        model.fit(X, Y)
+    exact = quick(inference="exact").fit(X, Y)
+    for name in PARAMETERS:
+        setattr(exact, name, getattr(model, name))
+    assert np.abs(exact.predict_proba(X) - model.predict_proba(X)).mean() > 0.05
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick(inference="sum_product", max_iter=20).fit(X, Y)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 0), (1, 1)])
+def test_exact_marginals_of_the_coupling_check(shape):
+    rng = np.random.RandomState(1)
+    energy = RBMEnergy(*(rng.normal(0, 2, size) for size in (shape, (6, shape[0]), (6, shape[1]))))
+    expected = infer(energy, "exact").marginals[:, : shape[0]]
+    np.testing.assert_allclose(exact_visible_marginals(energy), expected, atol=1e-12)
+
+
+def test_rows_of_the_coupling_check():
+    assert list(checked_rows((5, 3), 3)) == [0, 1, 2]
+    assert len(checked_rows((5, 200), 1000)) == 32
+    assert len(checked_rows((200, 14), 1000)) == 2
+    assert len(checked_rows((15, 15), 1000)) == 0

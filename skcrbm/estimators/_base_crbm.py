@@ -131,7 +131,9 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, TrainedMixin, BaseStructured
         Warns
         -----
         ConvergenceWarning
-            If inference converged for less than 90% of the rows in the last epoch.
+            If inference converged for less than 90% of the rows in the last epoch, or if
+            belief propagation, held against exact marginals where the smaller layer has at
+            most 14 units, is off by more than 0.05 on average.
         """
         warm = self.warm_start and hasattr(self, "coef_")
         if warm:

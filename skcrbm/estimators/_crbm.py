@@ -1,15 +1,22 @@
 """CRBMClassifier: the conditional RBM."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from skcrbm.decoding import DECODERS
+from skcrbm.energies import ConditionalRBM
 from skcrbm.estimators._base_crbm import BaseCRBM, marginal_method
+from skcrbm.estimators._coupling_check import checked_rows, exact_visible_marginals
+from skcrbm.inference import infer
 from skcrbm.inference._registry import METHODS
 from skcrbm.learning import OBJECTIVES
 from skcrbm.utils._random import random_key
+
+_TRUSTED_ERROR = 0.05
 
 
 class CRBMClassifier(BaseCRBM):
@@ -245,6 +252,29 @@ class CRBMClassifier(BaseCRBM):
             )
         key = random_key(rng) if rule.draws else None
         return rule(self._method, self.n_jobs, self.n_gibbs_steps, key)
+
+    def _store(self, history, validation_scores, X, visible):
+        super()._store(history, validation_scores, X, visible)
+        if self.learning == "mle" and self.inference_ == "sum_product":
+            self._check_couplings(X)
+
+    def _check_couplings(self, X):
+        """Warn if W has grown past where belief propagation gives the marginals."""
+        rows = checked_rows(self.weights_.shape, X.shape[0])
+        if len(rows) == 0:
+            return
+        energy = ConditionalRBM(self._params()).energy(X[rows])
+        found = infer(energy, self._prediction_marginals).marginals[:, : energy.n_visible]
+        error = float(np.abs(found - exact_visible_marginals(energy)).mean())
+        if error > _TRUSTED_ERROR:
+            warnings.warn(
+                f"couplings have grown past where belief propagation can be trusted: its "
+                f"probabilities are off by {error:.2f} on average (max|weights_| is "
+                f"{np.abs(self.weights_).max():.1f}). Use inference='exact', as the smaller layer "
+                f"has only {min(self.weights_.shape)} units, or a positive alpha_hidden",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _decode_name(self):
         return self.decode
