@@ -96,7 +96,9 @@ def main():
                 for value, top in zip(scores, best, strict=True)
             ]
             print(f"| {name} | " + " | ".join([*cells, f"{seconds:.2f}"]) + " |", flush=True)
-        print(f"\nLog loss of the marginals {log_loss:.3f}, log p(y | x) {log_likelihood:.3f} a row.")
+        print(
+            f"\nLog loss of the marginals {log_loss:.3f}, log p(y | x) {log_likelihood:.3f} a row."
+        )
 
 
 if __name__ == "__main__":
