@@ -24,9 +24,11 @@ def random_model(seed, n_labels=None, n_rows=8):
     return fields, S + S.T, rng.choice([0.3, 1.0, 5.0])
 
 
-def enumerate_labels(field, S, margin, rule):
+def enumerate_labels(field, S, margin, rule, known=None):
     """0/1 labels by the rule and its ties, and their objective."""
     states = np.array(list(product([-1.0, 1.0], repeat=len(field))))
+    if known is not None:
+        states = states[(np.isnan(known) | (known == (states > 0))).all(axis=1)]
     loss, score = losses_and_scores(states, np.tile(field, (len(states), 1)), S, margin)
     if rule == "hinge":
         score = np.where(loss <= loss.min() + 1e-10, score, -np.inf)
@@ -62,6 +64,47 @@ def test_enumeration(rule):
         assert (local.objective >= exact.objective - 1e-9).all()
         n_better += (local.objective > exact.objective + 1e-9).sum()
     assert n_better > N_MODELS / 2  # the search does more than its start
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_known_labels(rule):
+    """The best among the labels that agree with what is known."""
+    for seed in range(0, N_MODELS, 2):
+        fields, S, margin = random_model(seed)
+        rng = np.random.default_rng(seed)
+        known = np.where(rng.random(fields.shape) < 0.4, rng.integers(0, 2, fields.shape), np.nan)
+        known[0] = np.nan
+        known[1] = 1
+        options = {"rule": rule, "known": known}
+        exact = decode_pairwise(fields, S, margin, method="branch_and_bound", **options)
+        local = decode_pairwise(fields, S, margin, method="icm", **options)
+        for row, field in enumerate(fields):
+            labels, objective = enumerate_labels(field, S, margin, rule, known[row])
+            assert exact.objective[row] == pytest.approx(objective, abs=1e-9)
+            np.testing.assert_array_equal(exact.labels[row], labels)
+        np.testing.assert_array_equal(exact.gap, 0)
+        given = ~np.isnan(known)
+        np.testing.assert_array_equal(local.labels[given], known[given])
+        assert (local.objective >= exact.objective - 1e-9).all()
+        if seed % 20 == 0:
+            program = decode_pairwise(fields, S, margin, method="milp", **options)
+            np.testing.assert_array_equal(program.labels, exact.labels)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_known_labels_of_a_hard_search(rule):
+    """As many labels as take the tables of the second stage."""
+    rng = np.random.default_rng(3)
+    S = np.triu(rng.normal(scale=0.5, size=(14, 14)), 1)
+    S = S + S.T
+    fields = rng.normal(scale=0.3, size=(6, 14))
+    known = np.where(rng.random(fields.shape) < 0.2, rng.integers(0, 2, fields.shape), np.nan)
+    exact = decode_pairwise(fields, S, 1.0, rule=rule, method="branch_and_bound", known=known)
+    for row, field in enumerate(fields):
+        labels, objective = enumerate_labels(field, S, 1.0, rule, known[row])
+        assert exact.objective[row] == pytest.approx(objective, abs=1e-9)
+        np.testing.assert_array_equal(exact.labels[row], labels)
+    np.testing.assert_array_equal(exact.gap, 0)
 
 
 @pytest.mark.parametrize("rule", RULES)

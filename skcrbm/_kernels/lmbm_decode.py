@@ -8,6 +8,8 @@ what the others can still add to field i. What is minimised:
 * HINGE: the loss sum_i h(y_i (f_i + sum_k s_ik y_k)), h(m) = max(gamma - m, 0);
 * TIE: minus the score f.y + 1/2 y'Sy, among the labels with a loss up to a ceiling;
 * MAP: minus the score.
+
+Known labels are pinned: they are decided first, one way.
 """
 
 import numpy as np
@@ -181,14 +183,15 @@ def _comes_first(y, best, order):
 
 @jit
 def _search(
-    kind, order, S, reach, gamma, ceiling, scale, ties, node_limit, g, tables, costs, pairs,
-    best, value,
+    kind, order, pinned, S, reach, gamma, ceiling, scale, ties, node_limit, g, tables, costs,
+    pairs, best, value,
 ):  # fmt: skip
     """Depth-first branch and bound of one row.
 
     Parameters
     ----------
     order : (L,) original index of each label
+    pinned : (L,) in the original order, -1 and +1 for known labels, else 0
     S : (L, L) couplings in the order of the search
     reach : (L + 1, L), r at each depth
     ceiling : of the loss, for TIE
@@ -231,8 +234,13 @@ def _search(
                 if tables:
                     bound = _table_bound(d, cost[d], b, costs[d], pairs[d, b])
                     child[b] = max(child[b], bound)
+            fixed = pinned[order[d]]
+            if fixed != 0:
+                child[0 if fixed > 0 else 1] = np.inf
             up, down = child[1], child[0]
             v = 1.0 if up < down or (up == down and field[d] > 0) else -1.0
+            if fixed != 0:
+                v = float(fixed)  # of two infinite ones
             first[d] = v
             bounds[d, 0] = min(up, down)
             bounds[d, 1] = max(up, down)
@@ -298,16 +306,16 @@ def _loss_and_score(y, f, S, gamma):
 
 
 @jit
-def _climb(kind, f, S, gamma, scale, y, field):
+def _climb(kind, f, S, gamma, scale, pinned, y, field):
     """Flip labels y (L,) one at a time while that lowers the value, from the fields' signs.
 
-    With HINGE, a flip that leaves the loss is made if it raises the score. `field` (L,) is
-    work space.
+    With HINGE, a flip that leaves the loss is made if it raises the score. Labels that are
+    `pinned` (L,) to -1 or +1 stay. `field` (L,) is work space.
     """
     n_labels = y.shape[0]
     tie = _TIE * scale
     for i in range(n_labels):
-        y[i] = 1.0 if f[i] > 0 else -1.0
+        y[i] = pinned[i] if pinned[i] != 0 else (1.0 if f[i] > 0 else -1.0)
     for i in range(n_labels):
         field[i] = f[i]
         for k in range(n_labels):
@@ -318,6 +326,8 @@ def _climb(kind, f, S, gamma, scale, y, field):
         changed = False
         sweep += 1
         for i in range(n_labels):
+            if pinned[i] != 0:
+                continue
             gain = -2.0 * y[i] * field[i]
             flip = gain > tie
             if kind == HINGE:
@@ -336,8 +346,10 @@ def _climb(kind, f, S, gamma, scale, y, field):
 
 
 @jit
-def _order_labels(f, S, order, field, reach, done):
+def _order_labels(f, S, pinned, order, field, reach, done):
     """Fill order (L,) with the labels, each time the one that the rest can least turn.
+
+    Those that are `pinned` (L,) to -1 or +1 come first.
 
     field, reach, done : (L,) work space
     """
@@ -352,30 +364,33 @@ def _order_labels(f, S, order, field, reach, done):
         chosen = -1
         surest = -np.inf
         for i in range(n_labels):
-            if not done[i] and abs(field[i]) - reach[i] > surest:
-                surest = abs(field[i]) - reach[i]
+            sure = abs(field[i]) - reach[i] if pinned[i] == 0 else np.inf
+            if not done[i] and sure > surest:
+                surest = sure
                 chosen = i
         order[j] = chosen
         done[chosen] = True
         v = 1.0 if field[chosen] > 0 else -1.0
+        if pinned[chosen] != 0:
+            v = float(pinned[chosen])
         for i in range(n_labels):
             field[i] += v * S[chosen, i]
             reach[i] -= abs(S[chosen, i])
 
 
 @jit
-def _order_by_tables(unary, order, done):
-    """Fill order (L,) with the labels whose states differ most in cost first."""
+def _order_by_tables(unary, pinned, order, done):
+    """Fill order (L,) with the pinned labels, then those whose states differ most in cost."""
     n_labels = unary.shape[0]
     for i in range(n_labels):
         done[i] = False
     for j in range(n_labels):
         chosen = -1
+        widest = -1.0
         for i in range(n_labels):
-            if not done[i] and (
-                chosen < 0
-                or abs(unary[i, 1] - unary[i, 0]) > abs(unary[chosen, 1] - unary[chosen, 0])
-            ):
+            width = abs(unary[i, 1] - unary[i, 0]) if pinned[i] == 0 else np.inf
+            if not done[i] and width > widest:
+                widest = width
                 chosen = i
         order[j] = chosen
         done[chosen] = True
@@ -412,7 +427,7 @@ def _arrange_tables(order, unary, pair, costs, pairs):
 
 
 @jit
-def best_labels(kind, search, fields, S, gamma, ties, node_limit, labels, value, lower):
+def best_labels(kind, search, fields, S, gamma, known, ties, node_limit, labels, value, lower):
     """Labels of the smallest value for a chunk of N rows.
 
     Parameters
@@ -422,6 +437,7 @@ def best_labels(kind, search, fields, S, gamma, ties, node_limit, labels, value,
     fields : (N, L) float64
     S : (L, L) float64, symmetric with zero diagonal
     gamma : margin
+    known : (N, L) int8, -1 and +1 for labels that are given, else 0
     ties : bool; equals are told apart by their score and then their order, or by the order
         of the search
     node_limit : int, nodes of a search
@@ -449,10 +465,11 @@ def best_labels(kind, search, fields, S, gamma, ties, node_limit, labels, value,
         strongest = max(strongest, total)
     for n in range(n_rows):
         f = fields[n]
+        pinned = known[n]
         scale = gamma + strongest
         for i in range(n_labels):
             scale = max(scale, gamma + strongest + abs(f[i]))
-        _climb(kind, f, S, gamma, scale, y, work[0])
+        _climb(kind, f, S, gamma, scale, pinned, y, work[0])
         loss, score = _loss_and_score(y, f, S, gamma)
         value[n] = loss if kind == HINGE else -score
         lower[n] = -np.inf
@@ -462,10 +479,10 @@ def best_labels(kind, search, fields, S, gamma, ties, node_limit, labels, value,
             n_nodes = 0
             bound = -np.inf
             for stage in range(3):
-                ask, known, ceiling = kind, value[n], np.inf
+                ask, start, ceiling = kind, value[n], np.inf
                 limit = min(node_limit, _EASY_NODES * n_labels)
                 if stage == 0:
-                    _order_labels(f, S, order, work[0], work[1], done)
+                    _order_labels(f, S, pinned, order, work[0], work[1], done)
                 else:
                     for j in range(n_labels):
                         y[order[j]] = best[j]
@@ -476,23 +493,23 @@ def best_labels(kind, search, fields, S, gamma, ties, node_limit, labels, value,
                     _fill_tables(kind, f, S, gamma, y, unary, pair)
                     bound = _tighten(unary, pair, value[n])
                     if kind == MAP:
-                        _order_by_tables(unary, order, done)
+                        _order_by_tables(unary, pinned, order, done)
                     _arrange_tables(order, unary, pair, costs, pairs)
                 if stage == 2:
                     if kind != HINGE or not ties or lower[n] < value[n] - _TIE * scale:
                         continue
                     ask, ceiling = TIE, value[n] + _TIE * scale
                     loss, score = _loss_and_score(y, f, S, gamma)
-                    known = -score
+                    start = -score
                 _arrange(order, f, S, y, g, coupling, reach, best)
-                known, proven, more = _search(
-                    ask, order, coupling, reach, gamma, ceiling, scale, ties and ask != HINGE,
-                    limit, g, stage == 1, costs, pairs, best, known,
+                found, proven, more = _search(
+                    ask, order, pinned, coupling, reach, gamma, ceiling, scale,
+                    ties and ask != HINGE, limit, g, stage == 1, costs, pairs, best, start,
                 )  # fmt: skip
                 n_nodes += more
                 if stage < 2:
-                    value[n] = known
-                    lower[n] = max(lower[n], max(proven, min(bound, known)))
+                    value[n] = found
+                    lower[n] = max(lower[n], max(proven, min(bound, found)))
             for j in range(n_labels):
                 y[order[j]] = best[j]
             loss, score = _loss_and_score(y, f, S, gamma)

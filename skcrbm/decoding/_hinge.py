@@ -34,7 +34,7 @@ class PairwiseDecoding(NamedTuple):
 
 
 def decode_pairwise(
-    fields, coupling, margin, *, rule, method, node_limit=50_000, n_jobs=None
+    fields, coupling, margin, *, rule, method, known=None, node_limit=50_000, n_jobs=None
 ):  # fmt: skip
     """Labels y in {-1, +1}^L of the least loss, or of the highest score.
 
@@ -55,6 +55,9 @@ def decode_pairwise(
         Branch and bound over partial labels, exact within `node_limit` nodes a row; mixed
         integer programming by HiGHS, exact up to its tolerances and slow; or flips of
         single labels from the signs of the fields up to a local optimum.
+    known : ndarray (N, L) or None
+        0/1 labels that are given, NaN elsewhere: the best labels are sought among those that
+        agree; the loss still counts the margins of all.
     node_limit : int
         Rows that need more nodes get the best labels found so far, and a gap.
     n_jobs : int or None
@@ -67,10 +70,13 @@ def decode_pairwise(
     fields = kernel_array(fields, np.float64)
     coupling = kernel_array(coupling, np.float64)
     if method == "milp":
-        return _by_milp(fields, coupling, margin, rule)
+        return _by_milp(fields, coupling, margin, rule, known)
     from skcrbm._kernels.lmbm_decode import HINGE, MAP, best_labels
 
     n_rows, n_labels = fields.shape
+    pinned = np.zeros(fields.shape, np.int8)
+    if known is not None:
+        pinned[known == 0], pinned[known == 1] = -1, 1
     labels = np.empty((n_rows, n_labels), np.int8)
     value = np.empty(n_rows)
     lower = np.empty(n_rows)
@@ -79,8 +85,8 @@ def decode_pairwise(
 
     def decode(rows):
         best_labels(
-            kind, search, fields[rows], coupling, float(margin), ties, node_limit,
-            labels[rows], value[rows], lower[rows],
+            kind, search, fields[rows], coupling, float(margin), pinned[rows], ties,
+            node_limit, labels[rows], value[rows], lower[rows],
         )  # fmt: skip
 
     for _ in ordered_map(decode, row_chunks(n_rows, _CHUNK_ROWS), n_jobs):
@@ -95,11 +101,13 @@ def losses_and_scores(signs, fields, coupling, margin):
     return loss, (signs * (fields + 0.5 * pull)).sum(axis=1)
 
 
-def _by_milp(fields, coupling, margin, rule):
+def _by_milp(fields, coupling, margin, rule, known):
     """Decode row by row by mixed integer programs."""
     labels = np.empty(fields.shape, np.int8)
+    if known is None:
+        known = np.full(fields.shape, np.nan)
     for row, field in enumerate(fields):
-        labels[row] = _Program(field, coupling, margin).best(rule) > 0
+        labels[row] = _Program(field, coupling, margin, known[row]).best(rule) > 0
     loss, score = losses_and_scores(2.0 * labels - 1.0, fields, coupling, margin)
     return PairwiseDecoding(labels, loss if rule == "hinge" else -score, np.zeros(len(fields)))
 
@@ -119,7 +127,7 @@ class _Program:
     # HiGHS stops at an absolute gap of 1e-6, which is too wide by as much.
     _SCALE = 1e3
 
-    def __init__(self, field, coupling, margin):
+    def __init__(self, field, coupling, margin, known):
         n_labels = len(field)
         first, second = np.nonzero(np.triu(coupling, 1))
         n_pairs = len(first)
@@ -158,9 +166,11 @@ class _Program:
         self.margins, self.needed = margins, margin - constant
         self.integrality = np.zeros(self.size)
         self.integrality[:n_labels] = 1
-        upper = np.full(self.size, np.inf)
+        lower, upper = np.zeros(self.size), np.full(self.size, np.inf)
         upper[: n_labels + n_pairs] = 1.0
-        self.bounds = Bounds(0.0, upper)
+        lower[:n_labels] = np.where(known == 1, 1.0, 0.0)
+        upper[:n_labels] = np.where(known == 0, 0.0, 1.0)
+        self.bounds = Bounds(lower, upper)
 
     def best(self, rule):
         """Labels (L,) in {-1, +1} by the rule and its ties, one objective after the other."""
