@@ -11,9 +11,17 @@ from scipy.special import expit
 
 from skcrbm import CRBMClassifier
 from skcrbm.decoding import DECODERS, Decoding
-from skcrbm.energies import OneHotRBMEnergy
+from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.estimators._training import distinct_rows
-from skcrbm.inference import Exact, MeanField, SumProduct
+from skcrbm.inference import (
+    Exact,
+    MaxProduct,
+    MeanField,
+    MixedProduct,
+    SumProduct,
+    infer,
+    resolve_method,
+)
 
 N, V, H = 12, 5, 3
 RULES = [rule for rule in DECODERS if rule != "threshold"]  # which has tests of its own
@@ -277,3 +285,49 @@ def test_distinct_rows_are_sorted(shape):
     found = distinct_rows(rows)
     assert found.dtype == np.int8
     np.testing.assert_array_equal(found, expected.reshape(-1, shape[1]))
+
+
+def strongly_coupled(seed, n_visible, n_hidden, n_rows=40):
+    """Models whose messages go astray, and all their visible states with -F and max -E."""
+    rng = np.random.RandomState(seed)
+    weights = rng.normal(0, 5, (n_visible, n_hidden))
+    bias = rng.normal(0, 1, (n_rows, n_visible)) - weights.sum(axis=1) / 2
+    energy = RBMEnergy(
+        weights, bias, rng.normal(0, 1, (n_rows, n_hidden)) - weights.sum(axis=0) / 2
+    )
+    states = np.array(list(product([0, 1], repeat=n_visible)), np.int8)
+    return energy, states
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden", "passing"),
+    [("marginal_map", "marginal", MixedProduct), ("map", "max", MaxProduct)],
+)
+def test_best_states_beyond_enumeration(name, hidden, passing):
+    """Never worse than the label sets, local optima, nearly always the best; known labels stay."""
+    energy, states = strongly_coupled(0, 12, 11)
+    value = energy.log_weight_of_sets(states, hidden)
+    sets = states[np.random.RandomState(1).permutation(len(states))[:30]]
+    decoding = Decoding(energy, resolve_method("sum_product"), None, sets, None, hidden=hidden)
+    found = DECODERS.get(name)(decoding)
+    score = energy.log_weight(found, hidden)
+    assert (score >= energy.log_weight_of_sets(sets, hidden).max(axis=1) - 1e-9).all()
+    for i in range(12):
+        flipped = found.copy()
+        flipped[:, i] = 1 - flipped[:, i]
+        assert (energy.log_weight(flipped, hidden) <= score + 1e-9).all()
+    messages = infer(energy, passing(n_restarts=10, max_iter=50, random_state=0), returns=name)
+    alone = energy.log_weight(messages.assignment[:, :12], hidden)
+    assert (score >= alone - 1e-9).all()
+    missed = value.max(axis=1) - score > 1e-9
+    assert missed.mean() < 0.3
+    if name == "marginal_map":
+        assert (value.max(axis=1) - alone > 1e-9).mean() > missed.mean()
+    known = np.full((40, 12), np.nan)
+    known[:, 3], known[::2, 5] = 1, 0
+    given = DECODERS.get(name)(decoding._replace(known=known))
+    np.testing.assert_array_equal(given[~np.isnan(known)], known[~np.isnan(known)])
+    single = DECODERS.get(name)(
+        decoding._replace(energy=energy.rows(slice(7, 8)), known=known[7:8])
+    )
+    np.testing.assert_array_equal(single, given[7:8])
