@@ -1,5 +1,6 @@
 """Joint queries and expected-metric decoding of the large margin machine, against enumeration."""
 
+from copy import copy
 from itertools import product
 
 import numpy as np
@@ -97,3 +98,55 @@ def test_no_complete_row(fitted):
     model = LMBMClassifier(C=0.1, decode="expected_f1", random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="no row of y was complete in fit"):
         model.predict(X)
+
+
+@pytest.mark.parametrize("decode", ["hinge", "map", "marginal", "label_set", "threshold"])
+def test_known_labels_in_prediction(fitted, decode):
+    """Against enumeration of the vectors that agree with what is known."""
+    model, X, Y = copy(fitted[0]), *fitted[1:]
+    model.set_params(decode=decode)
+    if decode == "threshold":
+        model.fit(X, Y)
+        assert model.thresholds_.shape == (L,)
+    known = np.where(np.random.RandomState(1).random_sample(Y.shape) < 0.4, Y, np.nan)
+    known[0] = np.nan
+    joint = log_joint(model, X, known)
+    proba = np.exp(joint) @ VECTORS
+    np.testing.assert_allclose(model.predict_proba(X, y_known=known), proba, atol=1e-9)
+    found = model.predict(X, y_known=known)
+    given = ~np.isnan(known)
+    np.testing.assert_array_equal(found[given], known[given])
+    if decode == "hinge":
+        y = 2.0 * VECTORS - 1
+        margins = (X @ model.coef_.T + model.intercept_)[:, None] + y @ model.pairwise_coef_
+        loss = np.maximum(model.margin - y * margins, 0).sum(axis=2)
+        loss[np.isneginf(joint)] = np.inf
+        expected = VECTORS[loss.argmin(axis=1)]
+        labels, objective, gap = model.predict_with_gap(X, y_known=known)
+        np.testing.assert_array_equal(labels, found)
+        np.testing.assert_allclose(objective, loss.min(axis=1))
+        np.testing.assert_array_equal(gap, 0)
+        signed = (X @ model.coef_.T + model.intercept_) + (2.0 * found - 1) @ model.pairwise_coef_
+        np.testing.assert_allclose(model.decision_function(X, y_known=known), signed)
+    elif decode in ("map", "label_set"):
+        if decode == "label_set":
+            joint[:, ~(VECTORS[:, None] == model.label_sets_).all(axis=2).any(axis=1)] = -np.inf
+        expected = VECTORS[joint.argmax(axis=1)]
+        assert np.isfinite(joint).any(axis=1).all()
+    elif decode == "marginal":
+        expected = proba >= 0.5
+    else:
+        expected = np.where(given, known, proba >= model.thresholds_)
+    np.testing.assert_array_equal(found, expected)
+    assert (found != model.predict(X)).any()
+
+
+def test_bad_known_labels(fitted):
+    model, X, Y = fitted
+    for method in (model.predict, model.predict_proba, model.predict_with_gap):
+        with pytest.raises(ValueError, match=r"y_known must have shape \(60, 4\)"):
+            method(X, y_known=Y[:, :2])
+    binary = LMBMClassifier(random_state=0).fit(X, Y[:, 0])
+    for method in (binary.predict, binary.predict_proba, binary.decision_function):
+        with pytest.raises(ValueError, match="y_known is for 2-D indicator y"):
+            method(X, y_known=Y)

@@ -33,7 +33,8 @@ def decode_marginal_map(decoding):
     """``argmax p(v | x)`` over all output vectors: exact for at most 10 outputs.
 
     Else what mixed-product finds or the best label set seen in fit, both improved by flips of
-    single outputs up to a local optimum: strong couplings lead messages astray. Models with more than 4096 couplings are left to the messages.
+    single outputs up to a local optimum: strong couplings lead messages astray. Models with
+    more than 4096 couplings are left to the messages.
 
     Parameters
     ----------

@@ -86,6 +86,10 @@ class BaseEnergy(ABC):
             to be added.
         """
 
+    def marginal_modes(self, log_odds):
+        """0/1 outputs (N, V) of belief log-odds (N, V), ties on."""
+        return (log_odds >= 0).astype(np.int8)
+
     @property
     def n_models(self):
         """Number of models N in the batch."""

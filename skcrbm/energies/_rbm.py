@@ -146,10 +146,6 @@ class RBMEnergy(BaseEnergy):
         inputs = self.hidden_bias + visible.astype(self.dtype, copy=False) @ self.weights
         return expit(inputs) if hidden == "marginal" else (inputs > 0).astype(self.dtype)
 
-    def marginal_modes(self, log_odds):
-        """0/1 visible units (N, V) of belief log-odds (N, V), ties on."""
-        return (log_odds >= 0).astype(np.int8)
-
     def score(self, state):
         """``-E(v, h)`` of 0/1 states (N, V + H), one per model; (N,) float64."""
         v = state[:, : self.n_visible].astype(np.float64)

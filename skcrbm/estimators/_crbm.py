@@ -67,7 +67,8 @@ class CRBMClassifier(BaseCRBM):
           `threshold_metric` on the training rows;
         - "marginal_map", "map": the most probable of all label vectors, or the label part of
           the most probable (v, h); exact for up to 10 labels, or units in the smaller layer,
-          else by mixed-product and max-product with restarts.
+          else by mixed-product and max-product with restarts and, with up to 4096 couplings,
+          by flips of single labels of what these find and of the best label set.
 
         1-D y is always decoded to the most probable class.
     threshold_metric : str, default="f1_samples"

@@ -15,10 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding import DECODERS, Decoding
 from skcrbm.decoding._hinge import decode_pairwise
+from skcrbm.decoding._threshold import THRESHOLD_METRICS
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._class_weight import label_weights
 from skcrbm.estimators._joint import JointQueriesMixin
+from skcrbm.estimators._thresholds import cross_validated_thresholds
 from skcrbm.estimators._training import label_sets_of
 from skcrbm.inference import resolve_method
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
@@ -27,8 +29,8 @@ from skcrbm.utils._parallel import one_blas_thread
 # Enumerating the states of more labels costs more than message passing.
 _AUTO_EXACT_LABELS = 14
 _MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
-# Decoding rules over the label sets seen in fit, by probabilities of the Boltzmann machine.
-_EXPECTED = ("expected_jaccard", "expected_f1")
+# Decoding rules that go by probabilities of the Boltzmann machine, without a search.
+_BY_PROBABILITY = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold")
 # What a fit keeps besides its public attributes.
 _STATE = ("_targets", "_dual")
 
@@ -52,8 +54,8 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
     label, more are one-hot labels, of which prediction compares the states with one label on;
     as each is certain given the others, their pair weights are held at 0.
 
-    Scale the columns of X, as with `StandardScaler`. Changing `inference`, `decode`,
-    `marginal_inference`, `node_limit` or `n_jobs` takes effect at once.
+    Scale the columns of X, as with `StandardScaler`. Changing `inference`, `decode` (to all
+    but "threshold"), `marginal_inference`, `node_limit` or `n_jobs` takes effect at once.
 
     Parameters
     ----------
@@ -75,11 +77,17 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         How `predict` looks for the labels: exactly, by branch and bound on partial labels
         or, as a reference, by mixed integer programs of HiGHS; or by flips of single
         labels up to a local optimum.
-    decode : {"hinge", "map", "expected_jaccard", "expected_f1"}, default="hinge"
-        What it looks for: the labels with the least hinge loss, summed over their margins
-        (the rule of [1]_; among equals the higher score), or those of the highest score; or,
-        without a search, those of the largest expected Jaccard index or F1 as in
-        `CRBMClassifier`, over the label sets seen in fit under the Boltzmann machine.
+    decode : str, default="hinge"
+        What it looks for:
+
+        - "hinge": the labels with the least hinge loss, summed over their margins (the rule of
+          [1]_; among equals the higher score);
+        - "map": those of the highest score;
+        - "marginal", "label_set", "expected_jaccard", "expected_f1", "threshold": without a
+          search, by the probabilities of the Boltzmann machine, as in `CRBMClassifier`.
+    threshold_metric : str, default="f1_samples"
+        What the thresholds of ``decode="threshold"`` are best for, as in `CRBMClassifier`:
+        `fit` then does five more fits, each without a fifth of the rows.
     marginal_inference : str or object, default="auto"
         Method behind `predict_proba` for 2-D y: "exact", "tree_reweighted", "sum_product",
         "mean_field", or configured, as in ``SumProduct(damping=0.5)``. "auto" is "exact"
@@ -112,6 +120,8 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct label vectors of fit, of rows with every label observed.
+    thresholds_ : ndarray (n_outputs,)
+        With ``decode="threshold"`` and 2-D y.
     dual_gap_ : float
         Relative duality gap at the end: (primal - dual) / primal objective.
     n_iter_ : int
@@ -151,7 +161,8 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "inference": [StrOptions({"branch_and_bound", "milp", "icm"})],
-        "decode": [StrOptions({"hinge", "map", *_EXPECTED})],
+        "decode": [StrOptions({"hinge", "map", *_BY_PROBABILITY})],
+        "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
         "marginal_inference": [StrOptions({"auto", *_MARGINAL_METHODS}), HasMethods("solver_for")],
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
@@ -171,6 +182,7 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         max_iter=1000,
         inference="branch_and_bound",
         decode="hinge",
+        threshold_metric="f1_samples",
         marginal_inference="auto",
         class_weight=None,
         warm_start=False,
@@ -186,6 +198,7 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         self.max_iter = max_iter
         self.inference = inference
         self.decode = decode
+        self.threshold_metric = threshold_metric
         self.marginal_inference = marginal_inference
         self.class_weight = class_weight
         self.warm_start = warm_start
@@ -242,11 +255,12 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
             # Given the others, a one-hot label is certain: pair weights would learn that alone.
             np.inf if self._targets.kind == "multiclass" else self.pairwise_penalty,
         )
+        rng = check_random_state(self.random_state)
         fitted = fit_large_margin(
             problem,
             tol=self.tol,
             max_iter=self.max_iter,
-            rng=check_random_state(self.random_state),
+            rng=rng,
             dual=dual if dual is not None and dual.shape == visible.shape else None,
             report=self._report if self.verbose else None,
         )
@@ -260,6 +274,9 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
             self._dual = fitted.dual
         if fitted.reason != "tol":
             self._warn_of(fitted)
+        vars(self).pop("thresholds_", None)  # of a fit that this one goes on from
+        if self.decode == "threshold" and self._targets.kind == "multilabel":
+            self.thresholds_ = cross_validated_thresholds(self, X, visible, weight, rng)
         return self
 
     def _forget(self):
@@ -296,29 +313,41 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         fields = self._fields(X)
         return self._decoding(fields, self._check_known(y_known, len(fields)))
 
-    def _decoding(self, fields, known=None):
+    def _decoding(self, fields, known):
         """Return the Boltzmann machines of the rows, for decoding rules and joint queries."""
         method = self.marginal_inference
         if isinstance(method, str) and method == "auto":
             few = fields.shape[1] <= _AUTO_EXACT_LABELS
             method = "exact" if few else "tree_reweighted"
         energy = IsingEnergy(self.pairwise_coef_, fields)
-        return Decoding(energy, resolve_method(method), known, self.label_sets_, self.n_jobs)
+        return Decoding(
+            energy,
+            resolve_method(method),
+            known,
+            self.label_sets_,
+            self.n_jobs,
+            thresholds=getattr(self, "thresholds_", None),
+        )
 
-    def _labels(self, fields):
-        """0/1 labels (N, L) of 2-D y; warns of rows without a proof."""
-        if self.decode in _EXPECTED:
-            with one_blas_thread():
-                return DECODERS.get(self.decode)(self._decoding(fields))
-        result = decode_pairwise(
+    def _search(self, fields, known):
+        """`PairwiseDecoding` of 2-D y by the rule "hinge" or "map"."""
+        return decode_pairwise(
             fields,
             self.pairwise_coef_,
             self.margin,
             rule=self.decode,
             method=self.inference,
+            known=known,
             node_limit=self.node_limit,
             n_jobs=self.n_jobs,
         )
+
+    def _labels(self, fields, known):
+        """0/1 labels (N, L) of 2-D y; warns of rows without a proof."""
+        if self.decode in _BY_PROBABILITY:
+            with one_blas_thread():
+                return DECODERS.get(self.decode)(self._decoding(fields, known))
+        result = self._search(fields, known)
         open_rows = np.count_nonzero(result.gap)
         if open_rows and self.inference == "branch_and_bound":
             warnings.warn(
@@ -331,12 +360,14 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
             )
         return result.labels
 
-    def predict(self, X):
+    def predict(self, X, y_known=None):
         """Predict labels by the rule `decode`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels known beforehand, NaN elsewhere: the others are predicted given them.
 
         Returns
         -------
@@ -349,18 +380,21 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
             them.
         """
         fields = self._fields(X)
+        known = self._check_known(y_known, len(fields))
         if self._targets.kind == "multilabel":
-            return self._targets.decode(self._labels(fields))
+            return self._targets.decode(self._labels(fields, known))
         if self._targets.kind == "binary":
             return self._targets.decode(fields > 0)
         return self._targets.decode(self._class_scores(fields))
 
-    def predict_with_gap(self, X):
+    def predict_with_gap(self, X, y_known=None):
         """Predict the labels of 2-D y, each row with a certificate.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels known beforehand, NaN elsewhere. The loss counts their margins, too.
 
         Returns
         -------
@@ -379,32 +413,26 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         check_is_fitted(self)
         if self._targets.kind != "multilabel":
             raise ValueError("predict_with_gap is for 2-D y; this model was fitted on a 1-D y")
-        if self.decode in _EXPECTED:
+        if self.decode in _BY_PROBABILITY:
             raise ValueError(
                 f"predict_with_gap is for decode='hinge' and 'map', not {self.decode!r}, which "
-                "searches the label sets seen in fit"
+                "goes by probabilities and does not search"
             )
-        result = decode_pairwise(
-            self._fields(X),
-            self.pairwise_coef_,
-            self.margin,
-            rule=self.decode,
-            method=self.inference,
-            node_limit=self.node_limit,
-            n_jobs=self.n_jobs,
-        )
+        fields = self._fields(X)
+        result = self._search(fields, self._check_known(y_known, len(fields)))
         return self._targets.decode(result.labels), result.objective, result.gap
 
     def _class_scores(self, fields):
         """Scores (N, K) of the states with one label on, up to a constant of each row."""
         return 2.0 * (fields - self.pairwise_coef_.sum(axis=1))
 
-    def decision_function(self, X):
+    def decision_function(self, X, y_known=None):
         """Signed field of each label at the predicted labels, or the score of each class.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X, y_known
+            As in `predict`.
 
         Returns
         -------
@@ -413,28 +441,31 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
             y: ``a . x + b``. Multiclass y: ``2 (a_k . x + b_k - sum_j s_kj)``.
         """
         fields = self._fields(X)
+        known = self._check_known(y_known, len(fields))
         if self._targets.kind == "binary":
             return fields[:, 0]
         if self._targets.kind == "multiclass":
             return self._class_scores(fields)
         with one_blas_thread():
-            return fields + (2.0 * self._labels(fields) - 1.0) @ self.pairwise_coef_
+            return fields + (2.0 * self._labels(fields, known) - 1.0) @ self.pairwise_coef_
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, y_known=None):
         """P(y_i = 1 | x) of the Boltzmann machine with these weights, not calibrated.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X, y_known
+            As in `predict`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
         """
         fields = self._fields(X)
+        known = self._check_known(y_known, len(fields))
         if self._targets.kind == "multiclass":
             return softmax(self._class_scores(fields), axis=1)
         if self._targets.kind == "binary":
             return np.column_stack([expit(-2.0 * fields[:, 0]), expit(2.0 * fields[:, 0])])
         with one_blas_thread():
-            return expit(self._decoding(fields).log_odds())
+            return expit(self._decoding(fields, known).log_odds())
