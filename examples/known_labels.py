@@ -20,6 +20,7 @@ from skcrbm.metrics import masked_score
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import MaxNLocator
 
 SHARES = (0.0, 0.25, 0.5, 0.75)
 
@@ -57,6 +58,8 @@ def draw(curves, before, after, path):
         matrix = matrix - np.diag(np.diagonal(matrix))
         image = ax.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
         ax.set(title=f"label correlations, {title}", xlabel="label", ylabel="label")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True))
     figure.colorbar(image, ax=axes[1:])
     figure.savefig(path, dpi=110)
 
