@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
 from skcrbm.metrics._scores import SCORES
+from skcrbm.utils._outputs import is_list_of_outputs, positive_columns
 
 
 def check_name(name):
@@ -33,26 +34,10 @@ def _dense_2d(values, name):
     return array.toarray() if sp.issparse(array) else array
 
 
-def _is_list_of_outputs(values):
-    return isinstance(values, (list, tuple)) and all(np.ndim(value) == 2 for value in values)
-
-
-def _stack_outputs(outputs):
-    """Return P(y = 1) of shape (n_samples, n_labels) from one (n_samples, 2) array a label."""
-    outputs = [np.asarray(output) for output in outputs]
-    shapes = sorted({output.shape for output in outputs})
-    if len(shapes) != 1 or shapes[0][1] != 2:
-        raise ValueError(
-            "y_score, as a list, should hold one array of shape (n_samples, 2) for each label, got "
-            f"the shapes {shapes}"
-        )
-    return np.column_stack([output[:, 1] for output in outputs])
-
-
 def _check_predictions(values, name, kind, observed):
     """Return the predictions as an array that is valid wherever `observed` is True."""
-    if kind != "labels" and _is_list_of_outputs(values):
-        values = _stack_outputs(values)
+    if kind != "labels" and is_list_of_outputs(values):
+        values = positive_columns(values, name=name)
     array = _dense_2d(values, name)
     if array.shape != observed.shape:
         raise ValueError(
@@ -113,7 +98,8 @@ def check_scored(kind, y_true, values, argument, sample_weight):
 def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None):
     """Score predictions over the observed entries of a multi-label target.
 
-    On a target without NaN, every score is that of scikit-learn's function of this name.
+    On a target without NaN, every score is that of scikit-learn's function of this name, but
+    that labels of one class only are left out of the means "roc_auc" and "average_precision".
     Otherwise an entry that is NaN in `y_true` counts nowhere, whatever is predicted there:
 
     - ``accuracy`` (a row is right if all its observed entries are), the ``samples`` averages

@@ -2,23 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from skcrbm.metrics._masked import check_name, masked_score
 from skcrbm.metrics._scores import SCORES
-
-
-def _positive_columns(outputs, classes):
-    """Complete the outputs of labels of which fit saw one class only to (n_samples, 2)."""
-    completed = []
-    for j, output in enumerate(outputs):
-        output = np.asarray(output)
-        if output.ndim == 2 and output.shape[1] == 1 and classes is not None:
-            one = float(classes[j][0] == 1) * output
-            output = np.hstack([output - one, one])
-        completed.append(output)
-    return completed
+from skcrbm.utils._outputs import is_list_of_outputs, positive_columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,8 +42,9 @@ class _MaskedScorer:
             y_score = estimator.decision_function(X)
         elif hasattr(estimator, "predict_proba"):
             y_score = estimator.predict_proba(X)
-            if isinstance(y_score, list):
-                y_score = _positive_columns(y_score, getattr(estimator, "classes_", None))
+            if is_list_of_outputs(y_score):
+                classes = getattr(estimator, "classes_", None)
+                y_score = positive_columns(y_score, classes, "predict_proba(X)")
         else:
             raise AttributeError(
                 f"estimator should have predict_proba for {self.name!r}; "
@@ -70,7 +59,8 @@ def masked_scorer(name):
     scikit-learn's own scorers refuse a target with NaN. This one takes NaN for "not
     observed" and can be the `scoring` of :class:`~sklearn.model_selection.GridSearchCV`,
     :func:`~sklearn.model_selection.cross_val_score` and the like. Give these a `cv` that
-    does not look at the target, such as ``KFold(5)``: an integer makes them inspect it.
+    takes NaN, such as ``KFold(5)`` or
+    :class:`~skcrbm.model_selection.MultilabelStratifiedKFold`; an integer does not.
 
     Parameters
     ----------
@@ -92,8 +82,7 @@ def masked_scorer(name):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sklearn.dummy import DummyClassifier
+    >>>     >>> from sklearn.dummy import DummyClassifier
     >>> from skcrbm.metrics import masked_scorer
     >>> X, y = np.zeros((3, 1)), np.array([[1, 0], [1, 0], [1, 1]])
     >>> dummy = DummyClassifier(strategy="most_frequent").fit(X, y)

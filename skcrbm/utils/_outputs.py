@@ -5,6 +5,36 @@ import numpy as np
 from skcrbm.utils._validation import as_float_array
 
 
+def is_list_of_outputs(values):
+    """Whether `values` are in the form of scikit-learn's multi-output estimators."""
+    return isinstance(values, (list, tuple)) and all(np.ndim(value) == 2 for value in values)
+
+
+def positive_columns(outputs, classes=None, name="proba"):
+    """Return the second columns of L arrays (N, 2) as one array (N, L).
+
+    Parameters
+    ----------
+    outputs : list of L array-likes (N, 2)
+    classes, name
+        As for `label_marginals`.
+
+    Raises
+    ------
+    ValueError
+        On another shape.
+    """
+    columns = [np.asarray(output) for output in outputs]
+    if classes is not None:
+        columns = [_both(part, label) for part, label in zip(columns, classes, strict=True)]
+    if not columns or {part.shape for part in columns} != {(len(columns[0]), 2)}:
+        raise ValueError(
+            f"{name}, as a list, must hold one array of shape (n_samples, 2) for each label, "
+            f"got shapes {[part.shape for part in columns]}"
+        )
+    return np.column_stack([part[:, 1] for part in columns])
+
+
 def label_marginals(proba, classes=None, name="proba"):
     """Return P(y_i = 1) of shape (N, L), from either form that classifiers give.
 
@@ -27,16 +57,8 @@ def label_marginals(proba, classes=None, name="proba"):
     ValueError
         On another shape, or values outside [0, 1].
     """
-    if isinstance(proba, (list, tuple)) and all(np.ndim(part) == 2 for part in proba):
-        columns = [np.asarray(part) for part in proba]
-        if classes is not None:
-            columns = [_both(part, label) for part, label in zip(columns, classes, strict=True)]
-        if not columns or {part.shape for part in columns} != {(len(columns[0]), 2)}:
-            raise ValueError(
-                f"{name}, as a list, must hold one array of shape (n_samples, 2) for each label, "
-                f"got shapes {[part.shape for part in columns]}"
-            )
-        proba = np.column_stack([part[:, 1] for part in columns])
+    if is_list_of_outputs(proba):
+        proba = positive_columns(proba, classes, name)
     proba = as_float_array(proba, name, "(n_samples, n_labels)").astype(np.float64)
     if proba.size and not (proba.min() >= 0 and proba.max() <= 1):
         raise ValueError(f"{name} must hold probabilities in [0, 1]")
