@@ -231,12 +231,13 @@ def test_entries_not_observed(data):
     assert np.isin(model.predict(X), (0, 1)).all()
 
 
-def test_class_vector_needs_no_thresholds(data):
+@pytest.mark.parametrize("kind", [CRBMClassifier, MSSVMCRBM])
+def test_class_vector_needs_no_thresholds(data, kind):
     X, Y = data
     for y in (Y[:, 0], Y.sum(axis=1)):
-        model = quick().fit(X, y)
+        model = quick(kind).fit(X, y)
         assert not hasattr(model, "thresholds_")
-        plain = quick(decode="marginal").fit(X, y)
+        plain = quick(kind, decode="marginal").fit(X, y)
         np.testing.assert_array_equal(model.predict(X), plain.predict(X))
 
 

@@ -247,10 +247,12 @@ class MSSVMCRBM(BaseCRBM):
         }
 
     def _scores(self, decoding):
-        """Class scores, or the local field of each output at the decoded ones."""
+        """Class scores, the log-odds of one unit, or local fields at the decoded outputs."""
         energy = decoding.energy
         if self._targets.kind == "multiclass":
             return energy.class_log_weights(self._rule.hidden)
+        if self._targets.kind == "binary":  # one unit, which has no others to go by
+            return energy.visible_log_odds(np.zeros((energy.n_models, 1)), self._rule.hidden)
         decoded = DECODERS.get(self._decode_name())(decoding)
         scores = energy.visible_log_odds(decoded, self._rule.hidden)
         if decoding.known is not None:
