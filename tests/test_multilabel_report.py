@@ -205,3 +205,27 @@ def test_wrong_arguments(function, options, message):
         function([[0, 1]], [[0.1, 1.9]])
     with pytest.raises(ValueError, match="y_pred should have the shape of y_true"):
         multilabel_report([[0, 1]], [[0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_log_loss_of_certain_and_wrong_probabilities_is_scikit_learns(dtype):
+    y, proba = np.array([[0, 1], [1, 0]]), np.array([[1.0, 0.3], [0.9, 0.2]], dtype)
+    expected = [skm.log_loss(t, p, labels=[0, 1]) for t, p in zip(y.T, proba.T, strict=True)]
+    np.testing.assert_allclose(marginal_log_loss(y, proba, average=None), expected, rtol=1e-6)
+    assert marginal_log_loss(y, proba) == -masked_score("neg_log_loss", y, y_score=proba)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e9, 1e30])
+def test_ranking_scores_of_large_numbers(scale):
+    y, proba, _ = problem(7)
+    score = (scale * (2 * proba - 1)).astype(np.float32)
+    report = multilabel_report(y, proba >= 0.5, score)
+    for name in ("label_ranking_loss", "coverage_error", "label_ranking_average_precision_score"):
+        expected = getattr(skm, name)(y, score)
+        assert report[name.removesuffix("_score")] == pytest.approx(expected, rel=1e-9)
+    # What is not observed comes below the lowest score.
+    missing = masked_score("neg_label_ranking_loss", [[1, NAN, 0, 0]], y_score=score[:1, :4] * 0)
+    lowest = np.array([[score.min(), 0, 0, 0]], np.float32)
+    assert missing == -1
+    assert masked_score("neg_label_ranking_loss", [[1, NAN, 0, 0]], y_score=lowest) == -1
+    assert masked_score("neg_coverage_error", [[1, NAN, 0, 0]], y_score=lowest) == -3

@@ -14,7 +14,6 @@ def _averaged(function, y_true, y_prob, average, sample_weight):
     if average not in ("micro", "macro", None):
         raise ValueError(f"average should be 'micro', 'macro' or None, got {average!r}")
     y, p, observed, weight = check_scored("probabilities", y_true, y_prob, "y_prob", sample_weight)
-    p = p.astype(np.float64, copy=False)
     weight = np.broadcast_to(weight[:, None], y.shape)
     if average == "micro":
         return float(function(y[observed], p[observed], weight[observed]))
@@ -33,7 +32,7 @@ def marginal_log_loss(y_true, y_prob, *, average="micro", sample_weight=None):
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Targets 0 or 1, NaN where not observed.
     y_prob : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
-        Predicted P(y = 1). Kept off 0 and 1 by the rounding error, as in
+        Predicted P(y = 1). Kept off 0 and 1 by the rounding error of their type, as in
         scikit-learn's `log_loss`.
     average : {"micro", "macro", None}, default="micro"
         Over all observed entries; over labels, each the mean of its observed entries; or

@@ -82,7 +82,8 @@ def masked_scorer(name):
 
     Examples
     --------
-    >>>     >>> from sklearn.dummy import DummyClassifier
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
     >>> from skcrbm.metrics import masked_scorer
     >>> X, y = np.zeros((3, 1)), np.array([[1, 0], [1, 0], [1, 1]])
     >>> dummy = DummyClassifier(strategy="most_frequent").fit(X, y)

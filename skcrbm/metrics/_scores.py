@@ -109,10 +109,11 @@ def _neg_calibration(y, p, observed, weight):
 
 def _ranked_in_rows(y, p, observed, weight, *, function):
     """Score the order of the labels in each row; those not observed come last in it."""
-    # One more such column, as scikit-learn refuses a single label.
+    # One more such column, as scikit-learn refuses a single label. Ranks in place of the scores:
+    # there is always a number below these.
     y = np.column_stack([y, np.zeros(len(y))])
-    p = np.where(observed, p, p.min() - 1.0)
-    p = np.column_stack([p, np.full(len(p), p.min() - 1.0)])
+    ranks = np.unique(p, return_inverse=True)[1].reshape(p.shape)
+    p = np.column_stack([np.where(observed, ranks, -1), np.full(len(p), -1)])
     if function is not label_ranking_loss:
         return function(y, p, sample_weight=weight)
     # This one divides by the number of pairs; those with a column that is none are right.
