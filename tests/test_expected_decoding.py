@@ -21,6 +21,7 @@ from skcrbm.decoding import (
     decode_marginals,
     decode_samples,
 )
+from skcrbm.energies import RBMEnergy
 from skcrbm.inference import Exact
 
 METRICS = ("jaccard", "f1")
@@ -140,6 +141,14 @@ def test_label_sets_and_samples_agree():
     )
 
 
+def test_weights_of_label_sets_need_no_common_scale():
+    sets = [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+    for metric in METRICS:
+        expected = decode_label_sets(sets, [[0.3, 0.3, 0.4]], metric)
+        huge = decode_label_sets(sets, [[0.9e308, 0.9e308, 1.2e308]], metric)
+        np.testing.assert_array_equal(huge, expected)
+
+
 def test_many_independent_labels():
     """Stable where the number of labels is large and the probabilities are extreme."""
     rng = np.random.default_rng(0)
@@ -199,6 +208,7 @@ def test_list_of_arrays():
         (lambda: decode_marginals([[0.1]], "hamming"), "metric must be one of 'f1', 'jaccard'"),
         (lambda: decode_marginals([[0.1]], zero_division=0.5), "zero_division must be 0 or 1"),
         (lambda: decode_marginals([np.ones((2, 3))]), r"one array of shape \(n_samples, 2\)"),
+        (lambda: decode_marginals(np.ones((2, 0))), "at least one label"),
         (lambda: decode_label_sets([[0, 2]], [[1.0]]), "label_sets must hold 0 and 1 only"),
         (lambda: decode_label_sets([[0, 1]], [[1.0, 2.0]]), "one column for each of the label"),
         (lambda: decode_label_sets([[0, 1]], [[0.0]]), "not all 0 in a row"),
@@ -244,6 +254,21 @@ def test_rule_under_known_labels(metric, share):
         candidates = sets if metric == "jaccard" else vectors
         assert (np.isnan(known[n]) | (result[n] == known[n])).all()
         assert_best(metric, result[n], candidates, sets, softmax(score), 1.0)
+
+
+def test_label_set_that_contradicts_what_is_known_is_no_candidate():
+    """Even if it has more in common with those that agree than these with each other."""
+    n_sets, n_own = 7, 3
+    sets = np.zeros((n_sets + 1, 5 + n_own * n_sets), np.int8)
+    sets[:, 1:5] = 1
+    sets[:n_sets, 5:] = np.repeat(np.eye(n_sets), n_own, axis=1)
+    sets[n_sets, 0] = 1
+    n_labels = sets.shape[1]
+    known = np.full((1, n_labels), np.nan)
+    known[0, 0] = 0
+    energy = RBMEnergy(np.zeros((n_labels, 1)), np.zeros((1, n_labels)), np.zeros((1, 1)))
+    found = DECODERS.get("expected_jaccard")(Decoding(energy, Exact(), known, sets, None))
+    np.testing.assert_array_equal(found, sets[:1])
 
 
 @pytest.fixture(scope="module")

@@ -61,19 +61,18 @@ def decode_marginals(proba, metric="f1", *, zero_division=1.0):
     _check_metric(metric)
     _check_zero_division(zero_division)
     proba = label_marginals(proba)
-    n, n_labels = proba.shape
-    result = np.empty((n, n_labels), np.int64)
-    with one_blas_thread():
-        for rows in row_chunks(n, max(1, _BLOCK_ENTRIES // (n_labels + 1) ** 2)):
-            p = proba[rows]
-            if metric == "f1":
-                empty, on = _independent_sizes(p)
-                result[rows] = maximize_f1(empty, on, zero_division)
-            else:
-                order = np.argsort(-p, axis=1, kind="stable")
-                value = _top_jaccard(np.take_along_axis(p, order, axis=1), zero_division)
-                result[rows] = _first_k(order, _first_best(value))
-    return result
+    if proba.shape[1] == 0:
+        raise ValueError(f"proba must have at least one label, got shape {proba.shape}")
+
+    def decode(rows):
+        p = proba[rows]
+        if metric == "f1":
+            return maximize_f1(*_independent_sizes(p), zero_division)
+        order = np.argsort(-p, axis=1, kind="stable")
+        value = _top_jaccard(np.take_along_axis(p, order, axis=1), zero_division)
+        return _first_k(order, _first_best(value))
+
+    return _by_blocks(decode, *proba.shape)
 
 
 def decode_label_sets(label_sets, proba, metric="jaccard", *, zero_division=1.0):
@@ -122,22 +121,11 @@ def decode_label_sets(label_sets, proba, metric="jaccard", *, zero_division=1.0)
             f"proba must have one column for each of the label sets, {len(sets)} and at least "
             f"one, got shape {weight.shape}"
         )
-    if weight.size and not (weight.min() >= 0 and weight.sum(axis=1).min() > 0):
+    if weight.size and not (weight.min() >= 0 and weight.max(axis=1).min() > 0):
         raise ValueError("proba must not be negative, and not all 0 in a row")
+    weight /= weight.max(axis=1, keepdims=True)  # first: a sum might be infinite
     weight /= weight.sum(axis=1, keepdims=True)
-    with one_blas_thread():
-        if metric == "jaccard":
-            value = weight @ _jaccard(sets, sets, zero_division)
-            return sets[_first_best(value)].astype(np.int64)
-        size, n_labels = sets.sum(axis=1).astype(int), sets.shape[1]
-        result = np.empty((len(weight), n_labels), np.int64)
-        for rows in row_chunks(len(weight), max(1, _BLOCK_ENTRIES // (n_labels + 1) ** 2)):
-            on = np.zeros((len(weight[rows]), n_labels, n_labels))
-            for s in np.unique(size[size > 0]):
-                on[:, :, s - 1] = weight[rows][:, size == s] @ sets[size == s]
-            empty = weight[rows][:, size == 0].sum(axis=1)
-            result[rows] = maximize_f1(empty, on, zero_division)
-    return result
+    return _decode_distribution(sets, weight, metric, zero_division)
 
 
 def decode_samples(samples, metric="jaccard", *, zero_division=1.0):
@@ -181,30 +169,29 @@ def decode_samples(samples, metric="jaccard", *, zero_division=1.0):
     n, n_draws, n_labels = samples.shape
     if n_draws == 0:
         raise ValueError(f"samples must hold at least one draw of each row, got {samples.shape}")
-    result = np.empty((n, n_labels), np.int64)
     sizes = np.arange(1, n_labels + 1)
-    entries = max((n_labels + 1) ** 2, n_draws * (n_draws + n_labels + 1))
-    with one_blas_thread():
-        for rows in row_chunks(n, max(1, _BLOCK_ENTRIES // entries)):
-            drawn = samples[rows]
-            if metric == "f1":
-                size = drawn.sum(axis=2)
-                of_size = (size[:, :, None] == sizes).astype(np.float64)
-                on = drawn.transpose(0, 2, 1) @ of_size / n_draws
-                result[rows] = maximize_f1((size == 0).mean(axis=1), on, zero_division)
-                continue
-            order = np.argsort(-drawn.sum(axis=1), axis=1, kind="stable")
-            top = np.stack([_first_k(order, k) for k in range(n_labels + 1)], axis=1)
-            candidates = np.concatenate([top, drawn], axis=1)
-            best = _first_best(_jaccard(drawn, candidates, zero_division).mean(axis=1))
-            result[rows] = np.take_along_axis(candidates, best[:, None, None], axis=1)[:, 0]
-    return result
+
+    def decode(rows):
+        drawn = samples[rows]
+        if metric == "f1":
+            size = drawn.sum(axis=2)
+            of_size = (size[:, :, None] == sizes).astype(np.float64)
+            on = drawn.transpose(0, 2, 1) @ of_size / n_draws
+            return maximize_f1((size == 0).mean(axis=1), on, zero_division)
+        order = np.argsort(-drawn.sum(axis=1), axis=1, kind="stable")
+        top = np.stack([_first_k(order, k) for k in range(n_labels + 1)], axis=1)
+        candidates = np.concatenate([top, drawn], axis=1)
+        best = _first_best(_jaccard(drawn, candidates, zero_division).mean(axis=1))
+        return np.take_along_axis(candidates, best[:, None, None], axis=1)[:, 0]
+
+    return _by_blocks(decode, n, n_labels, n_draws * (n_draws + n_labels + 1))
 
 
 def decode_expected_jaccard(decoding):
     """Switch on the training label set of the largest expected Jaccard index.
 
-    The expectation is over the label sets seen in fit, weighted by ``exp(-F(v | x))``.
+    The expectation is over the label sets seen in fit, weighted by ``exp(-F(v | x))``. With
+    known outputs both this and the choice are over the sets that agree with them.
 
     Parameters
     ----------
@@ -220,7 +207,8 @@ def decode_expected_jaccard(decoding):
 def decode_expected_f1(decoding):
     """Switch on the outputs of the largest expected F1, of all output vectors.
 
-    The expectation is over the label sets seen in fit, weighted by ``exp(-F(v | x))``.
+    The expectation is over the label sets seen in fit, weighted by ``exp(-F(v | x))``; with
+    known outputs, over the sets that agree with them.
 
     Parameters
     ----------
@@ -236,9 +224,52 @@ def decode_expected_f1(decoding):
 def _over_label_sets(decoding, metric):
     result = np.empty((decoding.energy.n_models, decoding.label_sets.shape[1]), np.int8)
     for rows, sets, log_weight in weighted_label_sets(decoding, "marginal"):
-        result[rows] = decode_label_sets(sets, softmax(log_weight, axis=1), metric)
-    if decoding.known is not None:  # which are best in any case, ties and rounding apart
+        weight = softmax(log_weight.astype(np.float64), axis=1)
+        agrees = log_weight > -np.inf
+        result[rows] = _decode_distribution(sets.astype(np.float64), weight, metric, 1.0, agrees)
+    if decoding.known is not None:  # which F1 is best with, ties and rounding apart
         result = np.where(np.isnan(decoding.known), result, decoding.known).astype(np.int8)
+    return result
+
+
+def _decode_distribution(sets, weight, metric, zero_division, candidates=True):
+    """Label vectors (N, L) of the largest expected metric over label sets (K, L).
+
+    Parameters
+    ----------
+    sets : ndarray (K, L)
+    weight : ndarray (N, K)
+        Sums to 1 in each row.
+    metric, zero_division
+    candidates : ndarray (N, K) of bool or True
+        For "jaccard": the sets that may be chosen.
+    """
+    if metric == "jaccard":
+        with one_blas_thread():
+            value = weight @ _jaccard(sets, sets, zero_division)
+        return sets[_first_best(np.where(candidates, value, -1.0))].astype(np.int64)
+    size, n_labels = sets.sum(axis=1).astype(int), sets.shape[1]
+
+    def decode(rows):
+        w = weight[rows]
+        on = np.zeros((len(w), n_labels, n_labels))
+        for s in np.unique(size[size > 0]):
+            on[:, :, s - 1] = w[:, size == s] @ sets[size == s]
+        return maximize_f1(w[:, size == 0].sum(axis=1), on, zero_division)
+
+    return _by_blocks(decode, len(weight), n_labels)
+
+
+def _by_blocks(decode, n, n_labels, entries=0):
+    """Labels (n, L) that ``decode(rows)`` gives, in blocks that bound the memory.
+
+    A row takes (L + 1)^2 numbers, or `entries` where these are more.
+    """
+    result = np.empty((n, n_labels), np.int64)
+    size = max(1, _BLOCK_ENTRIES // max((n_labels + 1) ** 2, entries))
+    with one_blas_thread():
+        for rows in row_chunks(n, size):
+            result[rows] = decode(rows)
     return result
 
 
