@@ -1,5 +1,7 @@
 """Predictions for rows that the model was not fitted on, for targets with NaN too."""
 
+from numbers import Integral
+
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
@@ -18,7 +20,7 @@ def resolve_cv(cv, y):
         None is 5.
     y : ndarray (n,) or (n, L)
     """
-    if y.ndim == 2 and (cv is None or isinstance(cv, int)):
+    if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
         return MultilabelStratifiedKFold(5 if cv is None else cv)
     return check_cv(cv, y, classifier=True)
 

@@ -5,25 +5,22 @@ from numbers import Integral
 import numpy as np
 from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
+
+from skcrbm.utils._indicator import indicator_with_nan
 
 
 def _present_labels(y):
     """CSC matrix (n, L) with a 1 for each label that is on; NaN counts as off."""
-    if y is None or np.ndim(y) == 1:
+    if y is None or np.ndim(y) != 2:
         raise ValueError(
             "y must be an indicator matrix (n_samples, n_labels) of 0 and 1, NaN where not "
             "observed; classes in a 1-D y are for scikit-learn's StratifiedKFold and "
             "StratifiedShuffleSplit"
         )
-    y = check_array(
-        y,
-        accept_sparse="csc",
-        dtype=np.float64,
-        ensure_all_finite="allow-nan",
-        input_name="y",
-    )
-    y = sparse.csc_matrix(y)
+    if not sparse.issparse(y):
+        y = indicator_with_nan(y)
+    y = sparse.csc_matrix(y, dtype=np.float64)
     if not (np.isin(y.data, (0, 1)) | np.isnan(y.data)).all():
         raise ValueError("y must hold 0, 1, or NaN where not observed")
     present = y == 1
@@ -89,7 +86,35 @@ def _parts(present, sizes, rng=None):
     return result
 
 
-class MultilabelStratifiedKFold(BaseCrossValidator):
+class _IndicatorSplit:
+    """What the splitters say about the rows that they split."""
+
+    def split(self, X, y, groups=None):
+        """Generate the indices of training and test rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its length matters.
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            Indicators 0 and 1; NaN counts as 0.
+        groups : object
+            Ignored.
+
+        Yields
+        ------
+        train, test : ndarray of int
+            Ascending for folds, in random order for shuffle splits.
+
+        Raises
+        ------
+        ValueError
+            If y is no such matrix, or has too few rows for the folds or sizes.
+        """
+        return super().split(X, y, groups)
+
+
+class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
     """K folds of multi-label data, each label's positives spread evenly [1]_.
 
     Row by row, the rarest remaining label first, a row goes to the fold that lacks most of
@@ -141,30 +166,6 @@ class MultilabelStratifiedKFold(BaseCrossValidator):
         """Return the number of folds; the arguments are ignored."""
         return self.n_splits
 
-    def split(self, X, y, groups=None):
-        """Generate the indices of training and test rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Only its length matters.
-        y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicators 0 and 1; NaN counts as 0.
-        groups : object
-            Ignored.
-
-        Yields
-        ------
-        train, test : ndarray of int
-            Ascending.
-
-        Raises
-        ------
-        ValueError
-            If y is no such matrix, or has fewer rows than there are folds.
-        """
-        return super().split(X, y, groups)
-
     def _iter_test_masks(self, X=None, y=None, groups=None):
         present = _present_labels(y)
         n_rows = present.shape[0]
@@ -179,7 +180,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):
             yield fold == k
 
 
-class MultilabelStratifiedShuffleSplit(BaseShuffleSplit):
+class MultilabelStratifiedShuffleSplit(_IndicatorSplit, BaseShuffleSplit):
     """Random training and test parts of multi-label data with equal shares of each label [1]_.
 
     The sizes are kept exactly, the shares of the labels as nearly as this allows.
@@ -198,7 +199,7 @@ class MultilabelStratifiedShuffleSplit(BaseShuffleSplit):
     Notes
     -----
     A NaN in y (not observed) counts as a label that is off. The only positive of a label goes
-    to the larger part.
+    to the largest part, while there is room: to training rows as a rule.
 
     References
     ----------
@@ -220,30 +221,6 @@ class MultilabelStratifiedShuffleSplit(BaseShuffleSplit):
         super().__init__(
             n_splits, test_size=test_size, train_size=train_size, random_state=random_state
         )
-
-    def split(self, X, y, groups=None):
-        """Generate the indices of training and test rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Only its length matters.
-        y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicators 0 and 1; NaN counts as 0.
-        groups : object
-            Ignored.
-
-        Yields
-        ------
-        train, test : ndarray of int
-            In random order.
-
-        Raises
-        ------
-        ValueError
-            If y is no such matrix, or the sizes do not fit its rows.
-        """
-        return super().split(X, y, groups)
 
     def _iter_indices(self, X, y=None, groups=None):
         present = _present_labels(y)
