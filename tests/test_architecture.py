@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "inspection": set(),
     "model_selection": {"utils"},
     "ensemble": {"model_selection", "utils"},
-    "calibration": {"model_selection", "utils"},
+    "calibration": {"metrics", "model_selection", "utils"},
     "estimators": {
         "decoding",
         "energies",

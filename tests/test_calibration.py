@@ -112,6 +112,42 @@ def test_calibrators_are_fitted_out_of_fold_on_observed_entries(data, method):
         np.testing.assert_allclose(found[:, j], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "classifier", [KNeighborsClassifier(5), DecisionTreeClassifier(max_depth=6, random_state=0)]
+)
+def test_sigmoid_of_votes(classifier):
+    """Probabilities of 0 and 1, of which votes have many, are not infinitely far from others."""
+    X, Y = make_structured_labels(1000, 8, 4, random_state=1)
+    folds = KFold(3)
+    mine = CalibratedMarginals(MultiOutputClassifier(classifier), cv=folds).fit(X[:500], Y[:500])
+    theirs = [
+        CalibratedClassifierCV(classifier, cv=folds, ensemble=False).fit(X[:500], y)
+        for y in Y[:500].T
+    ]
+    theirs = np.column_stack([model.predict_proba(X[500:])[:, 1] for model in theirs])
+    losses = [marginal_log_loss(Y[500:], p) for p in (mine.predict_proba(X[500:]), theirs)]
+    assert losses[0] < 1.02 * losses[1]
+
+
+def test_score_is_over_the_observed_entries(data):
+    X, Y = data
+    model = CalibratedMarginals(KNeighborsClassifier(9), cv=3).fit(X, Y)
+    holes = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.3, NAN, Y)
+    right = np.isnan(holes) | (model.predict(X) == Y)
+    observed = ~np.isnan(holes).all(axis=1)
+    assert model.score(X, holes) == right.all(axis=1)[observed].mean()
+    assert model.score(X, Y) == np.mean((model.predict(X) == Y).all(axis=1))
+
+
+def test_a_number_of_folds_from_numpy(data):
+    X, Y = data
+    one, same = (
+        CalibratedMarginals(KNeighborsClassifier(), cv=cv).fit(X, Y).predict_proba(X)
+        for cv in (3, np.int64(3))
+    )
+    np.testing.assert_array_equal(one, same)
+
+
 def test_sigmoid_is_finite_where_scores_separate_the_classes():
     score = np.array([-30.0, -20.0, 20.0, 25.0])
     for target in ([0.0, 0.0, 1.0, 1.0], [0.0] * 4, [1.0] * 4):

@@ -17,12 +17,24 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skcrbm.metrics import masked_score
 from skcrbm.model_selection._out_of_fold import out_of_fold
 from skcrbm.utils._indicator import indicator_with_nan
 from skcrbm.utils._outputs import label_marginals
 
-# Probabilities are kept this far from 0 and 1 where their log-odds are taken.
+# Probabilities this near to 0 or 1 are taken for it.
 _TINY = 1e-12
+
+
+def _least(proba):
+    """How far probabilities (n, L) are kept from 0 and 1 where their log-odds are taken, (L,).
+
+    Half as far as the nearest that is neither: trees and neighbours count votes, and a 0 of
+    five is not infinitely far from a 1 of five.
+    """
+    distance = np.minimum(proba, 1 - proba)
+    nearest = np.where(distance > _TINY, distance, 1.0).min(axis=0)
+    return np.where(nearest < 1, nearest / 2, _TINY)
 
 
 class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -41,6 +53,7 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         "sigmoid": ``P(y_i = 1) = sigmoid(a_i s + b_i)`` of the log-odds s (or decisions), with
         Platt's smoothed targets [1]_, for few rows. "isotonic": any increasing function, for
         labels with hundreds of positives; of n rows, 1 / (n + 2) is the least that it says.
+        In both, a row of weight w counts as w rows.
     cv : int, splitter or iterable, default=None
         Folds; a number (None is 5) of stratified ones.
     n_jobs : int, default=None
@@ -59,7 +72,8 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    `predict` switches on the labels with a calibrated marginal of at least 0.5. NaN in y (not
+    `predict` switches on the labels with a calibrated marginal of at least 0.5. A marginal of
+    exactly 0 or 1 counts as half as far from it as the nearest one out of fold. NaN in y (not
     observed) is left out of the calibration, and needs an estimator that takes it.
 
     References
@@ -143,19 +157,21 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, y, ensure_non_negative=True)
             fit_params["sample_weight"] = weight
-        scores = out_of_fold(
+        responses = out_of_fold(
             self.estimator,
             X,
             y,
             cv=self.cv,
-            respond=self._scores,
+            respond=self._responses,
             n_jobs=self.n_jobs,
             fit_params=fit_params,
         )
-        self.calibrators_ = [
-            self._calibrator(s, t, weight) for s, t in zip(scores.T, visible.T, strict=True)
-        ]
         self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
+        self._least = _least(responses) if hasattr(self.estimator_, "predict_proba") else None
+        self.calibrators_ = [
+            self._calibrator(s, t, weight)
+            for s, t in zip(self._scores(responses).T, visible.T, strict=True)
+        ]
         return self
 
     def predict_proba(self, X):
@@ -170,7 +186,7 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
         """
         check_is_fitted(self, "estimator_")
-        scores = self._scores(self.estimator_, X)
+        scores = self._scores(self._responses(self.estimator_, X))
         columns = [self._calibrated(c, s) for c, s in zip(self.calibrators_, scores.T, strict=True)]
         proba = np.column_stack(columns)
         return proba if self.classes_.ndim == 2 else np.hstack([1 - proba, proba])
@@ -190,6 +206,25 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if self.classes_.ndim == 2:
             return (proba >= 0.5).astype(np.int64)
         return self.classes_[proba.argmax(axis=1)]
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy; for 2-D y subset accuracy over the observed entries.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            NaN in 2-D y = not observed; rows without an observed entry are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "estimator_")
+        if self.classes_.ndim == 1:
+            return super().score(X, y, sample_weight)
+        return masked_score("accuracy", y, y_pred=self.predict(X), sample_weight=sample_weight)
 
     # ------------------------------------------------------------------ inside
 
@@ -212,17 +247,21 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("y must hold 2 classes, got 1 class")
         return y, (y == self.classes_[1])[:, None].astype(np.float64)
 
-    def _scores(self, model, X):
-        """Log-odds of the marginals, or decisions, (n, L)."""
+    def _responses(self, model, X):
+        """Marginals, or else decisions, (n, L)."""
         if not hasattr(model, "predict_proba"):
             decision = np.asarray(model.decision_function(X), dtype=np.float64)
             return decision[:, None] if decision.ndim == 1 else decision
         proba = model.predict_proba(X)
         if self.classes_.ndim == 1:
-            proba = np.asarray(proba)[:, 1:]
-        else:
-            proba = label_marginals(proba, model.classes_, "predict_proba(X)")
-        return logit(np.clip(proba, _TINY, 1 - _TINY))
+            return np.asarray(proba)[:, 1:]
+        return label_marginals(proba, getattr(model, "classes_", None), "predict_proba(X)")
+
+    def _scores(self, responses):
+        """Log-odds of marginals; decisions as they are."""
+        if self._least is None:
+            return responses
+        return logit(np.clip(responses, self._least, 1 - self._least))
 
     def _calibrator(self, score, target, weight):
         """Fit the calibrator of one label on its observed entries of positive weight."""
