@@ -12,7 +12,6 @@ from scipy.special import expit
 from skcrbm import CRBMClassifier
 from skcrbm.decoding import DECODERS, Decoding
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.estimators._training import distinct_rows
 from skcrbm.inference import (
     Exact,
     MaxProduct,
@@ -22,6 +21,7 @@ from skcrbm.inference import (
     infer,
     resolve_method,
 )
+from skcrbm.utils._indicator import distinct_rows
 
 N, V, H = 12, 5, 3
 RULES = [rule for rule in DECODERS if rule != "threshold"]  # which has tests of its own

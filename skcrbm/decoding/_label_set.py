@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skcrbm.utils._indicator import distinct_rows
 from skcrbm.utils._parallel import row_chunks
 
 _BLOCK_ENTRIES = 2**22
@@ -44,7 +45,7 @@ def weighted_label_sets(decoding, hidden):
             yield index[~none_left], sets, score[~none_left]
         for row in index[none_left]:
             overwritten = np.where(np.isnan(known[row]), sets, known[row])
-            candidates = np.unique(overwritten.astype(sets.dtype), axis=0)
+            candidates = distinct_rows(overwritten)
             yield [row], candidates, energy.rows([row]).log_weight_of_sets(candidates, hidden)
 
 

@@ -20,8 +20,9 @@ from skcrbm.estimators._callbacks import EpochCallbacks, with_callbacks
 from skcrbm.estimators._joint import HiddenUnitsMixin, JointQueriesMixin
 from skcrbm.estimators._thresholds import cross_validated_thresholds
 from skcrbm.estimators._trained import TrainedMixin
-from skcrbm.estimators._training import CRBMTraining, distinct_rows, label_sets_of
+from skcrbm.estimators._training import CRBMTraining, label_sets_of
 from skcrbm.inference import available_methods, infer, resolve_method
+from skcrbm.utils._indicator import distinct_rows
 from skcrbm.utils._parallel import one_blas_thread
 
 # Enumerating more units than this costs more than message passing.

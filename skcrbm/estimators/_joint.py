@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding._label_set import weighted_label_sets
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import infer
+from skcrbm.utils._indicator import distinct_rows
 from skcrbm.utils._parallel import one_blas_thread
 from skcrbm.utils._random import random_key
 from skcrbm.utils._validation import as_float_array
@@ -272,7 +273,7 @@ class JointQueriesMixin:
                     f"candidates must be 0/1 vectors of shape (n_sets, {n_labels}), got shape "
                     f"{sets.shape}"
                 )
-            return np.unique(sets.astype(np.int8), axis=0)
+            return distinct_rows(sets)
         if candidates == "label_sets":
             return decoding.label_sets
         if candidates != "all":

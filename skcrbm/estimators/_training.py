@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 
 from skcrbm.energies import ConditionalRBM, CRBMParams
 from skcrbm.learning import Batch, History, Objective, make_optimizer, run_epochs, validation_score
+from skcrbm.utils._indicator import distinct_rows
 
 _LEARNING_RATE = {"adam": 0.001, "sgd": 0.05}
 # Under Adam W moves faster than the other parameters, or the hidden units stay off.
@@ -19,15 +20,6 @@ _WEIGHTS_RATE = {"adam": 5.0, "sgd": 1.0}
 _STEPS_PER_EPOCH = 60
 _MAX_SPEEDUP = 50
 _INTERRUPTED = "Training interrupted; keeping what was learned so far."
-
-
-def distinct_rows(rows):
-    """Distinct rows of a 0/1 array (N, V) in lexicographic order, as int8."""
-    # Sorting strings of bits takes milliseconds where np.unique(axis=0) takes many seconds.
-    packed = np.packbits(rows.astype(bool), axis=1)
-    found = sorted({row.tobytes() for row in packed})
-    bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), packed.shape[1])
-    return np.unpackbits(bits, axis=1, count=rows.shape[1]).astype(np.int8)
 
 
 def label_sets_of(visible):
