@@ -90,6 +90,9 @@ def test_methods_of_score_samples(fitted):
     np.testing.assert_array_equal(
         ais[:2], model.score_samples(X[:2], Y[:2], method="ais", random_state=0)
     )
+    labels, proba = model.predict_topk(X, method="ais", random_state=0)
+    score = model.score_samples(X, labels[:, 0], method="ais", random_state=0)
+    np.testing.assert_allclose(np.log(proba[:, 0]), score, atol=1e-9)
     assert (model.score_samples(X, Y, method="mean_field") >= exact - 1e-9).all()  # Z from below
     for method in ("sum_product", SumProduct(damping=0.3)):
         assert np.abs(model.score_samples(X, Y, method=method) - exact).max() < 3

@@ -156,7 +156,9 @@ class JointQueriesMixin:
         log_p[(visible + known == 1).any(axis=1)] = -np.inf  # y contradicts what is known
         return log_p
 
-    def predict_topk(self, X, k=1, y_known=None, *, candidates="auto", method="exact"):
+    def predict_topk(
+        self, X, k=1, y_known=None, *, candidates="auto", method="exact", random_state=None
+    ):
         """Return the k most probable label vectors of each row, with their probabilities.
 
         Parameters
@@ -172,6 +174,8 @@ class JointQueriesMixin:
             none does, all of them with the known labels written over them.
         method : str or object, default="exact"
             As in `score_samples`; it is the probabilities that depend on it.
+        random_state : int, RandomState or None, default=None
+            For "ais".
 
         Returns
         -------
@@ -212,7 +216,8 @@ class JointQueriesMixin:
                 found = sets[np.take_along_axis(best, order, axis=1)]
                 log_p[rows, :top] = value
                 labels[rows, :top] = np.where(np.isneginf(value)[:, :, None], -1, found)
-            log_p -= _log_partition(decoding, method, None)[:, None]
+            seed = check_random_state(random_state).randint(2**31 - 1)
+            log_p -= _log_partition(decoding, method, seed)[:, None]
         return TopLabelSets(labels, np.exp(log_p))
 
     def predict_pairwise_proba(self, X, y_known=None):
