@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "energies": {"layers", "utils"},
     "inference": {"_kernels", "energies", "utils"},
     "learning": {"_kernels", "energies", "inference", "utils"},
-    "decoding": {"_kernels", "energies", "inference", "model_selection", "utils"},
+    "decoding": {"_kernels", "energies", "inference", "metrics", "model_selection", "utils"},
     "datasets": {"utils"},
     "metrics": {"utils"},
     "inspection": set(),

@@ -125,6 +125,12 @@ def test_missing_labels(data):
     inner = CRBMClassifier(n_hidden=2, max_iter=10, random_state=0)
     model = DecodedClassifier(inner, decode="threshold", cv=2).fit(X, Y)
     assert np.isin(model.predict(X), (0, 1)).all()
+    right = (np.isnan(Y) | (model.predict(X) == Y)).all(axis=1)
+    seen = ~np.isnan(Y).all(axis=1)
+    assert model.score(X, Y) == pytest.approx(right[seen].mean())
+    weight = np.arange(len(X))
+    expected = np.average(right[seen], weights=weight[seen])
+    assert model.score(X, Y, sample_weight=weight) == pytest.approx(expected)
     with pytest.raises(ValueError, match="NaN"):
         DecodedClassifier(TREE).fit(X, Y)
 
@@ -244,4 +250,12 @@ def test_refusals(data):
             model.fit(X, Y)
     with pytest.raises(ValueError, match="it holds -1 and"):
         DecodedClassifier(TREE).fit(X, 2 * Y - 1)
+    for options, message in (
+        ({"decode": "map"}, "'decode' parameter"),
+        ({"decode": "threshold"}, "set it before fit"),
+        ({"joint": "samples"}, "DecisionTreeClassifier has none"),
+    ):
+        model = DecodedClassifier(TREE).fit(X, Y).set_params(**options)
+        with pytest.raises(ValueError, match=message):
+            model.predict(X)
     assert DecodedClassifier(LMBMClassifier()).fit(X, Y).predict(X).shape == Y.shape

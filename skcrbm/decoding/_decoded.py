@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_para
 
 from skcrbm.decoding._expected import decode_marginals, decode_samples
 from skcrbm.decoding._threshold import THRESHOLD_METRICS, apply_thresholds, fit_thresholds
+from skcrbm.metrics import masked_score
 from skcrbm.model_selection._out_of_fold import out_of_fold
 from skcrbm.utils._indicator import indicator_with_nan
 from skcrbm.utils._outputs import label_marginals
@@ -177,12 +178,7 @@ class DecodedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             On an invalid y or hyperparameter, or an estimator that cannot do what is asked.
         """
-        if self.joint == "samples" and not hasattr(self.estimator, "sample"):
-            raise ValueError(
-                "joint='samples' needs an estimator with the method sample, such as "
-                f"CRBMClassifier; {type(self.estimator).__name__} has none. joint='independent' "
-                "takes any with predict_proba"
-            )
+        self._check_joint(self.estimator)
         params = self._fit_params(sample_weight, fit_params)
         y = y if hasattr(y, "shape") or y is None else np.asarray(y)
         self._multilabel = y is not None and len(y.shape) == 2 and y.shape[1] > 1
@@ -213,6 +209,14 @@ class DecodedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 setattr(self, name, getattr(self.estimator_, name))
         return self
 
+    def _check_joint(self, estimator):
+        if self.joint == "samples" and not hasattr(estimator, "sample"):
+            raise ValueError(
+                "joint='samples' needs an estimator with the method sample, such as "
+                f"CRBMClassifier; {type(estimator).__name__} has none. joint='independent' "
+                "takes any with predict_proba"
+            )
+
     def _fit_params(self, sample_weight, fit_params):
         """Return what the estimator's `fit` gets besides X and y."""
         if sample_weight is not None:
@@ -240,8 +244,15 @@ class DecodedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            On an invalid argument, or what a hyperparameter changed after `fit` cannot do.
         """
         check_is_fitted(self)
+        self._validate_params()  # which may have been changed after fit
+        self._check_joint(self.estimator_)
         if not self._multilabel:
             self._check_known(y_known, ())
             return self.estimator_.predict(X)
@@ -286,6 +297,26 @@ class DecodedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         proba = label_marginals(proba, getattr(self.estimator_, "classes_", None))
         known = self._check_known(y_known, proba.shape)
         return np.where(np.isnan(known), proba, known)
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy; for 2-D y subset accuracy over the observed entries.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            NaN in 2-D y = not observed; rows without an observed entry are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        if not self._multilabel:
+            return super().score(X, y, sample_weight)
+        y, found = indicator_with_nan(y), self.predict(X)
+        return masked_score("accuracy", y, y_pred=found, sample_weight=sample_weight)
 
     def _ask(self, method, X, y_known, **options):
         """Answer of the fitted estimator, given what is known if its method takes that."""
