@@ -151,7 +151,8 @@ class Report:
             )  # fmt: skip
             writer.writerows(self.csv_rows())
         stem.with_suffix(".md").write_text("\n".join(self.markdown()) + "\n", encoding="utf-8")
-        self.draw(stem.with_suffix(".png"))
+        if self.cells:
+            self.draw(stem.with_suffix(".png"))
 
     def csv_rows(self):
         """Every score of every decoder of every method."""
@@ -201,7 +202,7 @@ class Report:
             sign = -1 if metric in LOWER_IS_BETTER else 1
             scores = {m: c.meant(metric) for m, c in self.of(data).items() if m != self.truth}
             scores = {m: sign * s[0] for m, s in scores.items() if s is not None}
-            best[metric] = max(scores, key=scores.get)
+            best[metric] = max(scores, key=scores.get, default=None)
         for method, cell in self.of(data).items():
             entries = []
             for metric in DECODERS:
@@ -217,7 +218,7 @@ class Report:
                     entry += " +" if low > 0 else " −" if high < 0 else ""
                 entries.append(entry)
             name = f"*{method}*" if method in self.ours or method == self.truth else method
-            predict = np.median(list(cell.seconds.values()))
+            predict = np.median(list(cell.seconds.values()))  # over the decoders
             seconds = [f"{cell.fit_seconds:.1f}", f"{predict:.2f}"]
             seconds = ["–", "–"] if method == self.truth else seconds
             yield f"| {name} | " + " | ".join(entries + seconds) + " |"
@@ -233,9 +234,11 @@ class Report:
             m for m in self.methods if m != self.truth and any(m in self.of(d) for d in names)
         ]
         numbers = {m: k + 1 for k, m in enumerate(present)}
+        longest = max(cell.fit_seconds for cell in self.cells.values())
         for column, data in zip(axes.T, names, strict=True):
             for axis, metric in zip(column, metrics, strict=True):
                 self._draw_panel(axis, data, metric, numbers)
+                axis.set_xlim(0.03, max(300, 2 * longest))
             column[0].set_title(data)
             column[-1].set_xlabel("processor seconds of the fit")
         for axis, metric in zip(axes[:, 0], metrics, strict=True):
@@ -259,6 +262,10 @@ class Report:
                 axis.axhline(scores[0], color="0.6", lw=1, ls=":")
             elif scores is not None:
                 values[method] = scores[0]
+        axis.set_xscale("log")
+        axis.grid(alpha=0.25)
+        if not values:
+            return
         # Far off the others, a method sits on the edge of its panel.
         low, high = np.percentile(list(values.values()), [20, 80])
         room = 0.8 * (high - low) + 1e-3
@@ -280,9 +287,6 @@ class Report:
                     "linewidth": 0.6,
                 },
             )
-        axis.set_xscale("log")
-        axis.set_xlim(0.03, 300)
         axis.set_ylim(low - 1.15 * room, high + 1.15 * room)
         if metric in LOWER_IS_BETTER:
             axis.invert_yaxis()
-        axis.grid(alpha=0.25)
