@@ -9,7 +9,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skcrbm import MSSVMCRBM, CRBMClassifier
+from skcrbm import MSSVMCRBM, CRBMClassifier, LMBMClassifier
 from skcrbm.inference import SumProduct
 
 L = 4
@@ -279,6 +279,13 @@ def test_refusals(fitted):
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_annealed_importance_sampling_is_for_conditional_rbms():
+    X, Y = make_data()
+    model = LMBMClassifier().fit(X, Y)
+    with pytest.raises(ValueError, match="method='ais' is for conditional RBMs"):
+        model.score_samples(X, Y, method="ais")
 
 
 def test_many_outputs():

@@ -343,6 +343,11 @@ class HiddenUnitsMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 def _log_partition(decoding, method, seed):
     """Log Z (N,) of each row's model given what is known."""
     if isinstance(method, str) and method == "ais":
+        if isinstance(decoding.energy, IsingEnergy):
+            raise ValueError(
+                "method='ais' is for conditional RBMs; this model has 'exact', 'mean_field', "
+                "'sum_product' and 'tree_reweighted'"
+            )
         from skcrbm.inference import estimate_log_partition
 
         return estimate_log_partition(
