@@ -1,4 +1,4 @@
-"""What a few known labels tell about the others: Yeast, half of them given, label by label.
+"""What known labels tell about the others: Yeast, none to three quarters of them given.
 
 A joint model predicts the remaining labels given those that are known (`y_known`); the same
 model without hidden units, one logistic regression per label, cannot learn from them.
