@@ -187,6 +187,9 @@ def test_nan_in_y(data):
     for options in ({}, {"cv": 3, "label_powerset": True}):
         with pytest.raises(ValueError, match="not observed"):
             OutOfBagLogOdds(FOREST, **options).fit(X, holes)
+    one = np.column_stack([holes[:, 0], np.ones(len(Y))])
+    with pytest.raises(ValueError, match="one label only that varies"):
+        OutOfBagLogOdds(model, cv=3).fit(X, one)
 
 
 @pytest.mark.parametrize("convert", [sp.csr_matrix, pd.DataFrame, np.ndarray.tolist])

@@ -70,6 +70,11 @@ def test_random_state_decides_and_rows_extend():
         ({"structure": "tree"}, "structure must be 'pairs' or 'groups', got 'tree'"),
         ({"n_labels": 13}, "n_labels must be from 3 to 12, got 13"),
         ({"n_labels": 2}, "n_labels must be from 3 to 12, got 2"),
+        ({"n_labels": 8.0}, "n_labels must be from 3 to 12, got 8.0"),
+        ({"n_samples": -1}, "n_samples must be a positive integer, got -1"),
+        ({"n_samples": 2.5}, "n_samples must be a positive integer, got 2.5"),
+        ({"strength": np.nan}, "strength must be a finite number, got nan"),
+        ({"n_informative": 2.5}, "n_informative must be from 1 to n_features=20, got 2.5"),
         ({"n_informative": 21}, "n_informative must be from 1 to n_features=20, got 21"),
     ],
 )

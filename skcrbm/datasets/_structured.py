@@ -1,6 +1,7 @@
 """Multi-label data drawn from a known joint distribution."""
 
 from itertools import product
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -79,12 +80,16 @@ def make_structured_labels(
     """
     if structure not in ("pairs", "groups"):
         raise ValueError(f"structure must be 'pairs' or 'groups', got {structure!r}")
-    if not 3 <= n_labels <= _MOST_LABELS:
+    if not isinstance(n_samples, Integral) or n_samples < 1:
+        raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}")
+    if not isinstance(n_labels, Integral) or not 3 <= n_labels <= _MOST_LABELS:
         raise ValueError(f"n_labels must be from 3 to {_MOST_LABELS}, got {n_labels!r}")
-    if not 1 <= n_informative <= n_features:
+    if not isinstance(n_informative, Integral) or not 1 <= n_informative <= n_features:
         raise ValueError(
             f"n_informative must be from 1 to n_features={n_features}, got {n_informative!r}"
         )
+    if not isinstance(strength, Real) or not np.isfinite(strength):
+        raise ValueError(f"strength must be a finite number, got {strength!r}")
     rng = check_random_state(random_state)
     coef = np.zeros((n_labels, n_features))
     for row in coef:

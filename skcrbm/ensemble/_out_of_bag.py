@@ -250,7 +250,12 @@ class OutOfBagLogOdds(
             self.label_sets_, index = np.unique(Y.astype(np.int64), axis=0, return_inverse=True)
             return index.ravel()
         Y = Y[:, self._varying]
-        Y = Y if missing.any() else Y.astype(np.int64)
+        if Y.shape[1] == 1 and np.isnan(Y).any():
+            raise ValueError(
+                "y has one label only that varies, and entries of it are not observed (NaN): leave "
+                "these rows out"
+            )
+        Y = Y if np.isnan(Y).any() else Y.astype(np.int64)
         return Y if Y.shape[1] > 1 else Y[:, 0]
 
     def _marginals(self, model, X):
