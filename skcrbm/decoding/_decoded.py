@@ -17,7 +17,11 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
 
 from skcrbm.decoding._expected import decode_marginals, decode_samples
-from skcrbm.decoding._threshold import THRESHOLD_METRICS, apply_thresholds, fit_thresholds
+from skcrbm.decoding._threshold import (
+    THRESHOLD_METRICS,
+    fit_thresholds,
+    fitted_threshold_labels,
+)
 from skcrbm.metrics import masked_score
 from skcrbm.model_selection._out_of_fold import out_of_fold
 from skcrbm.utils._indicator import indicator_with_nan
@@ -267,14 +271,8 @@ class DecodedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             return decode_marginals(proba, _EXPECTED[self.decode])
         if self.decode == "marginal":
             return (proba >= 0.5).astype(np.int64)
-        if not hasattr(self, "thresholds_"):
-            raise ValueError(
-                "decode='threshold' needs the thresholds that fit finds by cross-validation: set "
-                "it before fit"
-            )
         known = self._check_known(y_known, proba.shape)
-        found = apply_thresholds(proba, self.thresholds_)
-        return np.where(np.isnan(known), found, known).astype(np.int64)
+        return fitted_threshold_labels(proba, getattr(self, "thresholds_", None), known)
 
     def predict_proba(self, X, y_known=None):
         """Probabilities of the fitted classifier.

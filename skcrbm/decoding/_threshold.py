@@ -152,15 +152,28 @@ def decode_threshold(decoding):
     -------
     ndarray (N, V) of 0/1
     """
-    if decoding.thresholds is None:
+    proba = expit(decoding.log_odds())
+    return fitted_threshold_labels(proba, decoding.thresholds, decoding.known).astype(np.int8)
+
+
+def fitted_threshold_labels(proba, thresholds, known):
+    """Labels (N, L) by thresholds that `fit` found, those that are known as given.
+
+    Parameters
+    ----------
+    proba : ndarray (N, L)
+    thresholds : ndarray (L,) or None
+        None, if `fit` was not asked for them, is an error.
+    known : ndarray (N, L) or None
+        NaN where not known.
+    """
+    if thresholds is None:
         raise ValueError(
             "decode='threshold' needs the thresholds that fit finds by cross-validation: set it "
             "before fit"
         )
-    on = apply_thresholds(expit(decoding.log_odds()), decoding.thresholds).astype(np.int8)
-    if decoding.known is None:
-        return on
-    return np.where(np.isnan(decoding.known), on, decoding.known).astype(np.int8)
+    on = apply_thresholds(proba, thresholds)
+    return on if known is None else np.where(np.isnan(known), on, known).astype(on.dtype)
 
 
 class _Sorted:
