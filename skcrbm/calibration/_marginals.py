@@ -72,8 +72,9 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    `predict` switches on the labels with a calibrated marginal of at least 0.5. A marginal of
-    exactly 0 or 1 counts as half as far from it as the nearest one out of fold. NaN in y (not
+    `predict` switches on the labels with a calibrated marginal of at least 0.5. Log-odds
+    are of marginals kept from 0 and 1, by half the least distance that one out of fold has that is
+    neither. NaN in y (not
     observed) is left out of the calibration, and needs an estimator that takes it.
 
     References
