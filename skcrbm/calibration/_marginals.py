@@ -72,10 +72,10 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    `predict` switches on the labels with a calibrated marginal of at least 0.5. Log-odds
-    are of marginals kept from 0 and 1, by half the least distance that one out of fold has that is
-    neither. NaN in y (not
-    observed) is left out of the calibration, and needs an estimator that takes it.
+    `predict` switches on the labels with a calibrated marginal of at least 0.5. For their
+    log-odds marginals are kept from 0 and 1, each label's by half the least distance among those
+    out of fold that are neither. NaN in y (not observed) is left out of the calibration, and
+    needs an estimator that takes it.
 
     References
     ----------
