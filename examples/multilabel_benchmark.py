@@ -116,7 +116,9 @@ class ChainEnsemble(ClassifierMixin, BaseEstimator):
 # "energy" by the `decode` names of its last step, "sets" by its distribution over label sets,
 # "marginals" by predict_proba, "labels" by predict alone.
 
-ENERGY_DECODERS = ("marginal", "label_set", "expected_jaccard", "expected_f1")
+METRICS = ("jaccard", "f1")  # whose expectation marginals or label sets are decoded for
+ENERGY_DECODERS = ("label_set", "expected_jaccard", "expected_f1")
+HINGE_DECODERS = ("hinge", "map", *ENERGY_DECODERS)
 
 
 def scaled(*steps):
@@ -268,29 +270,37 @@ def marginals(model, X):
     return np.column_stack([p[:, 1] for p in proba]) if isinstance(proba, list) else proba
 
 
-def by_marginals(p, seconds, readings):
-    """Add what can be decided from marginals alone."""
-    for name, decode in (
-        ("marginal", lambda: (p >= 0.5).astype(int)),
-        ("expected_jaccard", lambda: decode_marginals(p, "jaccard")),
-        ("expected_f1", lambda: decode_marginals(p, "f1")),
-    ):
-        labels, more = timed(decode)
-        readings[name] = labels, seconds + more
+def by_marginals(p, seconds, readings, joint=False):
+    """Add what marginals say; of a joint model, these are decoders with names of their own."""
+    kind = "independent" if joint else "expected"
+    rules = {f"{kind}_{metric}": lambda m=metric: decode_marginals(p, m) for metric in METRICS}
+    add(rules | {"marginal": lambda: (p >= 0.5).astype(int)}, seconds, readings)
 
 
 def by_sets(sets, proba, seconds, readings):
     """Add what can be decided from a distribution over label sets; return the marginals."""
+    rules = {
+        f"expected_{metric}": lambda m=metric: decode_label_sets(sets, proba, m)
+        for metric in METRICS
+    }
+    add(rules | {"label_set": lambda: sets[proba.argmax(axis=1)]}, seconds, readings)
     p = np.clip(proba @ sets, 0, 1)
-    for name, decode in (
-        ("marginal", lambda: (p >= 0.5).astype(int)),
-        ("label_set", lambda: sets[proba.argmax(axis=1)]),
-        ("expected_jaccard", lambda: decode_label_sets(sets, proba, "jaccard")),
-        ("expected_f1", lambda: decode_label_sets(sets, proba, "f1")),
-    ):
+    by_marginals(p, seconds, readings, joint=True)
+    return p
+
+
+def by_decode(names, estimator, model, X_test, readings):
+    """Add what the model predicts with each `decode` of its last step, the estimator."""
+    for name in names:
+        estimator.set_params(decode=name)
+        readings[name] = timed(lambda: model.predict(X_test))
+
+
+def add(rules, seconds, readings):
+    """Add labels and seconds of each rule, after the seconds that the probabilities took."""
+    for name, decode in rules.items():
         labels, more = timed(decode)
         readings[name] = labels, seconds + more
-    return p
 
 
 def read(kind, model, X, X_test, Y):
@@ -304,16 +314,11 @@ def read(kind, model, X, X_test, Y):
         return readings, by_sets(model.sets_, proba, seconds, readings)
     p, seconds = timed(lambda: marginals(model, X_test))
     if kind == "energy":
-        for name in ENERGY_DECODERS:
-            model[-1].set_params(decode=name)
-            readings[name] = timed(lambda: model.predict(X_test))
-        return readings, p
-    by_marginals(p, seconds, readings)
+        by_decode(ENERGY_DECODERS, model[-1], model, X_test, readings)
     if kind == "hinge":
         final = model if isinstance(model, GridSearchCV) else model[-1]
-        for name in ("hinge", "map"):
-            final.best_estimator_[-1].set_params(decode=name)
-            readings[name] = timed(lambda: model.predict(X_test))
+        by_decode(HINGE_DECODERS, final.best_estimator_[-1], model, X_test, readings)
+    by_marginals(p, seconds, readings, joint=kind in ("energy", "hinge"))
     if kind == "forest":
         out_of_bag = model.oob_decision_function_[:, 1]
         threshold = fit_thresholds(Y, out_of_bag, "jaccard_samples")
@@ -358,7 +363,7 @@ def warm_up():
     models = (
         (crbm(max_iter=2), ENERGY_DECODERS),
         (MSSVMCRBM(max_iter=2), ENERGY_DECODERS),
-        (LMBM, ("hinge", "map")),
+        (LMBM, HINGE_DECODERS),
         (LayeredGMClassifier(max_iter=2), ()),
     )
     for n_labels in (3, 15):  # beyond 14, LMBM's marginals are those of another method
