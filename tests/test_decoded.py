@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_multilabel_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -72,6 +72,15 @@ def test_rules(data, name):
     )
     with pytest.raises(ValueError, match="set it before fit"):
         model.set_params(decode="threshold").predict(X[120:])
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classes_fit_the_probabilities(data, name):
+    X, Y = data
+    model = DecodedClassifier(CLASSIFIERS[name])
+    proba = cross_val_predict(model, X, Y, cv=KFold(3), method="predict_proba")
+    assert proba.shape == Y.shape
+    assert model.fit(X, Y).classes_.tolist() == [[0, 1]] * Y.shape[1]
 
 
 @pytest.mark.parametrize("metric", ["f1_samples", "f1_macro"])
@@ -240,6 +249,9 @@ def test_gain(data):
 
 def test_refusals(data):
     X, Y = data
+    for decode in ("expected_f1", "threshold"):
+        with pytest.raises(ValueError, match="sample_weight"):
+            DecodedClassifier(TREE, decode=decode).fit(X, Y, sample_weight=np.ones(3))
     for model, message in (
         (DecodedClassifier(StandardScaler()), "'estimator' parameter"),
         (DecodedClassifier(TREE, decode="map"), "'decode' parameter"),

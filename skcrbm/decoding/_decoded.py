@@ -73,8 +73,8 @@ class DecodedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Fitted on all rows.
     thresholds_ : ndarray (n_outputs,)
         With ``decode="threshold"`` and 2-D y.
-    classes_ : ndarray or list of ndarray
-        Those of `estimator_`.
+    classes_ : ndarray of shape (n_outputs, 2) or (n_classes,)
+        Of 2-D y [0, 1] for each output; else those of `estimator_`.
     n_features_in_, feature_names_in_
         As in scikit-learn, if the estimator has them.
 
@@ -185,14 +185,19 @@ class DecodedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self._check_joint(self.estimator)
         params = self._fit_params(sample_weight, fit_params)
         y = y if hasattr(y, "shape") or y is None else np.asarray(y)
-        self._multilabel = y is not None and len(y.shape) == 2 and y.shape[1] > 1
-        if self._multilabel:
+        multilabel = y is not None and len(y.shape) == 2 and y.shape[1] > 1
+        if multilabel:
             y = indicator_with_nan(y)
             y = y if np.isnan(y).any() else y.astype(np.int64)
         elif y is not None and len(y.shape) == 2:
             y = column_or_1d(y, warn=True)
-        vars(self).pop("thresholds_", None)
-        if self._multilabel and self.decode == "threshold":
+        found = {"estimator_": clone(self.estimator).fit(X, y, **params)}
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(found["estimator_"], name):
+                found[name] = getattr(found["estimator_"], name)
+        if multilabel:  # the form that fits predict_proba, whatever the estimator's is
+            found["classes_"] = np.tile([0, 1], (y.shape[1], 1))
+        if multilabel and self.decode == "threshold":
             unseen = out_of_fold(
                 self.estimator,
                 X,
@@ -202,15 +207,14 @@ class DecodedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 n_jobs=self.n_jobs,
                 fit_params=params,
             )
-            self.thresholds_ = fit_thresholds(
+            found["thresholds_"] = fit_thresholds(
                 y, unseen, self.threshold_metric, sample_weight=sample_weight
             )
-        self.estimator_ = clone(self.estimator).fit(X, y, **params)
+        for name in ("classes_", "n_features_in_", "feature_names_in_", "thresholds_"):
+            vars(self).pop(name, None)  # of an earlier fit
+        vars(self).update(found)
+        self._multilabel = multilabel
         self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            vars(self).pop(name, None)
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
         return self
 
     def _check_joint(self, estimator):
