@@ -546,13 +546,13 @@ def test_validation_score_is_the_exact_likelihood_of_small_models(energy_type):
 
 
 def test_validation_score_of_large_models_is_the_share_of_right_outputs():
-    model = make_model(13, 13, 2)
-    batch = make_batch(5, 13, 2, missing=True)
+    model = make_model(15, 15, 2)
+    batch = make_batch(5, 15, 2, missing=True)
     method = SumProduct(max_iter=20)
-    marginals = likelihood_module.infer(model.energy(batch.X), method).marginals[:, :13]
+    marginals = likelihood_module.infer(model.energy(batch.X), method).marginals[:, :15]
     wrong, total = 0.0, 0.0
     for row in range(5):
-        for i in range(13):
+        for i in range(15):
             if not np.isnan(batch.visible[row, i]):
                 wrong += batch.weight[row] * ((marginals[row, i] >= 0.5) != batch.visible[row, i])
                 total += batch.weight[row]

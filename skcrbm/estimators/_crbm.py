@@ -95,7 +95,7 @@ class CRBMClassifier(BaseCRBM):
     early_stopping : bool or "auto", default="auto"
         Hold out a validation part, keep the best epoch. "auto": from 1000 rows on. The
         score is the exact conditional log-likelihood where the smaller layer has at most
-        12 units, else minus the share of wrong outputs.
+        14 units, else minus the share of wrong outputs.
     refit : bool, default=True
         After early stopping, fit again on all rows for the best number of epochs.
     validation_fraction : float in (0, 1), default=0.15
