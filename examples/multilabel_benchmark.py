@@ -26,7 +26,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import ClassifierChain
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.pipeline import Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
@@ -118,7 +118,7 @@ class ChainEnsemble(ClassifierMixin, BaseEstimator):
 
 METRICS = ("jaccard", "f1")  # whose expectation marginals or label sets are decoded for
 ENERGY_DECODERS = ("label_set", "expected_jaccard", "expected_f1")
-HINGE_DECODERS = ("hinge", "map", *ENERGY_DECODERS)
+OWN_DECODERS = {"energy": ENERGY_DECODERS, "hinge": ("hinge", "map", *ENERGY_DECODERS)}
 
 
 def scaled(*steps):
@@ -171,11 +171,18 @@ LMBM_GRID = {
     "lmbmclassifier__C": [0.01, 0.1],
     "lmbmclassifier__pairwise_penalty": [1.0, 10.0, 100.0],
 }
+ALPHA_GRID = [0.01, 0.03, 0.1, 0.3]
 SVM_GRID = [1.0, 10.0]
 LMBM = LMBMClassifier(random_state=0, node_limit=2000)
 
 OURS = {
     "CRBM": ("energy", lambda q, d: scaled(crbm())),
+    "CRBM, searched": (
+        "energy",
+        lambda q, d: searched(
+            scaled(crbm()), {"crbmclassifier__alpha": ALPHA_GRID}, "neg_log_loss"
+        ),
+    ),
     "CRBM without hidden units": ("energy", lambda q, d: scaled(crbm(n_hidden=0))),
     "CRBM on Nystroem": ("energy", lambda q, d: scaled(*kernel(q, d), crbm())),
     "CRBM on forests": (
@@ -289,6 +296,13 @@ def by_sets(sets, proba, seconds, readings):
     return p
 
 
+def last_step(model):
+    """Return the fitted classifier inside pipelines and searches."""
+    while isinstance(model, Pipeline | GridSearchCV):
+        model = model[-1] if isinstance(model, Pipeline) else model.best_estimator_
+    return model
+
+
 def by_decode(names, estimator, model, X_test, readings):
     """Add what the model predicts with each `decode` of its last step, the estimator."""
     for name in names:
@@ -313,12 +327,9 @@ def read(kind, model, X, X_test, Y):
         proba, seconds = timed(lambda: model.classifier_.predict_proba(X_test))
         return readings, by_sets(model.sets_, proba, seconds, readings)
     p, seconds = timed(lambda: marginals(model, X_test))
-    if kind == "energy":
-        by_decode(ENERGY_DECODERS, model[-1], model, X_test, readings)
-    if kind == "hinge":
-        final = model if isinstance(model, GridSearchCV) else model[-1]
-        by_decode(HINGE_DECODERS, final.best_estimator_[-1], model, X_test, readings)
-    by_marginals(p, seconds, readings, joint=kind in ("energy", "hinge"))
+    if kind in OWN_DECODERS:
+        by_decode(OWN_DECODERS[kind], last_step(model), model, X_test, readings)
+    by_marginals(p, seconds, readings, joint=kind in OWN_DECODERS)
     if kind == "forest":
         out_of_bag = model.oob_decision_function_[:, 1]
         threshold = fit_thresholds(Y, out_of_bag, "jaccard_samples")
@@ -363,7 +374,7 @@ def warm_up():
     models = (
         (crbm(max_iter=2), ENERGY_DECODERS),
         (MSSVMCRBM(max_iter=2), ENERGY_DECODERS),
-        (LMBM, HINGE_DECODERS),
+        (LMBM, OWN_DECODERS["hinge"]),
         (LayeredGMClassifier(max_iter=2), ()),
     )
     for n_labels in (3, 15):  # beyond 14, LMBM's marginals are those of another method
