@@ -231,6 +231,8 @@ def test_metadata_routing(data):
             X, Y, sample_weight=weight, note=note
         )
         np.testing.assert_array_equal(model.estimator_.given_, (weight, note))
+        model = DecodedClassifier(inner, decode="threshold").fit(X, Y, note="once for all rows")
+        assert model.estimator_.given_ == (None, "once for all rows")
         with pytest.raises(TypeError, match="no_such"):
             DecodedClassifier(Recorder().set_fit_request(sample_weight=True)).fit(
                 X, Y, sample_weight=weight, no_such=note

@@ -133,8 +133,9 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, TrainedMixin, BaseStructured
         -----
         ConvergenceWarning
             If inference converged for less than 90% of the rows in the last epoch, or if
-            belief propagation, held against exact marginals where the smaller layer has at
-            most 14 units, is off by more than 0.05 on average.
+            belief propagation is off by more than 0.1 on average for an output. That is held
+            against exact marginals of up to 32 rows, where the smaller layer has at most 14
+            units and they take less than a second.
         """
         warm = self.warm_start and hasattr(self, "coef_")
         if warm:

@@ -7,6 +7,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import _check_method_params
 
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
 
@@ -27,7 +28,7 @@ def resolve_cv(cv, y):
 
 def _fit_predict(estimator, X, y, train, test, respond, fit_params):
     """Fit on the training rows; `respond` on the test rows."""
-    params = {name: _safe_indexing(value, train) for name, value in fit_params.items()}
+    params = _check_method_params(X, fit_params, indices=train)
     model = clone(estimator).fit(_safe_indexing(X, train), y[train], **params)
     return respond(model, _safe_indexing(X, test))
 
@@ -49,7 +50,8 @@ def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit
         What the splitter gets as y, if not y.
     n_jobs : int, default=None
         Folds at once.
-    fit_params : dict of array-like (n,), default=None
+    fit_params : dict, default=None
+        What has n rows is cut to the training rows, the rest passed on as it is.
 
     Raises
     ------
