@@ -79,7 +79,7 @@ def markdown(done):
     for name in DATA:
         rows = {s: done[f"{name}, {s}"] for s in SETTINGS if f"{name}, {s}" in done}
         if rows:
-            lines += [f"### {name}", "", "| setting | " + " | ".join(COLUMNS) + " |"]
+            lines += [f"## {name}", "", "| setting | " + " | ".join(COLUMNS) + " |"]
             lines.append("|---" * (len(COLUMNS) + 1) + "|")
             for setting, row in rows.items():
                 cells = [row[column] for column in COLUMNS]
