@@ -161,6 +161,7 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, TrainedMixin, BaseStructured
         self._optimizer = training.optimizer
         self._rng = rng
         self._store(training.history, training.validation_scores, X, visible)
+        self._check_fitted(X)
         self._epochs_seen = training.history.best.number + 1
         self.n_iter_ = self._epochs_seen - first_epoch
         vars(self).pop("thresholds_", None)  # of the fit that this one goes on from
@@ -183,7 +184,8 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, TrainedMixin, BaseStructured
         Notes
         -----
         ``learning_rate_init="auto"`` goes by the number of rows of the first call; set a
-        number where the pieces are small.
+        number where the pieces are small. Belief propagation is not held against exact
+        marginals as in `fit`, which may take longer than an epoch.
 
         Returns
         -------
@@ -266,6 +268,9 @@ class BaseCRBM(HiddenUnitsMixin, JointQueriesMixin, TrainedMixin, BaseStructured
                 ConvergenceWarning,
                 stacklevel=2,
             )
+
+    def _check_fitted(self, X):
+        """Warn, at the end of `fit`, if the model is not to be trusted."""
 
     def _fitted_attributes(self, epoch, X, visible):
         """Fitted attributes of the model at the end of an epoch, as a dict."""

@@ -254,13 +254,10 @@ class CRBMClassifier(BaseCRBM):
         key = random_key(rng) if rule.draws else None
         return rule(self._method, self.n_jobs, self.n_gibbs_steps, key)
 
-    def _store(self, history, validation_scores, X, visible):
-        super()._store(history, validation_scores, X, visible)
-        if self.learning == "mle" and self.inference_ == "sum_product":
-            self._check_couplings(X)
-
-    def _check_couplings(self, X):
+    def _check_fitted(self, X):
         """Warn if W has grown past where belief propagation gives the marginals."""
+        if self.learning != "mle" or self.inference_ != "sum_product":
+            return
         rows = checked_rows(self.weights_.shape, X.shape[0])
         if len(rows) == 0:
             return
@@ -274,7 +271,7 @@ class CRBMClassifier(BaseCRBM):
                 f"{np.abs(self.weights_).max():.1f}). Use inference='exact', as the smaller layer "
                 f"has only {min(self.weights_.shape)} units, or a positive alpha_hidden",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
 
     def _decode_name(self):
