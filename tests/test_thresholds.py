@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.random_models import random_rbm
 
-from skcrbm import MSSVMCRBM, CRBMClassifier
+from skcrbm import MSSVMCRBM, CRBMClassifier, LMBMClassifier
 from skcrbm.decoding import DECODERS, Decoding, apply_thresholds, fit_thresholds
 from skcrbm.inference import Exact
 from skcrbm.metrics import masked_score
@@ -214,6 +214,17 @@ def test_fit_thresholds_by_cross_validation(data, kind, metric):
     np.testing.assert_array_equal(model.predict(X, y_known=known)[:, :2], Y[:, :2])
 
 
+@pytest.mark.parametrize(
+    "model", [quick(), quick(MSSVMCRBM), LMBMClassifier(decode="threshold")], ids=repr
+)
+def test_too_few_rows_for_thresholds(data, model):
+    X, Y = data
+    few = np.where(np.arange(len(Y))[:, None] < 4, Y, np.nan)
+    for rows, weight in ((few[:4], None), (few, None), (Y, np.arange(len(Y)) < 4)):
+        with pytest.raises(ValueError, match=r"decode='threshold' needs at least 5 rows .* got 4"):
+            model.fit(X[: len(rows)], rows, sample_weight=weight)
+
+
 def test_thresholds_help_their_metric(data):
     X, Y = data
     model = quick(max_iter=60).fit(X[:100], Y[:100])
@@ -257,9 +268,7 @@ def test_continued_fits(data):
     assert not hasattr(model, "thresholds_")
 
 
-def test_too_few_rows(data):
+def test_unknown_metric_in_fit(data):
     X, Y = data
-    with pytest.raises(ValueError, match="n_splits"):
-        quick().fit(X[:4], Y[:4])
     with pytest.raises(ValueError, match="'threshold_metric' parameter"):
         quick(threshold_metric="f1").fit(X, Y)

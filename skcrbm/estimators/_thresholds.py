@@ -17,7 +17,7 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng):
 
     Parameters
     ----------
-    estimator : BaseCRBM
+    estimator : BaseCRBM or LMBMClassifier
         Left as it is; copies of it are fitted, each without a fifth of the rows.
     X : ndarray or CSR matrix (N, D)
     visible : ndarray (N, V)
@@ -28,7 +28,18 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng):
     Returns
     -------
     ndarray (V,)
+
+    Raises
+    ------
+    ValueError
+        If fewer rows than folds have an observed label.
     """
+    n_rows = np.count_nonzero(~np.isnan(visible).all(axis=1))
+    if n_rows < _N_FOLDS:
+        raise ValueError(
+            f"decode='threshold' needs at least {_N_FOLDS} rows of positive weight with an "
+            f"observed label, for its cross-validation; got {n_rows}"
+        )
     seed = rng.randint(np.iinfo(np.int32).max)
     changes = {
         "decode": "marginal",
