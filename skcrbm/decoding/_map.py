@@ -34,7 +34,7 @@ def decode_marginal_map(decoding):
 
     Else what mixed-product finds or the best label set seen in fit, both improved by flips of
     single outputs up to a local optimum: strong couplings lead messages astray. Models with
-    more than 4096 couplings are left to the messages.
+    more than 4096 couplings are left to the messages, and more than 4096 label sets out.
 
     Parameters
     ----------
