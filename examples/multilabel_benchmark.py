@@ -194,7 +194,15 @@ OURS = {
         lambda q, d: make_pipeline(make_union(forests(q), scaled(*kernel(q, d))), crbm(alpha=0.03)),
     ),
     "MSSVM": ("energy", lambda q, d: scaled(MSSVMCRBM(random_state=0))),
+    "MSSVM on forests": (
+        "energy",
+        lambda q, d: make_pipeline(forests(q), StandardScaler(), MSSVMCRBM(random_state=0)),
+    ),
     "LMBM": ("hinge", lambda q, d: searched(scaled(LMBM), LMBM_GRID)),
+    "LMBM on Nystroem": (
+        "hinge",
+        lambda q, d: scaled(*kernel(q, d), searched(scaled(LMBM), LMBM_GRID)),
+    ),
     "LMBM on forests": (
         "hinge",
         lambda q, d: make_pipeline(forests(q), searched(scaled(LMBM), LMBM_GRID)),
@@ -202,6 +210,12 @@ OURS = {
     "layered model": (
         "marginals",
         lambda q, d: scaled(LayeredGMClassifier(max_iter=50, random_state=0)),
+    ),
+    "layered model on forests": (
+        "marginals",
+        lambda q, d: make_pipeline(
+            forests(q), StandardScaler(), LayeredGMClassifier(max_iter=50, random_state=0)
+        ),
     ),
 }
 RIVALS = {
