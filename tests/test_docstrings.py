@@ -1,8 +1,10 @@
-"""The examples in docstrings run and print what they say."""
+"""The examples in docstrings run and print what they say, and what users call has one."""
 
 import doctest
 import importlib
 import pkgutil
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,16 @@ import pytest
 import skcrbm
 
 MODULES = [m.name for m in pkgutil.walk_packages(skcrbm.__path__, "skcrbm.") if not m.ispkg]
+REFERENCE = Path(__file__).parents[1] / "doc" / "api.md"
+PUBLIC = re.findall(r"^ +(skcrbm\.[\w.]+)$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
+# What functions return, and nobody makes: the functions have the examples.
+RESULTS = {"skcrbm.inference.InferenceResult", "skcrbm.metrics.MultilabelReport"}
+
+
+def documented(name):
+    """Return the object of a name in the API reference."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -20,3 +32,18 @@ def test_examples(name):
     with np.printoptions():
         result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(PUBLIC) - RESULTS))
+def test_every_public_docstring_has_an_example(name):
+    public = documented(name)
+    # Found in the module, as `test_examples` has it: an example that is not found does not fail.
+    tests = doctest.DocTestFinder().find(importlib.import_module(public.__module__))
+    examples = {test.name: test.examples for test in tests}
+    assert examples[f"{public.__module__}.{public.__qualname__}"]
+
+
+def test_the_reference_was_read():
+    assert {"skcrbm.CRBMClassifier", "skcrbm.inference.infer", *RESULTS} <= set(PUBLIC)
+    for name in RESULTS:
+        assert documented(name).__doc__

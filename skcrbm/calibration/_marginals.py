@@ -4,23 +4,20 @@ from numbers import Integral
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
-    column_or_1d,
     validate_data,
 )
 
-from skcrbm.metrics import masked_score
-from skcrbm.model_selection._out_of_fold import out_of_fold
-from skcrbm.utils._indicator import indicator_with_nan
-from skcrbm.utils._outputs import label_marginals
+from skcrbm.model_selection import out_of_fold
+from skcrbm.targets import TargetsMixin, make_targets
 
 # Probabilities this near to 0 or 1 are taken for it.
 _TINY = 1e-12
@@ -29,15 +26,15 @@ _TINY = 1e-12
 def _least(proba):
     """How far probabilities (n, L) are kept from 0 and 1 where their log-odds are taken, (L,).
 
-    Half as far as the nearest that is neither: trees and neighbours count votes, and a 0 of
-    five is not infinitely far from a 1 of five.
+    Half as far as the nearest that is neither. Trees and neighbours count votes: that none of
+    five is for a label does not make it impossible.
     """
     distance = np.minimum(proba, 1 - proba)
     nearest = np.where(distance > _TINY, distance, 1.0).min(axis=0)
     return np.where(nearest < 1, nearest / 2, _TINY)
 
 
-class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier with the marginal of each label calibrated.
 
     scikit-learn's `CalibratedClassifierCV` calibrates one target, and so takes a model of the
@@ -75,7 +72,8 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     `predict` switches on the labels with a calibrated marginal of at least 0.5. For their
     log-odds marginals are kept from 0 and 1, each label's by half the least distance among those
     out of fold that are neither. NaN in y (not observed) is left out of the calibration, and
-    needs an estimator that takes it.
+    needs an estimator that takes it. There is no `y_known`: the calibrators are fitted to
+    marginals given x alone, and say nothing of those given other labels, which vary far more.
 
     References
     ----------
@@ -146,13 +144,21 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             On a y of another kind, or folds that do not hold each row once.
         """
-        if y is None:
+        targets = make_targets(y, estimator=self)
+        if targets.one_hot:
+            n_classes = len(targets.classes)
+            if n_classes < 2:
+                raise ValueError(f"y must hold 2 classes, got {n_classes} class")
             raise ValueError(
-                "CalibratedMarginals requires y to be passed, but the target y is None."
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}; scikit-learn's CalibratedClassifierCV is for it."
             )
         validate_data(self, X, skip_check_array=True)
         check_consistent_length(X, y)
-        y, visible = self._targets(y)
+        y = targets.for_classifier(y)
+        visible = targets.encode(y)
+        self._targets = targets
+        self.classes_ = targets.classes
         fit_params = {}
         weight = np.ones(len(y))
         if sample_weight is not None:
@@ -175,6 +181,9 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ]
         return self
 
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "calibrators_") and hasattr(self, "_targets")
+
     def predict_proba(self, X):
         """Calibrated P(y_i = 1 | x) of each output, or the probabilities of two classes.
 
@@ -186,11 +195,11 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
         """
-        check_is_fitted(self, "estimator_")
+        check_is_fitted(self)
         scores = self._scores(self._responses(self.estimator_, X))
         columns = [self._calibrated(c, s) for c, s in zip(self.calibrators_, scores.T, strict=True)]
-        proba = np.column_stack(columns)
-        return proba if self.classes_.ndim == 2 else np.hstack([1 - proba, proba])
+        marginals = np.column_stack(columns)
+        return self._targets.proba_of_marginals(marginals)
 
     def predict(self, X):
         """Labels with a calibrated marginal of at least 0.5, or the more probable class.
@@ -204,59 +213,16 @@ class CalibratedMarginals(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ndarray of shape (n_samples, n_outputs) or (n_samples,)
         """
         proba = self.predict_proba(X)
-        if self.classes_.ndim == 2:
-            return (proba >= 0.5).astype(np.int64)
-        return self.classes_[proba.argmax(axis=1)]
-
-    def score(self, X, y, sample_weight=None):
-        """Accuracy; for 2-D y subset accuracy over the observed entries.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            NaN in 2-D y = not observed; rows without an observed entry are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self, "estimator_")
-        if self.classes_.ndim == 1:
-            return super().score(X, y, sample_weight)
-        return masked_score("accuracy", y, y_pred=self.predict(X), sample_weight=sample_weight)
+        return self._targets.labels_of_proba(proba)
 
     # ------------------------------------------------------------------ inside
-
-    def _targets(self, y):
-        """Return y for the classifier, and 0/1 targets (n, L) with NaN; set `classes_`."""
-        y = y if hasattr(y, "ndim") else np.asarray(y)
-        if y.ndim == 2 and y.shape[1] > 1:
-            visible = indicator_with_nan(y)
-            self.classes_ = np.tile(np.array([0, 1]), (visible.shape[1], 1))
-            return (visible if np.isnan(visible).any() else visible.astype(np.int64)), visible
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self.classes_ = np.unique(y)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}; scikit-learn's CalibratedClassifierCV is for it."
-            )
-        if len(self.classes_) < 2:
-            raise ValueError("y must hold 2 classes, got 1 class")
-        return y, (y == self.classes_[1])[:, None].astype(np.float64)
 
     def _responses(self, model, X):
         """Marginals, or else decisions, (n, L)."""
         if not hasattr(model, "predict_proba"):
             decision = np.asarray(model.decision_function(X), dtype=np.float64)
             return decision[:, None] if decision.ndim == 1 else decision
-        proba = model.predict_proba(X)
-        if self.classes_.ndim == 1:
-            return np.asarray(proba)[:, 1:]
-        return label_marginals(proba, getattr(model, "classes_", None), "predict_proba(X)")
+        return self._targets.marginals(model.predict_proba(X), getattr(model, "classes_", None))
 
     def _scores(self, responses):
         """Log-odds of marginals; decisions as they are."""

@@ -1,16 +1,23 @@
-"""Loaders for the public data sets of structured prediction, corrupted and generated data.
+"""Loaders for public data sets, corrupted and generated data, and graphical models.
 
 Nothing is shipped with the package: the files are read from a folder of the user
 (``data_home``) and, for four of the sets, fetched from OpenML when they are missing.
 """
 
 from skcrbm.datasets._corruption import flip_pixels, occlude_patch
+from skcrbm.datasets._graphical import (
+    make_ising_lattice,
+    make_random_factor_graph,
+    make_random_ising,
+    make_structured_sequences,
+    make_weighted_3sat,
+)
 from skcrbm.datasets._images import (
     load_caltech101_silhouettes,
     load_fashion_mnist,
     load_mnist,
 )
-from skcrbm.datasets._multilabel import load_mediamill, load_scene, load_yeast
+from skcrbm.datasets._multilabel import load_mediamill, load_mulan, load_scene, load_yeast
 from skcrbm.datasets._structured import make_structured_labels
 
 __all__ = [
@@ -19,8 +26,14 @@ __all__ = [
     "load_fashion_mnist",
     "load_mediamill",
     "load_mnist",
+    "load_mulan",
     "load_scene",
     "load_yeast",
+    "make_ising_lattice",
+    "make_random_factor_graph",
+    "make_random_ising",
     "make_structured_labels",
+    "make_structured_sequences",
+    "make_weighted_3sat",
     "occlude_patch",
 ]

@@ -37,8 +37,8 @@ def flip_pixels(X, rate, *, random_state=None):
     >>> import numpy as np
     >>> from skcrbm.datasets import flip_pixels
     >>> clean = np.zeros((100, 64))
-    >>> 0.05 < flip_pixels(clean, 0.1, random_state=0).mean() < 0.15
-    np.True_
+    >>> bool(0.05 < flip_pixels(clean, 0.1, random_state=0).mean() < 0.15)
+    True
     """
     X = _check_images(X)
     if not isinstance(rate, Real) or not 0 <= rate <= 1:

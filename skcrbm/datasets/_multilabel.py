@@ -150,3 +150,67 @@ def load_mediamill(*, variant="full", data_home=None, return_X_y=False):
     if variant not in variants:
         raise ValueError(f"variant should be one of {sorted(variants)}, got {variant!r}")
     return load(variants[variant], data_home=data_home, return_X_y=return_X_y)
+
+
+def load_mulan(name, *, data_home=None, return_X_y=False):
+    """Load a small multi-label set of the Mulan library.
+
+    ========== ===== ======== ====== ==================================================
+    name       rows  features labels rows are
+    ========== ===== ======== ====== ==================================================
+    emotions   593   72       6      songs, with moods
+    birds      645   260      19     recordings, with species; 294 rows have no label
+    medical    978   1449     45     reports as 0/1 words, with codes of diagnoses
+    enron      1702  1001     53     messages as 0/1 words, with topics
+    genbase    662   1185     27     proteins as 0/1 motifs, with families
+    cal500     502   68       174    songs, with moods, genres, instruments, uses
+    ========== ===== ======== ====== ==================================================
+
+    The split is the one that Mulan ships; "cal500" has none. Nothing is downloaded: a set has
+    to be converted from Mulan's ARFF files into ``NAME.npz`` with the arrays ``X_train``,
+    ``Y_train``, ``X_test``, ``Y_test`` ("cal500": ``X``, ``Y``), ``feature_names`` and
+    ``label_names``.
+
+    Parameters
+    ----------
+    name : {"emotions", "birds", "medical", "enron", "genbase", "cal500"}
+        Of the set.
+    data_home : str or path-like, default=None
+        Folder that holds the file. If None, the environment variable ``SKCRBM_DATA``, else
+        the folder ``skcrbm`` in the cache folder of the user.
+    return_X_y : bool, default=False
+        Whether to return arrays instead of a Bunch.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With `data` (float32) and `target` (int64 indicators), train rows first; the views
+        `X_train`, `X_test`, `y_train`, `y_test`, but of "cal500"; `feature_names`,
+        `label_names`, `DESCR` and `filename`.
+    (X_train, X_test, y_train, y_test) : tuple of ndarray
+        If ``return_X_y=True``; of "cal500" ``(X, y)``.
+
+    Raises
+    ------
+    ValueError
+        If `name` is unknown.
+    FileNotFoundError
+        If the file is missing.
+    OSError
+        If the file is not the expected one.
+
+    References
+    ----------
+    .. [1] Tsoumakas, Spyromitros-Xioufis, Vilcek and Vlahavas (2011). Mulan: a Java library
+       for multi-label learning. JMLR 12.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import load_mulan
+    >>> emotions = load_mulan("emotions")  # doctest: +SKIP
+    >>> emotions.X_train.shape, emotions.y_train.shape  # doctest: +SKIP
+    ((391, 72), (391, 6))
+    """
+    if name not in _specs.MULAN:
+        raise ValueError(f"name should be one of {sorted(_specs.MULAN)}, got {name!r}")
+    return load(_specs.MULAN[name], data_home=data_home, return_X_y=return_X_y)

@@ -2,13 +2,13 @@
 
 import os
 import tempfile
-import warnings
 from importlib.util import find_spec
 
 import numpy as np
 from sklearn.datasets import fetch_openml
 
 from skcrbm.datasets._paths import ENV_VARIABLE
+from skcrbm.utils.warnings import warn_user
 
 
 def _labels(spec, target):
@@ -74,9 +74,8 @@ def save(arrays, path):
             np.savez_compressed(stream, **arrays)
         os.replace(temporary, path)
     except OSError as error:
-        warnings.warn(
-            f"{path} could not be written ({error}); the data will be fetched again next time.",
-            stacklevel=4,
+        warn_user(
+            f"{path} could not be written ({error}); the data will be fetched again next time."
         )
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)

@@ -1,7 +1,6 @@
 """The one reading path of all loaders: file -> checked arrays -> Bunch."""
 
 import hashlib
-import warnings
 import zipfile
 import zlib
 from functools import lru_cache
@@ -11,6 +10,8 @@ from sklearn.utils import Bunch
 
 from skcrbm.datasets._openml import fetch, save
 from skcrbm.datasets._paths import ENV_VARIABLE, find_data_home
+from skcrbm.datasets._specs import array_name
+from skcrbm.utils.warnings import warn_user
 
 # What numpy.load raises, depending on what is wrong with a file.
 _UNREADABLE = (
@@ -93,20 +94,21 @@ def _checked_parts(spec, arrays, source):
     y_width = () if spec.n_labels is None else (spec.n_labels,)
     xs, ys = [], []
     for part, n_rows in spec.rows.items():
-        x = arrays[f"X_{part}"]
+        x = arrays[array_name("X", part)]
         x = x.reshape(len(x), -1) if x.ndim > 2 else x
-        y = arrays[f"{spec.y_key}_{part}"]
+        y = arrays[array_name(spec.y_key, part)]
+        of_part = f" of the {part} part" if part else ""
         for name, array, shape in (
             ("X", x, (n_rows, spec.n_features)),
             ("y", y, (n_rows, *y_width)),
         ):
             if array.shape != shape:
                 raise ValueError(
-                    f"{source}: {name} of the {part} part should have the shape {shape}, but has "
+                    f"{source}: {name}{of_part} should have the shape {shape}, but has "
                     f"{array.shape}"
                 )
-        xs.append(_exact(x, x_dtype, f"{source}: X of the {part} part"))
-        ys.append(_exact(y, np.int64, f"{source}: y of the {part} part"))
+        xs.append(_exact(x, x_dtype, f"{source}: X{of_part}"))
+        ys.append(_exact(y, np.int64, f"{source}: y{of_part}"))
     data, target = np.concatenate(xs), np.concatenate(ys)
     low, high = (0, 1) if spec.n_labels is not None else spec.class_range
     if target.min() < low or target.max() > high:
@@ -133,10 +135,9 @@ def _provenance(spec, target, origin):
     found = hashlib.sha256(target.astype(np.uint8).tobytes()).hexdigest()
     if found == spec.labels_sha256:
         return text + "The labels agree, row by row, with those of the published split."
-    warnings.warn(
+    warn_user(
         f"The labels of {spec.title} from {origin} differ from those of the published split, row "
-        "by row: train and test are not the published parts, and results are not comparable.",
-        stacklevel=4,
+        "by row: train and test are not the published parts, and results are not comparable."
     )
     return text + "The labels DIFFER from those of the published split: it is not this one."
 
@@ -168,9 +169,10 @@ def load(spec, *, data_home, download_if_missing=False, return_X_y=False):
     bunch = Bunch(data=data, target=target)
     start = 0
     for part, n_rows in spec.rows.items():
-        bunch[f"X_{part}"] = data[start : start + n_rows]
-        bunch[f"y_{part}"] = target[start : start + n_rows]
-        start += n_rows
+        if part:
+            bunch[f"X_{part}"] = data[start : start + n_rows]
+            bunch[f"y_{part}"] = target[start : start + n_rows]
+            start += n_rows
     if spec.image_order is None:
         bunch.feature_names = arrays["feature_names"].astype(str).tolist()
         bunch.label_names = arrays["label_names"].astype(str).tolist()
@@ -182,6 +184,8 @@ def load(spec, *, data_home, download_if_missing=False, return_X_y=False):
     origin = str(arrays["origin"]) if "origin" in arrays else None
     bunch.DESCR = _describe(spec, _provenance(spec, target, origin))
     bunch.filename = str(path)
+    if return_X_y and "" in spec.rows:
+        return data, target
     if return_X_y:
         return bunch.X_train, bunch.X_test, bunch.y_train, bunch.y_test
     return bunch

@@ -18,13 +18,19 @@ _CLOTHES = (
 _NO_LICENCE = "none is stated for the data."
 
 
+def array_name(letter, part):
+    """Name of an array of a part, in a file and in a Bunch."""
+    return f"{letter}_{part}" if part else letter
+
+
 @dataclass(frozen=True)
 class Spec:
     """What is known about one data file."""
 
     title: str
     filename: str
-    rows: dict  # part ("train", "val", "test") -> number of rows, in the order of `data`
+    # Part ("train", "val", "test"; "" of a file without parts) -> rows, in the order of `data`.
+    rows: dict
     n_features: int
     contents: str
     split: str
@@ -53,7 +59,7 @@ class Spec:
     @property
     def array_names(self):
         """Names of the arrays that the file must hold."""
-        names = [f"{k}_{part}" for part in self.rows for k in ("X", self.y_key)]
+        names = [array_name(k, part) for part in self.rows for k in ("X", self.y_key)]
         if self.n_labels is not None:
             names += ["feature_names", "label_names"]
         elif self.classes is None:
@@ -196,3 +202,111 @@ CALTECH101_SILHOUETTES = Spec(
     sha256="7f0c43535c8980b8d3c0c9073cd23a22915023af182abb981e59861a166b8c6f",
     labels_sha256="0906f270df902e39febe214e1a60f2bbdfb5bda91608eaa494aeae8a133a024f",
 )
+
+
+def _mulan(filename, citation, sha256, **known):
+    """Spec of a set that the Mulan library ships with its source."""
+    return Spec(
+        filename=f"{filename}.npz",
+        citation=citation,
+        sha256=sha256,
+        licence=_NO_LICENCE,
+        where=f"the Mulan library (data/multi-label/{filename}, ARFF files), to be converted to "
+        ".npz",
+        **known,
+    )
+
+
+#: Sets of `load_mulan`.
+MULAN = {
+    "emotions": _mulan(
+        "emotions",
+        "K. Trohidis, G. Tsoumakas, G. Kalliris, I. Vlahavas. Multi-label classification of music "
+        "into emotions. ISMIR 2008.",
+        "cfa9faac2bc2de874da4de01a8553584f6c58d30fa5e6f760a37be16b4ab930f",
+        title="Emotions",
+        rows={"train": 391, "test": 202},
+        n_features=72,
+        n_labels=6,
+        contents="Rhythm and timbre of songs with 6 moods as labels; 1.869 labels a row on "
+        "average.",
+        split="the one that the source ships, 391 train and 202 test rows.",
+        labels_sha256="c997ec669a905fa29ec8c7e5452262b968d794d9b686f369bce3aeee72cc6c6f",
+    ),
+    "birds": _mulan(
+        "birds",
+        "F. Briggs et al. The 9th annual MLSP competition: new methods for acoustic "
+        "classification of multiple simultaneous bird species in a noisy environment. MLSP 2013.",
+        "020c07f3b82cb2d61aee012304bb2fa3686d8619f9a829af67eac4c8b24cf54e",
+        title="Birds",
+        rows={"train": 322, "test": 323},
+        n_features=260,
+        n_labels=19,
+        contents="Recordings in a forest with the species heard as labels; 1.014 labels a row on "
+        "average, 294 rows have none. Of the features, hasSegments is 0/1 and location is a "
+        "category, 1..13, kept as a number; the scales of the others differ by five orders of "
+        "magnitude.",
+        split="the one that the source ships, 322 train and 323 test rows.",
+        labels_sha256="d8b064b58899f701825426d3b48aec7fe5d1078c649727da1f705870020a8d7f",
+    ),
+    "medical": _mulan(
+        "medical",
+        "J. P. Pestian et al. A shared task involving multi-label classification of clinical free "
+        "text. BioNLP 2007.",
+        "3664b83a6c976017ccd28ade230afa62737ab23c4d0ce086a86b840c220e79c1",
+        title="Medical",
+        rows={"train": 333, "test": 645},
+        n_features=1449,
+        n_labels=45,
+        contents="Words, 0/1, of radiology reports with diagnostic codes as labels; 1.245 labels "
+        "a row on average. 7 labels are on in no train row.",
+        split="the one that the source ships, 333 train and 645 test rows. Two rows occur in both "
+        "parts, as in the source.",
+        labels_sha256="5d4b76102385a99152fd613dcca812f62da0c0611ff5c8483f45ff08944fbbee",
+    ),
+    "enron": _mulan(
+        "enron",
+        "B. Klimt, Y. Yang. The Enron corpus: a new dataset for email classification research. "
+        "ECML 2004. Labels: the UC Berkeley Enron email analysis project.",
+        "ae7c324ecfa3eec1fa0e55d8215b9e4f844521062a9cfd225ef50cafec1f1992",
+        title="Enron",
+        rows={"train": 1123, "test": 579},
+        n_features=1001,
+        n_labels=53,
+        contents="Words, 0/1, of messages with topics as labels; 3.378 labels a row on average. "
+        "One label is on in no train row.",
+        split="the one that the source ships, 1123 train and 579 test rows. Nine rows occur in "
+        "both parts, as in the source.",
+        labels_sha256="c58000d81a5b7b4ef6411f74385a3a43c5644c811f6588dfdd32a56445e559c4",
+    ),
+    "genbase": _mulan(
+        "genbase",
+        "S. Diplaris, G. Tsoumakas, P. Mitkas, I. Vlahavas. Protein classification with multiple "
+        "algorithms. PCI 2005.",
+        "c899af0bd2a868a43e9714f00ebe91f0dd57369398537b951c83f8d56fee205f",
+        title="Genbase",
+        rows={"train": 463, "test": 199},
+        n_features=1185,
+        n_labels=27,
+        contents="Motifs, 0/1, of proteins with their families as labels; 1.252 labels a row on "
+        "average. The name of the protein, a feature of the source, is left out. 2 labels are on "
+        "in no train row, and 157 of the test rows equal a train row in features and labels.",
+        split="the one that the source ships, 463 train and 199 test rows.",
+        labels_sha256="799cabd53f5680fc62eece026a0417e85b5b6eac145ace7f79f0c1479f0fce36",
+    ),
+    "cal500": _mulan(
+        "cal500",
+        "D. Turnbull, L. Barrington, D. Torres, G. Lanckriet. Semantic annotation and retrieval of "
+        "music and sound effects. IEEE Transactions on Audio, Speech, and Language Processing "
+        "16(2), 2008.",
+        "84c72c57f4942443bf7df6107fd13071c310c39e26059dc3cd094bfc3dc5ba3f",
+        title="CAL500",
+        rows={"": 502},
+        n_features=68,
+        n_labels=174,
+        contents="Timbre of songs with moods, genres, instruments and uses as labels; 26.04 "
+        "labels a row on average, and no two rows have the same.",
+        split="none.",
+        labels_sha256="cc6f69d7323779a60b9409b657e563b89541a893c4b6ffc9ee66033c13ed9cf0",
+    ),
+}

@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from skcrbm.utils._indicator import distinct_rows
-from skcrbm.utils._parallel import row_chunks
+from skcrbm.utils.indicator import distinct_rows
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import row_chunks
 
-_BLOCK_ENTRIES = 2**22
+# Lower than the score of any label set, but higher than that of one that is impossible.
+_LAST = np.finfo(np.float64).min
 
 
-def weighted_label_sets(decoding, hidden):
+def weighted_label_sets(posterior, hidden):
     """Go through the rows with the label sets that they can choose from.
 
     Known outputs restrict the sets to those that agree with them. Where none does, all
@@ -16,7 +18,7 @@ def weighted_label_sets(decoding, hidden):
 
     Parameters
     ----------
-    decoding : Decoding
+    posterior : Posterior
     hidden : {"marginal", "max"}
         Whether a score sums the hidden units out or takes their best values.
 
@@ -28,10 +30,10 @@ def weighted_label_sets(decoding, hidden):
     log_weight : ndarray (len(rows), K)
         ``-F(v | x)``, and -inf where a set contradicts what is known. One per row is finite.
     """
-    sets, known, energy = decoding.label_sets, decoding.known, decoding.energy
+    sets, known, energy = posterior.label_sets, posterior.known, posterior.energy
     if not len(sets):
         raise ValueError("there are no label sets to choose from: no row of y was complete in fit")
-    for rows in row_chunks(energy.n_models, max(1, _BLOCK_ENTRIES // max(1, len(sets)))):
+    for rows in row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // max(1, len(sets)))):
         score = energy.rows(rows).log_weight_of_sets(sets, hidden)
         if known is None:
             yield rows, sets, score
@@ -49,18 +51,22 @@ def weighted_label_sets(decoding, hidden):
             yield [row], candidates, energy.rows([row]).log_weight_of_sets(candidates, hidden)
 
 
-def decode_label_set(decoding):
+def decode_label_set(posterior):
     """Best score over the label sets of the training data, ``-F(v | x)``: no inference.
+
+    Where the empty vector is excluded, it is only chosen if no other agrees with what is known.
 
     Parameters
     ----------
-    decoding : Decoding
+    posterior : Posterior
 
     Returns
     -------
     ndarray (N, V) of 0/1
     """
-    result = np.empty((decoding.energy.n_models, decoding.label_sets.shape[1]), np.int8)
-    for rows, sets, log_weight in weighted_label_sets(decoding, decoding.hidden):
+    result = np.empty((posterior.energy.n_models, posterior.label_sets.shape[1]), np.int8)
+    for rows, sets, log_weight in weighted_label_sets(posterior, posterior.hidden):
+        if not posterior.allow_empty:
+            log_weight = np.where(sets.any(axis=1), log_weight, np.fmin(log_weight, _LAST))
         result[rows] = sets[log_weight.argmax(axis=1)]
     return result

@@ -1,15 +1,20 @@
 """Each output on its own: the mode of its marginal."""
 
+from skcrbm.decoding._empty import with_a_label
 
-def decode_marginal(decoding):
+
+def decode_marginal(posterior):
     """Switch on the outputs with ``P(v_i = 1 | x) >= 0.5``: least expected Hamming loss.
+
+    Where there is none and the empty vector is excluded, the most probable one goes on.
 
     Parameters
     ----------
-    decoding : Decoding
+    posterior : Posterior
 
     Returns
     -------
     ndarray (N, V) of 0/1
     """
-    return decoding.energy.marginal_modes(decoding.log_odds())
+    log_odds = posterior.log_odds()
+    return with_a_label(posterior.energy.marginal_modes(log_odds), log_odds, posterior.allow_empty)

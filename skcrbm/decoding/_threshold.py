@@ -4,17 +4,19 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.validation import _check_sample_weight
 
-from skcrbm.utils._indicator import indicator_with_nan
-from skcrbm.utils._outputs import label_marginals
-from skcrbm.utils._validation import as_float_array
+from skcrbm.decoding._empty import with_a_label
+from skcrbm.utils.indicator import indicator_with_nan
+from skcrbm.utils.limits import TIE
+from skcrbm.utils.outputs import label_marginals
+from skcrbm.utils.validation import as_float_array
 
-#: Values that differ by no more than this, relatively, are equal.
-_TIE = 1e-12
 #: What `fit_thresholds` maximises.
 THRESHOLD_METRICS = ("f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "hamming")
 
 
-def fit_thresholds(y, proba, metric="f1_samples", *, per_label=None, sample_weight=None):
+def fit_thresholds(
+    y, proba, metric="f1_samples", *, per_label=None, sample_weight=None, allow_empty=True
+):
     """Thresholds that are best for a metric, of all there are.
 
     `proba` should come from models that were not fitted on these rows, as by
@@ -34,6 +36,9 @@ def fit_thresholds(y, proba, metric="f1_samples", *, per_label=None, sample_weig
         which gains by it; with the others, which overfit easily, one for all. The metrics
         over rows take one only.
     sample_weight : array-like of shape (n_samples,), default=None
+    allow_empty : bool, default=True
+        As `apply_thresholds` is going to be told. With False the metrics over rows count the
+        label that goes on in a row without any; the others are searched as if none did.
 
     Returns
     -------
@@ -80,8 +85,12 @@ def fit_thresholds(y, proba, metric="f1_samples", *, per_label=None, sample_weig
     mass = np.where(observed, weight[:, None], 0.0)
     if metric in ("f1_samples", "jaccard_samples"):
         table = _Sorted(proba, y, observed.astype(np.float64), observed)
-        ratio = _f1 if metric == "f1_samples" else _jaccard
-        return np.full(y.shape[1], _cut_of_sum(table, ratio(table) * weight[:, None]))
+        value = (_f1 if metric == "f1_samples" else _jaccard)(table)
+        if not allow_empty and y.shape[1] > 1:
+            most = proba.argmax(axis=1)
+            rows = np.flatnonzero(observed[np.arange(len(y)), most] & (proba.max(axis=1) > 0))
+            value[rows, 0] = value[rows, 1]
+        return np.full(y.shape[1], _cut_of_sum(table, value * weight[:, None]))
     by_label = _Sorted(proba.T, y.T, mass.T, observed.T)
     if metric == "f1_macro":
         seen = observed.any(axis=0)[:, None]
@@ -100,13 +109,17 @@ def fit_thresholds(y, proba, metric="f1_samples", *, per_label=None, sample_weig
     return np.full(y.shape[1], _cut_of_each(every, _f1(every))[0])
 
 
-def apply_thresholds(proba, thresholds):
+def apply_thresholds(proba, thresholds, *, allow_empty=True):
     """Switch on the labels with ``proba >= threshold``.
 
     Parameters
     ----------
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
     thresholds : array-like of shape (n_labels,)
+    allow_empty : bool, default=True
+        False: in a row in which no label reaches its threshold, the one with the largest
+        ``proba - threshold`` goes on, unless all probabilities are 0. With one threshold for
+        all that is the most probable label. A single label may always be off.
 
     Returns
     -------
@@ -117,12 +130,24 @@ def apply_thresholds(proba, thresholds):
     ------
     ValueError
         On invalid arrays.
+
+    Examples
+    --------
+    >>> from skcrbm.decoding import apply_thresholds
+    >>> apply_thresholds([[0.3, 0.6], [0.1, 0.9]], [0.2, 0.7])
+    array([[1, 0],
+           [0, 1]])
     """
     proba = label_marginals(proba)
     thresholds = as_float_array(thresholds, "thresholds", "(n_labels,)")
     if len(thresholds) != proba.shape[1]:
         raise ValueError(f"thresholds must have shape ({proba.shape[1]},), got {thresholds.shape}")
-    return (proba >= thresholds).astype(np.int64)
+    return _reached(proba, thresholds, allow_empty)
+
+
+def _reached(proba, thresholds, allow_empty):
+    score = np.where(proba > 0, proba - thresholds, -np.inf)
+    return with_a_label((proba >= thresholds).astype(np.int64), score, allow_empty)
 
 
 def check_threshold_metric(metric, per_label=None):
@@ -141,39 +166,47 @@ def check_threshold_metric(metric, per_label=None):
     return bool(per_label)
 
 
-def decode_threshold(decoding):
+def decode_threshold(posterior):
     """Switch on the outputs with ``P(v_i = 1 | x)`` at or above their threshold.
+
+    Where there is none and the empty vector is excluded, that which comes closest to it goes on.
 
     Parameters
     ----------
-    decoding : Decoding
+    posterior : Posterior
 
     Returns
     -------
     ndarray (N, V) of 0/1
     """
-    proba = expit(decoding.log_odds())
-    return fitted_threshold_labels(proba, decoding.thresholds, decoding.known).astype(np.int8)
+    proba = expit(posterior.log_odds())
+    labels = labels_by_fitted_thresholds(
+        proba, posterior.thresholds, posterior.known, posterior.allow_empty
+    )
+    return labels.astype(np.int8)
 
 
-def fitted_threshold_labels(proba, thresholds, known):
+def labels_by_fitted_thresholds(proba, thresholds, known, allow_empty):
     """Labels (N, L) by thresholds that `fit` found, those that are known as given.
 
     Parameters
     ----------
     proba : ndarray (N, L)
+        0 or 1 of labels that are known.
     thresholds : ndarray (L,) or None
         None, if `fit` was not asked for them, is an error.
     known : ndarray (N, L) or None
         NaN where not known.
+    allow_empty : bool
     """
     if thresholds is None:
         raise ValueError(
-            "decode='threshold' needs the thresholds that fit finds by cross-validation: set it "
-            "before fit"
+            "decode='threshold' needs thresholds_, which fit finds by cross-validation: set it "
+            "and fit again, or choose another decode"
         )
-    on = apply_thresholds(proba, thresholds)
-    return on if known is None else np.where(np.isnan(known), on, known).astype(on.dtype)
+    if known is not None:  # thresholds of 0 or above 1 hold for what is not known
+        thresholds = np.where(known == 1, 0.0, np.where(known == 0, 2.0, thresholds))
+    return _reached(proba, thresholds, allow_empty)
 
 
 class _Sorted:
@@ -238,7 +271,7 @@ def _best_cut(proba, value):
     possible = upper > lower
     possible[-1] = True  # everything on: a threshold of 0 does that too
     largest = value[possible].max()
-    best = possible & (value >= largest - _TIE * np.abs(value).max())
+    best = possible & (value >= largest - TIE * np.abs(value).max())
     cuts = threshold[best]
     return cuts[np.lexsort([-cuts, np.abs(cuts - 0.5)])[0]]
 
@@ -254,6 +287,6 @@ def _micro_f1_by_label(table):
         index = np.arange(len(first)), first
         on, true_on = table.on[index].sum(), table.true_on[index].sum()
         reached = 2 * true_on / (on + true) if on + true > 0 else 1.0
-        if reached <= level * (1 + _TIE):
+        if reached <= level * (1 + TIE):
             return thresholds
         level = reached

@@ -50,27 +50,30 @@ class ConditionalRBM(NamedTuple):
             np.asarray(safe_sparse_dot(X, p.hidden_coef.T)) + p.hidden_intercept,
         )
 
-    def gradient(self, X, visible, hidden, pairwise):
+    def gradient(self, X, unary, statistics):
         """Map moment differences to parameters by the chain rule.
 
         Parameters
         ----------
         X : ndarray or CSR matrix (N, D)
-        visible, hidden : ndarray (N, V), (N, H)
+        unary : ndarray (N, V + H)
             Weighted differences of unary moments, row by row.
-        pairwise : ndarray (V, H)
-            Difference of the weighted sums of pairwise moments.
+        statistics : tuple of ndarray
+            Differences of the weighted sums of the couplings' statistics: ((V, H),).
 
         Returns
         -------
         CRBMParams
         """
+        (pairwise,) = statistics
+        n_visible = len(pairwise)
+        coef, intercept = _left_product(unary, X), unary.sum(axis=0)
         return CRBMParams(
             pairwise,
-            _left_product(visible, X),
-            _left_product(hidden, X),
-            visible.sum(axis=0),
-            hidden.sum(axis=0),
+            coef[:n_visible],
+            coef[n_visible:],
+            intercept[:n_visible],
+            intercept[n_visible:],
         )
 
 

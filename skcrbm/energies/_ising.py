@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from skcrbm.energies._base import PINNED_OFF, BaseEnergy, Conditioned
-from skcrbm.utils._validation import as_float_array, as_row_fields, kernel_array
+from skcrbm.energies._base import QUERIES
+from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 
-class IsingEnergy(BaseEnergy):
+class IsingEnergy(PairwiseEnergy):
     """A batch of pairwise Boltzmann machines that share their couplings.
 
     ``-E_n(y) = f_n' y + 1/2 y' S y`` for y in {-1, +1}^L, the fully visible Boltzmann
@@ -52,7 +53,7 @@ class IsingEnergy(BaseEnergy):
            [0.5  , 0.5  ]])
     """
 
-    queries = BaseEnergy.queries - {"marginal_map"}
+    queries = QUERIES - {"marginal_map"}
 
     def __init__(self, coupling, field):
         coupling = as_float_array(coupling, "coupling", "(L, L)")
@@ -80,63 +81,41 @@ class IsingEnergy(BaseEnergy):
         return len(self.coupling)
 
     @property
-    def n_visible(self):
-        """Number of labels L: all variables are outputs."""
-        return len(self.coupling)
+    def statistic_shapes(self):
+        """((L, L),), P(y_i = +1, y_k = +1), the marginals on the diagonal."""
+        return (self.coupling.shape,)
 
-    @property
-    def n_hidden(self):
-        """0."""
-        return 0
-
-    @property
-    def pairwise_shape(self):
-        """(L, L)."""
-        return self.coupling.shape
-
-    def with_fields(self, field):
-        """Return the same couplings with another field (N, L) of the same dtype."""
+    def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
-    def condition(self, clamp):
-        """Fold clamped labels into the fields of the others.
+    def tilted(self, shift):
+        """Models with weights times ``exp(shift' v)`` of v = (y + 1) / 2; see the base."""
+        half = np.broadcast_to(np.asarray(shift, np.float64) / 2, self.field.shape)
+        return self.with_fields(self.field + half), half.sum(axis=1)
 
-        A label that is pinned off is -1 and goes on pulling at its neighbours as such; only
-        what differs from that, ``s_ik (y_i + 1)``, is folded.
+    def fold_evidence(self):
+        """Fields of the free labels, with the pull of the held ones in them; see the base."""
+        if self.evidence is None:
+            return self.fields, np.zeros(self.n_models)
+        held = ~np.isnan(self.evidence)
+        signs = np.where(held, 2 * np.nan_to_num(self.evidence) - 1, 0.0)
+        coupling = self.coupling.astype(np.float64)
+        # Not a product of matrices, whose rounding depends on the rest of the batch.
+        pull = np.einsum("nl,lk->nk", signs, coupling)
+        offset = (signs * (self.field + 0.5 * pull)).sum(1)
+        field = np.where(held, 0.0, self.field + pull)
+        return (kernel_array(field, self.dtype),), offset
 
-        Parameters
-        ----------
-        clamp : ndarray of shape (N, L)
-            NaN = free, 0 = fixed to -1, 1 = fixed to +1.
+    def held_pairs(self, values, free):
+        """Factors of the pair probabilities (N, L, L) with a held label; see the base."""
+        return ((values, values + free), (free, values))
 
-        Returns
-        -------
-        Conditioned
-        """
-        clamped = ~np.isnan(clamp)
-        values = np.where(clamped, clamp, 0).astype(self.dtype)
-        field = self.field + 2 * values @ self.coupling
-        # s_ik (y_i y_k - 1) of two clamped labels: -2 s_ik if they differ.
-        coupling, on = self.coupling.astype(np.float64), values.astype(np.float64)
-        differ = (on @ coupling * (clamped - on)).sum(1)
-        signs = np.where(clamped, 2 * on - 1, 0)
-        offset = (signs * self.field).sum(1) - 2 * differ
-        field[clamped] = self.dtype.type(PINNED_OFF)
-        return Conditioned(self.with_fields(field), values, clamped, offset)
+    def _conditional_log_odds(self, states, block):
+        pull = (2.0 * states - 1.0) @ self.coupling[:, block].astype(np.float64)
+        return 2 * (self.field[:, None, block] + pull)
 
-    def clamped_pairs(self, values, free):
-        """(N, L, L) terms of the pair probabilities with a clamped label, as factors."""
-        both = values + free
-        return ((values, both), (free, values))
-
-    def base_score(self):
-        """Score of the fields of free labels at y = (-1, ..., -1); (N,) float64."""
-        field = self.field.astype(np.float64)
-        return -np.where(self.field <= PINNED_OFF, 0.0, field).sum(1)
-
-    def score(self, state):
-        """``-E(y)`` of states (N, L), 0 for -1 and 1 for +1, one per model; (N,) float64."""
-        y = 2 * state.astype(np.float64) - 1
+    def _score(self, states):
+        y = 2 * states.astype(np.float64) - 1
         return (y * self.field).sum(1) + 0.5 * ((y @ self.coupling.astype(np.float64)) * y).sum(1)
 
     def log_weight(self, visible, hidden="marginal"):
@@ -147,4 +126,24 @@ class IsingEnergy(BaseEnergy):
         """Score (N, K), float64, of each of K states (K, L) under each of N models."""
         y = 2 * visible_sets.astype(np.float64) - 1
         pairs = 0.5 * ((y @ self.coupling.astype(np.float64)) * y).sum(1)
-        return self.field.astype(np.float64) @ y.T + pairs
+        return self._without_contradictions(
+            self.field.astype(np.float64) @ y.T + pairs, visible_sets
+        )
+
+    def visible_log_odds(self, visible, hidden="marginal"):
+        """Log-odds ``2 (f_i + S_i y)`` of each label given the others, (N, L); see the base."""
+        y = 2 * visible.astype(self.dtype) - 1
+        log_odds = 2 * (self.field + y @ self.coupling)
+        if self.evidence is not None:
+            held = self.evidence
+            log_odds = np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))
+        return log_odds.astype(self.dtype, copy=False)
+
+    def sum_statistics(self, means, weight):
+        """((L, L),): weighted sum of ``u u'``, u = (y + 1) / 2; see the base."""
+        means = means.astype(self.dtype, copy=False)
+        weighted = weight[:, None].astype(self.dtype) * means
+        pairs = weighted.T @ means
+        pairs = (pairs + pairs.T) / 2  # rounding apart, it is symmetric already
+        np.fill_diagonal(pairs, weighted.sum(axis=0))
+        return (pairs,)

@@ -1,273 +1,14 @@
-"""Layered graphical models: which nodes are joined, their parameters, and the inputs.
+"""Layered graphical models: the inputs, and the model of the outputs given them."""
 
-Scores are minus energies. State 0 of a node is the reference: its unary score and the
-pairwise scores that involve it are 0 and not stored (Shen et al. 2019, appendix A).
-"""
-
-from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.extmath import safe_sparse_dot
 
-from skcrbm.layers import Dense
-from skcrbm.utils._validation import kernel_array
-
-
-class Connection:
-    """The edges between two neighbouring layers.
-
-    Parameters
-    ----------
-    layer : Layer
-        The layer on the right, the side of the output.
-    below : tuple of int
-        Shape of the layer on the left.
-    n_left_states, n_right_states : int
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of the right layer.
-    n_left, n_right : int
-        Number of nodes.
-    dense : bool
-    """
-
-    def __init__(self, layer, below, n_left_states, n_right_states):
-        self.layer = layer
-        self.below = tuple(below)
-        self.shape = layer.shape(below)
-        self.n_left, self.n_right = int(np.prod(below)), int(np.prod(self.shape))
-        self.n_left_states, self.n_right_states = n_left_states, n_right_states
-        self.dense = isinstance(layer, Dense)
-        if not self.dense and len(self._edges.left) == 0:
-            raise ValueError(f"{layer} connects nothing to a layer of shape {self.below}")
-
-    @cached_property
-    def _edges(self):
-        return self.layer.edges(self.below)
-
-    @cached_property
-    def left(self):
-        """Left node of each edge, (E,)."""
-        return kernel_array(self._edges.left, np.int64)
-
-    @cached_property
-    def right(self):
-        """Right node of each edge, (E,)."""
-        return kernel_array(self._edges.right, np.int64)
-
-    @cached_property
-    def table(self):
-        """Table of pairwise scores of each edge, (E,)."""
-        return kernel_array(self._edges.table, np.int64)
-
-    @property
-    def n_tables(self):
-        """Number of tables of pairwise scores."""
-        return self.n_left * self.n_right if self.dense else self._edges.n_tables
-
-    @property
-    def n_weights(self):
-        """Number of pairwise parameters."""
-        return self.n_tables * (self.n_left_states - 1) * (self.n_right_states - 1)
-
-    @property
-    def mean_degrees(self):
-        """Mean number of neighbours of a right node and of a left node."""
-        n_edges = self.n_tables if self.dense else len(self.left)
-        return n_edges / self.n_right, n_edges / self.n_left
-
-    @cached_property
-    def edge_appearance(self):
-        """Probability of each edge in the trees of tree-reweighted inference, (E,).
-
-        The trees are made of mappings toward the output: each left node picks one of its
-        neighbours on the right, uniformly.
-        """
-        return 1.0 / np.bincount(self.left, minlength=self.n_left)[self.left]
-
-    @cached_property
-    def reweighting(self):
-        """Edges by table and appearance: pair of each edge (E,), table and rho of each pair."""
-        degree = np.rint(1.0 / self.edge_appearance).astype(np.int64)
-        base = degree.max() + 1
-        keys, pair = np.unique(self.table * base + degree, return_inverse=True)
-        return kernel_array(pair, np.int64), keys // base, 1.0 / (keys % base)
-
-    def tables(self, weights):
-        """Pairwise scores as one table per edge type, (n_tables, l - 1, k - 1).
-
-        Dense connections keep them as the matrix of a linear map, [i, x, j, y].
-        """
-        l, k = self.n_left_states - 1, self.n_right_states - 1
-        if not self.dense:
-            return weights.reshape(self.n_tables, l, k)
-        by_edge = weights.reshape(self.n_left, l, self.n_right, k).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(by_edge).reshape(self.n_tables, l, k)
-
-    def flat(self, tables):
-        """Inverse of `tables`."""
-        if not self.dense:
-            return tables.ravel()
-        l, k = self.n_left_states - 1, self.n_right_states - 1
-        return tables.reshape(self.n_left, self.n_right, l, k).transpose(0, 2, 1, 3).ravel()
-
-    def matrix(self, weights):
-        """Pairwise scores of a dense connection as a matrix, (n_left (l - 1), n_right (k - 1))."""
-        return weights.reshape(self.n_left * (self.n_left_states - 1), -1)
-
-
-class LayeredStructure:
-    """Layers from the input to the output, and the connections between them.
-
-    Parameters
-    ----------
-    layers : sequence of Layer
-        The hidden layers.
-    input_shape : tuple of int
-    n_input_states : int
-    n_outputs, n_output_states : int
-
-    Attributes
-    ----------
-    connections : list of Connection
-        Connection c joins layers c and c + 1; layer 0 is the input.
-    n_nodes, n_states : list of int
-        Per layer.
-    """
-
-    def __init__(self, layers, input_shape, n_input_states, n_outputs, n_output_states):
-        self.layers = (*layers, Dense(n_outputs, max(n_output_states, 2)))
-        states = [n_input_states, *(layer.n_states for layer in layers), n_output_states]
-        self.connections = []
-        shape = tuple(input_shape)
-        for layer, left, right in zip(self.layers, states[:-1], states[1:]):
-            self.connections.append(Connection(layer, shape, left, right))
-            shape = self.connections[-1].shape
-        self.n_states = states
-        self.n_nodes = [int(np.prod(input_shape)), *(c.n_right for c in self.connections)]
-        self.depth = len(self.connections)
-
-    @cached_property
-    def weight_slices(self):
-        """Where the weights of connections 1, 2, ... are in `LayeredParams.weights`."""
-        return _slices([c.n_weights for c in self.connections[1:]])
-
-    @cached_property
-    def unary_slices(self):
-        """Where the unary scores of each layer are in `LayeredParams.unaries`."""
-        return _slices([n * (s - 1) for n, s in zip(self.n_nodes, self.n_states)])
-
-    def unaries(self, params):
-        """Unary scores per layer, (n_nodes, n_states - 1)."""
-        return [
-            params.unaries[part].reshape(n, s - 1)
-            for part, n, s in zip(self.unary_slices, self.n_nodes, self.n_states)
-        ]
-
-    def weights(self, params):
-        """Pairwise scores per connection, flat."""
-        return [params.input_weights, *(params.weights[part] for part in self.weight_slices)]
-
-    def params(self, unaries, weights):
-        """Inverse of `unaries` and `weights`."""
-        nothing = np.empty(0, weights[0].dtype)
-        return LayeredParams(
-            weights[0].ravel(),
-            np.concatenate([nothing, *(w.ravel() for w in weights[1:])]),
-            np.concatenate([u.ravel() for u in unaries]),
-        )
-
-    def trace_bytes(self, n_iter, itemsize=4):
-        """Bytes that the messages and beliefs of one example take over all iterations."""
-        hidden = self.connections[1:]
-        message = sum(
-            len(c.left) * (c.n_left_states + c.n_right_states - 2)
-            if not c.dense
-            else c.n_tables * (c.n_left_states + c.n_right_states - 2)
-            for c in hidden
-        )
-        belief = sum(n * (s - 1) for n, s in zip(self.n_nodes[1:], self.n_states[1:]))
-        return itemsize * (n_iter * message + (n_iter + 1) * belief)
-
-
-def _slices(sizes):
-    return [slice(a, b) for a, b in pairwise(np.cumsum([0, *sizes]))]
-
-
-class LayeredParams(NamedTuple):
-    """Parameters of a layered model, flat so that a step of training is a few vector operations.
-
-    Attributes
-    ----------
-    input_weights : ndarray
-        Pairwise scores of the input's connection.
-    weights : ndarray
-        Those of the other connections, one after the other.
-    unaries : ndarray
-        Unary scores of the nodes, layer after layer, the input's first.
-    """
-
-    input_weights: np.ndarray
-    weights: np.ndarray
-    unaries: np.ndarray
-
-
-class InputCode(NamedTuple):
-    """How features become states of the input nodes.
-
-    Attributes
-    ----------
-    thresholds : ndarray (n_states - 1,) or None
-        None is soft clamping: a feature is the mean of a binary node. Otherwise a feature
-        is in state s when s of the thresholds are at most its value.
-    free : ndarray of bool (D,)
-        Features that are NaN, not observed, in some row.
-    can_miss : ndarray of bool (D,)
-        Features that may become so: with soft clamping those within [0, 1] in training.
-    """
-
-    thresholds: np.ndarray | None
-    free: np.ndarray
-    can_miss: np.ndarray
-
-    @property
-    def n_states(self):
-        """States of an input node."""
-        return 2 if self.thresholds is None else len(self.thresholds) + 1
-
-    def encode(self, X):
-        """Return the means of the states but the first, and what is not observed.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix (N, D)
-
-        Returns
-        -------
-        means : ndarray or CSR matrix (N, D (n_states - 1))
-            0 where not observed.
-        missing : ndarray of bool (N, D) or None
-            None if all is observed.
-        """
-        some_free = self.free.any()
-        if sparse.issparse(X):
-            if self.thresholds is None and not (some_free and np.isnan(X.data).any()):
-                return X, None
-            X = X.toarray()
-        missing = np.isnan(X) if some_free else None
-        if missing is not None and not missing.any():
-            missing = None
-        if self.thresholds is None:
-            return X if missing is None else np.where(missing, X.dtype.type(0), X), missing
-        state = np.searchsorted(self.thresholds, X, side="right")
-        if missing is not None:
-            state[missing] = 0
-        means = state[:, :, None] == np.arange(1, self.n_states)
-        return means.reshape(len(X), -1).astype(X.dtype), missing
+from skcrbm.energies._input_code import InputCode
+from skcrbm.energies._layered_energy import LayeredEnergy
+from skcrbm.energies._layered_structure import LayeredParams, LayeredStructure
 
 
 class FittedLayer(NamedTuple):
@@ -306,13 +47,51 @@ class LayeredModel(NamedTuple):
         means, missing = self.code.encode(X)
         return means.astype(self.params.unaries.dtype, copy=False), missing
 
+    @property
+    def dtype(self):
+        """The floating dtype of all parameters."""
+        return self.params.unaries.dtype
+
+    def layer_unaries(self):
+        """Unary scores per layer, (n_nodes, n_states - 1)."""
+        return self.structure.unaries(self.params)
+
+    def connection_weights(self):
+        """Pairwise scores per connection, flat."""
+        return self.structure.weights(self.params)
+
+    def energy(self, X):
+        """Energy of outputs and hidden nodes given each row of X (N, D), dense or CSR.
+
+        Raises
+        ------
+        ValueError
+            If X holds a NaN: an input that is not observed is a variable, which a
+            `LayeredEnergy` lacks.
+        """
+        if np.isnan(X.data if sparse.issparse(X) else X).any():
+            raise ValueError(
+                "X must not hold NaN here: inputs that are not observed are nodes of their own, "
+                "which a LayeredEnergy lacks"
+            )
+        means, _ = self.encode(X)
+        slices = self.structure.unit_slices
+        weights = self.connection_weights()
+        unaries = np.empty(max(part.stop for part in slices[1:]), self.dtype)
+        for part, scores in zip(slices[1:], self.layer_unaries()[1:], strict=True):
+            unaries[part] = scores.ravel()
+        field = np.repeat(unaries[None], means.shape[0], axis=0)
+        matrix = self.structure.connections[0].matrix(weights[0])
+        field[:, slices[1]] += safe_sparse_dot(means, matrix, dense_output=True)
+        return LayeredEnergy(self.structure, weights[1:], field, unaries)
+
     def fitted_layers(self):
         """Return the `FittedLayer` of each hidden layer and of the output layer."""
         layers = []
         for connection, flat, unary in zip(
             self.structure.connections,
-            self.structure.weights(self.params),
-            self.structure.unaries(self.params)[1:],
+            self.connection_weights(),
+            self.layer_unaries()[1:],
         ):
             pairwise = connection.tables(flat)
             if connection.dense:

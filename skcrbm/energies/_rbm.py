@@ -3,16 +3,16 @@
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies._base import PINNED_OFF, BaseEnergy, Conditioned
-from skcrbm.utils._parallel import row_chunks
-from skcrbm.utils._validation import as_float_array, as_row_fields, kernel_array
+from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.utils.limits import CACHED_ENTRIES
+from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
-_BLOCK_ENTRIES = 2**16
 # What a hidden unit adds to the score of a visible state: _GAIN[...](0, its input).
 _GAIN = {"marginal": np.logaddexp, "max": np.maximum}
 
 
-class RBMEnergy(BaseEnergy):
+class RBMEnergy(PairwiseEnergy):
     """A batch of restricted Boltzmann machines that share their couplings.
 
     ``-E_n(v, h) = v' W h + v' b_n + h' c_n`` with 0/1 units v (V of them) and h (H).
@@ -76,7 +76,8 @@ class RBMEnergy(BaseEnergy):
 
     @staticmethod
     def _broadcast(fields, n_models, dtype):
-        fields = np.broadcast_to(fields[: n_models or None], (n_models, fields.shape[1]))
+        if len(fields) != n_models:
+            fields = np.broadcast_to(fields[: n_models or None], (n_models, fields.shape[1]))
         return kernel_array(fields, dtype)
 
     @property
@@ -99,123 +100,154 @@ class RBMEnergy(BaseEnergy):
         """V + H, visible units first."""
         return self.n_visible + self.n_hidden
 
-    @property
-    def pairwise_shape(self):
-        """(V, H)."""
-        return self.weights.shape
+    def n_enumerated(self, query="log_partition"):
+        """Units of the smaller layer, as the other one is summed out; see the base."""
+        return self.n_visible if query == "marginal_map" else min(self.n_visible, self.n_hidden)
 
-    def with_fields(self, visible_bias, hidden_bias):
-        """Return the same couplings with other biases, (N, V) and (N, H), of the same dtype."""
+    def _with_fields(self, visible_bias, hidden_bias):
         return self._copy_with(
             visible_bias=kernel_array(visible_bias, self.dtype),
             hidden_bias=kernel_array(hidden_bias, self.dtype),
         )
 
-    def condition(self, clamp):
-        """Fold clamped units into the biases of their neighbours.
+    # -------------------------------------------------------------- evidence
 
-        Parameters
-        ----------
-        clamp : ndarray of shape (N, V + H)
-            NaN = free, 0 or 1 = fixed.
+    def _held(self):
+        """Evidence of the visible and of the hidden units, (N, V) and (N, H)."""
+        return self.evidence[:, : self.n_visible], self.evidence[:, self.n_visible :]
 
-        Returns
-        -------
-        Conditioned
-        """
-        clamped = ~np.isnan(clamp)
-        values = np.where(clamped, clamp, 0).astype(self.dtype)
-        v, h = values[:, : self.n_visible], values[:, self.n_visible :]
+    def fold_evidence(self):
+        """Biases of the free units, with the pull of the held ones in them; see the base."""
+        if self.evidence is None:
+            return self.fields, np.zeros(self.n_models)
+        held = [~np.isnan(part) for part in self._held()]
+        v, h = (np.nan_to_num(part).astype(self.dtype) for part in self._held())
         b = self.visible_bias + h @ self.weights.T
         c = self.hidden_bias + v @ self.weights
-        # v' W h of two clamped units stands in both fields: count it once.
+        # v' W h of two held units stands in both fields: count it once.
         offset = (v * b).sum(1, dtype=np.float64) + (h * self.hidden_bias).sum(1, dtype=np.float64)
-        off = self.dtype.type(PINNED_OFF)
-        b[clamped[:, : self.n_visible]] = off
-        c[clamped[:, self.n_visible :]] = off
-        return Conditioned(self.with_fields(b, c), values, clamped, offset)
+        b[held[0]] = 0
+        c[held[1]] = 0
+        return (b, c), offset
 
-    def clamped_pairs(self, values, free):
-        """Factors of the pair probabilities (N, V, H) with a clamped unit."""
+    def held_pairs(self, values, free):
+        """Factors of the pair probabilities (N, V, H) with a held unit; see the base."""
         v, h = values[:, : self.n_visible], values[:, self.n_visible :]
         free_v, free_h = free[:, : self.n_visible], free[:, self.n_visible :]
         return ((v, h + free_h), (free_v, h))
 
-    def hidden_given_visible(self, visible, hidden="marginal"):
-        """P(h_j = 1 | v), or with ``hidden="max"`` the best h; (N, H), for 0/1 visible (N, V)."""
-        inputs = self.hidden_bias + visible.astype(self.dtype, copy=False) @ self.weights
-        return expit(inputs) if hidden == "marginal" else (inputs > 0).astype(self.dtype)
+    def _hidden_gain(self, inputs, hidden):
+        """Gain in log-weight by each hidden unit, given their inputs (N, ..., H)."""
+        gain = _GAIN[hidden](0, inputs)
+        if self.evidence is None:
+            return gain
+        held = self._held()[1]
+        held = held.reshape(len(held), *(1,) * (inputs.ndim - 2), held.shape[1])
+        return np.where(np.isnan(held), gain, np.nan_to_num(held) * inputs)
 
-    def score(self, state):
-        """``-E(v, h)`` of 0/1 states (N, V + H), one per model; (N,) float64."""
-        v = state[:, : self.n_visible].astype(np.float64)
-        h = state[:, self.n_visible :].astype(np.float64)
+    # --------------------------------------------------------- conditionals
+
+    @property
+    def sampling_blocks(self):
+        """All visible units, then all hidden ones."""
+        return slice(0, self.n_visible), slice(self.n_visible, self.n_variables)
+
+    def _conditional_log_odds(self, states, block):
+        n, n_chains, _ = states.shape
+        if block.start == 0 and block.stop == self.n_visible:
+            others, bias, coupling = (
+                states[..., self.n_visible :],
+                self.visible_bias,
+                self.weights.T,
+            )
+        else:
+            others, bias, coupling = states[..., : self.n_visible], self.hidden_bias, self.weights
+        flat = others.reshape(n * n_chains, others.shape[2]).astype(self.dtype, copy=False)
+        return bias[:, None, :] + (flat @ coupling).reshape(n, n_chains, bias.shape[1])
+
+    def _hidden_inputs(self, visible):
+        """Return the inputs (N, H) of the hidden units, for visible (N, V) in the dtype."""
+        return self.hidden_bias + visible @ self.weights
+
+    def hidden_given_visible(self, visible, hidden="marginal"):
+        """P(h_j = 1 | v), or with ``hidden="max"`` the conditional mode; (N, H)."""
+        return self._hidden_of(self._hidden_inputs(visible.astype(self.dtype, copy=False)), hidden)
+
+    def _hidden_of(self, inputs, hidden):
+        found = expit(inputs) if hidden == "marginal" else (inputs > 0).astype(self.dtype)
+        if self.evidence is None:
+            return found
+        held = self._held()[1]
+        return np.where(np.isnan(held), found, held).astype(self.dtype)
+
+    def hidden_and_log_weight(self, visible, hidden="marginal"):
+        """Both from one product of matrices; see the base."""
+        visible = visible.astype(self.dtype, copy=False)
+        inputs = self._hidden_inputs(visible)
+        return self._hidden_of(inputs, hidden), self._log_weight_of(visible, inputs, hidden)
+
+    def visible_log_odds(self, visible, hidden="marginal"):
+        """Log-odds of each visible unit given all other visible ones, (N, V); see the base."""
+        visible = visible.astype(self.dtype, copy=False)
+        inputs = self.hidden_bias + visible @ self.weights
+        log_odds = self.visible_bias.copy()
+        for rows in self.row_blocks(self.weights.size):
+            part = self if self.evidence is None else self.rows(rows)
+            off = inputs[rows, None, :] - visible[rows, :, None] * self.weights
+            on = part._hidden_gain(off + self.weights, hidden)
+            log_odds[rows] += (on - part._hidden_gain(off, hidden)).sum(2)
+        if self.evidence is not None:
+            held = self._held()[0]
+            log_odds = np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))
+        return log_odds.astype(self.dtype, copy=False)
+
+    # ----------------------------------------------------- weights of states
+
+    def _score(self, states):
+        v = states[:, : self.n_visible].astype(np.float64)
+        h = states[:, self.n_visible :].astype(np.float64)
         linear = (v * self.visible_bias).sum(1) + (h * self.hidden_bias).sum(1)
         return linear + ((v @ self.weights.astype(np.float64)) * h).sum(1)
 
     def log_weight(self, visible, hidden="marginal"):
-        """Negative free energy ``-F(v) = v' b + sum_j sp(v' W_j + c_j)``.
+        """Negative free energy ``-F(v) = v' b + sum_j sp(v' W_j + c_j)``, (N,); see the base.
 
-        Parameters
-        ----------
-        visible : ndarray of shape (N, V)
-            0/1 states, one per model.
-        hidden : {"marginal", "max"}, default="marginal"
-            Whether the hidden units are summed out or take their best values:
-            ``max_h -E(v, h)``, with relu in place of the softplus.
-
-        Returns
-        -------
-        ndarray of shape (N,), float64
+        With ``hidden="max"`` it is ``max_h -E(v, h)``, relu in place of the softplus.
         """
         visible = visible.astype(self.dtype, copy=False)
-        inputs = self.hidden_bias + visible @ self.weights
+        return self._log_weight_of(visible, self._hidden_inputs(visible), hidden)
+
+    def _log_weight_of(self, visible, inputs, hidden):
         linear = (visible * self.visible_bias).sum(1, dtype=np.float64)
-        return linear + _GAIN[hidden](0, inputs).sum(1, dtype=np.float64)
-
-    def visible_log_odds(self, visible, hidden="marginal"):
-        """Log-odds of each visible unit given all the others, h summed or maximised out.
-
-        Parameters
-        ----------
-        visible : ndarray of shape (N, V)
-            0/1 states, one per model.
-        hidden : {"marginal", "max"}, default="marginal"
-
-        Returns
-        -------
-        ndarray of shape (N, V)
-        """
-        visible = visible.astype(self.dtype, copy=False)
-        inputs = self.hidden_bias + visible @ self.weights
-        log_odds = self.visible_bias.copy()
-        gain = _GAIN[hidden]
-        for rows in self.row_blocks(self.weights.size):
-            off = inputs[rows, None, :] - visible[rows, :, None] * self.weights
-            log_odds[rows] += (gain(0, off + self.weights) - gain(0, off)).sum(2)
-        return log_odds
+        weight = linear + self._hidden_gain(inputs, hidden).sum(1, dtype=np.float64)
+        if self.evidence is not None:
+            weight[~self._agrees(visible)] = -np.inf
+        return weight
 
     def log_weight_of_sets(self, visible_sets, hidden="marginal"):
-        """Negative free energy of each of K visible states under each of N models.
-
-        Parameters
-        ----------
-        visible_sets : ndarray of shape (K, V)
-        hidden : {"marginal", "max"}, default="marginal"
-            As in `log_weight`.
-
-        Returns
-        -------
-        ndarray of shape (N, K), float64
-        """
+        """Negative free energy of each of K visible states (K, V), (N, K); see the base."""
         sets = visible_sets.astype(self.dtype, copy=False)
         coupling = sets @ self.weights
         result = (self.visible_bias @ sets.T).astype(np.float64)
         for rows in self.row_blocks(coupling.size):
+            part = self if self.evidence is None else self.rows(rows)
             inputs = coupling + self.hidden_bias[rows, None, :]
-            result[rows] += _GAIN[hidden](0, inputs).sum(2, dtype=np.float64)
-        return result
+            result[rows] += part._hidden_gain(inputs, hidden).sum(2, dtype=np.float64)
+        return self._without_contradictions(result, sets)
+
+    # ------------------------------------------------- sufficient statistics
+
+    @property
+    def statistic_shapes(self):
+        """((V, H),), P(v_i = 1, h_j = 1)."""
+        return (self.weights.shape,)
+
+    def sum_statistics(self, means, weight):
+        """((V, H),): weighted sum of ``v h'``; see the base."""
+        v, h = means[:, : self.n_visible], means[:, self.n_visible :]
+        weight = weight[:, None].astype(self.dtype)
+        return ((weight * v).T @ h.astype(self.dtype, copy=False),)
 
     def row_blocks(self, entries_per_row):
         """Slices of the rows that keep a temporary of so many entries a row in the cache."""
-        return row_chunks(self.n_models, max(1, _BLOCK_ENTRIES // max(1, entries_per_row)))
+        return row_chunks(self.n_models, max(1, CACHED_ENTRIES // max(1, entries_per_row)))

@@ -1,5 +1,6 @@
 """Stacking: predictions of other classifiers as inputs."""
 
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
+from skcrbm.ensemble._stacked import make_stacked
 
-__all__ = ["OutOfBagLogOdds"]
+__all__ = ["OutOfBagLogOdds", "make_stacked"]

@@ -14,12 +14,10 @@ from sklearn.base import (
 )
 from sklearn.utils import check_consistent_length, check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skcrbm.model_selection._out_of_fold import out_of_fold
-from skcrbm.utils._indicator import indicator_with_nan
-from skcrbm.utils._outputs import label_marginals
+from skcrbm.model_selection import out_of_fold
+from skcrbm.targets import BinaryTargets, make_targets
 
 
 class OutOfBagLogOdds(
@@ -29,7 +27,7 @@ class OutOfBagLogOdds(
 
     ``fit_transform(X, y)`` gives log-odds of each row by trees, or a model, that did not see
     it, so that what is fitted on them learns how far they can be trusted;
-    ``fit(X, y).transform(X)`` those of the full model, which knows its training rows by heart
+    ``fit(X, y).transform(X)`` those of the full model, which has memorised its training rows
     and is for new rows. As with scikit-learn's `TargetEncoder` the two differ on the training
     rows; a `Pipeline` and a `FeatureUnion` call the right one.
 
@@ -46,7 +44,7 @@ class OutOfBagLogOdds(
         fit, for forests with ``bootstrap=True`` and bagging. Else the models of
         cross-validation folds; an int is a number of stratified ones.
     clip : float in (0, 0.5), default=0.01
-        Probabilities are kept within [clip, 1 - clip]: trees say 0 and 1 easily.
+        Probabilities are kept within [clip, 1 - clip]: trees often predict exactly 0 or 1.
     n_jobs : int, default=None
         Cross-validation folds fitted at once. Trees go by the `n_jobs` of the forest.
     random_state : int, RandomState or None, default=None
@@ -129,8 +127,7 @@ class OutOfBagLogOdds(
 
     @property
     def _n_features_out(self):
-        n_classes = len(self.classes_)
-        return n_classes if self.classes_.ndim == 2 or n_classes > 2 else 1
+        return self._targets.n_visible
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y):
@@ -149,7 +146,7 @@ class OutOfBagLogOdds(
         ------
         ValueError
             On a y that is neither an indicator matrix nor a vector of classes, or one in which
-            nothing varies.
+            nothing varies; if the estimator cannot do what `cv` says.
         """
         estimator, X, targets = self._prepare(X, y)
         self.estimator_ = estimator.fit(X, targets)
@@ -171,11 +168,10 @@ class OutOfBagLogOdds(
         Raises
         ------
         ValueError
-            As `fit`, and if the estimator cannot do what `cv` says.
+            As `fit`.
         """
         estimator, X, targets = self._prepare(X, y)
         if isinstance(self.cv, str):
-            self._check_out_of_bag(estimator)
             self.estimator_ = estimator.set_params(oob_score=True).fit(X, targets)
             return self._log_odds(self._out_of_bag(targets))
         marginals = out_of_fold(
@@ -208,32 +204,32 @@ class OutOfBagLogOdds(
 
     def _prepare(self, X, y):
         """Return a clone of the estimator, X, and the target that it is to learn."""
-        if y is None:
-            raise ValueError("OutOfBagLogOdds requires y to be passed, but the target y is None.")
+        targets = make_targets(y, estimator=self)
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         validate_data(self, X, skip_check_array=True)
         check_consistent_length(X, y)
         estimator = clone(self.estimator)
+        if isinstance(self.cv, str):
+            self._check_out_of_bag(estimator)
         if self.random_state is not None:
             rng = check_random_state(self.random_state)
             names = sorted(estimator.get_params())
             names = [n for n in names if n == "random_state" or n.endswith("__random_state")]
             estimator.set_params(**{name: rng.randint(np.iinfo(np.int32).max) for name in names})
-        y = y if hasattr(y, "ndim") else np.asarray(y)
-        if y.ndim == 2 and y.shape[1] > 1:
-            return estimator, X, self._label_targets(indicator_with_nan(y))
-        if self.label_powerset:
-            raise ValueError("label_powerset=True is for a 2-D y with more than one column")
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self.classes_ = np.unique(y)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least 2 classes, got {len(self.classes_)} class")
+        if targets.multilabel:
+            y = self._label_targets(targets.encode(y))
+        else:
+            if self.label_powerset:
+                raise ValueError("label_powerset=True is for a 2-D y with more than one column")
+            if len(targets.classes) < 2:
+                raise ValueError("y must hold at least 2 classes, got 1 class")
+            y = targets.for_classifier(y)
+        self._targets = targets
+        self.classes_ = targets.classes
         return estimator, X, y
 
     def _label_targets(self, Y):
-        self.classes_ = np.tile(np.array([0, 1]), (Y.shape[1], 1))
         missing = np.isnan(Y)
         if missing.any() and (self.label_powerset or isinstance(self.cv, str)):
             raise ValueError(
@@ -252,8 +248,8 @@ class OutOfBagLogOdds(
         Y = Y[:, self._varying]
         if Y.shape[1] == 1 and np.isnan(Y).any():
             raise ValueError(
-                "y has one label only that varies, and entries of it are not observed (NaN): leave "
-                "these rows out"
+                "y has only one label that varies, and some of its entries are not observed (NaN): "
+                "drop those rows"
             )
         Y = Y if np.isnan(Y).any() else Y.astype(np.int64)
         return Y if Y.shape[1] > 1 else Y[:, 0]
@@ -261,18 +257,13 @@ class OutOfBagLogOdds(
     def _marginals(self, model, X):
         """P(y_i = 1 | x), or the probabilities of the classes, (n, n_features_out)."""
         proba = model.predict_proba(X)
-        classes = model.classes_
-        if self.classes_.ndim == 1:
-            full = np.zeros((len(proba), len(self.classes_)))
-            full[:, np.searchsorted(self.classes_, classes)] = proba
-            return full if len(self.classes_) > 2 else full[:, 1:]
         if self.label_powerset:
-            return np.clip(proba @ self.label_sets_[classes], 0, 1)
-        if self._varying.sum() == 1:
-            one = label_marginals([proba], [classes], "predict_proba(X)")
-        else:
-            one = label_marginals(proba, classes, "predict_proba(X)")
-        return self._with_constant(one)
+            return np.clip(proba @ self.label_sets_[model.classes_], 0, 1)
+        if not self._targets.multilabel:
+            return self._targets.marginals(proba, model.classes_)
+        if self._varying.sum() == 1:  # the estimator was given a 1-D y
+            return self._with_constant(BinaryTargets(np.array([0, 1])).marginals(proba))
+        return self._with_constant(self._targets.marginals(proba, model.classes_))
 
     def _with_constant(self, varying):
         full = np.tile(self._constant, (len(varying), 1))
@@ -280,11 +271,16 @@ class OutOfBagLogOdds(
         return full
 
     def _check_out_of_bag(self, estimator):
-        if "oob_score" not in estimator.get_params(deep=False):
+        params, name = estimator.get_params(deep=False), type(estimator).__name__
+        if "oob_score" not in params:
             raise ValueError(
-                f"cv='oob' needs an estimator with oob_score, such as a forest with "
-                f"bootstrap=True; {type(estimator).__name__} has none: give a number of folds, as "
-                "in cv=5"
+                "cv='oob' needs an estimator with oob_score, such as a forest with "
+                f"bootstrap=True; {name} has none: give a number of folds, as in cv=5"
+            )
+        if params.get("bootstrap") is False:
+            raise ValueError(
+                f"cv='oob' needs bootstrap=True: each tree of this {name} has seen every row; set "
+                "it, or give a number of folds, as in cv=5"
             )
 
     def _out_of_bag(self, targets):
@@ -297,10 +293,10 @@ class OutOfBagLogOdds(
         proba = proba.copy()
         proba[unseen] = np.bincount(np.searchsorted(self.estimator_.classes_, targets))
         proba[unseen] /= len(targets)
-        if self.classes_.ndim == 1:
-            return proba if len(self.classes_) > 2 else proba[:, 1:]
         if self.label_powerset:
             return np.clip(proba @ self.label_sets_, 0, 1)
+        if not self._targets.multilabel:
+            return self._targets.marginals(proba)
         return self._with_constant(proba[:, 1:])
 
     def _log_odds(self, marginals):

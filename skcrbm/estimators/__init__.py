@@ -1,7 +1,7 @@
 """The estimators: one file each, over one base."""
 
-from skcrbm.decoding import DecodedClassifier
 from skcrbm.estimators._crbm import CRBMClassifier
+from skcrbm.estimators._decoded import DecodedClassifier
 from skcrbm.estimators._layered_gm import LayeredGMClassifier
 from skcrbm.estimators._lmbm import LMBMClassifier
 from skcrbm.estimators._mssvm import MSSVMCRBM

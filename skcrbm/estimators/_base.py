@@ -1,21 +1,63 @@
-"""What all estimators share: tags, the gates for X, y and known labels, scoring."""
+"""What all estimators share: tags, validation of X, y and weights, predictions by the kind of y."""
 
 from abc import ABCMeta, abstractmethod
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_consistent_length
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from skcrbm.estimators._targets import indicator_with_nan, make_targets
-from skcrbm.metrics import masked_score
+from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.utils.indicator import may_be_empty, unseen_share
 
 
-class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):
-    """Base of the classifiers: 2-D indicator y with NaN, 1-D binary or multiclass y."""
+class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base of the classifiers: 2-D indicator y with NaN, 1-D binary or multiclass y.
+
+    A subclass makes something of the rows of X, and has the scores for each kind of y from
+    that; the methods `_predict`, `_decision` and `_proba` put them in the form of the y at hand.
+    """
 
     #: Whether X may hold NaN.
     _allow_nan = False
+    #: Attributes without a trailing underscore that belong to a fit.
+    _state = ("_targets",)
+    #: Log-odds of binary 1-D y per unit of `decision_function`.
+    _log_odds_scale = 1.0
+
+    @abstractmethod
+    def _label_scores(self, rows):
+        """Return decision scores (N, L) of 2-D y."""
+
+    @abstractmethod
+    def _label_log_odds(self, rows):
+        """Return log-odds (N, L) of each label's marginal, of 2-D y."""
+
+    @abstractmethod
+    def _labels(self, rows):
+        """Return decoded 0/1 labels (N, L) of 2-D y."""
+
+    @abstractmethod
+    def _binary_scores(self, rows):
+        """Return scores (N, 1) of the second of two classes against the first."""
+
+    @abstractmethod
+    def _class_scores(self, rows):
+        """Return unnormalised log-probabilities (N, K) of the classes."""
+
+    @abstractmethod
+    def predict(self, X):
+        """Labels of each row."""
+
+    def _predict(self, rows):
+        return self._targets.predict(self, rows)
+
+    def _decision(self, rows):
+        return self._targets.decision(self._targets.scores(self, rows))
+
+    def _proba(self, rows):
+        return self._targets.proba(self._targets.log_odds(self, rows))
+
+    # -------------------------------------------------------------- validation
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -25,12 +67,8 @@ class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta
         tags.input_tags.allow_nan = self._allow_nan
         return tags
 
-    @abstractmethod
-    def predict(self, X):
-        """Labels of each row."""
-
     def _check_training_data(self, X, y, sample_weight, *, reset, classes=None):
-        """Pass X, y and the weights through their gates.
+        """Validate X, y and the weights.
 
         Returns
         -------
@@ -38,12 +76,8 @@ class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta
         visible : ndarray (N, V), dtype of X, NaN where not observed
         weight : ndarray (N,), positive; rows of weight 0 are gone from all three
         """
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
+        targets = make_targets(y, classes, self) if reset or y is None else self._targets
         X = self._validate_X(X, reset)
-        targets = make_targets(y, classes) if reset else self._targets
         # One memory layout, as sums run along it: a DataFrame's is another.
         visible = targets.encode(y).astype(X.dtype, order="C")
         if len(visible) != X.shape[0]:
@@ -55,12 +89,18 @@ class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta
         keep = weight > 0
         if not keep.any():
             raise ValueError("sample_weight is 0 for every row: there is nothing to fit")
+        if not keep.all():
+            X, visible, weight = X[keep], visible[keep], weight[keep]
+        empty = not targets.multilabel or may_be_empty(visible)
+        unseen = unseen_share(visible) if targets.multilabel else 1.0
         if reset:
             self._targets = targets
             self.classes_ = targets.classes
-        if keep.all():
-            return X, visible, weight
-        return X[keep], visible[keep], weight[keep]
+            self.allow_empty_, self.unseen_share_ = empty, unseen
+        else:  # rows of earlier calls count as well
+            self.allow_empty_ |= empty
+            self.unseen_share_ = max(self.unseen_share_, unseen)
+        return X, visible, weight
 
     def _check_predict_data(self, X):
         check_is_fitted(self)
@@ -77,36 +117,7 @@ class BaseStructuredClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta
             reset=reset,
         )
 
-    def _check_known(self, y_known, n_rows):
-        """Known labels (N, L) with NaN elsewhere, or None."""
-        if y_known is None:
-            return None
-        if self._targets.kind != "multilabel":
-            raise ValueError("y_known is for 2-D indicator y; this model was fitted on a 1-D y")
-        known = indicator_with_nan(y_known, "y_known")
-        shape = (n_rows, self._targets.n_visible)
-        if known.shape != shape:
-            raise ValueError(f"y_known must have shape {shape}, got {known.shape}")
-        return known
-
-    def score(self, X, y, sample_weight=None):
-        """Accuracy; for 2-D y subset accuracy over the observed entries.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            NaN in 2-D y = not observed; rows without an observed entry are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
-        check_consistent_length(X, y, sample_weight)
-        if self._targets.kind != "multilabel":
-            return super().score(X, y, sample_weight)
-        return masked_score(
-            "accuracy", self._targets.encode(y), y_pred=self.predict(X), sample_weight=sample_weight
-        )
+    def _forget(self):
+        """Drop what an earlier fit learned."""
+        for name in [name for name in vars(self) if name.endswith("_") or name in self._state]:
+            delattr(self, name)

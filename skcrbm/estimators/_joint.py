@@ -1,24 +1,22 @@
-"""Questions about the joint distribution p(y | x) of a fitted model, and its hidden units."""
+"""Questions about the joint distribution p(y | x) of a fitted model."""
 
+from abc import ABC, abstractmethod
 from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_expit, log_softmax
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from scipy.special import expit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.decoding._label_set import weighted_label_sets
-from skcrbm.energies import IsingEnergy
-from skcrbm.inference import infer
-from skcrbm.utils._indicator import distinct_rows
-from skcrbm.utils._parallel import one_blas_thread
-from skcrbm.utils._random import random_key
-from skcrbm.utils._validation import as_float_array
-
-# Beyond so many labels all vectors are candidates only if asked for, and beyond so many never.
-_AUTO_ALL_LABELS, _MAX_ALL_LABELS = 14, 20
+from skcrbm.decoding import Posterior, weighted_label_sets
+from skcrbm.inference import resolve_method
+from skcrbm.targets import Targets
+from skcrbm.utils.indicator import distinct_rows
+from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
+from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.random import random_key
+from skcrbm.utils.validation import as_float_array
 
 
 class TopLabelSets(NamedTuple):
@@ -36,18 +34,35 @@ class TopLabelSets(NamedTuple):
     proba: np.ndarray
 
 
-class JointQueriesMixin:
+class JointQueriesMixin(ABC):
     """Mixin of models that define p(y | x).
 
-    Needs ``_prepare(X, y_known)``, which returns the `Decoding` of the rows, and, for 1-D y,
-    `decision_function`.
+    Attributes
+    ----------
+    _targets : Targets
+        After `fit`; the model has the scores that these ask for.
     """
 
-    #: Log-odds of binary 1-D y per unit of `decision_function`.
-    _log_odds_scale = 1.0
+    _targets: Targets
+
+    @abstractmethod
+    def _posterior_of(self, X, known):
+        """Return the `Posterior` of validated rows and known labels."""
+
+    @abstractmethod
+    def _posterior(self, X, y_known=None):
+        """Return the `Posterior` of the rows of X given the known labels."""
+
+    def _joint(self, X, y_known):
+        """p(y | x) of the rows, as a distribution over label vectors or over classes."""
+        posterior = self._posterior(X, y_known)
+        if self._targets.multilabel:
+            return _LabelVectors(self._targets, posterior)
+        log_odds = self._targets.log_odds(self, posterior).astype(posterior.energy.dtype)
+        return _Classes(self._targets, self._targets.class_log_proba(log_odds.astype(np.float64)))
 
     def sample(
-        self, X, n_samples=1, y_known=None, *, method="exact", burn_in=100, random_state=None
+        self, X, n_samples=1, y_known=None, *, method="exact", burn_in=None, random_state=None
     ):
         """Draw labels from p(y | x).
 
@@ -61,8 +76,8 @@ class JointQueriesMixin:
         method : {"exact", "gibbs"}, default="exact"
             Independent draws by enumeration, with up to 20 hidden units or outputs; or up to
             100 Gibbs chains per row, see `skcrbm.inference.sample`. 1-D y is always exact.
-        burn_in : int, default=100
-            Sweeps of the Gibbs chains before the first draw.
+        burn_in : int or None, default=None
+            Sweeps of the Gibbs chains before the first draw; None: 100.
         random_state : int, RandomState or None, default=None
             Decides the draws, whatever `n_jobs`.
 
@@ -76,28 +91,9 @@ class JointQueriesMixin:
         ValueError
             On an invalid argument, or a model too large for `method`.
         """
-        from skcrbm.inference import sample
-        from skcrbm.inference._random import uniforms
-
-        check_is_fitted(self)
         with one_blas_thread():
-            decoding = self._prepare(X, y_known)
-        if self._targets.kind == "multilabel":
-            states = sample(
-                decoding.energy,
-                method,
-                n_samples=n_samples,
-                burn_in=burn_in,
-                clamp=decoding.clamp(),
-                n_jobs=self.n_jobs,
-                random_state=random_state,
-            )
-            return self._targets.decode(states[:, :, : decoding.energy.n_visible])
-        _check_count("n_samples", n_samples)
-        mass = np.exp(self._class_log_proba(X)).cumsum(axis=1)
-        u = uniforms(random_key(random_state), np.arange(len(mass)), 0, n_samples)
-        index = (u[:, :, None] * mass[:, None, -1:] > mass[:, None, :-1]).sum(axis=2)
-        return self.classes_[index]
+            joint = self._joint(X, y_known)
+        return joint.sample(n_samples, method, burn_in, random_state)
 
     def score_samples(self, X, y=None, y_known=None, *, method="exact", random_state=None):
         """Log-likelihood of labels, log p(y | x), row by row.
@@ -128,33 +124,16 @@ class JointQueriesMixin:
         ValueError
             On an invalid argument, or a model too large for `method`.
         """
-        check_is_fitted(self)
         with one_blas_thread():
-            decoding = self._prepare(X, y_known)
+            joint = self._joint(X, y_known)
             if y is None:
-                return np.zeros(decoding.energy.n_models)
+                return np.zeros(joint.n_rows)
             visible = self._targets.encode(y)
-            if len(visible) != decoding.energy.n_models:
+            if len(visible) != joint.n_rows:
                 raise ValueError(
-                    f"X and y must have as many rows, got {decoding.energy.n_models} and "
-                    f"{len(visible)}"
+                    f"X and y must have as many rows, got {joint.n_rows} and {len(visible)}"
                 )
-            if self._targets.kind != "multilabel":
-                log_proba = self._class_log_proba(X)
-                index = visible[:, 0] if self._targets.kind == "binary" else visible.argmax(axis=1)
-                return log_proba[np.arange(len(index)), index.astype(np.intp)]
-            seed = check_random_state(random_state).randint(2**31 - 1)
-            known = np.full(visible.shape, np.nan) if y_known is None else decoding.known
-            state = np.where(np.isnan(known), visible, known)
-            partly = np.isnan(state).any(axis=1)
-            log_p = np.empty(len(state))
-            log_p[~partly] = decoding.energy.rows(~partly).log_weight(state[~partly])
-            if partly.any():
-                part = decoding._replace(energy=decoding.energy.rows(partly), known=state[partly])
-                log_p[partly] = _log_partition(part, method, seed)
-            log_p -= _log_partition(decoding, method, seed)
-        log_p[(visible + known == 1).any(axis=1)] = -np.inf  # y contradicts what is known
-        return log_p
+            return joint.log_proba_of(visible, method, random_state)
 
     def predict_topk(
         self, X, k=1, y_known=None, *, candidates="auto", method="exact", random_state=None
@@ -191,34 +170,9 @@ class JointQueriesMixin:
             On an invalid argument, k larger than the number of candidates, or a model too
             large for `method`.
         """
-        check_is_fitted(self)
         _check_count("k", k)
         with one_blas_thread():
-            decoding = self._prepare(X, y_known)
-            if self._targets.kind != "multilabel":
-                log_proba = self._class_log_proba(X)
-                _check_enough(k, log_proba.shape[1], "classes")
-                best = np.argsort(-log_proba, axis=1, kind="stable")[:, :k]
-                proba = np.exp(np.take_along_axis(log_proba, best, axis=1))
-                return TopLabelSets(self.classes_[best], proba)
-            decoding = decoding._replace(label_sets=self._candidates(decoding, candidates))
-            _check_enough(k, len(decoding.label_sets), "candidates")
-            shape = decoding.energy.n_models, k
-            labels = np.full((*shape, decoding.energy.n_visible), -1)
-            log_p = np.full(shape, -np.inf)
-            for rows, sets, log_weight in weighted_label_sets(decoding, "marginal"):
-                top = min(k, len(sets))
-                best = np.argpartition(-log_weight, top - 1, axis=1)[:, :top]
-                best.sort(axis=1)  # equal ones in the order of the candidates
-                value = np.take_along_axis(log_weight, best, axis=1)
-                order = np.argsort(-value, axis=1, kind="stable")
-                value = np.take_along_axis(value, order, axis=1)
-                found = sets[np.take_along_axis(best, order, axis=1)]
-                log_p[rows, :top] = value
-                labels[rows, :top] = np.where(np.isneginf(value)[:, :, None], -1, found)
-            seed = check_random_state(random_state).randint(2**31 - 1)
-            log_p -= _log_partition(decoding, method, seed)[:, None]
-        return TopLabelSets(labels, np.exp(log_p))
+            return self._joint(X, y_known).top(k, candidates, method, random_state)
 
     def predict_pairwise_proba(self, X, y_known=None):
         """P(y_i = 1, y_k = 1 | x) of all pairs of labels.
@@ -243,34 +197,102 @@ class JointQueriesMixin:
             After a fit on 1-D y.
         """
         check_is_fitted(self)
-        if self._targets.kind != "multilabel":
-            raise ValueError(
-                "predict_pairwise_proba is for 2-D y; this model was fitted on a 1-D y"
-            )
+        self._targets.require_multilabel("predict_pairwise_proba")
         with one_blas_thread():
-            decoding = self._prepare(X, y_known)
-            energy, options = decoding.energy, {"n_jobs": decoding.n_jobs}
-            if isinstance(energy, IsingEnergy):
-                options.update(returns="pairwise", pairwise="per_example", clamp=decoding.clamp())
-                return infer(energy, decoding.method, **options).pairwise
-            marginals = expit(decoding.log_odds())
-            n, n_labels = marginals.shape
-            pairs = np.empty((n, n_labels, n_labels), marginals.dtype)
-            nothing = np.full(marginals.shape, np.nan)
-            known = nothing if decoding.known is None else decoding.known
-            for i in range(n_labels):
-                given = known.copy()
-                given[:, i] = 1
-                conditional = decoding._replace(known=given).log_odds()
-                pairs[:, i] = marginals[:, [i]] * expit(conditional)
-            pairs += np.swapaxes(pairs, 1, 2).copy()
+            return self._joint(X, y_known).pairs()
+
+
+class _LabelVectors(NamedTuple):
+    """p(y | x) over the label vectors of a 2-D y.
+
+    Attributes
+    ----------
+    targets : MultilabelTargets
+    posterior : Posterior
+    """
+
+    targets: Targets
+    posterior: Posterior
+
+    @property
+    def n_rows(self):
+        """N."""
+        return self.posterior.energy.n_models
+
+    def sample(self, n_samples, method, burn_in, random_state):
+        """Draw label vectors (N, n_samples, L)."""
+        from skcrbm.inference import sample
+
+        states = sample(
+            self.posterior.energy,
+            method,
+            n_samples=n_samples,
+            burn_in=burn_in,
+            clamp=self.posterior.evidence(),
+            n_jobs=self.posterior.n_jobs,
+            random_state=random_state,
+        )
+        return self.targets.decode(states[:, :, : self.posterior.energy.n_visible])
+
+    def log_proba_of(self, visible, method, random_state):
+        """Log-probability (N,) of visible units (N, L), NaN summed out, given what is known."""
+        energy, known = self.posterior.energy, self.posterior.known
+        seed = check_random_state(random_state).randint(2**31 - 1)
+        known = np.full(visible.shape, np.nan) if known is None else known
+        state = np.where(np.isnan(known), visible, known)
+        partly = np.isnan(state).any(axis=1)
+        log_p = np.empty(len(state))
+        log_p[~partly] = energy.rows(~partly).log_weight(state[~partly])
+        if partly.any():
+            part = self.posterior._replace(energy=energy.rows(partly), known=state[partly])
+            log_p[partly] = _log_partition(part, method, seed)
+        log_p -= _log_partition(self.posterior, method, seed)
+        log_p[(visible + known == 1).any(axis=1)] = -np.inf  # y contradicts what is known
+        return log_p
+
+    def top(self, k, candidates, method, random_state):
+        """Return the `TopLabelSets` among the candidates."""
+        posterior = self.posterior._replace(label_sets=self._candidates(candidates))
+        _check_enough(k, len(posterior.label_sets), "candidates")
+        labels = np.full((self.n_rows, k, posterior.energy.n_visible), -1)
+        log_p = np.full((self.n_rows, k), -np.inf)
+        for rows, sets, log_weight in weighted_label_sets(posterior, "marginal"):
+            top = min(k, len(sets))
+            best = np.argpartition(-log_weight, top - 1, axis=1)[:, :top]
+            best.sort(axis=1)  # equal ones in the order of the candidates
+            value = np.take_along_axis(log_weight, best, axis=1)
+            order = np.argsort(-value, axis=1, kind="stable")
+            value = np.take_along_axis(value, order, axis=1)
+            found = sets[np.take_along_axis(best, order, axis=1)]
+            log_p[rows, :top] = value
+            labels[rows, :top] = np.where(np.isneginf(value)[:, :, None], -1, found)
+        seed = check_random_state(random_state).randint(2**31 - 1)
+        log_p -= _log_partition(posterior, method, seed)[:, None]
+        return TopLabelSets(labels, np.exp(log_p))
+
+    def pairs(self):
+        """P(y_i = 1, y_k = 1), (N, L, L)."""
+        posterior = self.posterior
+        n_labels = posterior.energy.n_visible
+        if posterior.energy.statistic_shapes == ((n_labels, n_labels),):  # they are the pairs
+            return posterior.infer(returns="pairwise", pairwise="per_example").pairwise
+        marginals = expit(posterior.log_odds())
+        pairs = np.empty((*marginals.shape, n_labels), marginals.dtype)
+        nothing = np.full(marginals.shape, np.nan)
+        known = nothing if posterior.known is None else posterior.known
+        for i in range(n_labels):
+            given = known.copy()
+            given[:, i] = 1
+            conditional = posterior._replace(known=given).log_odds()
+            pairs[:, i] = marginals[:, [i]] * expit(conditional)
+        pairs += np.swapaxes(pairs, 1, 2).copy()
         return pairs / 2
 
-    def _candidates(self, decoding, candidates):
+    def _candidates(self, candidates):
         """Candidates (K, L) of `predict_topk`."""
-        n_labels = decoding.energy.n_visible
+        n_labels = self.posterior.energy.n_visible
         if isinstance(candidates, str) and candidates == "auto":
-            candidates = "all" if n_labels <= _AUTO_ALL_LABELS else "label_sets"
+            candidates = "all" if n_labels <= AUTO_ALL_LABEL_SETS else "label_sets"
         if not isinstance(candidates, str):
             sets = as_float_array(candidates, "candidates", f"(n_sets, {n_labels})")
             if sets.shape[1] != n_labels or not np.isin(sets, (0, 1)).all():
@@ -280,86 +302,67 @@ class JointQueriesMixin:
                 )
             return distinct_rows(sets)
         if candidates == "label_sets":
-            return decoding.label_sets
+            return self.posterior.label_sets
         if candidates != "all":
             raise ValueError(
                 "candidates must be 'auto', 'all', 'label_sets' or an array of label vectors, "
                 f"got {candidates!r}"
             )
-        if n_labels > _MAX_ALL_LABELS:
+        if n_labels > MAX_ALL_LABEL_SETS:
             raise ValueError(
                 f"candidates='all' goes through 2^{n_labels} label vectors; the limit is "
-                f"{_MAX_ALL_LABELS} outputs. Use 'label_sets' or an array"
+                f"{MAX_ALL_LABEL_SETS} outputs. Use 'label_sets' or an array"
             )
         numbers = np.arange(2**n_labels)[:, None]
         return ((numbers >> np.arange(n_labels)[::-1]) & 1).astype(np.int8)
 
-    def _class_log_proba(self, X):
-        """Log-probabilities (N, K) of the classes of a 1-D y."""
-        score = self.decision_function(X).astype(np.float64)
-        if self._targets.kind == "binary":
-            score = self._log_odds_scale * score
-            return np.column_stack([log_expit(-score), log_expit(score)])
-        return log_softmax(score, axis=1)
 
+class _Classes(NamedTuple):
+    """p(y | x) over the classes of a 1-D y.
 
-class HiddenUnitsMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Mixin of models with hidden units: their marginals as features.
-
-    Needs ``_prepare(X, y_known)``, which returns the `Decoding` of the rows, and `weights_`.
+    Attributes
+    ----------
+    targets : BinaryTargets or MulticlassTargets
+    log_proba : ndarray (N, K), float64
     """
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    targets: Targets
+    log_proba: np.ndarray
 
     @property
-    def _n_features_out(self):
-        return self.weights_.shape[1]
+    def n_rows(self):
+        """N."""
+        return len(self.log_proba)
 
-    def transform(self, X, y_known=None):
-        """P(h_j = 1 | x) of the hidden units, by the inference method of `predict_proba`.
+    def sample(self, n_samples, method, burn_in, random_state):
+        """Draw classes (N, n_samples), exactly."""
+        from skcrbm.inference import uniforms
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: P(h_j = 1 | x, y_known).
+        _check_count("n_samples", n_samples)
+        mass = np.exp(self.log_proba).cumsum(axis=1)
+        u = uniforms(random_key(random_state), np.arange(len(mass)), 0, n_samples)
+        index = (u[:, :, None] * mass[:, None, -1:] > mass[:, None, :-1]).sum(axis=2)
+        return self.targets.classes[index]
 
-        Returns
-        -------
-        ndarray of shape (n_samples, n_hidden)
-        """
-        check_is_fitted(self)
-        with one_blas_thread():
-            decoding = self._prepare(X, y_known)
-            result = infer(
-                decoding.energy, decoding.method, clamp=decoding.clamp(), n_jobs=decoding.n_jobs
-            )
-        return result.marginals[:, decoding.energy.n_visible :]
+    def log_proba_of(self, visible, method, random_state):
+        """Log-probability (N,) of the classes of visible units (N, V)."""
+        index = np.searchsorted(self.targets.classes, self.targets.decode(visible))
+        return self.log_proba[np.arange(len(index)), index]
+
+    def top(self, k, candidates, method, random_state):
+        """Return the `TopLabelSets` among all classes."""
+        _check_enough(k, self.log_proba.shape[1], "classes")
+        best = np.argsort(-self.log_proba, axis=1, kind="stable")[:, :k]
+        proba = np.exp(np.take_along_axis(self.log_proba, best, axis=1))
+        return TopLabelSets(self.targets.classes[best], proba)
 
 
-def _log_partition(decoding, method, seed):
+def _log_partition(posterior, method, seed):
     """Log Z (N,) of each row's model given what is known."""
-    if isinstance(method, str) and method == "ais":
-        if isinstance(decoding.energy, IsingEnergy):
-            raise ValueError(
-                "method='ais' is for conditional RBMs; this model has 'exact', 'mean_field', "
-                "'sum_product' and 'tree_reweighted'"
-            )
-        from skcrbm.inference import estimate_log_partition
-
-        return estimate_log_partition(
-            decoding.energy, random_state=seed, clamp=decoding.clamp(), n_jobs=decoding.n_jobs
-        ).log_partition
-    return infer(
-        decoding.energy,
-        method,
-        returns="log_partition",
-        clamp=decoding.clamp(),
-        n_jobs=decoding.n_jobs,
-    ).log_partition
+    method = resolve_method(method, "method")
+    if method.draws and method.random_state is None:
+        method = method.with_options(random_state=seed)
+    return posterior.infer(method, returns="log_partition").log_partition
 
 
 def _check_count(name, value):

@@ -4,38 +4,35 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit, softmax
-from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.energies._layered import LayeredParams, LayeredStructure
-from skcrbm.estimators._base import BaseStructuredClassifier
-from skcrbm.estimators._callbacks import EpochCallbacks, with_callbacks
-from skcrbm.estimators._layered_inputs import (
+from skcrbm.decoding import with_a_label
+from skcrbm.energies import (
+    InputCode,
+    LayeredModel,
+    LayeredParams,
+    LayeredStructure,
     check_thresholds,
-    code_for,
-    first_code,
-    input_mean,
-    next_code,
 )
-from skcrbm.estimators._layered_training import LayeredTraining
-from skcrbm.estimators._trained import TrainedMixin
-from skcrbm.inference._layered import LayeredInput, probabilities
-from skcrbm.inference._layered_messages import MaxProductNetwork
-from skcrbm.inference._layered_methods import make_network
+from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
+from skcrbm.inference.layered import (
+    LayeredInput,
+    MaxProductNetwork,
+    make_network,
+    probabilities,
+)
 from skcrbm.layers import Dense, Layer
-from skcrbm.learning._truncated import CHUNK_ROWS, MomentMatching, TruncatedLikelihood
-from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.learning import L2, LAYERED_OBJECTIVES, layered_params
+from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 _DEFAULT_LAYERS = (Dense(100),)
-_OBJECTIVES = {"backprop": TruncatedLikelihood, "analytic": MomentMatching}
 # Iterations of max-product decoding: more than any path through the layers needs.
 _MAP_ITERATIONS = 50
 
 
-class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
+class LayeredGMClassifier(BaseStochasticClassifier):
     """Layered graphical model trained through truncated inference.
 
     Categorical nodes in layers, pairwise energies between the nodes of neighbouring
@@ -110,6 +107,10 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
     input_unary_ : ndarray (n_features, n_states - 1)
         Unary scores of the input nodes, which matter where a feature is not observed.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    allow_empty_ : bool
+        Whether no output may be predicted to be on, as in `CRBMClassifier`.
+    unseen_share_ : float
+        As in `CRBMClassifier`.
     n_inference_iter_ : int
         T of the fit, used in prediction.
     loss_curve_, convergence_curve_ : list of float
@@ -128,6 +129,9 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
     A feature that is NaN somewhere in X is a binary node with a unary score. Where observed
     it must lie in [0, 1] (an overshoot of 0.5 is let through, as scaled new rows have it);
     where it is not, its belief is an output, see `impute`.
+
+    With soft clamping, a feature can become NaN in a later call to `partial_fit` if its values
+    were in [0, 1] in all calls before.
 
     References
     ----------
@@ -149,7 +153,7 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
     """
 
     _parameter_constraints: dict = {
-        **TrainedMixin._parameter_constraints,
+        **BaseStochasticClassifier._parameter_constraints,
         "layers": [tuple, list],
         "input_shape": [tuple, list, None],
         "clamping": [StrOptions({"soft", "hard"})],
@@ -158,7 +162,7 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
         "schedule": [StrOptions({"sequential", "parallel"})],
         "n_inference_iter": [Interval(Integral, 1, None, closed="left")],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
-        "gradient": [StrOptions(set(_OBJECTIVES))],
+        "gradient": [StrOptions(set(LAYERED_OBJECTIVES))],
     }
     _allow_nan = True
     _state = (
@@ -166,9 +170,8 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
         "_model",
         "_method",
         "_fitted_structure",
-        "_optimizer",
+        "_progress",
         "_rng",
-        "_epochs_seen",
     )
 
     def __init__(
@@ -231,97 +234,8 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
 
     # ---------------------------------------------------------------- fitting
 
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None):
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            NaN where not observed.
-        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix with NaN where not observed, or classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the row.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            On an invalid X, y, weight or hyperparameter; if n_inference_iter is smaller
-            than the number of hidden layers + 1; if a feature with NaN has values
-            outside [0, 1].
-        FloatingPointError
-            If the training diverges.
-        """
-        self._check_layers()
-        warm = self.warm_start and hasattr(self, "layers_")
-        if not warm:  # a fit that fails must not leave old parameters beside new classes
-            self._forget()
-        given = X  # callbacks score on what the user passed, with rows of weight 0
-        X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
-        rng = check_random_state(self.random_state)
-        first_epoch = self._epochs_seen if warm else 0
-        training = self._make_training(X, visible, weight, rng, first_epoch, warm)
-        params = self._first_params(training, warm)
-        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-        will_refit = training.early_stopping and self.refit
-        callbacks = EpochCallbacks(self, None if will_refit else self.max_iter, given, y, metadata)
-
-        def on_epoch_end(epoch):
-            return callbacks.end_epoch(
-                lambda: self._fitted_attributes(training.model(epoch.params))
-            )
-
-        training.run(params, callbacks.begin_epoch, on_epoch_end)
-        self._store(training, training.model(training.history.best.params))
-        self._epochs_seen = training.history.best.number + 1
-        self.n_iter_ = self._epochs_seen - first_epoch
-        callbacks.end()
-        return self
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Do one epoch on the given rows.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`. With soft clamping, a feature can become NaN in a later call if its
-            values were in [0, 1] in all calls before.
-        classes : array-like of shape (n_classes,), default=None
-            All classes, for 1-D y; needed in the first call if `y` lacks some.
-
-        Returns
-        -------
-        self
-        """
-        self._check_no_early_stopping()
-        self._check_layers()
-        first = not hasattr(self, "layers_")
-        if not first:
-            self._check_same_classes(classes)
-        X, visible, weight = self._check_training_data(
-            X, y, sample_weight, reset=first, classes=classes
-        )
-        if first or not hasattr(self, "_rng"):
-            self._rng = check_random_state(self.random_state)
-        seen = 0 if first else self._epochs_seen
-        training = self._make_training(X, visible, weight, self._rng, seen, not first)
-        params = self._first_params(training, not first)
-        training.run_one_epoch(params, None if first else self._optimizer)
-        curves = ([], []) if first else (self.loss_curve_, self.convergence_curve_)
-        self._store(training, training.model(training.history.best.params))
-        self.loss_curve_ = curves[0] + self.loss_curve_
-        self.convergence_curve_ = curves[1] + self.convergence_curve_
-        self._epochs_seen = self.n_iter_ = seen + 1
-        return self
-
-    def _check_layers(self):
+    def _check_settings(self, partial):
+        super()._check_settings(partial)
         for layer in self.layers:
             if not isinstance(layer, Layer):
                 raise ValueError(
@@ -335,31 +249,25 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
                 f"sees X from n_inference_iter={smallest} on"
             )
 
-    def _make_training(self, X, visible, weight, rng, first_epoch, go_on):
-        """Hand the fit over."""
-        if go_on:
-            self._check_same_structure()
-            structure = self._model.structure
-            code = next_code(X, self._model.code)
-        else:
-            structure, code = self._new_structure(X, visible)
-        return LayeredTraining(
-            **self._training_options(X, visible, weight, rng, first_epoch),
-            structure=structure,
-            code=code,
-            objective=_OBJECTIVES[self.gradient](
-                self.inference,
-                self.schedule,
-                self.n_inference_iter,
-                self.label_smoothing,
-                self.n_jobs,
-            ),
-            penalty=LayeredParams(self.alpha, self.alpha_hidden, 0.0),
+    def _make_training(self, visible, rng, partial):
+        return self._training(
+            len(visible),
+            LAYERED_OBJECTIVES.get(self.gradient).from_options(**self.get_params(deep=False)),
+            L2(LayeredParams(self.alpha, self.alpha_hidden, 0.0)),
+            LayeredParams(1.0, 1.0, 1.0),
         )
+
+    def _initial_model(self, X, visible, weight, rng, training):
+        structure, code = self._new_structure(X, visible)
+        params = layered_params(structure, code.mean(X, weight), rng, visible.dtype)
+        return LayeredModel(params, structure, code)
+
+    def _fitted_model(self, X):
+        return self._model._replace(code=self._model.code.with_rows(X))
 
     def _new_structure(self, X, visible):
         """Structure and input code of a first fit."""
-        code = first_code(X, check_thresholds(self.clamping, self.thresholds))
+        code = InputCode.from_training(X, check_thresholds(self.clamping, self.thresholds))
         shape = (X.shape[1],) if self.input_shape is None else tuple(self.input_shape)
         positive = all(isinstance(length, Integral) and length > 0 for length in shape)
         if not positive or len(shape) not in (1, 2, 3) or int(np.prod(shape)) != X.shape[1]:
@@ -367,8 +275,8 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
                 f"input_shape={shape} must be (height, width) or (height, width, channels), "
                 f"positive integers with the {X.shape[1]} features of X as their product"
             )
-        multiclass = self._targets.kind == "multiclass"
-        n_outputs, n_states = (1, visible.shape[1]) if multiclass else (visible.shape[1], 2)
+        n_visible = visible.shape[1]
+        n_outputs, n_states = (1, n_visible) if self._targets.one_hot else (n_visible, 2)
         structure = LayeredStructure(self.layers, shape, code.n_states, n_outputs, n_states)
         return structure, code
 
@@ -378,31 +286,14 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
         shape = None if self.input_shape is None else tuple(self.input_shape)
         return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
 
-    def _check_same_structure(self):
+    def _check_same_model(self):
         if self._hyperstructure() != self._fitted_structure:
             raise ValueError(
                 "layers, input_shape, clamping or thresholds differ from those fitted so far; "
                 "set warm_start=False, or keep them"
             )
 
-    def _first_params(self, training, go_on):
-        if go_on:
-            return self._model.params
-        return training.initial_params(input_mean(training.X, training.weight, training.code))
-
-    def _store(self, training, model):
-        """Set the fitted attributes."""
-        for name, value in self._fitted_attributes(model).items():
-            setattr(self, name, value)
-        self._optimizer = training.optimizer
-        self._rng = training.rng
-        history = training.history
-        self.loss_curve_ = [epoch.loss for epoch in history.epochs]
-        self.convergence_curve_ = [epoch.converged for epoch in history.epochs]
-        self.validation_scores_ = training.validation_scores
-
-    def _fitted_attributes(self, model):
-        """Fitted attributes of a model, as a dict."""
+    def _fitted_attributes(self, model, epoch, X, visible):
         return {
             "layers_": model.fitted_layers(),
             "input_unary_": model.structure.unaries(model.params)[0],
@@ -417,14 +308,14 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
     def _runs(self, X, network, **options):
         """Yield the `Trace` of each chunk of rows; `network` is a function of the model."""
         X = self._check_predict_data(X)
-        model = self._model._replace(code=code_for(X, self._model.code))
+        model = self._model._replace(code=self._model.code.for_rows(X))
         shared = network(model, bool(model.code.free.any()))
 
         def chunk(rows):
             return shared.run(LayeredInput(*model.encode(X[rows])), **options)
 
         with one_blas_thread():
-            yield from ordered_map(chunk, row_chunks(X.shape[0], CHUNK_ROWS), self.n_jobs)
+            yield from ordered_map(chunk, row_chunks(X.shape[0], LAYERED_CHUNK_ROWS), self.n_jobs)
 
     def _network(self, model, with_input):
         return make_network(model, *self._method, self.n_inference_iter_, with_input)
@@ -443,12 +334,28 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
             Per output; for multiclass y unnormalised log-probabilities, 0 for the first
             class.
         """
+        return self._decision(self._output_scores(X))
+
+    def _output_scores(self, X):
+        """Scores (N, V or V - 1) of the output's states but the first."""
         check_is_fitted(self)
         runs = self._runs(X, self._network)
-        scores = np.concatenate([t.beliefs[-1][-1].reshape(-1, t.n).T for t in runs])
-        if self._targets.kind == "multiclass":
-            return np.hstack([np.zeros((len(scores), 1), scores.dtype), scores])
-        return scores[:, 0] if self._targets.kind == "binary" else scores
+        return np.concatenate([t.beliefs[-1][-1].reshape(-1, t.n).T for t in runs])
+
+    def _label_scores(self, scores):
+        return scores
+
+    def _label_log_odds(self, scores):
+        return scores
+
+    def _labels(self, scores):
+        return with_a_label(scores >= 0, scores, self.allow_empty_)
+
+    def _binary_scores(self, scores):
+        return scores
+
+    def _class_scores(self, scores):
+        return np.hstack([np.zeros((len(scores), 1), scores.dtype), scores])
 
     def predict_proba(self, X):
         """P(y_i = 1 | x) of each output, or the probability of each class.
@@ -462,15 +369,12 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
         """
-        score = self.decision_function(X)
-        if self._targets.kind == "multiclass":
-            return softmax(score, axis=1)
-        if self._targets.kind == "binary":
-            return np.column_stack([expit(-score), expit(score)])
-        return expit(score)
+        return self._proba(self._output_scores(X))
 
     def predict(self, X):
         """Predict the most probable class, or the labels with probability 0.5 or more.
+
+        Where no row of fit was without a label, the most probable one is on in any case.
 
         Parameters
         ----------
@@ -481,12 +385,7 @@ class LayeredGMClassifier(TrainedMixin, BaseStructuredClassifier):
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples,)
         """
-        score = self.decision_function(X)
-        if self._targets.kind == "multiclass":
-            return self.classes_[score.argmax(axis=1)]
-        if self._targets.kind == "binary":
-            return self.classes_[(score > 0).astype(np.intp)]
-        return self._targets.decode(score >= 0)
+        return self._predict(self._output_scores(X))
 
     def map_states(self, X):
         """States of all hidden and output nodes by max-product decoding.

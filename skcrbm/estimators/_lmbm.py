@@ -1,41 +1,42 @@
 """LMBMClassifier: the large margin Boltzmann machine."""
 
 import sys
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.special import expit, softmax
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.decoding import DECODERS, Decoding
-from skcrbm.decoding._hinge import decode_pairwise
-from skcrbm.decoding._threshold import THRESHOLD_METRICS
+from skcrbm.decoding import (
+    CERTIFIED_DECODERS,
+    DECODERS,
+    THRESHOLD_METRICS,
+    Posterior,
+    decoders_for,
+)
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._base import BaseStructuredClassifier
-from skcrbm.estimators._class_weight import label_weights
-from skcrbm.estimators._joint import JointQueriesMixin
-from skcrbm.estimators._thresholds import cross_validated_thresholds
-from skcrbm.estimators._training import label_sets_of
-from skcrbm.inference import resolve_method
-from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
-from skcrbm.utils._parallel import one_blas_thread
+from skcrbm.estimators._base_energy import BaseEnergyClassifier
+from skcrbm.estimators._lmbm_settings import is_auto, settle, without_zeros
+from skcrbm.estimators._thresholds import update_thresholds
+from skcrbm.inference import BranchAndBound, method_constraint, resolve_method
+from skcrbm.learning import LargeMarginProblem, fit_large_margin
+from skcrbm.utils.columns import Columns
+from skcrbm.utils.indicator import label_sets_of
+from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL
+from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.warnings import warn_user
 
-# Enumerating the states of more labels costs more than message passing.
-_AUTO_EXACT_LABELS = 14
 _MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
-# Decoding rules that go by probabilities of the Boltzmann machine, without a search.
-_BY_PROBABILITY = ("marginal", "label_set", "expected_jaccard", "expected_f1", "threshold")
-# What a fit keeps besides its public attributes.
-_STATE = ("_targets", "_dual")
+# Not worth a warning: the objective is that close to its least value, relatively.
+_SMALL_GAP = 1e-2
+_SEARCHES = ("branch_and_bound", "milp", "icm")
 
 
-class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
+class LMBMClassifier(BaseEnergyClassifier):
     """Large margin Boltzmann machine for multi-label classification.
 
     A pairwise machine over labels y in {-1, +1}^L with the score
@@ -54,37 +55,46 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
     label, more are one-hot labels, of which prediction compares the states with one label on;
     as each is certain given the others, their pair weights are held at 0.
 
-    Scale the columns of X, as with `StandardScaler`. Changing `inference`, `decode` (to all
-    but "threshold"), `marginal_inference`, `node_limit` or `n_jobs` takes effect at once.
+    Changing `inference`, `decode` (to all but "threshold"), `marginal_inference`, `node_limit` or
+    `n_jobs` takes effect at once.
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the margin loss of each label of each row; U in [1]_.
+    C : float or "auto", default="auto"
+        Weight of the margin loss of each label of each row; U in [1]_. A number is for X as it
+        is: scale the columns, as with `StandardScaler`. "auto" scales them inside, two-valued
+        ones to 0/1 and others to a standard deviation of 1/2 (sparse ones keep their zeros), and
+        gives `coef_` for the columns as they are; so neither units nor a scaler before it
+        matter. It looks for C in steps of sqrt(10) around 3 / v, where v is the sum of the
+        variances of the scaled columns, see Notes.
     margin : float, default=1.0
         gamma. A margin of k with C is the model of a margin of 1 with C / k, its weights
         times k: not worth searching.
-    pairwise_penalty : float, default=1.0
+    pairwise_penalty : float or "auto", default="auto"
         eta: 1 is the LMBM of [1]_, more its LMBMr. With labels that depend strongly on each
-        other, small values fit the pairs in place of the inputs; search up to 1e5.
-        ``np.inf`` leaves one linear SVM per label.
+        other, small values fit the pairs in place of the inputs: what counts is eta / (C N)
+        with N rows. ``np.inf`` leaves one linear SVM per label. "auto" tries eta = 10 C N,
+        3 C N, C N, .3 C N and .1 C N while that helps, and leaves the pairs out
+        where they do not help beyond noise; see Notes.
     tol : float, default=1e-4
         Training ends when the projected gradients of the dual variables of each label lie
         within ``tol * margin`` of each other.
     max_iter : int, default=1000
         Passes over the rows at most.
-    inference : {"branch_and_bound", "milp", "icm"}, default="branch_and_bound"
+    inference : {"branch_and_bound", "milp", "icm"} or object, default="branch_and_bound"
         How `predict` looks for the labels: exactly, by branch and bound on partial labels
         or, as a reference, by mixed integer programs of HiGHS; or by flips of single
-        labels up to a local optimum.
-    decode : str, default="hinge"
+        labels up to a local optimum. Or configured, as in ``ICM(n_restarts=10)``.
+    decode : str, default="map"
         What it looks for:
 
-        - "hinge": the labels with the least hinge loss, summed over their margins (the rule of
+        - "map": the labels of the highest score;
+        - "hinge": those with the least hinge loss, summed over their margins (the rule of
           [1]_; among equals the higher score);
-        - "map": those of the highest score;
         - "marginal", "label_set", "expected_jaccard", "expected_f1", "threshold": without a
-          search, by the probabilities of the Boltzmann machine, as in `CRBMClassifier`.
+          search, by the probabilities of the Boltzmann machine, as in `CRBMClassifier`. Where
+          no row of fit was without a label, these predict one; the two searches are over all
+          label vectors, as in [1]_.
     threshold_metric : str, default="f1_samples"
         What the thresholds of ``decode="threshold"`` are best for, as in `CRBMClassifier`:
         `fit` then does five more fits, each without a fifth of the rows.
@@ -100,8 +110,8 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         Start `fit` from the dual variables of the previous one, if X has as many rows; the
         problem is convex, so that only the time changes.
     node_limit : int, default=50_000
-        Nodes of branch and bound for one row at most. Rows that need more get the best
-        labels found until then, and `predict` warns.
+        Nodes of branch and bound for one row at most; an object for `inference` has its own.
+        Rows that need more get the best labels found until then, and `predict` warns.
     n_jobs : int, default=None
         Threads over rows in prediction. The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -111,6 +121,12 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
 
     Attributes
     ----------
+    C_, pairwise_penalty_ : float
+        C and eta of the fit. Where C is "auto" they are those of the scaled columns. Multiclass
+        y has no pairs: infinite.
+    path_ : dict of ndarray
+        Where something was searched, in the order in which it was: "C", "pairwise_penalty" and,
+        on the rows left out, "hamming" (loss) and "jaccard" (index).
     coef_ : ndarray (n_outputs, n_features)
         A. One row for binary 1-D y, one per class for multiclass y.
     intercept_ : ndarray (n_outputs,)
@@ -120,6 +136,8 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct label vectors of fit, of rows with every label observed.
+    allow_empty_, unseen_share_
+        As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
         With ``decode="threshold"`` and 2-D y.
     dual_gap_ : float
@@ -131,6 +149,21 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
 
     Notes
     -----
+    "auto" stands for what is best by predictions for rows left out: the least
+    ``log(Hamming loss) - log(Jaccard index)`` of the labels of the highest score (the least
+    hinge loss with ``decode="hinge"``), `class_weight` counting as costs of errors. The rows are
+    in 5 folds stratified by labels, as many of which are left out in turn as make up 3000 rows,
+    at least one. C comes first, without pairs (with those of a given `pairwise_penalty`), then
+    eta, smaller in each step; this ends before the first for which not all labels are proven to
+    be the best within 1000 nodes, so that prediction stays quick. Fewer than 50 rows are too
+    few to choose by: C = 3 / v and eta = 3 C N.
+
+    `predict` warns (`ConvergenceWarning`) if branch and bound reached `node_limit` on some rows;
+    `predict_with_gap` names them.
+
+    `decision_function` of 2-D y gives ``a_i . x + b_i + sum_k s_ik y_k`` at the predicted y in
+    {-1, +1}; of binary y ``a . x + b``; of multiclass y ``2 (a_k . x + b_k - sum_j s_kj)``.
+
     The probabilities are those of the Boltzmann machine ``p(y | x) ∝ exp(score)`` with the
     max-margin weights. They rank, but nothing calibrates them; wrap the pipeline in
     `CalibratedClassifierCV` for 1-D y.
@@ -142,28 +175,25 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
     Examples
     --------
     >>> from sklearn.datasets import make_multilabel_classification
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
     >>> from skcrbm import LMBMClassifier
     >>> X, Y = make_multilabel_classification(n_samples=150, random_state=0)
-    >>> lmbm = LMBMClassifier(C=0.1, pairwise_penalty=10, random_state=0)
-    >>> model = make_pipeline(StandardScaler(), lmbm).fit(X, Y)
+    >>> model = LMBMClassifier(random_state=0).fit(X, Y)
     >>> model.predict(X[:2]).shape
     (2, 5)
-    >>> lmbm.pairwise_coef_.shape, lmbm.dual_gap_ < 1e-3
+    >>> model.pairwise_coef_.shape, model.dual_gap_ < 1e-3
     ((5, 5), True)
     """
 
     _parameter_constraints: dict = {
-        "C": [Interval(Real, 0, None, closed="neither")],
+        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
-        "pairwise_penalty": [Interval(Real, 0, None, closed="right")],
+        "pairwise_penalty": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "inference": [StrOptions({"branch_and_bound", "milp", "icm"})],
-        "decode": [StrOptions({"hinge", "map", *_BY_PROBABILITY})],
+        "inference": method_constraint(_SEARCHES),
+        "decode": [StrOptions(set(decoders_for(IsingEnergy)))],
         "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
-        "marginal_inference": [StrOptions({"auto", *_MARGINAL_METHODS}), HasMethods("solver_for")],
+        "marginal_inference": method_constraint(_MARGINAL_METHODS, auto=True),
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
         "node_limit": [Interval(Integral, 1, None, closed="left")],
@@ -171,17 +201,20 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+    _state = ("_targets", "_dual")
+    #: Score y f of y = +1 against y = -1.
+    _log_odds_scale = 2.0
 
     def __init__(
         self,
         *,
-        C=1.0,
+        C="auto",
         margin=1.0,
-        pairwise_penalty=1.0,
+        pairwise_penalty="auto",
         tol=1e-4,
         max_iter=1000,
         inference="branch_and_bound",
-        decode="hinge",
+        decode="map",
         threshold_metric="f1_samples",
         marginal_inference="auto",
         class_weight=None,
@@ -237,155 +270,153 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
         Warns
         -----
         ConvergenceWarning
-            If `max_iter` passes were not enough; `dual_gap_` says how much is missing.
+            If `max_iter` passes were not enough and `dual_gap_`, which says how much is missing,
+            is above 0.01.
         """
         warm = self.warm_start and hasattr(self, "coef_")
         dual = getattr(self, "_dual", None) if warm else None
         if not warm:  # a fit that fails must not leave old parameters beside new classes
             self._forget()
+        self._search_method()  # fail before the training, not after it
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         if np.isnan(visible).all():
             raise ValueError("y holds no observed entry in the rows with a positive sample_weight")
-        factors = label_weights(self.class_weight, self._targets, visible, weight)
+        factors = self._targets.loss_factors(self.class_weight, visible, weight)
+        rng = check_random_state(self.random_state)
+        columns = Columns(X, weight) if is_auto(self.C) else None
+        if columns is not None:
+            X = without_zeros(columns.transform(X))
+        found = settle(self, X, visible, weight, factors, columns, rng)
         problem = LargeMarginProblem(
             X,
             np.nan_to_num(2.0 * visible - 1.0),
-            self.C * weight[:, None] * factors,
+            found.C * weight[:, None] * factors,
             self.margin,
-            # Given the others, a one-hot label is certain: pair weights would learn that alone.
-            np.inf if self._targets.kind == "multiclass" else self.pairwise_penalty,
+            found.penalty,
         )
-        rng = check_random_state(self.random_state)
+        if dual is None or dual.shape != visible.shape:
+            dual = found.dual
+        elif columns is not None:  # they grow with C
+            dual = dual * (found.C / self.C_)
         fitted = fit_large_margin(
             problem,
             tol=self.tol,
             max_iter=self.max_iter,
             rng=rng,
-            dual=dual if dual is not None and dual.shape == visible.shape else None,
+            dual=dual,
             report=self._report if self.verbose else None,
         )
-        self.label_sets_ = label_sets_of(visible)
-        self.coef_ = fitted.coef
-        self.intercept_ = fitted.intercept
-        self.pairwise_coef_ = fitted.pairwise
-        self.dual_gap_ = fitted.gap
-        self.n_iter_ = fitted.n_iter
+        coef, intercept = fitted.coef, fitted.intercept
+        if columns is not None:
+            coef, intercept = columns.as_given(coef, intercept)
+        vars(self).pop("path_", None)  # of an earlier fit
+        if found.tried is not None:
+            self.path_ = found.tried
+        vars(self).update(
+            label_sets_=label_sets_of(visible),
+            C_=found.C,
+            pairwise_penalty_=found.penalty,
+            coef_=coef,
+            intercept_=intercept,
+            pairwise_coef_=fitted.pairwise,
+            dual_gap_=fitted.gap,
+            n_iter_=fitted.n_iter,
+        )
         if self.warm_start:
             self._dual = fitted.dual
         if fitted.reason != "tol":
             self._warn_of(fitted)
-        vars(self).pop("thresholds_", None)  # of a fit that this one goes on from
-        if self.decode == "threshold" and self._targets.kind == "multilabel":
-            self.thresholds_ = cross_validated_thresholds(self, X, visible, weight, rng)
+        update_thresholds(
+            self,
+            X,
+            visible,
+            weight,
+            rng,
+            fitted.reason == "interrupted",
+            {"C": found.C, "pairwise_penalty": found.penalty},
+        )
         return self
 
-    def _forget(self):
-        """Drop what an earlier fit learned."""
-        for name in [name for name in vars(self) if name.endswith("_") or name in _STATE]:
-            delattr(self, name)
-
     def _report(self, number, violation, share):
-        sys.stdout.write(f"Pass {number}  violation {violation:.2e}  in play {share:.1%}\n")
+        sys.stdout.write(f"Pass {number}  violation {violation:.2e}  active {share:.1%}\n")
         sys.stdout.flush()
 
     def _warn_of(self, fitted):
         left = f"with a relative duality gap of {fitted.gap:.1e}"
         if fitted.reason == "interrupted":
-            message = f"Training interrupted in pass {fitted.n_iter + 1}, {left}; keeping it."
-            warnings.warn(message, stacklevel=4)
+            warn_user(
+                f"Training interrupted in pass {fitted.n_iter + 1}; keeping the weights learned so "
+                f"far, {left}."
+            )
+            return
+        if fitted.gap <= _SMALL_GAP:
             return
         message = f"Training ended after max_iter={self.max_iter} passes, {left}. "
         message += "Scale X, lower C, or raise tol or max_iter."
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        warn_user(message, ConvergenceWarning)
 
     # ------------------------------------------------------------- prediction
 
-    #: Score y f of y = +1 against y = -1.
-    _log_odds_scale = 2.0
-
-    def _fields(self, X):
-        """Fields f (N, L) of the labels."""
-        X = self._check_predict_data(X)
-        with one_blas_thread():
-            return np.asarray(safe_sparse_dot(X, self.coef_.T)) + self.intercept_
-
-    def _prepare(self, X, y_known=None):
-        fields = self._fields(X)
-        return self._decoding(fields, self._check_known(y_known, len(fields)))
-
-    def _decoding(self, fields, known):
-        """Return the Boltzmann machines of the rows, for decoding rules and joint queries."""
+    def _posterior_of(self, X, known):
+        """Return the Boltzmann machines of the rows."""
         method = self.marginal_inference
         if isinstance(method, str) and method == "auto":
-            few = fields.shape[1] <= _AUTO_EXACT_LABELS
+            few = len(self.coef_) <= AUTO_EXACT_LABELS
             method = "exact" if few else "tree_reweighted"
-        energy = IsingEnergy(self.pairwise_coef_, fields)
-        return Decoding(
-            energy,
-            resolve_method(method),
+        with one_blas_thread():
+            fields = np.asarray(safe_sparse_dot(X, self.coef_.T)) + self.intercept_
+        return Posterior(
+            IsingEnergy(self.pairwise_coef_, fields),
+            resolve_method(method, "marginal_inference").filled(tol=ESTIMATOR_TOL),
             known,
             self.label_sets_,
             self.n_jobs,
+            state_methods={"map": self._search_method()},
             thresholds=getattr(self, "thresholds_", None),
+            margin=self.margin,
+            allow_empty=self.allow_empty_,
+            unseen_share=self.unseen_share_,
         )
 
-    def _search(self, fields, known):
-        """`PairwiseDecoding` of 2-D y by the rule "hinge" or "map"."""
-        return decode_pairwise(
-            fields,
-            self.pairwise_coef_,
-            self.margin,
-            rule=self.decode,
-            method=self.inference,
-            known=known,
-            node_limit=self.node_limit,
-            n_jobs=self.n_jobs,
-        )
+    def _search_method(self):
+        """How to look for the best labels."""
+        if isinstance(self.inference, str) and self.inference == "branch_and_bound":
+            return BranchAndBound(node_limit=self.node_limit)
+        method = resolve_method(self.inference)
+        if method.name not in _SEARCHES:
+            raise ValueError(
+                f"inference must be one of {', '.join(map(repr, _SEARCHES))} or a configured "
+                f"object of these, such as ICM(n_restarts=10); got {method!r}"
+            )
+        return method
 
-    def _labels(self, fields, known):
+    def _label_scores(self, posterior):
+        """Signed fields of the labels at the predicted labels."""
+        (fields,) = posterior.energy.fields
+        return fields + (2.0 * self._labels(posterior) - 1.0) @ self.pairwise_coef_
+
+    def _binary_scores(self, posterior):
+        return posterior.energy.fields[0]
+
+    def _class_scores(self, posterior):
+        """Scores of the states with one label on, up to a constant of each row."""
+        return 2.0 * (posterior.energy.fields[0] - self.pairwise_coef_.sum(axis=1))
+
+    def _labels(self, posterior):
         """0/1 labels (N, L) of 2-D y; warns of rows without a proof."""
-        if self.decode in _BY_PROBABILITY:
-            with one_blas_thread():
-                return DECODERS.get(self.decode)(self._decoding(fields, known))
-        result = self._search(fields, known)
-        open_rows = np.count_nonzero(result.gap)
-        if open_rows and self.inference == "branch_and_bound":
-            warnings.warn(
-                f"Branch and bound reached node_limit={self.node_limit} on {open_rows} of "
-                f"{len(fields)} rows; their labels are the best found so far, better ones may "
-                f"gain up to {result.gap.max():.3g} in the objective. A larger "
+        if self.decode not in CERTIFIED_DECODERS:
+            return DECODERS.get(self.decode)(posterior)
+        labels, _, gap = CERTIFIED_DECODERS.get(self.decode)(posterior)
+        method, n_open = posterior.state_methods["map"], np.count_nonzero(gap)
+        if n_open and method.name == "branch_and_bound":
+            warn_user(
+                f"Branch and bound reached node_limit={method.node_limit} on {n_open} of "
+                f"{len(gap)} rows; their labels are the best found so far, and the "
+                f"optimum may be better by up to {gap.max():.3g}. A larger "
                 "pairwise_penalty makes the search shorter.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
-        return result.labels
-
-    def predict(self, X, y_known=None):
-        """Predict labels by the rule `decode`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the others are predicted given them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs) or (n_samples,)
-
-        Warns
-        -----
-        ConvergenceWarning
-            If branch and bound reached `node_limit` on some rows; `predict_with_gap` names
-            them.
-        """
-        fields = self._fields(X)
-        known = self._check_known(y_known, len(fields))
-        if self._targets.kind == "multilabel":
-            return self._targets.decode(self._labels(fields, known))
-        if self._targets.kind == "binary":
-            return self._targets.decode(fields > 0)
-        return self._targets.decode(self._class_scores(fields))
+        return labels
 
     def predict_with_gap(self, X, y_known=None):
         """Predict the labels of 2-D y, each row with a certificate.
@@ -403,7 +434,8 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
             Their hinge loss or, with ``decode="map"``, minus their score.
         gap : ndarray of shape (n_samples,)
             0 where the labels are proven to be the best; else no labels are better by more
-            than this, which is infinite with ``inference="icm"``.
+            than this. With ``inference="milp"`` it includes the tolerances of HiGHS, with "icm"
+            it is infinite.
 
         Raises
         ------
@@ -411,61 +443,13 @@ class LMBMClassifier(JointQueriesMixin, BaseStructuredClassifier):
             After a fit on 1-D y, or with a `decode` that does not search.
         """
         check_is_fitted(self)
-        if self._targets.kind != "multilabel":
-            raise ValueError("predict_with_gap is for 2-D y; this model was fitted on a 1-D y")
-        if self.decode in _BY_PROBABILITY:
+        self._targets.require_multilabel("predict_with_gap")
+        if self.decode not in CERTIFIED_DECODERS:
             raise ValueError(
                 f"predict_with_gap is for decode='hinge' and 'map', not {self.decode!r}, which "
                 "goes by probabilities and does not search"
             )
-        fields = self._fields(X)
-        result = self._search(fields, self._check_known(y_known, len(fields)))
-        return self._targets.decode(result.labels), result.objective, result.gap
-
-    def _class_scores(self, fields):
-        """Scores (N, K) of the states with one label on, up to a constant of each row."""
-        return 2.0 * (fields - self.pairwise_coef_.sum(axis=1))
-
-    def decision_function(self, X, y_known=None):
-        """Signed field of each label at the predicted labels, or the score of each class.
-
-        Parameters
-        ----------
-        X, y_known
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs), (n_samples,) or (n_samples, n_classes)
-            2-D y: ``a_i . x + b_i + sum_k s_ik y_k`` at the predicted y in {-1, +1}. Binary
-            y: ``a . x + b``. Multiclass y: ``2 (a_k . x + b_k - sum_j s_kj)``.
-        """
-        fields = self._fields(X)
-        known = self._check_known(y_known, len(fields))
-        if self._targets.kind == "binary":
-            return fields[:, 0]
-        if self._targets.kind == "multiclass":
-            return self._class_scores(fields)
         with one_blas_thread():
-            return fields + (2.0 * self._labels(fields, known) - 1.0) @ self.pairwise_coef_
-
-    def predict_proba(self, X, y_known=None):
-        """P(y_i = 1 | x) of the Boltzmann machine with these weights, not calibrated.
-
-        Parameters
-        ----------
-        X, y_known
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
-        """
-        fields = self._fields(X)
-        known = self._check_known(y_known, len(fields))
-        if self._targets.kind == "multiclass":
-            return softmax(self._class_scores(fields), axis=1)
-        if self._targets.kind == "binary":
-            return np.column_stack([expit(-2.0 * fields[:, 0]), expit(2.0 * fields[:, 0])])
-        with one_blas_thread():
-            return expit(self._decoding(fields, known).log_odds())
+            posterior = self._posterior(X, y_known)
+            labels, objective, gap = CERTIFIED_DECODERS.get(self.decode)(posterior)
+        return self._targets.decode(labels), objective, gap

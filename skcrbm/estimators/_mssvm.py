@@ -1,17 +1,30 @@
 """MSSVMCRBM: the conditional RBM, trained for a large margin."""
 
-import numpy as np
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from dataclasses import replace
+from numbers import Real
 
-from skcrbm.decoding import DECODERS
-from skcrbm.estimators._base_crbm import BaseCRBM, marginal_method
-from skcrbm.estimators._training import MaxMarginTraining
-from skcrbm.inference import resolve_method
-from skcrbm.inference._registry import METHODS
-from skcrbm.learning import MARGIN_OBJECTIVES, state_query
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skcrbm.decoding import decoders_for
+from skcrbm.energies import RBMEnergy
+from skcrbm.estimators._base_crbm import BaseCRBM
+from skcrbm.estimators._penalty import PLAIN_ALPHA, is_auto
+from skcrbm.inference import marginal_method, method_constraint, resolve_method
+from skcrbm.learning import (
+    MARGIN_OBJECTIVES,
+    Design,
+    crbm_penalty,
+    max_margin_weights_scale,
+    state_query,
+)
+from skcrbm.utils.columns import Columns
+from skcrbm.utils.limits import AUTO_EXACT_UNITS
 
 # Of message passing chosen by name: undamped it runs into cycles, damped it takes longer.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
+# Penalty relative to the variance of the columns, of averaged gradient descent.
+_RELATIVE_ALPHA = 2e-3
 
 
 class MSSVMCRBM(BaseCRBM):
@@ -60,15 +73,18 @@ class MSSVMCRBM(BaseCRBM):
         Epochs at most.
     batch_size : int or "auto", default="auto"
         Rows per step; "auto" takes all rows up to 200, else 20.
-    solver : {"adam", "sgd"}, default="adam"
+    solver : {"auto", "asgd", "adam", "sgd"}, default="auto"
+        "asgd" as in `CRBMClassifier`. "auto" is "asgd" where both layers have more than 10 units,
+        as on images; "adam" else, in `partial_fit`, and with a `learning_rate_init` that is given.
     learning_rate_init : float or "auto", default="auto"
-        Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that
-        where an epoch has fewer than 60 steps.
-    momentum : float in [0, 1), default=0.0
-        For "sgd".
-    alpha : float, default=0.1
+        Step size; "auto" as in `CRBMClassifier`.
+    momentum : float in [0, 1) or "auto", default="auto"
+        For "sgd" and "asgd"; "auto" is 0.9 for "asgd", else 0.
+    alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a row, plus
-        ``alpha / 2 (|U|^2 + |S|^2)``.
+        ``alpha / 2 (|U|^2 + |S|^2)``. "auto" is 0.1; with "asgd" it is 0.002 times the
+        variance of the columns, brought to one scale as in `CRBMClassifier`, of which the
+        coefficients are then penalised.
     alpha_hidden : float, default=0.0
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``.
     early_stopping : bool or "auto", default="auto"
@@ -77,9 +93,10 @@ class MSSVMCRBM(BaseCRBM):
     refit : bool, default=True
         After early stopping, fit again on all rows for the best number of epochs.
     validation_fraction : float in (0, 1), default=0.15
-    n_iter_no_change : int, default=25
+    n_iter_no_change : int or "auto", default="auto"
         Stop after so many epochs in which neither the validation score nor, without
-        early stopping, the training loss got better by more than `tol`.
+        early stopping, the training loss got better by more than `tol`. "auto" is 10 with
+        "asgd", else 25.
     tol : float, default=0.0
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous one.
@@ -103,8 +120,14 @@ class MSSVMCRBM(BaseCRBM):
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct output vectors seen in fit, as in `CRBMClassifier`.
+    allow_empty_, unseen_share_
+        As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
         With ``decode="threshold"`` and 2-D y.
+    hidden_ : {"marginal", "max"}
+        `hidden` of the fit.
+    alpha_ : float
+        Penalty of the fit, on the coefficients of scaled columns if they were scaled.
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
@@ -130,6 +153,9 @@ class MSSVMCRBM(BaseCRBM):
     energy, of 1-D y the sigmoid or softmax of the decision scores. They are not calibrated:
     nothing in the training asks for probabilities.
 
+    `fit` warns (`ConvergenceWarning`) if inference converged for less than 90% of the rows in the
+    last epoch.
+
     Changing `hidden`, `inference` or `marginal_inference` takes effect in the next fit.
 
     References
@@ -154,14 +180,16 @@ class MSSVMCRBM(BaseCRBM):
     _parameter_constraints: dict = {
         **BaseCRBM._parameter_constraints,
         "hidden": [StrOptions(set(MARGIN_OBJECTIVES))],
-        "inference": [StrOptions(set(METHODS)), HasMethods("solver_for")],
-        "decode": [StrOptions({"auto", *DECODERS})],
-        "marginal_inference": [StrOptions({"auto", *METHODS}), HasMethods("solver_for")],
+        "inference": method_constraint(),
+        "decode": [StrOptions({"auto", *decoders_for(RBMEnergy)})],
+        "solver": [StrOptions({"auto", "asgd", "adam", "sgd"})],
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "marginal_inference": method_constraint(auto=True),
     }
-    _training_type = MaxMarginTraining
+    _state = (*BaseCRBM._state, "_columns")
     _remedy = (
-        "the competitors of the labels may not be the worst ones. Use inference='exact' if a "
-        "layer is small, more iterations or damping (an object such as "
+        "loss-augmented inference may have missed the outputs that violate the margin most. Use "
+        "inference='exact' if a layer is small, more iterations or damping (an object such as "
         "MixedProduct(max_iter=100, damping=0.5)), or 'icm', which converges soon."
     )
 
@@ -177,15 +205,15 @@ class MSSVMCRBM(BaseCRBM):
         average=True,
         max_iter=200,
         batch_size="auto",
-        solver="adam",
+        solver="auto",
         learning_rate_init="auto",
-        momentum=0.0,
-        alpha=0.1,
+        momentum="auto",
+        alpha="auto",
         alpha_hidden=0.0,
         early_stopping="auto",
         refit=True,
         validation_fraction=0.15,
-        n_iter_no_change=25,
+        n_iter_no_change="auto",
         tol=0.0,
         warm_start=False,
         n_jobs=None,
@@ -226,36 +254,74 @@ class MSSVMCRBM(BaseCRBM):
         # One output, as all classes of a 1-D y, is decoded exactly at no cost.
         return resolve_method("exact") if n_visible == 1 else method, marginals
 
-    def _make_objective(self, visible, rng):
+    # ---------------------------------------------------- what "auto" stands for
+
+    def _solver(self, partial):
+        if self.solver != "auto":
+            return self.solver
+        # A given step size is one for Adam; of a first piece of the rows little is known. On few
+        # labels Adam's uneven steps bring the couplings up, which gradient descent is slow to.
+        n_units = min(self._targets.n_visible, self.n_hidden)
+        of_adam = partial or self.learning_rate_init != "auto" or n_units <= AUTO_EXACT_UNITS
+        return "adam" if of_adam else "asgd"
+
+    def _penalty_factors(self):
+        """Numbers to train with, before `_settle` has its say."""
+        alpha = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        return alpha, self.alpha_hidden
+
+    def _make_design(self, X, weight, training, go_on, partial):
+        if partial:
+            columns = self._columns if go_on else None
+            return Design(X, columns and columns.serving(X))
+        averaged = training.solver == "asgd"
+        return Design(
+            X, Columns(X, weight, centre=True) if averaged and is_auto(self.alpha) else None
+        )
+
+    def _settle(self, training, model, design, source, rng, go_on, partial):
+        training, model, _ = super()._settle(training, model, design, source, rng, go_on, partial)
+        alpha, alpha_hidden = self._penalty_factors()
+        if design.columns is not None and not partial and design.columns.variance > 0:
+            alpha = _RELATIVE_ALPHA * design.columns.variance
+        training = replace(training, penalty=crbm_penalty(alpha, alpha_hidden))
+        return training, model, {"alpha_": float(alpha), "_columns": design.columns}
+
+    def _make_objective(self, visible):
         return MARGIN_OBJECTIVES.get(self.hidden)(self._method, self.n_jobs)
+
+    def _initial_scales(self, n_visible, training):
+        return {"weights_scale": max_margin_weights_scale(n_visible, self.n_hidden)}
+
+    @property
+    def _margin(self):
+        """Learning rule of the fitted model: a new `hidden` takes effect in the next fit."""
+        return MARGIN_OBJECTIVES.get(self.hidden_)
 
     def _decode_name(self):
         if self.decode != "auto":
             return self.decode
-        return state_query(self._prediction_method, self._rule.query)
+        return state_query(self._prediction_method, self._margin.query)
 
-    def _fitted_attributes(self, epoch, X, visible):
-        # A new `hidden` takes effect in the next fit.
-        rule = MARGIN_OBJECTIVES.get(self.hidden)
-        return {**super()._fitted_attributes(epoch, X, visible), "_rule": rule}
+    def _fitted_attributes(self, model, epoch, X, visible):
+        return {**super()._fitted_attributes(model, epoch, X, visible), "hidden_": self.hidden}
 
-    def _decoding_options(self):
-        query = state_query(self._prediction_method, self._rule.query)
-        return {
-            "hidden": self._rule.hidden,
-            "state_methods": {query: self._prediction_method},
-        }
+    def _posterior_options(self):
+        query = state_query(self._prediction_method, self._margin.query)
+        return {"hidden": self.hidden_, "state_methods": {query: self._prediction_method}}
 
-    def _scores(self, decoding):
-        """Class scores, the log-odds of one unit, or local fields at the decoded outputs."""
-        energy = decoding.energy
-        if self._targets.kind == "multiclass":
-            return energy.class_log_weights(self._rule.hidden)
-        if self._targets.kind == "binary":  # one unit, which has no others to go by
-            return energy.visible_log_odds(np.zeros((energy.n_models, 1)), self._rule.hidden)
-        decoded = DECODERS.get(self._decode_name())(decoding)
-        scores = energy.visible_log_odds(decoded, self._rule.hidden)
-        if decoding.known is not None:
-            observed = ~np.isnan(decoding.known)
-            scores[observed] = np.where(decoding.known[observed] == 1, np.inf, -np.inf)
+    def _label_scores(self, posterior):
+        """Local fields at the decoded outputs."""
+        scores = posterior.energy.visible_log_odds(self._labels(posterior), self.hidden_)
+        if posterior.known is not None:
+            observed = ~np.isnan(posterior.known)
+            scores[observed] = np.where(posterior.known[observed] == 1, np.inf, -np.inf)
         return scores
+
+    def _binary_scores(self, posterior):
+        """Log-odds of the one unit, which has no others to go by."""
+        energy = posterior.energy
+        return energy.visible_log_odds(np.zeros((energy.n_models, 1)), self.hidden_)
+
+    def _class_scores(self, posterior):
+        return posterior.energy.class_log_weights(self.hidden_)

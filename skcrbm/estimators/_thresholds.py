@@ -6,13 +6,41 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.decoding import fit_thresholds
-from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.model_selection._out_of_fold import out_of_fold
+from skcrbm.model_selection import MultilabelStratifiedKFold, out_of_fold
+from skcrbm.utils.warnings import warn_user
 
 _N_FOLDS = 5
 
 
-def cross_validated_thresholds(estimator, X, visible, weight, rng):
+def update_thresholds(estimator, X, visible, weight, rng, interrupted=False, changes=None):
+    """Set `thresholds_` at the end of a fit that is asked for them; drop those of another fit.
+
+    Parameters
+    ----------
+    estimator, X, visible, weight, rng
+        As for `cross_validated_thresholds`.
+    interrupted : bool, default=False
+        Whether the fit was: then no further ones are begun.
+    changes : dict or None, default=None
+        Hyperparameters of these fits that differ from the estimator's: what it has found.
+    """
+    vars(estimator).pop("thresholds_", None)
+    if estimator.decode != "threshold" or not estimator._targets.multilabel:
+        return
+    try:
+        if interrupted:
+            raise KeyboardInterrupt
+        estimator.thresholds_ = cross_validated_thresholds(
+            estimator, X, visible, weight, rng, changes
+        )
+    except KeyboardInterrupt:
+        warn_user(
+            "Interrupted before the cross-validation of the thresholds was done: the model itself "
+            "is fitted, but has no thresholds_. To predict, choose another decode, or fit again."
+        )
+
+
+def cross_validated_thresholds(estimator, X, visible, weight, rng, changes=None):
     """Thresholds for `estimator.threshold_metric` on out-of-fold marginals.
 
     Parameters
@@ -24,6 +52,8 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng):
         0/1, NaN where not observed.
     weight : ndarray (N,)
     rng : RandomState
+    changes : dict or None, default=None
+        As in `update_thresholds`.
 
     Returns
     -------
@@ -33,6 +63,8 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng):
     ------
     ValueError
         If fewer rows than folds have an observed label.
+    KeyboardInterrupt
+        If one of the fits was interrupted, which by itself would keep what it has learned.
     """
     n_rows = np.count_nonzero(~np.isnan(visible).all(axis=1))
     if n_rows < _N_FOLDS:
@@ -42,6 +74,7 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng):
         )
     seed = rng.randint(np.iinfo(np.int32).max)
     changes = {
+        **(changes or {}),
         "decode": "marginal",
         "warm_start": False,
         "random_state": seed,
@@ -59,4 +92,10 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng):
             respond=kind.predict_proba,
             fit_params={"sample_weight": weight},
         )
-    return fit_thresholds(visible, proba, estimator.threshold_metric, sample_weight=weight)
+    return fit_thresholds(
+        visible,
+        proba,
+        estimator.threshold_metric,
+        sample_weight=weight,
+        allow_empty=estimator.allow_empty_,
+    )

@@ -1,40 +1,65 @@
 """Inference: given an energy, answer a query.
 
-A method is one file in this folder and one line in `_registry.py`.
+A method is a file in `methods/` and a line in `_registry.py`; what it does on an energy is a
+function in the folder of that family of energies, and another line there.
 """
 
 from importlib import import_module
 
-from skcrbm.inference._base import InferenceMethod, InferenceResult
+from skcrbm.inference._base import InferenceMethod, InferenceResult, IterativeMethod, Query
+from skcrbm.inference._choose import marginal_method, method_constraint, own_method
 from skcrbm.inference._infer import available_methods, infer, resolve_method
-from skcrbm.inference._registry import METHODS
+from skcrbm.inference._log_partition import estimate_log_partition
+from skcrbm.inference._registry import METHODS, register_method, register_solver
+from skcrbm.inference._sample import sample
+from skcrbm.inference._trust import checked_rows, marginal_error
 
 __all__ = [
+    "METHODS",
+    "AnnealedImportanceSampling",
+    "BranchAndBound",
     "Exact",
     "Gibbs",
+    "GibbsWithGradients",
     "ICM",
     "InferenceMethod",
     "InferenceResult",
+    "IterativeMethod",
     "MaxProduct",
     "MeanField",
+    "MixedIntegerProgram",
     "MixedProduct",
+    "Query",
     "SumProduct",
     "TreeReweighted",
     "available_methods",
+    "checked_rows",
     "estimate_log_partition",
+    "gibbs_sweep",
     "infer",
+    "logistic_noise",
+    "marginal_error",
+    "marginal_method",
+    "method_constraint",
+    "own_method",
+    "register_method",
+    "register_solver",
     "resolve_method",
     "sample",
+    "start_chains",
+    "uniforms",
 ]
 
+# What needs kernels is imported on first use: they pull in Numba.
 _ON_FIRST_USE = {
-    "estimate_log_partition": "skcrbm.inference._ais",
-    "sample": "skcrbm.inference._sample",
+    "gibbs_sweep": "skcrbm.inference.any_energy._gibbs",
+    "start_chains": "skcrbm.inference.any_energy._gibbs",
+    "logistic_noise": "skcrbm.inference._random",
+    "uniforms": "skcrbm.inference._random",
 }
 
 
 def __getattr__(name):
-    # What needs kernels is imported on first use: they pull in Numba.
     if name in _ON_FIRST_USE:
         return getattr(import_module(_ON_FIRST_USE[name]), name)
     for key, location in METHODS.locations.items():

@@ -8,7 +8,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skcrbm.utils._parallel import ordered_map, row_chunks
+from skcrbm.inference._registry import answers_of, solver_for
+from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
+from skcrbm.utils.parallel import ordered_map, row_chunks
 
 
 @dataclass(frozen=True)
@@ -18,21 +20,26 @@ class Query:
     Attributes
     ----------
     returns : frozenset of str
-        What to compute: "marginals", "pairwise", "log_partition", "map", "marginal_map".
-    pairwise : {"sum", "per_example"}
+        What to compute, of `skcrbm.energies.QUERIES`.
+    per_example : bool
+        Statistics of each model, and not their sum.
     sample_weight : ndarray (N,)
-        Weights of the pairwise sum.
+        Weights of the models in that sum.
+    n_samples : int
+        Samples of each model.
     start : InferenceResult or None
-        An earlier result to start from, its log-odds (N, n_variables) made finite.
-    return_trace : bool
+        An earlier result to go on from, its log-odds (N, n_variables) made finite.
+    return_trace, return_state : bool
     n_jobs : int or None
     """
 
     returns: frozenset
-    pairwise: str
+    per_example: bool
     sample_weight: np.ndarray
+    n_samples: int
     start: Any
     return_trace: bool
+    return_state: bool
     n_jobs: int | None
 
 
@@ -45,32 +52,58 @@ class InferenceResult:
     marginals : ndarray (N, n_variables)
         P(unit = 1), visible first.
     log_odds : ndarray (N, n_variables)
-        Belief log-odds; they keep what saturated marginals lose. ±inf where clamped.
-        Max-marginals where a state was asked for and no marginals.
+        Belief log-odds; they keep what saturated marginals lose. ±inf where held.
+        Max-marginals where a state was asked for and no marginals, None if the method has
+        none.
     assignment : ndarray (N, n_variables) of int8
         The 0/1 state asked for by "map" or "marginal_map".
-    pairwise : ndarray (V, H) or (N, V, H)
-        P(v_i = 1, h_j = 1), summed over the models with `sample_weight`, or per model. Of an
-        `IsingEnergy` (L, L) or (N, L, L), P(y_i = +1, y_k = +1), the marginals on the diagonal.
+    map_bound, gap : ndarray (N,), float64
+        No state has a score above this bound; how far the assignment's is below it, 0 where
+        it is proven to be the best.
+    statistics : tuple of ndarray
+        Expected sufficient statistics in the shapes of the energy, summed over the models with
+        `sample_weight`, or with a leading axis of the models.
     log_partition : ndarray (N,), float64
+    standard_error, effective_sample_size : ndarray (N,), float64
+        Of a log_partition that was estimated from samples.
+    samples : ndarray (N, n_samples, n_variables) of int8
+    sample_log_prob : ndarray (N, n_samples), float64
+        Log-probability with which each sample was drawn.
     n_iter : ndarray (N,) of int
     converged : ndarray (N,) of bool
     trace : ndarray (N, max_iter)
         Largest belief change of each iteration, NaN after the last one.
     state : object
-        Where the method stands beyond its beliefs, such as the chains of a sampler; the
-        `init` of a later call continues from it.
+        Where an iterative method stands beyond its beliefs: messages, chains, and the count of
+        random numbers. The `init` of a later call goes on from it.
     """
 
     marginals: np.ndarray | None = None
     log_odds: np.ndarray | None = None
     assignment: np.ndarray | None = None
-    pairwise: np.ndarray | None = None
+    map_bound: np.ndarray | None = None
+    gap: np.ndarray | None = None
+    statistics: tuple | None = None
     log_partition: np.ndarray | None = None
+    standard_error: np.ndarray | None = None
+    effective_sample_size: np.ndarray | None = None
+    samples: np.ndarray | None = None
+    sample_log_prob: np.ndarray | None = None
     n_iter: np.ndarray | None = None
     converged: np.ndarray | None = None
     trace: np.ndarray | None = None
     state: Any = None
+
+    @property
+    def pairwise(self):
+        """The statistics of an energy with one array of them.
+
+        Of RBMs (V, H) or (N, V, H), P(v_i = 1, h_j = 1); of an `IsingEnergy` (L, L) or
+        (N, L, L), P(y_i = +1, y_k = +1), the marginals on the diagonal. Of a
+        `FactorGraphEnergy` (n_entries,) or (N, n_entries), the probability of every table entry
+        in the order of its `log_potentials`; of a `SparseIsingEnergy` (E,) or (N, E).
+        """
+        return None if self.statistics is None else self.statistics[0]
 
 
 # Options found valid, by method object; kept beside it, as it is the user's.
@@ -81,7 +114,9 @@ class InferenceMethod(BaseEstimator, ABC):
     """Base of all methods: options only, no state, so clone and grids work.
 
     Subclasses take their options as keyword arguments of ``__init__``, describe them
-    in ``_parameter_constraints``, and define the class attributes below.
+    in ``_parameter_constraints``, and define the class attributes below. What they can do on
+    which energy is a table of solvers (`skcrbm.inference.register_solver`); a method around
+    another one overrides `supports` and `solve` instead.
     """
 
     #: Name in the registry.
@@ -90,20 +125,73 @@ class InferenceMethod(BaseEstimator, ABC):
     answers: ClassVar[frozenset] = frozenset()
     #: What `infer` asks for when nothing is said.
     default_returns: ClassVar[tuple] = ("marginals",)
-    #: Options that only this method's `infer` arguments carry: "init", "return_trace".
+    #: Arguments of `infer` that not every method has: "init", "return_trace", "return_state";
+    #: and "state", if a state without beliefs is enough of an `init`.
     accepts: ClassVar[frozenset] = frozenset()
-    #: Energy type -> name of the method of this class that solves it.
-    solvers: ClassVar[dict[type, str]] = {}
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
-    def solver_for(self, energy):
-        """Return the function that solves this very type of energy, or None."""
-        name = self.solvers.get(type(energy))
-        return None if name is None else getattr(self, name)
+    @property
+    def draws(self):
+        """Whether answers other than samples depend on an option `random_state`."""
+        return False
+
+    def supports(self, energy):
+        """Return what this method answers about an energy; nothing if it cannot solve it.
+
+        Returns
+        -------
+        frozenset of str
+        """
+        return answers_of(self.name, type(energy), self.answers) & energy.queries
+
+    def solve(self, energy, query):
+        """Answer a checked query.
+
+        Parameters
+        ----------
+        energy : BaseEnergy
+            One that it supports, which may carry evidence.
+        query : Query
+
+        Returns
+        -------
+        dict of `InferenceResult` fields
+            What was asked for. `infer` makes marginals of log_odds, and sets log_odds,
+            assignment and samples where a variable is held.
+        """
+        return solver_for(self.name, type(energy))(self, energy, query)
 
     def at_epoch(self, epoch):
         """Return the method to use in the given epoch of training, 0-based."""
         return self
+
+    def with_options(self, **options):
+        """Return the method with other options; those that are None stay as they are.
+
+        Raises
+        ------
+        ValueError
+            If the method lacks one of them, naming those that it has.
+        """
+        given = {k: v for k, v in options.items() if v is not None}
+        has = vars(self)
+        for option in given:
+            if option not in has:
+                raise ValueError(
+                    f"{(self.name or type(self).__name__)!r} has no option {option!r}; its options "
+                    f"are: {', '.join(sorted(has)) or 'none'}"
+                )
+        if not given:
+            return self
+        method = type(self)(**{**has, **given})
+        method.check_options()
+        return method
+
+    def filled(self, **defaults):
+        """Return the method with these values for options that it has and that are None."""
+        options = vars(self)
+        open_ones = {k: v for k, v in defaults.items() if k in options and options[k] is None}
+        return type(self)(**{**options, **open_ones}) if open_ones else self
 
     def check_options(self):
         """Raise scikit-learn's error on an invalid option."""
@@ -116,75 +204,84 @@ class InferenceMethod(BaseEstimator, ABC):
 class IterativeMethod(InferenceMethod):
     """A method that iterates: `max_iter`, `tol`, per-model convergence."""
 
-    #: `max_iter` of `infer` when none is given.
-    default_max_iter: ClassVar[int] = 100
-
     def at_epoch(self, epoch):
-        """PI17's schedule where `max_iter` is None: T = 7 + min(epoch, 50)."""
-        if self.max_iter is not None:
-            return self
-        return type(self)(**{**vars(self), "max_iter": 7 + min(epoch, 50)})
+        """Fill in what is None for training: T = 7 + min(epoch, 50) (PI17), tol = 1e-3."""
+        return self.filled(max_iter=7 + min(epoch, 50), tol=ESTIMATOR_TOL)
 
     @property
     def iterations(self):
         """Number of iterations at most."""
-        return self.default_max_iter if self.max_iter is None else self.max_iter
+        return MAX_ITER if self.max_iter is None else self.max_iter
+
+    @property
+    def tolerance(self):
+        """Largest change of a belief, as a probability, of a model that has converged."""
+        return INFER_TOL if self.tol is None else self.tol
 
 
 def empty_result(energy, query):
-    """Allocate what was asked for, as a dict of `InferenceResult` fields."""
-    n, dtype, shape = energy.n_models, energy.dtype, energy.pairwise_shape
-    fields = {
-        "log_odds": np.empty((n, energy.n_variables), dtype),
-        "n_iter": np.zeros(n, np.int64),
-        "converged": np.ones(n, bool),
-    }
+    """Allocate what was asked for, as a dict of `InferenceResult` fields.
+
+    `log_odds` and what only some methods answer are left to the solver.
+    """
+    n = energy.n_models
+    fields = {"n_iter": np.zeros(n, np.int64), "converged": np.ones(n, bool)}
     if "log_partition" in query.returns:
         fields["log_partition"] = np.zeros(n)
     if query.returns & {"map", "marginal_map"}:
         fields["assignment"] = np.zeros((n, energy.n_variables), np.int8)
-    if "pairwise" in query.returns:
-        fields["pairwise"] = np.zeros(
-            (n, *shape) if query.pairwise == "per_example" else shape, dtype
+    if "statistics" in query.returns:
+        leading = (n,) if query.per_example else ()
+        fields["statistics"] = tuple(
+            np.zeros((*leading, *shape), energy.dtype) for shape in energy.statistic_shapes
         )
     return fields
 
 
-def add_pairwise(kernel, chunks, query, pairwise):
-    """Run ``kernel(rows, pairwise_out)`` over chunks of rows, adding up pairwise beliefs.
+def sum_statistics(kernel, chunks, query, statistics, n_arrays=1):
+    """Run ``kernel(rows, out)`` over chunks of rows, adding up statistics.
 
-    Each chunk sums into a matrix of its own; these are added in order, in float64.
-    Per-example beliefs are the case of one row a chunk.
+    Each chunk sums into arrays of its own; these are added in order, in float64. Per-example
+    statistics are the case of one row a chunk.
 
     Parameters
     ----------
     kernel : callable
+        `out` is a tuple of arrays to add to; empty arrays if none are asked for.
     chunks : list of slice
     query : Query
-    pairwise : ndarray (V, H) or (N, V, H), or None if not asked for
+    statistics : tuple of ndarray, or None if not asked for
+    n_arrays : int
+        Number of arrays, where there are none to tell.
     """
-    if pairwise is None:
-        none = np.empty((0, 0), query.sample_weight.dtype)
+    if statistics is None:
+        none = (np.empty((0, 0), query.sample_weight.dtype),) * n_arrays
         for _ in ordered_map(lambda rows: kernel(rows, none), chunks, query.n_jobs):
             pass
         return
-    if query.pairwise == "per_example":
-        rows = row_chunks(len(pairwise), 1)
-        for _ in ordered_map(lambda row: kernel(row, pairwise[row][0]), rows, query.n_jobs):
+    if query.per_example:
+        rows = row_chunks(len(statistics[0]), 1)
+
+        def one(row):
+            kernel(row, tuple(part[row][0] for part in statistics))
+
+        for _ in ordered_map(one, rows, query.n_jobs):
             pass
         return
 
     if len(chunks) <= 1:
         for rows in chunks:
-            kernel(rows, pairwise)
+            kernel(rows, statistics)
         return
 
     def summed(rows):
-        part = np.zeros_like(pairwise)
-        kernel(rows, part)
-        return part
+        parts = tuple(np.zeros_like(part) for part in statistics)
+        kernel(rows, parts)
+        return parts
 
-    total = np.zeros(pairwise.shape)
-    for part in ordered_map(summed, chunks, query.n_jobs):
-        total += part
-    pairwise[...] = total
+    totals = [np.zeros(part.shape) for part in statistics]
+    for parts in ordered_map(summed, chunks, query.n_jobs):
+        for total, part in zip(totals, parts):
+            total += part
+    for part, total in zip(statistics, totals):
+        part[...] = total

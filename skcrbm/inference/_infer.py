@@ -1,19 +1,20 @@
 """`infer`: the one door to every inference method."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from numbers import Integral
 
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies._base import PINNED_OFF, BaseEnergy
+from skcrbm.energies import QUERIES, BaseEnergy
 from skcrbm.inference._base import InferenceMethod, InferenceResult, Query
 from skcrbm.inference._registry import METHODS
-from skcrbm.utils._parallel import one_blas_thread
-from skcrbm.utils._validation import as_float_array, as_real
+from skcrbm.utils.validation import as_float_array
 
-# Values that mean "nothing asked for", accepted by methods without the option.
-_NEUTRAL = {"max_iter": 100, "tol": 1e-6, "damping": 0.0, "n_restarts": 1, "random_state": None}
-_QUERIES = ("marginals", "pairwise", "log_partition", "map", "marginal_map")
+# Beliefs to start from need not be further on one side: these are 0 or 1 in any dtype, and
+# infinities would be no number in a difference.
+_MAX_START = 100.0
 
 
 def available_methods(energy=None, returns=()):
@@ -23,12 +24,17 @@ def available_methods(energy=None, returns=()):
     ----------
     energy : energy or None, default=None
         Keep the methods that work on this kind of energy.
-    returns : iterable of str, default=()
+    returns : str or iterable of str, default=()
         Keep the methods that can answer all of these.
 
     Returns
     -------
     list of str
+
+    Raises
+    ------
+    ValueError
+        If `returns` holds something that no method answers.
 
     Examples
     --------
@@ -36,12 +42,12 @@ def available_methods(energy=None, returns=()):
     >>> available_methods(returns=["marginals", "log_partition"])
     ['exact', 'mean_field', 'sum_product', 'tree_reweighted']
     """
+    asked = _check_returns(returns, allow_empty=True)
     names = []
     for name in METHODS:
-        cls = METHODS.get(name)
-        works = energy is None or type(energy) in cls.solvers
-        answers = cls.answers if energy is None else cls.answers & energy.queries
-        if works and set(returns) <= answers:
+        method = METHODS.get(name)()
+        answers = method.answers if energy is None else method.supports(energy)
+        if answers and asked <= answers:
             names.append(name)
     return names
 
@@ -71,74 +77,40 @@ def _name(method):
     return method.name or type(method).__name__
 
 
+def _quoted(names):
+    return ", ".join(map(repr, names)) or "none"
+
+
 def check_answers(method, energy, returns):
     """Raise one readable error if `method` cannot answer `returns` on `energy`."""
-    name = _name(method)
-    if method.solver_for(energy) is None:
-        able = available_methods(energy, returns)
+    answers = method.supports(energy)
+    if not answers:
         raise ValueError(
-            f"{name!r} does not work on {type(energy).__name__}; methods that do: "
-            f"{', '.join(map(repr, able)) or 'none'}"
+            f"{_name(method)!r} does not work on {type(energy).__name__}; methods that do: "
+            f"{_quoted(available_methods(energy, returns))}"
         )
-    missing = sorted(set(returns) - (method.answers & energy.queries))
+    missing = sorted(returns - answers)
     if missing:
-        able = available_methods(energy, returns)
         raise ValueError(
-            f"{name!r} cannot answer {', '.join(map(repr, missing))}; methods that can: "
-            f"{', '.join(map(repr, able)) or 'none'}"
+            f"{_name(method)!r} cannot answer {_quoted(missing)}; methods that can: "
+            f"{_quoted(available_methods(energy, returns))}"
         )
 
 
-def _with_options(method, options):
-    """Apply the options given to `infer`; refuse those that the method does not have."""
-    by_name = isinstance(method, str)
-    method = resolve_method(method, "method")
-    given = {k: v for k, v in options.items() if v is not None}
-    if not given and not by_name:
-        return method
-    has = vars(method)
-    for option, value in list(given.items()):
-        if option not in has:
-            if value != _NEUTRAL[option]:
-                raise ValueError(
-                    f"{_name(method)!r} has no option {option!r}; its options are: "
-                    f"{', '.join(sorted(has)) or 'none'}"
-                )
-            del given[option]
-    if by_name and "tol" in has:
-        given.setdefault("tol", _NEUTRAL["tol"])
-    if given:
-        method = type(method)(**{**has, **given})
-        method.check_options()
-    return method
-
-
-def _check_returns(returns, method):
-    if returns is None:
-        return frozenset(method.default_returns)
-    if isinstance(returns, str):
-        returns = (returns,)
-    try:
-        asked = tuple(returns)
-    except TypeError:
-        asked = ()
-    if not asked or any(r not in _QUERIES for r in asked):
-        raise ValueError(f"returns must hold some of {_QUERIES}; got {returns!r}")
+def _check_returns(returns, *, allow_empty=False):
+    """Return what is asked for, under the names of `QUERIES`."""
+    known = {*QUERIES, "pairwise"}
+    asked = (returns,) if isinstance(returns, str) else returns
+    asked = tuple(asked) if isinstance(asked, Iterable) else (None,)
+    if not (asked or allow_empty) or any(r not in known for r in asked):
+        raise ValueError(f"returns must hold some of {sorted(known)}; got {returns!r}")
     if {"map", "marginal_map"} <= set(asked):
         raise ValueError("returns must hold one of 'map' and 'marginal_map', not both")
-    return frozenset(asked)
-
-
-def check_clamp(clamp, energy):
-    """Return clamp as (N, n_variables), or raise a ValueError that says what it should be."""
-    n, width = energy.n_models, energy.n_variables
-    shape = f"({n}, {width}) or ({width},)"
-    clamp = as_real(clamp, "clamp", shape)
-    if clamp.shape not in ((n, width), (width,)):
-        raise ValueError(f"clamp must have shape {shape}, got {clamp.shape}")
-    if not (np.isnan(clamp) | (clamp == 0) | (clamp == 1)).all():
-        raise ValueError("clamp must hold 0 or 1 where a unit is fixed and NaN where it is free")
-    return np.broadcast_to(clamp, (n, width))
+    if "map_bound" in asked and not {"map", "marginal_map"} & set(asked):
+        asked = (*asked, "map")
+    if "sample_log_prob" in asked:
+        asked = (*asked, "samples")
+    return frozenset("statistics" if r == "pairwise" else r for r in asked)
 
 
 def _check_weight(sample_weight, n):
@@ -150,21 +122,31 @@ def _check_weight(sample_weight, n):
     return weight
 
 
+def _check_accepted(method, argument):
+    """Raise a ValueError if a method lacks an argument of `infer`, naming those that have it."""
+    if argument not in method.accepts:
+        able = [m for m in METHODS if argument in METHODS.get(m).accepts]
+        raise ValueError(
+            f"{_name(method)!r} has no option {argument!r}; methods that do: {_quoted(able)}"
+        )
+
+
 def _check_init(init, energy, method):
     if init is None:
         return None
-    if "init" not in method.accepts:
-        able = [m for m in METHODS if "init" in METHODS.get(m).accepts]
-        raise ValueError(f"{_name(method)!r} has no option 'init'; methods that do: {able}")
+    _check_accepted(method, "init")
     shape = (energy.n_models, energy.n_variables)
-    log_odds = getattr(init, "log_odds", None)
+    log_odds = init.log_odds if isinstance(init, InferenceResult) else None
+    if log_odds is None and isinstance(init, InferenceResult) and init.state is not None:
+        if "state" in method.accepts:
+            return init
+        log_odds = getattr(init.state, "log_odds", None)  # of messages, and of beliefs
     if log_odds is None or log_odds.shape != shape:
         raise ValueError(
-            f"init must be an earlier InferenceResult with log_odds of shape {shape}, "
+            f"init must be an earlier InferenceResult with log_odds of shape {shape}, or a state; "
             f"got {None if log_odds is None else log_odds.shape}"
         )
-    # Saturated starts carry no information beyond their side, and infinities none at all.
-    log_odds = np.clip(log_odds, -100, 100).astype(energy.dtype)
+    log_odds = np.clip(log_odds, -_MAX_START, _MAX_START).astype(energy.dtype)
     return replace(init, log_odds=log_odds)
 
 
@@ -181,7 +163,9 @@ def infer(
     pairwise="sum",
     init=None,
     n_restarts=None,
+    n_samples=None,
     return_trace=False,
+    return_state=False,
     n_jobs=None,
     random_state=None,
 ):
@@ -189,36 +173,50 @@ def infer(
 
     Parameters
     ----------
-    energy : RBMEnergy, IsingEnergy or another energy
+    energy : RBMEnergy, IsingEnergy, FactorGraphEnergy or another energy
         N models that share their couplings.
     method : str or InferenceMethod, default="sum_product"
-        "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs", "max_product",
-        "mixed_product", "icm", or a configured object such as ``SumProduct(damping=0.5)``.
-        Options given here override the object's.
-    max_iter : int, default=100
-        Iterations at most, for the methods that iterate.
-    tol : float, default=1e-6 for a method given by name
-        A model has converged when no belief changes by more, as a probability.
-    damping : float in [0, 1), default=0
-        Share of the old log messages that is kept.
+        "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
+        "gibbs_with_gradients", "max_product", "mixed_product", "icm", "branch_and_bound",
+        "milp", "ais", or a configured object such as
+        ``SumProduct(damping=0.5)``; a name stands for the object with its defaults.
+        Options given here override the object's; one that the method lacks is refused.
+    max_iter : int, default=None
+        Iterations at most. None: the method's own, which for message passing, mean field and
+        "icm" is 100.
+    tol : float, default=None
+        A model has converged when no belief changes by more, as a probability. None: the
+        method's own, 1e-6 unless it is configured otherwise.
+    damping : float in [0, 1), default=None
+        Share of the old log messages that is kept. None: the method's own, 0.
     clamp : array-like (N, V + H) or (V + H,), default=None
-        0 or 1 fixes a unit, NaN leaves it free. All answers are then those of the
-        conditioned model. Of an Ising model (N, L) or (L,), with 0 for y = -1.
+        0 or 1 holds a unit, NaN leaves it free: ``energy.condition(clamp)``. All answers are
+        then those of the conditioned model. Of an Ising model (N, L) or (L,), with 0 for
+        y = -1.
     sample_weight : array-like (N,), default=None
-        Weights of the models in the pairwise sum.
-    returns : tuple of str, default=None
-        What to compute: "marginals", "pairwise", "log_partition", and one of "map" (the
-        most probable joint state) and "marginal_map" (the most probable visible state,
-        hidden units summed out). None: the marginals, or the state that a method
-        maximises.
+        Weights of the models in the sum of the statistics.
+    returns : str or tuple of str, default=None
+        What to compute: "marginals"; "statistics", the expected sufficient statistics, for
+        which "pairwise" is another name; "log_partition"; one of "map" (the most probable
+        joint state) and "marginal_map" (the most probable visible state, hidden units summed
+        out); "map_bound" (an upper bound of the best score, and the gap to it); "samples" and
+        "sample_log_prob". None: the marginals, or what a method is made for.
     pairwise : {"sum", "per_example"}, default="sum"
-        (V, H), summed over the models, or (N, V, H); (L, L) and (N, L, L) of Ising models.
+        Statistics summed over the models, (V, H) of RBMs, (L, L) of Ising models, (n_entries,)
+        of factor graphs and (E,) of sparse Ising models; or of each of them, with a leading
+        axis N.
     init : InferenceResult, default=None
-        Start from the beliefs of an earlier result.
-    n_restarts : int, default=1
-        For methods that restart.
+        Go on from an earlier result: from its `state`, if it was asked for, else from its
+        beliefs.
+    n_restarts : int, default=None
+        For methods that restart. None: the method's own, 1.
+    n_samples : int, default=None
+        Samples of each model, where "samples" are asked for; None: 1.
     return_trace : bool, default=False
         Keep the largest belief change of each iteration.
+    return_state : bool, default=False
+        Keep what the method needs to go on, such as its messages: as much memory as the
+        couplings take, for each model. Samplers keep their chains in any case.
     n_jobs : int, default=None
         Threads over the models. The result does not depend on it.
     random_state : int, default=None
@@ -227,8 +225,7 @@ def infer(
     Returns
     -------
     InferenceResult
-        With ``marginals``, ``log_odds``, ``assignment``, ``pairwise``, ``log_partition``,
-        ``n_iter``, ``converged``; what was not asked for is None.
+        With what was asked for, ``n_iter`` and ``converged``; all else is None.
 
     Raises
     ------
@@ -249,69 +246,59 @@ def infer(
     """
     if not isinstance(energy, BaseEnergy):
         raise TypeError(f"energy must be an energy such as RBMEnergy, got {energy!r}")
-    method = _with_options(
-        method,
-        {
-            "max_iter": max_iter,
-            "tol": tol,
-            "damping": damping,
-            "n_restarts": n_restarts,
-            "random_state": random_state,
-        },
+    method = resolve_method(method, "method").with_options(
+        max_iter=max_iter,
+        tol=tol,
+        damping=damping,
+        n_restarts=n_restarts,
+        random_state=random_state,
     )
-    returns = _check_returns(returns, method)
+    returns = _check_returns(method.default_returns if returns is None else returns)
     if pairwise not in ("sum", "per_example"):
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
     check_answers(method, energy, returns)
-    if return_trace and "return_trace" not in method.accepts:
-        able = [m for m in METHODS if "return_trace" in METHODS.get(m).accepts]
-        raise ValueError(f"{_name(method)!r} has no option 'return_trace'; methods that do: {able}")
+    if n_samples is not None and "samples" not in returns:
+        raise ValueError("n_samples is for returns='samples'")
+    if return_trace:
+        _check_accepted(method, "return_trace")
+    if return_state:
+        _check_accepted(method, "return_state")
     query = Query(
         returns=returns,
-        pairwise=pairwise,
+        per_example=pairwise == "per_example",
         sample_weight=_check_weight(sample_weight, energy.n_models),
+        n_samples=check_count("n_samples", 1 if n_samples is None else n_samples),
         start=_check_init(init, energy, method),
         return_trace=return_trace,
+        return_state=return_state,
         n_jobs=n_jobs,
     )
-    if clamp is None:
-        return _finish(method.solver_for(energy)(energy, query), query)
-    clamp = check_clamp(clamp, energy)
-    with one_blas_thread():
-        conditioned = energy.condition(clamp)
-    if query.start is not None:
-        query.start.log_odds[conditioned.clamped] = PINNED_OFF
-    fields = method.solver_for(energy)(conditioned.energy, query)
-    with one_blas_thread():
-        _restore_clamped(fields, conditioned, query)
-    return _finish(fields, query)
+    if clamp is not None:
+        energy = energy.condition(clamp)
+    return _finish(method.solve(energy, query), energy, query)
 
 
-def _finish(fields, query):
-    """Turn log-odds into marginals if asked for."""
+def check_count(name, value, least=1):
+    """Return an int argument; ValueError unless it is an int of at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+    return int(value)
+
+
+def _finish(fields, energy, query):
+    """Put the held variables into the answer, and make marginals of log-odds."""
+    if energy.evidence is not None:
+        held = ~np.isnan(energy.evidence)
+        values = energy.evidence[held]
+        if fields.get("log_odds") is not None:
+            fields["log_odds"][held] = np.where(values == 1, np.inf, -np.inf)
+        if "assignment" in fields:
+            fields["assignment"][held] = values
+        if "samples" in fields:
+            rows, variables = np.nonzero(held)
+            fields["samples"][rows, :, variables] = values[:, None]
     if "marginals" in query.returns:
         fields["marginals"] = expit(fields["log_odds"])
     elif fields.get("assignment") is None:
         fields["log_odds"] = None
     return InferenceResult(**fields)
-
-
-def _restore_clamped(fields, conditioned, query):
-    """Put the clamped units back into answers about a conditioned energy."""
-    energy, values, clamped, offset = conditioned
-    log_odds = fields["log_odds"]
-    log_odds[clamped] = np.where(values[clamped] == 1, np.inf, -np.inf)
-    if "assignment" in fields:
-        fields["assignment"][clamped] = values[clamped]
-    if "log_partition" in query.returns:
-        fields["log_partition"] += offset
-    if "pairwise" not in query.returns:
-        return
-    # Clamped units were pinned off: every pair with one of them is a plain product.
-    free = np.where(clamped, 0, expit(log_odds))
-    weight = query.sample_weight[:, None].astype(free.dtype)
-    for left, right in energy.clamped_pairs(values, free):
-        if query.pairwise == "per_example":
-            fields["pairwise"] += left[:, :, None] * right[:, None, :]
-        else:
-            fields["pairwise"] += (weight * left).T @ right

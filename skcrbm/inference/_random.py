@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skcrbm._kernels.random_uniform import fill_uniform
+from skcrbm.kernels.random_uniform import fill_uniform
 
 
 def uniforms(key, streams, step, n_sites):

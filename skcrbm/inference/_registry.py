@@ -1,25 +1,163 @@
-"""Inference methods and samplers by name. A new one is a file in this folder and a line here."""
+"""Methods by name, and the solvers of each method by kind of energy.
 
-from skcrbm.utils._registry import Registry
+A method is a file with its options and a line in `METHODS`; a solver is a function
+``solve(method, energy, query) -> dict of InferenceResult fields`` and a line in `SOLVERS`.
+A new energy edits no method and a new method no energy: either adds lines here, or calls
+`register_method` and `register_solver` from a package of its own.
+"""
+
+from importlib import import_module
+
+from skcrbm.energies import QUERIES
+from skcrbm.utils.registry import Registry
 
 METHODS = Registry(
     "inference",
     {
-        "exact": "skcrbm.inference._exact:Exact",
-        "mean_field": "skcrbm.inference._mean_field:MeanField",
-        "sum_product": "skcrbm.inference._sum_product:SumProduct",
-        "tree_reweighted": "skcrbm.inference._tree_reweighted:TreeReweighted",
-        "max_product": "skcrbm.inference._max_product:MaxProduct",
-        "mixed_product": "skcrbm.inference._mixed_product:MixedProduct",
-        "icm": "skcrbm.inference._icm:ICM",
-        "gibbs": "skcrbm.inference._gibbs:Gibbs",
+        "exact": "skcrbm.inference.methods._exact:Exact",
+        "mean_field": "skcrbm.inference.methods._mean_field:MeanField",
+        "sum_product": "skcrbm.inference.methods._sum_product:SumProduct",
+        "tree_reweighted": "skcrbm.inference.methods._tree_reweighted:TreeReweighted",
+        "max_product": "skcrbm.inference.methods._max_product:MaxProduct",
+        "mixed_product": "skcrbm.inference.methods._mixed_product:MixedProduct",
+        "branch_and_bound": "skcrbm.inference.methods._branch_and_bound:BranchAndBound",
+        "milp": "skcrbm.inference.methods._milp:MixedIntegerProgram",
+        "icm": "skcrbm.inference.methods._icm:ICM",
+        "gibbs": "skcrbm.inference.methods._gibbs:Gibbs",
+        "gibbs_with_gradients": "skcrbm.inference.methods._gibbs_with_gradients:GibbsWithGradients",
+        "ais": "skcrbm.inference.methods._ais:AnnealedImportanceSampling",
     },
 )
 
-SAMPLERS = Registry(
-    "method",
-    {
-        "gibbs": "skcrbm.inference._sample:sample_gibbs",
-        "exact": "skcrbm.inference._sample:sample_exact",
-    },
-)
+_FACTOR_GRAPH = "skcrbm.inference.factor_graph"
+_SPARSE_ISING = "skcrbm.inference.sparse_ising._solve"
+_GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
+
+#: (method, kind of energy) -> where the solver is. "BaseEnergy" stands for every kind that
+#: has no line of its own for the method.
+SOLVERS = {
+    ("exact", "BaseEnergy"): "skcrbm.inference.any_energy._exact:solve",
+    ("exact", "RBMEnergy"): "skcrbm.inference.rbm._exact:solve",
+    ("exact", "OneHotRBMEnergy"): "skcrbm.inference.one_hot._exact:solve",
+    ("exact", "IsingEnergy"): "skcrbm.inference.ising._exact:solve",
+    ("exact", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
+    ("exact", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._exact:solve_sparse_ising",
+    ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
+    ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._mean_field:solve",
+    ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._mean_field:solve",
+    ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
+    ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
+    ("sum_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_sum_product",
+    ("sum_product", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_sum_product",
+    ("sum_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._messages:solve_sum_product",
+    ("sum_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_sum_product",
+    ("sum_product", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_sum_product",
+    ("tree_reweighted", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_tree_reweighted",
+    ("tree_reweighted", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_tree_reweighted",
+    ("tree_reweighted", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._messages:solve_tree_reweighted",
+    ("tree_reweighted", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_tree_reweighted",
+    ("tree_reweighted", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_tree_reweighted",
+    ("max_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_max_product",
+    ("max_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._messages:solve_max_product",
+    ("max_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_max_product",
+    ("mixed_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_mixed_product",
+    ("branch_and_bound", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
+    ("milp", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
+    ("icm", "RBMEnergy"): "skcrbm.inference.rbm._icm:solve",
+    ("icm", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
+    ("icm", "FactorGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
+    ("icm", "SparseIsingEnergy"): "skcrbm.inference.any_energy._icm:solve",
+    ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy._gibbs:solve",
+    ("gibbs_with_gradients", "RBMEnergy"): _GRADIENTS,
+    ("gibbs_with_gradients", "IsingEnergy"): _GRADIENTS,
+    ("gibbs_with_gradients", "SparseIsingEnergy"): _GRADIENTS,
+    ("gibbs_with_gradients", "FactorGraphEnergy"): _GRADIENTS,
+    ("ais", "RBMEnergy"): "skcrbm.inference.rbm._ais:solve",
+}
+
+#: (method, kind of energy) -> what that solver answers, where the method answers more elsewhere.
+ANSWERS = {
+    ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
+    ("sum_product", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
+    ("tree_reweighted", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
+}
+
+
+def solver_for(method, energy_type):
+    """Return the solver of a method (its name) for this very type of energy, or None."""
+    location = SOLVERS.get((method, energy_type.__name__), SOLVERS.get((method, "BaseEnergy")))
+    if location is None:
+        return None
+    module, _, function = location.partition(":")
+    return getattr(import_module(module), function)
+
+
+def has_solver(method, energy_type):
+    """Whether `solver_for` finds one; imports nothing."""
+    return (method, energy_type.__name__) in SOLVERS or (method, "BaseEnergy") in SOLVERS
+
+
+def answers_of(method, energy_type, answers):
+    """Which of a method's answers its solver for this very type of energy gives."""
+    if not has_solver(method, energy_type):
+        return frozenset()
+    return answers & ANSWERS.get((method, energy_type.__name__), answers)
+
+
+def _check_location(location):
+    if not isinstance(location, str) or location.count(":") != 1:
+        raise ValueError(f"location must be a string 'module:attribute', got {location!r}")
+
+
+def register_method(name, location):
+    """Add a method of another package.
+
+    Parameters
+    ----------
+    name : str
+        By which `infer` finds it.
+    location : str
+        ``"module:Class"`` of its `InferenceMethod`, imported on first use.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken.
+    """
+    _check_location(location)
+    METHODS.register(name, location)
+
+
+def register_solver(method, energy_type, location, answers=None):
+    """Add a solver of another package: of its method, for its energy, or for both.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method.
+    energy_type : str
+        Name of the class of energies, or "BaseEnergy" for all without a solver of their own.
+    location : str
+        ``"module:function"``, imported on first use.
+    answers : iterable of str, default=None
+        What the solver answers, if that is less than the method does elsewhere.
+
+    Raises
+    ------
+    ValueError
+        If the method has a solver for this kind of energy.
+    """
+    _check_location(location)
+    if method not in METHODS or not isinstance(energy_type, str):
+        raise ValueError(
+            "register_solver takes the name of a registered method and that of a class of "
+            f"energies; got {method!r} and {energy_type!r}"
+        )
+    if answers is not None and (isinstance(answers, str) or not set(answers) <= QUERIES):
+        raise ValueError(f"answers must hold some of {sorted(QUERIES)}; got {answers!r}")
+    key = method, energy_type
+    if SOLVERS.get(key, location) != location:
+        raise ValueError(f"{method!r} has a solver for {energy_type} already: {SOLVERS[key]}")
+    SOLVERS[key] = location
+    if answers is not None:
+        ANSWERS[key] = frozenset(answers)

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from skcrbm.energies._base import PINNED_OFF
 from skcrbm.inference._random import logistic_noise
-from skcrbm.utils._random import random_key
+from skcrbm.utils.random import random_key
 
 
 def best_of_restarts(solve, energy, n_restarts, random_state):
@@ -32,7 +31,7 @@ def best_of_restarts(solve, energy, n_restarts, random_state):
     fields, best = solve(None)
     key = random_key(random_state) if n_restarts > 1 else None
     biases = np.hstack(energy.fields)
-    spread = 1 + np.where(biases > PINNED_OFF, np.abs(biases), 0)
+    spread = 1 + np.abs(biases)
     for run in range(1, n_restarts):
         noise = logistic_noise(key, [0], run, energy.n_variables)
         start = biases + spread * noise

@@ -1,22 +1,7 @@
 """`sample`: states drawn from a batch of models."""
 
-from itertools import count
-from numbers import Integral
-
-import numpy as np
-from scipy.special import expit
-
-from skcrbm.energies import IsingEnergy, RBMEnergy
-from skcrbm.inference._gibbs import gibbs_sweep, start_chains
-from skcrbm.inference._infer import check_clamp
-from skcrbm.inference._ising_sample import enumerated_samples, ising_sweeps
-from skcrbm.inference._random import uniforms
-from skcrbm.inference._registry import SAMPLERS
-from skcrbm.utils._parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils._random import random_key
-
-_BLOCK_UNITS = 2**20
-_MAX_CHAINS = 100
+from skcrbm.inference._base import InferenceResult
+from skcrbm.inference._infer import check_answers, check_count, infer, resolve_method
 
 
 def sample(
@@ -24,42 +9,55 @@ def sample(
     method="gibbs",
     *,
     n_samples=1,
-    burn_in=100,
-    thin=1,
+    burn_in=None,
+    thin=None,
     n_chains=None,
     clamp=None,
+    init=None,
+    return_log_prob=False,
+    return_state=False,
     n_jobs=None,
     random_state=None,
 ):
     """Draw joint states from each of N models.
 
+    A short form of ``infer(energy, method, returns="samples", n_samples=...)``.
+
     Parameters
     ----------
-    energy : RBMEnergy or IsingEnergy
-    method : {"gibbs", "exact"}, default="gibbs"
-        Gibbs chains (block by block, or label by label), or independent samples by
-        enumerating the smaller layer, or all labels; 20 units at most.
+    energy : RBMEnergy, IsingEnergy or another energy
+    method : {"gibbs", "exact"} or InferenceMethod, default="gibbs"
+        Gibbs chains, block by block; independent samples by enumerating the smaller layer,
+        or all labels, 20 units at most, and of factor graphs and sparse Ising models by
+        eliminating variables; or a configured object such as
+        ``Gibbs(burn_in=500)``.
     n_samples : int, default=1
         Samples of each model.
-    burn_in : int, default=100
-        Gibbs sweeps before the first sample of a chain.
-    thin : int, default=1
-        Sweeps between two samples of a chain.
-    n_chains : int or None, default=None
-        Chains of each model, advanced side by side; sample s comes from chain
-        ``s % n_chains``, so samples of one chain are `n_chains` apart. None:
-        ``min(n_samples, 100)``.
+    burn_in, thin, n_chains : int or None, default=None
+        Of Gibbs chains, see `skcrbm.inference.Gibbs`. None: as `method` says, 100, 1 and
+        ``min(n_samples, 100)`` by default. A method that lacks them refuses them.
     clamp : array-like (N, V + H) or (V + H,), default=None
-        0 or 1 fixes a unit, NaN leaves it free.
+        0 or 1 holds a unit, NaN leaves it free.
+    init : object, default=None
+        State of an earlier call: its chains, and random numbers, go on.
+    return_log_prob : bool, default=False
+        Return the log-probability with which each state was drawn, too, where the method
+        knows it.
+    return_state : bool, default=False
+        Return the sampler's state, too: the `init` of the next call.
     n_jobs : int or None, default=None
         Threads over the models; the samples do not depend on it.
     random_state : int, RandomState or None, default=None
-        Every model of the batch has random numbers of its own.
+        Every model of the batch has random numbers of its own. Not used with `init`.
 
     Returns
     -------
-    ndarray of int8 (N, n_samples, V + H)
+    samples : ndarray of int8 (N, n_samples, V + H)
         0/1 states, visible units first. Of Ising models (N, n_samples, L), 0 for y = -1.
+    log_prob : ndarray (N, n_samples)
+        With ``return_log_prob=True``.
+    state : object
+        With ``return_state=True``, last.
 
     Raises
     ------
@@ -74,101 +72,29 @@ def sample(
     >>> sample(energy, n_samples=500, random_state=0).shape
     (1, 500, 3)
     """
-    draw = SAMPLERS.get(method, "method")
-    if type(energy) not in (RBMEnergy, IsingEnergy):
-        raise ValueError(
-            f"{method!r} samples from RBMEnergy and IsingEnergy, not {type(energy).__name__}"
-        )
-    for name, value, low in (
-        ("n_samples", n_samples, 1),
-        ("burn_in", burn_in, 0),
-        ("thin", thin, 1),
-        ("n_chains", 1 if n_chains is None else n_chains, 1),
-    ):
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
-            raise ValueError(f"{name} must be an int of at least {low}, got {value!r}")
-    key = random_key(random_state)
-    conditioned = None
-    if clamp is not None:
-        with one_blas_thread():
-            conditioned = energy.condition(check_clamp(clamp, energy))
-        energy = conditioned.energy
-    out = np.empty((energy.n_models, n_samples, energy.n_variables), np.int8)
+    method = resolve_method(method, "method")
+    returns = {"samples", "sample_log_prob"} if return_log_prob else {"samples"}
+    check_answers(method, energy, returns)
     options = {
-        "burn_in": burn_in,
-        "thin": thin,
-        "n_chains": min(n_samples, _MAX_CHAINS if n_chains is None else n_chains),
+        "burn_in": None if burn_in is None else check_count("burn_in", burn_in, 0),
+        "thin": None if thin is None else check_count("thin", thin),
+        "n_chains": None if n_chains is None else check_count("n_chains", n_chains),
+        "random_state": random_state,
     }
-    with one_blas_thread():
-        draw(energy, out, key, n_jobs, **options)
-    if conditioned is not None:
-        values = conditioned.values.astype(np.int8)[:, None, :]
-        out[...] = np.where(conditioned.clamped[:, None, :], values, out)
-    return out
-
-
-def sample_gibbs(energy, out, key, n_jobs, *, burn_in, thin, n_chains):
-    """Fill out (N, n_samples, V + H); every model and chain has random numbers of its own."""
-    n, n_samples, n_variables = out.shape
-    sweeps = ising_sweeps if isinstance(energy, IsingEnergy) else _rbm_sweeps
-
-    def run(rows):
-        streams = np.arange(rows.start * n_chains, rows.stop * n_chains)
-        states = sweeps(energy.rows(rows), n_chains, key, streams)
-        for first in range(0, n_samples, n_chains):
-            for _ in range(thin if first else burn_in + 1):
-                state = next(states)
-            last = min(first + n_chains, n_samples)
-            out[rows, first:last] = state[:, : last - first]
-
-    size = max(1, _BLOCK_UNITS // max(1, n_chains * n_variables))
-    for _ in ordered_map(run, row_chunks(n, size), n_jobs):
-        pass
-
-
-def _rbm_sweeps(energy, n_chains, key, streams):
-    """Yield the states (N, C, V + H) of the chains after each sweep."""
-    hidden = start_chains(energy, n_chains, key, streams)
-    for step in count(1):
-        sweep = gibbs_sweep(energy, hidden, key, streams, step)
-        hidden = sweep.hidden
-        yield np.concatenate([sweep.visible, hidden], axis=2)
-
-
-def sample_exact(energy, out, key, n_jobs, **_):
-    """Fill out (N, n_samples, V + H) with independent samples; options of chains do not matter."""
-    n_samples, n_visible = out.shape[1], energy.n_visible
-    if isinstance(energy, IsingEnergy):
-        for row in range(energy.n_models):
-            out[row] = enumerated_samples(energy, row, key, n_samples)
-        return
-    visible_first = n_visible < energy.n_hidden
-    own, other = energy.fields if visible_first else energy.fields[::-1]
-    coupling = (energy.weights if visible_first else energy.weights.T).astype(np.float64)
-    k, m = coupling.shape
-    if k > 20:
-        raise ValueError(
-            f"'exact' enumerates the smaller layer, which has {k} units; the limit is 20. "
-            "Use 'gibbs'"
-        )
-    size = max(1, _BLOCK_UNITS // max(1, k + m))
-
-    def bits(numbers):
-        return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
-
-    def run(rows):
-        n = rows.start
-        score = np.empty(2**k)
-        for block in row_chunks(2**k, size):
-            states = bits(np.arange(block.start, block.stop))
-            softplus = np.logaddexp(0, other[n] + states @ coupling)
-            score[block] = states @ own[n].astype(np.float64) + softplus.sum(1)
-        mass = np.cumsum(np.exp(score - score.max()))
-        u = uniforms(key, [n], 0, n_samples)[0]
-        states = bits(np.searchsorted(mass, u * mass[-1]).clip(0, 2**k - 1))
-        u = uniforms(key, [n], 1, n_samples * m).reshape(n_samples, m)
-        parts = [states, u < expit(other[n] + states @ coupling)]
-        out[n] = np.concatenate(parts if visible_first else parts[::-1], axis=1)
-
-    for _ in ordered_map(run, row_chunks(energy.n_models, 1), n_jobs):
-        pass
+    check_count("n_samples", n_samples)
+    result = infer(
+        energy,
+        method.with_options(**options),
+        returns=returns,
+        n_samples=n_samples,
+        clamp=clamp,
+        init=None if init is None else InferenceResult(state=init),
+        return_state=return_state,
+        n_jobs=n_jobs,
+    )
+    answer = [result.samples]
+    if return_log_prob:
+        answer.append(result.sample_log_prob)
+    if return_state:
+        answer.append(result.state)
+    return answer[0] if len(answer) == 1 else tuple(answer)

@@ -65,7 +65,7 @@ class LabelDependencyDisplay:
             the weights as `pairwise_coef_`. In a conditional RBM labels depend on each other
             through the hidden units: with c the inputs of these without labels i and k, their
             weight is ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) - sp(c_j + W_kj) +
-            sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM with ``hidden="max"``).
+            sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM of ``hidden="max"``).
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             For models with hidden units: the mean of the weight over these rows, with the
             other labels as predicted; the cost grows with n_samples L^2, and some hundred
@@ -174,7 +174,7 @@ def _through_hidden_units(estimator, X):
         X = estimator._check_predict_data(X)
         labels = estimator.predict(X).astype(np.float64)
         inputs = inputs + safe_sparse_dot(X, estimator.hidden_coef_.T) + labels @ weights
-    maximised = getattr(estimator, "hidden", "marginal") == "max"
+    maximised = getattr(estimator, "hidden_", "marginal") == "max"  # as fitted
     dependency = np.zeros((len(weights), len(weights)))
     for i in range(len(weights)):
         without = inputs - labels[:, i, None] * weights[i]

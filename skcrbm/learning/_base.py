@@ -1,10 +1,13 @@
-"""The protocol that every learning rule follows."""
+"""What every learning rule declares, and what it is handed."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+
+# Far more than the draws of one visit, so that no two visits share one.
+_DRAWS_PER_STEP = 2**20
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,42 @@ class Batch:
         return len(self.weight)
 
 
+class Clock(NamedTuple):
+    """When a batch is visited, which also says what random numbers that visit sees.
+
+    Attributes
+    ----------
+    epoch : int
+        0-based, counted over warm starts; for schedules.
+    step : int
+        Counts the batches over the whole life of a model, refits and warm starts included:
+        no two visits have the same one.
+    key : uint64 or None
+        Of the fit; None for a rule that does not draw.
+    """
+
+    epoch: int
+    step: int
+    key: Any = None
+
+    def draw(self, number):
+        """Counter of a draw of this visit, for random numbers that no other visit sees.
+
+        Parameters
+        ----------
+        number : int
+            Counts the draws of a stream in this visit.
+        """
+        return self.step * _DRAWS_PER_STEP + number
+
+
 class Step(NamedTuple):
     """What a rule says about one batch, as sums over its rows times their weights.
 
     Attributes
     ----------
     gradient : params
-        Of the loss, same structure as the parameters.
+        Of the loss, same structure as the parameters. The loop changes it in place.
     loss : float
     n_converged : int
         Rows whose inference converged.
@@ -56,34 +88,65 @@ class Step(NamedTuple):
 class Objective(ABC):
     """A learning rule: a loss, or just a direction, evaluated batch by batch.
 
-    Parameters
-    ----------
-    inference : InferenceMethod
-    n_jobs : int or None
-    n_gibbs_steps : int
-        For rules that run chains.
-    key : uint64
-        For rules that draw random numbers.
+    An objective holds options only. What it keeps from one batch to the next, such as chains,
+    is the `state` that `start` returns and that the loop hands in and takes out again.
+
+    A model is a named tuple with a field `params`, itself a named tuple of arrays, and the
+    methods ``energy(X)``, one model per row or a single one that stands for all rows, and
+    ``gradient(X, unary, statistics)``, see `ConditionalRBM.gradient`. A rule may ask for
+    another kind of model if it says so.
     """
 
+    #: Hyperparameters of the estimator that the constructor takes, see `from_options`.
+    options: ClassVar[tuple] = ()
     #: Whether every output must be observed.
     needs_complete: ClassVar[bool] = False
     #: Whether random numbers are drawn.
-    draws: ClassVar[bool] = False
+    draws: bool = False
     #: Whether the loss is what training lowers, so that it may decide when to stop.
     is_loss: ClassVar[bool] = True
-    #: Whether something is kept for each training row from one visit to the next.
-    keeps_chains: ClassVar[bool] = False
+    #: Whether the state belongs to the training rows, by `Batch.index`, so that it means
+    #: nothing for other rows.
+    keeps_chains: bool = False
 
-    def __init__(self, inference, n_jobs=None, n_gibbs_steps=1, key=None):
-        self.inference = inference
-        self.n_jobs = n_jobs
-        self.n_gibbs_steps = n_gibbs_steps
-        self.key = key
+    #: What else the form of the state depends on, besides the rule and the rows.
+    state_key: Any = None
 
-    def start(self, n_rows):  # noqa: B027  (most rules keep nothing)
-        """Begin a training run on some of `n_rows` rows, whose `Batch.index` is below that."""
+    @classmethod
+    def from_options(cls, inference, n_jobs=None, **options):
+        """Return the rule, with those of an estimator's hyperparameters that it takes.
+
+        Parameters
+        ----------
+        inference : InferenceMethod
+        n_jobs : int or None
+        **options
+            Any hyperparameters; those not named in `cls.options` are left alone.
+        """
+        return cls(inference, n_jobs, **{name: options[name] for name in cls.options})
+
+    def start(self, n_rows):
+        """Return the state before the first batch of `n_rows` rows; None if nothing is kept."""
+        return None
 
     @abstractmethod
-    def step(self, model, batch, epoch):
-        """Return the `Step` of a batch in the given epoch (0-based, for schedules)."""
+    def step(self, model, batch, clock, state):
+        """Evaluate the rule on a batch.
+
+        Parameters
+        ----------
+        model : named tuple with a `params` field
+        batch : Batch
+        clock : Clock
+        state : object
+            Of `start` or of the last step. Its arrays may be changed in place.
+
+        Returns
+        -------
+        step : Step
+        state : object
+        """
+
+    @abstractmethod
+    def score(self, model, batch, epoch):
+        """Return how good a model is on held-out rows, higher is better."""

@@ -1,4 +1,9 @@
-"""Dual coordinate descent: the training of the large margin Boltzmann machine."""
+"""Dual coordinate descent: the training of the large margin Boltzmann machine.
+
+It is no `Objective` of the training loop: what moves is one dual variable per row and label,
+each to its exact optimum, and what ends it is the duality gap; there is no gradient in the
+parameters to follow, and no step size.
+"""
 
 from dataclasses import dataclass
 
@@ -7,9 +12,9 @@ from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
 from skcrbm.learning._dual_newton import newton_steps
-from skcrbm.utils._parallel import one_blas_thread
-from skcrbm.utils._random import random_key
-from skcrbm.utils._validation import kernel_array
+from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.random import random_key
+from skcrbm.utils.validation import kernel_array
 
 # With at most so many variables between their bounds, of all labels or of one, Newton steps
 # are cheap: after 100 passes, 200, 400 and so on for at most a share of the work, and once
@@ -124,7 +129,7 @@ def fit_large_margin(problem, *, tol, max_iter, rng, dual=None, report=None):
         Where to start; 0 by default.
     report : callable, default=None
         Called after each pass with its number, the range of the projected gradients and
-        the share of dual variables still in play.
+        the share of dual variables still active.
 
     Returns
     -------
@@ -157,7 +162,7 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
     if not possible.any():
         return 0, "tol"
     n_possible = possible.sum(axis=1)
-    # Of each row, the labels in play first.
+    # Of each row, the labels active first.
     labels = np.argsort(~possible, axis=1, kind="stable").astype(np.int32)
     n_active = n_possible.copy()
     bounds = np.empty((4, possible.shape[1]))
@@ -166,7 +171,7 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
     goal = tol * problem.margin
     stage, polishing, n_iter, newton_at = goal, 0, 0, _FIRST_NEWTON
     work, spent = 0, 0.0
-    fresh = True  # everything is in play in the next pass
+    fresh = True  # everything is active in the next pass
     try:
         while n_iter < max_iter:
             if fresh:
@@ -206,7 +211,7 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
 
 def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
     """Return the passes over rows for this X, as a function of what is new in each call."""
-    from skcrbm._kernels.lmbm_dual import csr_passes, dense_passes
+    from skcrbm.kernels.lmbm_dual import csr_passes, dense_passes
 
     X, signs = problem.X, problem.signs
     pairs = np.maximum((signs != 0).sum(axis=1) - 1, 0)

@@ -1,12 +1,14 @@
 """The one training loop: shuffled mini-batches, early stopping, history, interruption."""
 
+import itertools
 import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.utils._parallel import one_blas_thread
+from skcrbm.learning._base import Clock
+from skcrbm.utils.parallel import one_blas_thread
 
 
 class Epoch(NamedTuple):
@@ -46,23 +48,29 @@ class History:
         The epoch whose parameters are kept: the best one on validation data, else the last.
     reason : str
         "max_iter", "no_change", "callback" or "interrupted".
+    state : object
+        The objective's, after the last step.
     """
 
     epochs: list = field(default_factory=list)
     best: Epoch | None = None
     reason: str = "max_iter"
+    state: Any = None
 
 
 def run_epochs(
     model,
-    batch,
+    source,
     objective,
     optimizer,
-    penalty,
+    penalty=None,
     *,
     batch_size,
     max_iter,
     rng,
+    key=None,
+    state=None,
+    steps=None,
     validate=None,
     n_iter_no_change=None,
     tol=0.0,
@@ -75,15 +83,20 @@ def run_epochs(
     Parameters
     ----------
     model : named tuple with a `params` field
-    batch : Batch
-        All training rows.
+    source : Source
+        Of the training rows.
     objective : Objective
-    optimizer : SGD or Adam
-    penalty : params of float
-        Factors p of the quadratic penalty p/2 |parameter|^2.
+    optimizer : Optimizer
+    penalty : Penalty or None
     batch_size, max_iter : int
     rng : RandomState
-        Shuffles the rows; full batches are not shuffled.
+        For the order of the rows.
+    key : uint64 or None
+        Of the random numbers of the objective, see `Clock`.
+    state : object
+        The objective's, of its `start` or of an earlier `History`; arrays in it are changed.
+    steps : iterator of int
+        Numbers the batches, see `Clock`; from 0 by default.
     validate : callable or None
         ``validate(model, epoch number) -> score``; the best epoch is kept.
     n_iter_no_change : int or None
@@ -106,22 +119,29 @@ def run_epochs(
         If interrupted before the first epoch is done; afterwards an interrupt ends the
         training with what there is.
     """
-    average = optimizer.average
-    if average is not None:
-        model = model._replace(params=average.resume(model.params))
-    history = History()
+    model = model._replace(params=optimizer.start(model.params))
+    history = History(state=state)
+    steps = itertools.count() if steps is None else steps
     stale, reference = 0, -np.inf
     try:
         for number in range(first_epoch, first_epoch + max_iter):
             on_epoch_begin(number)
             started = time.perf_counter()
+            clocks = (Clock(number, step, key) for step in steps)
             with one_blas_thread():
                 model, loss, converged = _one_epoch(
-                    model, batch, objective, optimizer, penalty, batch_size, rng, number
+                    model,
+                    zip(source.batches(rng, batch_size), clocks),
+                    source.total_weight / source.n_rows,
+                    objective,
+                    optimizer,
+                    penalty,
+                    history,
                 )
-                kept = model if average is None else model._replace(params=average.snapshot())
+                kept = model._replace(params=optimizer.keep(model.params))
                 score = None if validate is None else validate(kept, number)
             seconds = time.perf_counter() - started
+            loss, converged = loss / source.total_weight, converged / source.n_rows
             epoch = Epoch(number, loss, score, converged, seconds, kept.params)
             current = -loss if score is None else score
             better = current > reference + tol
@@ -143,49 +163,41 @@ def run_epochs(
     return history
 
 
-def _one_epoch(model, batch, objective, optimizer, penalty, batch_size, rng, number):
-    """One pass over the rows; returns the model, the mean loss and the converged share."""
-    n = len(batch)
-    order = None if batch_size >= n else rng.permutation(n)
-    mean_weight = batch.weight.sum() / n
+def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, history):
+    """One pass over the rows; returns the model, the sum of losses and the converged rows.
+
+    `visits` yields batches, each with its clock.
+    """
     loss, n_converged = 0.0, 0
-    for start in range(0, n, batch_size):
-        part = batch if order is None else batch.rows(order[start : start + batch_size])
-        step = objective.step(model, part, number)
+    for batch, clock in visits:
+        step, history.state = objective.step(model, batch, clock, history.state)
         # Both phases of a step carry the same weights, so one division normalises both. It
         # is by the expected weight of so many rows: by their own, heavy and light rows
         # would count the same whenever they are alone, and weights mean less in small
         # batches. A short last batch is normalised by its own number of rows.
-        total = len(part) * mean_weight
-        gradient = type(model.params)(
-            *(
-                _mean_gradient(g, total, p, factor)
-                for g, p, factor in zip(step.gradient, model.params, penalty)
-            )
-        )
-        loss += step.loss + total * penalty_value(model.params, penalty)
+        total = len(batch) * mean_weight
+        gradient = _mean_gradient(step.gradient, total, model.params)
+        value = step.loss
+        if penalty is not None:
+            penalty.add_gradient(gradient, model.params)
+            value += total * penalty.value(model.params)
+        loss += value
         n_converged += step.n_converged
         model = model._replace(params=optimizer.update(model.params, gradient))
-        if optimizer.average is not None:
-            optimizer.average.add(model.params)
         # Parameters whose squares overflow will overflow in an energy, if not in this one.
         if not np.isfinite(loss) or not all(np.isfinite(np.vdot(p, p)) for p in model.params):
             raise FloatingPointError(
-                f"training diverged in epoch {number + 1}: the parameters grow without bound; "
-                "lower learning_rate_init or scale the columns of X"
+                f"training diverged in epoch {clock.epoch + 1}: the parameters grow without "
+                "bound; lower learning_rate_init or scale the columns of X"
             )
-    return model, loss / batch.weight.sum(), n_converged / n
+    return model, loss, n_converged
 
 
-def _mean_gradient(gradient, total, parameter, factor):
-    """``gradient / total + factor * parameter`` in the dtype of the parameter, in place."""
-    gradient = gradient.astype(parameter.dtype, copy=False)
-    gradient /= parameter.dtype.type(total)
-    if factor:
-        gradient += parameter.dtype.type(factor) * parameter
-    return gradient
-
-
-def penalty_value(params, penalty):
-    """``sum of factor/2 |parameter|^2`` over the parameter arrays."""
-    return sum(0.5 * f * float(np.vdot(p, p)) for p, f in zip(params, penalty) if f)
+def _mean_gradient(gradient, total, params):
+    """``gradient / total`` in the dtype of the parameters, in place."""
+    mean = []
+    for g, p in zip(gradient, params):
+        g = g.astype(p.dtype, copy=False)
+        g /= p.dtype.type(total)
+        mean.append(g)
+    return type(params)(*mean)

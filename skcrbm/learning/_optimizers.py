@@ -1,30 +1,63 @@
 """First-order optimisers over named tuples of arrays."""
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from skcrbm.learning._averaging import PolynomialAverage
 
 
-class SGD:
-    """Gradient descent, with classical momentum if asked for.
+class Optimizer(ABC):
+    """Base of the optimisers: moves the parameters, and knows which to keep.
 
     Parameters
     ----------
     learning_rates : params of float
         One rate per parameter array.
-    momentum : float in [0, 1)
     average : PolynomialAverage or None
         What to keep in place of the last iterate.
     """
 
-    def __init__(self, learning_rates, momentum=0.0, average=None):
+    def __init__(self, learning_rates, average=None):
         self.learning_rates = learning_rates
-        self.momentum = momentum
         self.average = average
-        self.velocity = None
+
+    def start(self, params):
+        """Return the iterate to go on from, given the parameters that were kept."""
+        return params if self.average is None else self.average.resume(params)
 
     def update(self, params, gradient):
-        """Return the parameters after one step."""
+        """Return the parameters after one step; the arguments stay as they are."""
+        params = self._move(params, gradient)
+        if self.average is not None:
+            self.average.add(params)
+        return params
+
+    def keep(self, params):
+        """Return the parameters to keep, given the last iterate."""
+        return params if self.average is None else self.average.snapshot()
+
+    @abstractmethod
+    def _move(self, params, gradient):
+        """Return the next iterate."""
+
+
+class SGD(Optimizer):
+    """Gradient descent, with classical momentum if asked for.
+
+    Parameters
+    ----------
+    learning_rates, average
+        As in `Optimizer`.
+    momentum : float in [0, 1)
+    """
+
+    def __init__(self, learning_rates, momentum=0.0, average=None):
+        super().__init__(learning_rates, average)
+        self.momentum = momentum
+        self.velocity = None
+
+    def _move(self, params, gradient):
         if not self.momentum:
             new = []
             for p, g, rate in zip(params, gradient, self.learning_rates):
@@ -42,27 +75,23 @@ class SGD:
         return type(params)(*new)
 
 
-class Adam:
+class Adam(Optimizer):
     """Adam (Kingma and Ba 2015) with its usual constants.
 
     Parameters
     ----------
-    learning_rates : params of float
-        One rate per parameter array.
-    average : PolynomialAverage or None
-        What to keep in place of the last iterate.
+    learning_rates, average
+        As in `Optimizer`.
     """
 
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
 
     def __init__(self, learning_rates, average=None):
-        self.learning_rates = learning_rates
-        self.average = average
+        super().__init__(learning_rates, average)
         self.n_steps = 0
         self.first = self.second = None
 
-    def update(self, params, gradient):
-        """Return the parameters after one step."""
+    def _move(self, params, gradient):
         if self.first is None:
             self.first = [np.zeros_like(p) for p in params]
             self.second = [np.zeros_like(p) for p in params]
@@ -86,8 +115,8 @@ class Adam:
 
 
 def make_optimizer(solver, learning_rates, momentum, average=False):
-    """Return the optimiser named by `solver`, "sgd" or "adam"."""
+    """Return the optimiser named by `solver`, "sgd", "asgd" or "adam"."""
     average = PolynomialAverage() if average else None
-    if solver == "sgd":
+    if solver in ("sgd", "asgd"):  # they differ in what "auto" stands for
         return SGD(learning_rates, momentum, average)
     return Adam(learning_rates, average)

@@ -1,6 +1,6 @@
 """Names of the learning rules. A new one is a file in this folder and a line here."""
 
-from skcrbm.utils._registry import Registry
+from skcrbm.utils.registry import Registry
 
 OBJECTIVES = Registry(
     "learning",
@@ -18,5 +18,14 @@ MARGIN_OBJECTIVES = Registry(
     {
         "marginal": "skcrbm.learning._max_margin:MarginalHiddenMargin",
         "max": "skcrbm.learning._max_margin:MaxHiddenMargin",
+    },
+)
+
+# What `LayeredGMClassifier(gradient=...)` names.
+LAYERED_OBJECTIVES = Registry(
+    "gradient",
+    {
+        "backprop": "skcrbm.learning._truncated:TruncatedLikelihood",
+        "analytic": "skcrbm.learning._truncated:MomentMatching",
     },
 )

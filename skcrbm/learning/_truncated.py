@@ -2,17 +2,10 @@
 
 import numpy as np
 
-from skcrbm.inference._layered import LayeredInput, probabilities
-from skcrbm.inference._layered_methods import make_network
+from skcrbm.inference.layered import Held, LayeredInput, make_network, probabilities
 from skcrbm.learning._base import Objective, Step
-from skcrbm.utils._parallel import ordered_map, row_chunks
-
-# Rows that a kernel takes at once: its scratch space stays in the L1 cache.
-CHUNK_ROWS = 64
-# A row has converged when its output probabilities moved by less in the last iteration.
-_TOLERANCE = 1e-3
-# Score of a clamped state, before pairwise scores count; its exponential is still finite.
-_CLAMP = 1e4
+from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS
+from skcrbm.utils.parallel import ordered_map, row_chunks
 
 
 class TruncatedLikelihood(Objective):
@@ -20,6 +13,9 @@ class TruncatedLikelihood(Objective):
 
     The gradient is that of this very number, by reverse-mode differentiation through
     the iterations.
+
+    The model is a `LayeredModel`, which encodes its inputs itself; nothing is kept from one
+    batch to the next.
 
     Parameters
     ----------
@@ -33,7 +29,8 @@ class TruncatedLikelihood(Objective):
     """
 
     def __init__(self, inference, schedule, n_iter, label_smoothing=0.0, n_jobs=None):
-        super().__init__(inference, n_jobs)
+        self.inference = inference
+        self.n_jobs = n_jobs
         self.schedule = schedule
         self.n_iter = n_iter
         self.label_smoothing = label_smoothing
@@ -44,22 +41,39 @@ class TruncatedLikelihood(Objective):
             model, self.inference, self.schedule, self.n_iter, bool(model.code.free.any())
         )
 
-    def step(self, model, batch, epoch):
+    @classmethod
+    def from_options(cls, inference, n_jobs=None, **options):
+        """Return the rule of an estimator's hyperparameters; `inference` is a name here."""
+        return cls(
+            inference,
+            options["schedule"],
+            options["n_inference_iter"],
+            options["label_smoothing"],
+            n_jobs,
+        )
+
+    def step(self, model, batch, clock, state):
         """Return the `Step` of a batch; rows are done in chunks, added up in order."""
         network = self.network(model)
 
         def chunk(rows):
             return self._chunk(network, model, batch.rows(rows))
 
-        chunks = row_chunks(len(batch), CHUNK_ROWS)
+        chunks = row_chunks(len(batch), LAYERED_CHUNK_ROWS)
         steps = list(ordered_map(chunk, chunks, self.n_jobs))
         if len(steps) == 1:
-            return steps[0]
-        return Step(
-            type(steps[0].gradient)(*(sum(parts) for parts in zip(*(s.gradient for s in steps)))),
+            return steps[0], state
+        gradients = zip(*(s.gradient for s in steps))
+        step = Step(
+            type(steps[0].gradient)(*(sum(parts) for parts in gradients)),
             sum(s.loss for s in steps),
             sum(s.n_converged for s in steps),
         )
+        return step, state
+
+    def score(self, model, batch, epoch):
+        """Return minus the mean loss of held-out rows."""
+        return -self.loss(model, batch) / batch.weight.sum()
 
     def loss(self, model, batch):
         """Weighted sum over rows of the loss, without its gradient."""
@@ -70,7 +84,7 @@ class TruncatedLikelihood(Objective):
             trace = network.run(LayeredInput(*model.encode(part.X)))
             return self._loss(trace.beliefs[-1][-1], part)[0]
 
-        return sum(ordered_map(chunk, row_chunks(len(batch), CHUNK_ROWS), self.n_jobs))
+        return sum(ordered_map(chunk, row_chunks(len(batch), LAYERED_CHUNK_ROWS), self.n_jobs))
 
     def _chunk(self, network, model, batch):
         trace = network.run(LayeredInput(*model.encode(batch.X)), keep=True)
@@ -97,7 +111,7 @@ class TruncatedLikelihood(Objective):
             return trace.n
         last = probabilities(trace.beliefs[-1][-1], trace.n)
         before = probabilities(trace.beliefs[-2][-1], trace.n)
-        return int((abs(last - before).max(axis=(0, 1)) < _TOLERANCE).sum())
+        return int((abs(last - before).max(axis=(0, 1)) < ESTIMATOR_TOL).sum())
 
 
 class MomentMatching(TruncatedLikelihood):
@@ -112,12 +126,13 @@ class MomentMatching(TruncatedLikelihood):
         trace = network.run(inputs, complete=True, keep=True)
         output = trace.beliefs[-1][-1]
         loss, _ = self._loss(output, batch)
-        free = network.moments(trace, batch.weight)
+        model_moments = network.moments(trace, batch.weight)
         target = targets_of(batch.visible, (len(output), self._n_states(output, trace.n), trace.n))
-        clamped_to = np.where(np.isnan(target[:, 1:]), 0.0, target[:, 1:] - target[:, :1])
-        inputs.output_scores = (_CLAMP * clamped_to).reshape(output.shape).astype(output.dtype)
+        free = np.isnan(target[:, 0]).astype(output.dtype)
+        states = np.nan_to_num(target[:, 1:]).reshape(output.shape).astype(output.dtype)
+        inputs.held = Held.output(network.structure.depth, free, states)
         clamped = network.moments(network.run(inputs, complete=True), batch.weight)
-        gradient = type(free)(*(f - c for f, c in zip(free, clamped)))
+        gradient = type(clamped)(*(m - c for m, c in zip(model_moments, clamped)))
         return Step(gradient, loss, self._converged(trace))
 
     @staticmethod

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
 from skcrbm.metrics._scores import SCORES
-from skcrbm.utils._outputs import is_list_of_outputs, positive_columns
+from skcrbm.utils.outputs import is_list_of_outputs, positive_columns
 
 
 def check_name(name):
@@ -68,7 +68,7 @@ def _check_weight(sample_weight, n_samples):
 
 
 def check_scored(kind, y_true, values, argument, sample_weight):
-    """Pass targets, what is to be scored, and weights through their gates.
+    """Validate targets, what is to be scored, and weights.
 
     Parameters
     ----------

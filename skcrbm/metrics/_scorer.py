@@ -6,7 +6,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from skcrbm.metrics._masked import check_name, masked_score
 from skcrbm.metrics._scores import SCORES
-from skcrbm.utils._outputs import is_list_of_outputs, positive_columns
+from skcrbm.utils.outputs import is_list_of_outputs, positive_columns
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,5 +1,6 @@
 """Predictions for rows that the model was not fitted on, for targets with NaN too."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -10,6 +11,10 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _check_method_params
 
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
+
+# The warning of an estimator that was interrupted and keeps what it has learned. Of one fold that
+# is not what is asked for: the others would be fitted all the same.
+_INTERRUPTED = "Training interrupted"
 
 
 def resolve_cv(cv, y):
@@ -29,7 +34,14 @@ def resolve_cv(cv, y):
 def _fit_predict(estimator, X, y, train, test, respond, fit_params):
     """Fit on the training rows; `respond` on the test rows."""
     params = _check_method_params(X, fit_params, indices=train)
-    model = clone(estimator).fit(_safe_indexing(X, train), y[train], **params)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", _INTERRUPTED, UserWarning)
+        try:
+            model = clone(estimator).fit(_safe_indexing(X, train), y[train], **params)
+        except UserWarning as warning:
+            if not str(warning).startswith(_INTERRUPTED):
+                raise
+            raise KeyboardInterrupt from warning
     return respond(model, _safe_indexing(X, test))
 
 
@@ -57,6 +69,8 @@ def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit
     ------
     ValueError
         If the test folds are not a partition of the rows.
+    KeyboardInterrupt
+        If a fit was interrupted, also where the estimator by itself would go on from there.
     """
     X, _ = indexable(X, y)
     stratify = y if stratify is None else stratify

@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils import check_random_state
 
-from skcrbm.utils._indicator import indicator_with_nan
+from skcrbm.utils.indicator import indicator_with_nan
 
 
 def _present_labels(y):
@@ -98,8 +98,8 @@ class _IndicatorSplit:
             Only its length matters.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels)
             Indicators 0 and 1; NaN counts as 0.
-        groups : object
-            Ignored.
+        groups : None
+            Groups of rows are not supported.
 
         Yields
         ------
@@ -109,8 +109,13 @@ class _IndicatorSplit:
         Raises
         ------
         ValueError
-            If y is no such matrix, or has too few rows for the folds or sizes.
+            If y is no such matrix, or has too few rows for the folds or sizes; on `groups`.
         """
+        if groups is not None:
+            raise ValueError(
+                f"{type(self).__name__} does not support groups: rows of one group may fall on "
+                "both sides of a split. GroupKFold keeps groups together, without stratification"
+            )
         return super().split(X, y, groups)
 
 

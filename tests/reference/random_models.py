@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skcrbm.energies import IsingEnergy, RBMEnergy
+from skcrbm.energies import AndFactors, FactorGraphEnergy, IsingEnergy, OrFactors, RBMEnergy
 
 
 def random_rbm(
@@ -32,3 +32,37 @@ def random_ising(seed, n_labels, n_models=1, scale=1.0, bias_scale=1.0, dtype=np
     coupling = np.triu(rng.normal(0, scale, (n_labels, n_labels)), 1)
     field = rng.normal(0, bias_scale, (n_models, n_labels))
     return IsingEnergy((coupling + coupling.T).astype(dtype), field.astype(dtype))
+
+
+def random_graph(
+    seed, n_variables, n_factors, n_models=1, scale=1.0, arity=6, zeros=0, logic=False, dtype=float
+):
+    """Tables N(0, scale^2) over 1 to `arity` variables, the first ones with a zero; OR and AND."""
+    rng = np.random.default_rng(seed)
+    scopes, tables = [], []
+    for a in range(n_factors):
+        k = rng.integers(1, arity + 1)
+        scopes.append(rng.choice(n_variables, k, replace=False))
+        tables.append(rng.normal(0, scale, 2**k).astype(dtype))
+        if a < zeros:
+            tables[-1][rng.integers(2**k)] = -np.inf
+    field = rng.normal(0, 1, (n_models, n_variables)).astype(dtype)
+    energy = FactorGraphEnergy.from_tables(scopes, tables, field)
+    if logic:
+        more = [OrFactors([[0, 1, 2], [4, 0]], [3, 5]), AndFactors([[4, 5]], [1])]
+        energy = FactorGraphEnergy([*energy.factors, *more], field)
+    return energy
+
+
+def random_tree_of_tables(seed, n_factors, n_models=1, scale=1.0, dtype=float):
+    """Tables of 1 to 6 variables, of which one is in an earlier table; and a free variable."""
+    rng = np.random.default_rng(seed)
+    scopes, n_variables = [], 1
+    for _ in range(n_factors):
+        k = rng.integers(1, 7)
+        scope = [rng.integers(n_variables), *range(n_variables, n_variables + k - 1)]
+        scopes.append(rng.permutation(scope))
+        n_variables += k - 1
+    tables = [rng.normal(0, scale, 2 ** len(scope)).astype(dtype) for scope in scopes]
+    field = rng.normal(0, 1, (n_models, n_variables + 1)).astype(dtype)
+    return FactorGraphEnergy.from_tables(scopes, tables, field)

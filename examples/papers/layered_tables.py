@@ -1,0 +1,319 @@
+"""Tables 1 to 8 of Shen et al. (2019): layered graphical models on MNIST and Fashion-MNIST.
+
+Every cell is one fit. Finished cells are kept in a CSV file, so the program can be
+stopped and started again, or given a part of the tables; the Markdown tables are made
+from the file, beside the published figures. ``--quick`` runs everything on few images to
+see that it works: its accuracies mean nothing.
+
+    python -m examples.papers.layered_tables --only "table 4," dense
+    python -m examples.papers.layered_tables --n-train 12000 --only "table 5,"
+    python -m examples.papers.layered_tables --results doc/layered_tables.csv --no-run
+"""
+
+import time
+import warnings
+from functools import partial
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+
+from examples._harness import make_parser, run_tables
+from examples.papers.layered_cd import LayerwiseCD
+from skcrbm import LayeredGMClassifier
+from skcrbm.datasets import load_fashion_mnist, load_mnist
+from skcrbm.layers import Conv2d, Dense, Local2d
+
+METHODS = {"MF": "mean_field", "LBP": "sum_product", "TRW": "tree_reweighted"}
+SCHEDULES = {"Par": "parallel", "Seq": "sequential"}
+LARGE = ("32 colors", "256 colors")  # up to 160 million weights: not in a quick run
+
+
+def dense(depth=1, n_states=2, n_nodes=100):
+    """Keyword arguments of a dense net."""
+    return {"layers": (Dense(n_nodes, n_states),) * depth}
+
+
+def grid(kind, first_states=7):
+    """Keyword arguments of the convolutional or local net of the demonstration."""
+    layer = {"conv": Conv2d, "local": Local2d}[kind]
+    return {
+        "layers": (layer(first_states, 5, 2, padding=1), layer(17, 5, 2), Dense(10, 11)),
+        "input_shape": (28, 28),
+    }
+
+
+def seq(method, **net):
+    """Keyword arguments with a sequential method."""
+    return {"inference": METHODS[method], "schedule": "sequential", **net}
+
+
+def cells():
+    """Yield (table, row, column, data set, kind of model, keyword arguments, published)."""
+    table1 = {
+        1: (0.913, 0.096, 0.114, 0.096, 0.097),
+        2: (0.911, 0.947, 0.114, 0.114, 0.096),
+        3: (0.912, 0.946, 0.937, 0.114, 0.114),
+        4: (0.911, 0.941, 0.946, 0.937, 0.098),
+        5: (0.912, 0.945, 0.941, 0.936, 0.929),
+    }
+    for n_iter, row in table1.items():
+        for depth, published in enumerate(row):
+            # Too few iterations are refused: the output would not see the image.
+            kind = "layered" if n_iter > depth else "refused"
+            options = seq("LBP", **dense(depth), clamping="hard", n_inference_iter=n_iter)
+            yield 1, f"T={n_iter}", f"{depth} hidden", "mnist", kind, options, published
+
+    yield 2, "LGM", "soft clamp", "mnist", "layered", seq("LBP", **dense()), 0.963
+    hard = seq("LBP", **dense(), clamping="hard")
+    yield 2, "LGM", "binary threshold", "mnist", "layered", hard, 0.945
+
+    for depth, n_iter, published in (
+        (0, 1, 0.910),
+        (1, 2, 0.770),
+        (1, 5, 0.874),
+        (1, 8, 0.879),
+        (1, 20, 0.880),
+        (2, 5, None),
+        (2, 20, None),
+        (3, 5, None),
+    ):
+        for gradient in ("analytic", "backprop"):
+            options = seq("LBP", **dense(depth), clamping="hard", n_inference_iter=n_iter)
+            options["gradient"] = gradient
+            shown = published if gradient == "analytic" else None
+            yield 3, f"{depth} hidden, T={n_iter}", gradient, "mnist", "layered", options, shown
+
+    table4 = {
+        "ParMF": (0.952, 0.968, 0.976),
+        "SeqMF": (0.951, 0.927, 0.936),
+        "ParLBP": (0.962, 0.968, 0.974),
+        "SeqLBP": (0.963, 0.970, 0.979),
+        "ParTRW": (0.967, 0.982, 0.985),
+        "SeqTRW": (0.966, 0.983, 0.984),
+        "CD1": (0.938, 0.939, None),
+        "CD10": (0.936, 0.935, None),
+        "NN(sigmoid)": (0.970, 0.984, 0.983),
+        "NN(relu)": (0.973, 0.982, 0.984),
+    }
+    for row, published in table4.items():
+        for net, figure in zip(("dense", "conv", "local"), published):
+            structure = dense() if net == "dense" else grid(net)
+            if row.startswith("NN"):
+                kind, options = "nn", {"activation": row[3:-1]}
+                if net != "dense":
+                    kind = "published"
+            elif row.startswith("CD"):
+                # Shared weights move by the mean over the places that share them.
+                rate = 0.1 if net == "dense" else 1.0
+                options = {"n_steps": int(row[2:]), "learning_rate": rate, **structure}
+                kind = "cd"
+                if net == "local":
+                    kind = "published"
+            else:
+                kind = "layered"
+                options = {
+                    "inference": METHODS[row[3:]],
+                    "schedule": SCHEDULES[row[:3]],
+                    **structure,
+                }
+            yield 4, row, net, "mnist", kind, options, figure
+
+    table5 = {
+        2: (0.801, None, None),
+        4: (0.813, 0.816, 0.817),
+        8: (0.804, 0.800, 0.812),
+        32: (0.794, 0.790, 0.777),
+        256: (0.775, 0.734, 0.725),
+    }
+    for k, row in table5.items():
+        n = int(np.log2(k))
+        nets = {"F": dense(), "N": dense(n_nodes=100 * n), "L": dense(n_states=n + 1)}
+        for (scaling, net), published in zip(nets.items(), row):
+            if published is None:
+                continue
+            cuts = np.arange(1, k) / k
+            options = seq("LBP", **net, clamping="hard", thresholds=tuple(cuts))
+            yield 5, scaling, f"{k} colors", "fashion_mnist", "layered", options, published
+    yield 5, "F", "soft", "fashion_mnist", "layered", seq("LBP", **dense()), 0.865
+
+    table6 = {"conv": (0.884, 0.865, 0.889, 0.894), "local": (0.894, 0.863, 0.894, 0.894)}
+    for net, (soft, requantised, sigmoid, relu) in table6.items():
+        yield 6, net, "soft", "fashion_mnist", "layered", seq("TRW", **grid(net)), soft
+        # 4 colors; the first hidden layer gets 3 states per binary one.
+        options = seq("TRW", **grid(net, first_states=19), clamping="hard")
+        options["thresholds"] = (0.25, 0.5, 0.75)
+        yield 6, net, "4 colors", "fashion_mnist", "layered", options, requantised
+        for name, figure in (("NN(sigmoid)", sigmoid), ("NN(relu)", relu)):
+            yield 6, net, name, "fashion_mnist", "published", {}, figure
+    for name in ("sigmoid", "relu"):
+        options = {"activation": name}
+        yield 6, "dense", f"NN({name})", "fashion_mnist", "nn", options, None
+
+    partial = {
+        (7, "conv", 0.3): (0.952, 0.954, 0.956),
+        (7, "local", 0.3): (0.956, 0.951, 0.952),
+        (7, "conv", 0.7): (0.978, 0.984, 0.986),
+        (7, "local", 0.7): (0.984, 0.983, 0.985),
+        (8, "conv", 0.3): (0.828, 0.822, 0.830),
+        (8, "local", 0.3): (0.830, 0.822, 0.832),
+        (8, "conv", 0.7): (0.862, 0.866, 0.878),
+        (8, "local", 0.7): (0.882, 0.879, 0.881),
+    }
+    for (table, net, visible), figures in partial.items():
+        data = "mnist" if table == 7 else "fashion_mnist"
+        options = seq("TRW", **grid(net), label_smoothing=0.1)
+        row = f"{net} ({visible})"
+        yield table, row, "LGM", data, "layered", {**options, "visible": visible}, figures[0]
+        for name, figure in zip(("NN(sigmoid)", "NN(relu)"), figures[1:]):
+            yield table, row, name, data, "published", {}, figure
+    for table, data in ((7, "mnist"), (8, "fashion_mnist")):
+        for visible in (0.3, 0.7):
+            for name in ("sigmoid", "relu"):
+                options = {"activation": name, "visible": visible}
+                yield table, f"dense ({visible})", f"NN({name})", data, "nn", options, None
+
+
+_CACHE = {}
+
+
+def load(name, n_train):
+    """Training and test images in [0, 1], float32, with their classes."""
+    if name not in _CACHE:
+        data = {"mnist": load_mnist, "fashion_mnist": load_fashion_mnist}[name]()
+        _CACHE[name] = data
+    data = _CACHE[name]
+    order = np.random.RandomState(0).permutation(60000)[:n_train]
+    n_test = 10000 if n_train >= 2000 else 1000
+    return (
+        (data.X_train[order] / 255).astype(np.float32),
+        data.y_train[order],
+        (data.X_test[:n_test] / 255).astype(np.float32),
+        data.y_test[:n_test],
+    )
+
+
+def hide(X, visible, seed, fill):
+    """Observe each pixel with probability `visible`; `fill` elsewhere."""
+    hidden = np.random.RandomState(seed).random_sample(X.shape) >= visible
+    return np.where(hidden, np.float32(fill), X)
+
+
+def run(kind, options, data, max_iter):
+    """Fit one cell; returns accuracy on the test images, epochs and seconds."""
+    X, y, X_test, y_test = data
+    options = dict(options)
+    visible = options.pop("visible", None)
+    if visible is not None:
+        fill = np.nan if kind == "layered" else 0.5
+        X, X_test = hide(X, visible, 1, fill), hide(X_test, visible, 2, fill)
+    start = time.perf_counter()
+    if kind == "layered":
+        model = LayeredGMClassifier(
+            **options,
+            batch_size=20,
+            max_iter=max_iter,
+            early_stopping=True,
+            validation_fraction=0.2,
+            n_iter_no_change=5,
+            refit=False,
+            random_state=0,
+            verbose=1,
+        )
+    elif kind == "nn":
+        model = MLPClassifier(
+            (100,),
+            activation={"sigmoid": "logistic"}.get(options["activation"], options["activation"]),
+            alpha=0.0,
+            batch_size=20,
+            early_stopping=True,
+            validation_fraction=0.2,
+            n_iter_no_change=5,
+            tol=0.0,
+            max_iter=max_iter,
+            random_state=0,
+        )
+    else:
+        model = LayerwiseCD(**options, max_iter=max_iter, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    seconds = time.perf_counter() - start
+    return model.score(X_test, y_test), model.n_iter_, seconds
+
+
+def markdown(done):
+    """Markdown tables: measured, beside published, with the number of images if reduced."""
+    lines = []
+    every = list(cells())
+    for table in sorted({cell[0] for cell in every}):
+        mine = [cell for cell in every if cell[0] == table]
+        columns = list(dict.fromkeys(cell[2] for cell in mine))
+        rows = list(dict.fromkeys(cell[1] for cell in mine))
+        lines += [f"### Table {table}", "", f"| | {' | '.join(columns)} |"]
+        lines.append("|---" * (len(columns) + 1) + "|")
+        for row in rows:
+            texts = []
+            for column in columns:
+                text = ""
+                for _, r, c, _, kind, _, published in mine:
+                    if (r, c) == (row, column):
+                        text = cell_text(done, table, row, column, kind, published)
+                texts.append(text)
+            lines.append(f"| {row} | {' | '.join(texts)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def cell_text(done, table, row, column, kind, published):
+    """One cell: the fit on most images there is, and the published figure in brackets."""
+    found = [
+        r for r in done.values() if (r["table"], r["row"], r["column"]) == (str(table), row, column)
+    ]
+    shown = "" if published is None else f" ({published:.3f})"
+    if kind in ("refused", "published"):
+        return ("refused" if kind == "refused" else "") + shown
+    if not found:
+        return f"not run{shown}"
+    best = max(found, key=lambda r: int(r["n_train"]))
+    n = int(best["n_train"])
+    size = "" if n == 60000 else f" [{n}]"
+    return f"{float(best['accuracy']):.3f}{size}{shown}"
+
+
+def runs(n_train, max_iter, quick):
+    """Yield the key of every cell that can be run, and what runs it."""
+
+    def work(table, row, column, name, kind, options, published):
+        print(f"  published {published}", flush=True)
+        accuracy, epochs, seconds = run(kind, options, load(name, n_train), max_iter)
+        return {
+            "table": table,
+            "row": row,
+            "column": column,
+            "accuracy": f"{accuracy:.4f}",
+            "epochs": epochs,
+            "seconds": f"{seconds:.0f}",
+            "n_train": n_train,
+            "max_iter": max_iter,
+        }
+
+    for cell in cells():
+        table, row, column, _, kind, *_ = cell
+        if kind not in ("refused", "published") and not (quick and column in LARGE):
+            yield f"table {table}, {row}, {column}, {n_train} images", partial(work, *cell)
+
+
+def main():
+    """Run what is asked for and not done yet; write the tables."""
+    parser = make_parser(__doc__, "layered_tables", "500 images, one epoch, 8 colors at most")
+    parser.add_argument("--n-train", type=int, default=60000, help="training images, with the 20%%")
+    parser.add_argument("--max-iter", type=int, default=100, help="epochs at most")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.n_train, arguments.max_iter = 500, 1
+    run_tables(arguments, runs(arguments.n_train, arguments.max_iter, arguments.quick), markdown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Message passing on factor graphs: what a message costs, beside NumPy.
+
+400 tables of three (and of two, and six) variables out of 200, N(0, 1) log-potentials and fields:
+processor time per message factor -> variable, iteration and model, in one thread, of
+`infer(energy, "sum_product")` and of the same messages as NumPy arrays in logs, in turns. Then
+how the cost grows with factors, models and iterations, what a single model costs, and a
+lattice of 100 x 100 as a `SparseIsingEnergy`, per undirected edge. Prints Markdown tables.
+
+    python -m examples.speed.benchmark_factor_graphs
+"""
+
+import argparse
+import time
+
+import numpy as np
+
+from skcrbm.energies import FactorGraphEnergy, SparseIsingEnergy, TableFactors
+from skcrbm.inference import MaxProduct, SumProduct, infer
+
+
+def random_graph(arity, n_models, n_factors=400, n_variables=200):
+    """Draw tables of one arity."""
+    rng = np.random.default_rng(0)
+    scopes = np.array([rng.choice(n_variables, arity, replace=False) for _ in range(n_factors)])
+    tables = TableFactors(scopes, rng.normal(size=(n_factors, 2**arity)))
+    return FactorGraphEnergy([tables], rng.normal(size=(n_models, n_variables)))
+
+
+def lattice(side, n_models, dtype=np.float64):
+    """Ising model of couplings N(0, 0.3^2) on a square lattice."""
+    rng = np.random.default_rng(0)
+    site = np.arange(side * side).reshape(side, side)
+    right = np.stack([site[:, :-1].ravel(), site[:, 1:].ravel()], axis=1)
+    down = np.stack([site[:-1].ravel(), site[1:].ravel()], axis=1)
+    edges = np.concatenate([right, down])
+    weights = rng.normal(0, 0.3, len(edges)).astype(dtype)
+    field = rng.normal(0, 1, (n_models, side * side)).astype(dtype)
+    return SparseIsingEnergy.from_edges(edges, weights, field)
+
+
+def numpy_messages(energy, n_iter):
+    """Sum-product in logs on arrays (N, F, k), all messages at once; belief log-odds."""
+    (group,) = energy.tables
+    n_factors, k = group.variables.shape
+    table = group.log_potentials.reshape(1, n_factors, *(2,) * k)
+    message = np.zeros((energy.n_models, n_factors, k))
+    belief = energy.field
+    edge = np.arange(energy.n_models)[:, None] * energy.n_variables + group.variables.ravel()
+    for _ in range(n_iter):
+        cavity = belief[:, group.variables] - message
+        pairs = np.stack([-np.logaddexp(0, cavity), -np.logaddexp(0, -cavity)], axis=-1)
+        joint = table
+        for j in range(k):
+            shape = [energy.n_models, n_factors, *(1,) * k]
+            shape[2 + j] = 2
+            joint = joint + pairs[:, :, j].reshape(shape)
+        high = joint.max(axis=tuple(range(2, 2 + k)), keepdims=True)
+        weight = np.exp(joint - high)
+        for j in range(k):
+            axes = tuple(2 + i for i in range(k) if i != j)
+            both = np.log(weight.sum(axis=axes)) - pairs[:, :, j]
+            message[:, :, j] = both[..., 1] - both[..., 0]
+        total = np.bincount(edge.ravel(), message.ravel(), energy.field.size)
+        belief = energy.field + total.reshape(energy.field.shape)
+    return belief
+
+
+def seconds(run, few, many, repeats):
+    """Processor time of an iteration: the least over repeats, set-up subtracted."""
+    times = {few: [], many: []}
+    for _ in range(repeats):
+        for n_iter in (few, many):
+            start = time.process_time()
+            run(n_iter)
+            times[n_iter].append(time.process_time() - start)
+    return (min(times[many]) - min(times[few])) / (many - few)
+
+
+def ours(energy, kind=SumProduct):
+    """Run a number of iterations, without a test that stops them."""
+
+    def run(n_iter):
+        infer(energy, kind(max_iter=n_iter, tol=0), n_jobs=1)
+
+    return run
+
+
+def main():
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    repeats = parser.parse_args().repeats
+
+    print("| tables of | models | ns a message | max-product | NumPy, logs | ratio |")
+    print("|---|---|---|---|---|---|")
+    for arity in (2, 3, 6):
+        for n_models in (64, 16, 1):
+            energy = random_graph(arity, n_models)
+            same = infer(energy, SumProduct(max_iter=3, tol=0)).log_odds
+            np.testing.assert_allclose(same, numpy_messages(energy, 3), atol=1e-8)
+            size = 1e9 / (n_models * 400 * arity)
+            few, many = (20, 120) if n_models > 1 else (100, 600)
+            ns = size * seconds(ours(energy), few, many, repeats)
+            best = size * seconds(ours(energy, MaxProduct), few, many, repeats)
+            plain = size * seconds(lambda t, e=energy: numpy_messages(e, t), 1, 3, repeats)
+            print(
+                f"| {arity} | {n_models} | {ns:.1f} | {best:.1f} | {plain:.0f} | {plain / ns:.1f} |"
+            )
+
+    print("\n| what doubles | ns a message before | after |\n|---|---|---|")
+    for what, small, large in (
+        ("factors", (3, 64, 200), (3, 64, 400)),
+        ("models", (3, 64, 400), (3, 128, 400)),
+    ):
+        cost = []
+        for arity, n_models, n_factors in (small, large):
+            run = ours(random_graph(arity, n_models, n_factors))
+            cost.append(1e9 / (n_models * n_factors * arity) * seconds(run, 20, 120, repeats))
+        print(f"| {what} | {cost[0]:.1f} | {cost[1]:.1f} |")
+    run, cost = ours(random_graph(3, 64)), []
+    for few, many in ((20, 120), (120, 320)):
+        cost.append(1e9 / (64 * 1200) * seconds(run, few, many, repeats))
+    print(f"| iterations | {cost[0]:.1f} | {cost[1]:.1f} |")
+
+    print("\n| lattice | dtype | models | ns an edge, sum | max |\n|---|---|---|---|---|")
+    for side in (30, 100):
+        for dtype in (np.float64, np.float32):
+            for n_models in (64, 1):
+                energy = lattice(side, n_models, dtype)
+                size = 1e9 / (n_models * len(energy.edges))
+                few, many = (2, 12) if n_models > 1 else (5, 105)
+                cost = [
+                    size * seconds(ours(energy, kind), few, many, repeats)
+                    for kind in (SumProduct, MaxProduct)
+                ]
+                print(
+                    f"| {side} x {side} | {np.dtype(dtype).name} | {n_models} | {cost[0]:.2f} | "
+                    f"{cost[1]:.2f} |"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Speed of training layered graphical models, on one thread.
+
+Milliseconds per batch of 20 images, forward and backward, for the nets of the
+demonstration at several numbers of iterations; and an epoch of ``Dense(100)`` beside one
+of scikit-learn's MLPClassifier with the same hidden size and batch, taking turns.
+
+    python -m examples.speed.benchmark_layered
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_limits
+
+from skcrbm import LayeredGMClassifier
+from skcrbm.datasets import load_mnist
+from skcrbm.inference.layered import LayeredInput, make_network
+from skcrbm.layers import Conv2d, Dense, Local2d
+from skcrbm.learning import LAYERED_OBJECTIVES, Batch, Clock
+
+GRID = {"input_shape": (28, 28)}
+NETS = {
+    "dense, 10 nodes of 11 states": {"layers": (Dense(10, 11),)},
+    "dense, 100 binary nodes": {"layers": (Dense(100),)},
+    "local": {"layers": (Local2d(7, 5, 2, padding=1), Local2d(17, 5, 2), Dense(10, 11)), **GRID},
+    "conv": {"layers": (Conv2d(7, 5, 2, padding=1), Conv2d(17, 5, 2), Dense(10, 11)), **GRID},
+}
+# Milliseconds per training batch of the paper's PyTorch code at T = 5, one core.
+PUBLISHED_CODE = {"dense, 10 nodes of 11 states": 32, "conv": 1140}
+
+
+def trace_bytes(structure, n_iter, itemsize=4):
+    """Bytes that the messages and beliefs of one example take over all iterations."""
+    hidden = structure.connections[1:]
+    message = sum(
+        (c.n_tables if c.dense else len(c.left)) * (c.n_left_states + c.n_right_states - 2)
+        for c in hidden
+    )
+    belief = sum(n * (s - 1) for n, s in zip(structure.n_nodes[1:], structure.n_states[1:]))
+    return itemsize * (n_iter * message + (n_iter + 1) * belief)
+
+
+def median_ms(function, repeats):
+    """Median time of a call, in milliseconds."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(1e3 * (time.perf_counter() - start))
+    return np.median(times)
+
+
+def batches(X, y, repeats):
+    """Print the table of milliseconds per batch."""
+    rows = Batch(X[:20], np.eye(10, dtype=np.float32)[y[:20]], np.ones(20), np.arange(20))
+    print(
+        "| net | T | forward ms | backward ms | step of Adam and the rest ms | batch ms | "
+        "times faster | trace kB per image |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for name, net in NETS.items():
+        for n_iter in (1, 3, 5, 10):
+            if n_iter <= len(net["layers"]):
+                continue  # refused: the output would not see the image
+            model = LayeredGMClassifier(
+                **net,
+                n_inference_iter=n_iter,
+                max_iter=1,
+                batch_size=20,
+                early_stopping=False,
+                random_state=0,
+            )
+            # Parameters as after some training, not at their start.
+            model.fit(X[:2000], y[:2000])
+            objective = LAYERED_OBJECTIVES.get("backprop")("tree_reweighted", "sequential", n_iter)
+            fitted = model._model
+
+            def forward(objective=objective, fitted=fitted):
+                objective.loss(fitted, rows)
+
+            def both(objective=objective, fitted=fitted):
+                objective.step(fitted, rows, Clock(0, 0), None)
+
+            ahead, total = median_ms(forward, repeats), median_ms(both, repeats)
+            start = time.perf_counter()
+            model.fit(X[:1000], y[:1000])
+            batch = 1e3 * (time.perf_counter() - start) / 50
+            faster = ""
+            if n_iter == 5 and name in PUBLISHED_CODE:
+                faster = f"{PUBLISHED_CODE[name] / batch:.0f}"
+            size = trace_bytes(fitted.structure, n_iter) / 1024
+            print(
+                f"| {name} | {n_iter} | {ahead:.2f} | {total - ahead:.2f} | {batch - total:.2f} "
+                f"| {batch:.2f} | {faster} | {size:.0f} |",
+                flush=True,
+            )
+
+
+def linearity(X, y, repeats):
+    """Print the cost of all messages at each T, whether they reach the output or not."""
+    print(
+        "\n| net, all messages | T = 1: forward / backward ms | T = 3 | T = 5 | T = 10 | ms per "
+        "iteration, least squares | largest deviation |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for name, net in NETS.items():
+        n_iter = len(net["layers"]) + 1
+        model = (
+            LayeredGMClassifier(
+                **net, n_inference_iter=n_iter, max_iter=1, early_stopping=False, random_state=0
+            )
+            .fit(X[:2000], y[:2000])
+            ._model
+        )
+        cells, totals, counts = [], [], np.array([1, 3, 5, 10])
+        for t in counts:
+            network = make_network(model, "tree_reweighted", "sequential", t, False)
+            inputs = LayeredInput(X[:20], alike=False)  # each row its own first iteration
+            trace = network.run(inputs, complete=True, keep=True)
+            d = np.ones_like(trace.beliefs[-1][-1])
+            ahead = median_ms(
+                lambda network=network, inputs=inputs: network.run(
+                    inputs, complete=True, keep=True
+                ),
+                repeats,
+            )
+            back = median_ms(
+                lambda network=network, trace=trace, d=d: network.gradient(trace, d), repeats
+            )
+            cells.append(f"{ahead:.2f} / {back:.2f}")
+            totals.append(ahead + back)
+        slope, start = np.polyfit(counts, totals, 1)
+        off = np.max(np.abs(totals - slope * counts - start) / totals[-1])
+        print(f"| {name} | {' | '.join(cells)} | {slope:.2f} | {off:.1%} of T = 10 |", flush=True)
+
+
+def epochs(X, y, turns):
+    """Print the table of epochs beside MLPClassifier."""
+    layered = LayeredGMClassifier(max_iter=1, batch_size=20, early_stopping=False, random_state=0)
+    network = MLPClassifier((100,), batch_size=20, max_iter=1, random_state=0)
+    layered.fit(X[:500], y[:500])
+    seconds = {"LayeredGMClassifier": [], "MLPClassifier": []}
+    for _ in range(turns):
+        for model in (layered, network):
+            start = time.perf_counter()
+            model.fit(X, y)
+            seconds[type(model).__name__].append(time.perf_counter() - start)
+    medians = {name: np.median(values) for name, values in seconds.items()}
+    print(f"\n| Dense(100), {len(X)} images, batch 20 | seconds an epoch |\n|---|---|")
+    for name, value in medians.items():
+        print(f"| {name}, T = 5 |" if name[0] == "L" else f"| {name} |", f"{value:.2f} |")
+    print(f"| ratio | {medians['LayeredGMClassifier'] / medians['MLPClassifier']:.2f} |")
+
+
+def main():
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=31)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--n-images", type=int, default=48000)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    data = load_mnist()
+    X = (data.X_train[: arguments.n_images] / 255).astype(np.float32)
+    y = data.y_train[: arguments.n_images]
+    with threadpool_limits(1, "blas"):
+        batches(X, y, arguments.repeats)
+        linearity(X, y, arguments.repeats)
+        epochs(X, y, arguments.turns)
+
+
+if __name__ == "__main__":
+    main()

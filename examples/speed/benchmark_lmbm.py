@@ -1,0 +1,185 @@
+"""Speed of the large margin Boltzmann machine, on one thread.
+
+Training beside one LinearSVC(loss="hinge") per label of the same C on Scene and Yeast, taking
+turns, processor time, at a relative duality gap no larger than the excess of LIBLINEAR's
+objective (which its own gap exceeds); growth with rows and features up to
+43907 x 120 with 101 labels, the shape of Mediamill, synthetic; and exact decoding, of the test
+rows and of 101 labels with couplings of several strengths.
+
+    python -m examples.speed.benchmark_lmbm
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+from threadpoolctl import threadpool_limits
+
+from skcrbm import LMBMClassifier
+from skcrbm.datasets import load_scene, load_yeast
+from skcrbm.decoding import CERTIFIED_DECODERS, Posterior
+from skcrbm.energies import IsingEnergy
+from skcrbm.inference import BranchAndBound
+
+
+def seconds(function, repeats):
+    """Processor time of the function's calls, median, and its last result."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        result = function()
+        times.append(time.process_time() - start)
+    return np.median(times), result
+
+
+def svms(X, Y, C):
+    """Weights (L, D + 1) of one linear SVM per label."""
+    weights = []
+    for y in Y.T:
+        svm = LinearSVC(loss="hinge", C=C, random_state=0).fit(X, y)
+        weights.append(np.append(svm.coef_[0], svm.intercept_))
+    return np.array(weights)
+
+
+def svm_objective(X, Y, C, weights):
+    """Primal objective of the SVMs."""
+    fields = X @ weights[:, :-1].T + weights[:, -1]
+    loss = np.maximum(1 - (2.0 * Y - 1) * fields, 0).sum()
+    return 0.5 * (weights**2).sum() + C * loss
+
+
+def training(repeats):
+    """Print the table of training times: the loosest tol with a gap no worse than theirs."""
+    print("| data | C | LinearSVC s | its excess | eta | tol | LMBM s | its gap | times faster |")
+    print("|---" * 9 + "|")
+    for load in (load_scene, load_yeast):
+        data = load()
+        X, Y = np.asarray(data.X_train, float, order="C"), data.y_train
+        name = load.__name__.removeprefix("load_").capitalize()
+        for C in (0.01, 0.1, 1.0):
+            options = {"C": C, "max_iter": 50_000, "random_state": 0}
+            best = LMBMClassifier(pairwise_penalty=np.inf, tol=1e-5, **options).fit(X, Y)
+            optimum = svm_objective(X, Y, C, np.column_stack([best.coef_, best.intercept_]))
+            excess = svm_objective(X, Y, C, svms(X, Y, C)) / optimum - 1
+            models = []
+            for eta in (1, 10, 100, 1e4, np.inf):
+                for tol in (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5):
+                    model = LMBMClassifier(pairwise_penalty=eta, tol=tol, **options).fit(X, Y)
+                    if model.dual_gap_ <= excess:
+                        break
+                models.append(model)
+            times = []
+            for _ in range(repeats):  # in turns, as the machine may have other things to do
+                theirs, _ = seconds(lambda X=X, Y=Y, C=C: svms(X, Y, C), 1)
+                mine = [seconds(lambda m=m, X=X, Y=Y: m.fit(X, Y), 1)[0] for m in models]
+                times.append([theirs, *mine])
+            times = np.array(times)
+            ratios = np.median(times[:, :1] / times[:, 1:], axis=0)
+            times = np.median(times, axis=0)
+            for model, used, ratio in zip(models, times[1:], ratios):
+                print(
+                    f"| {name} | {C:g} | {times[0]:.3f} | {excess:.1e} | "
+                    f"{model.pairwise_penalty:g} | {model.tol:g} | {used:.3f} | "
+                    f"{model.dual_gap_:.1e} | {ratio:.1f} |",
+                    flush=True,
+                )
+
+
+def synthetic(n_rows, n_features, n_labels=101):
+    """Rows with linear labels, of which few are on."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, n_features))
+    weights = rng.normal(size=(n_labels, n_features)) / n_features**0.5
+    return X, (X @ weights.T + rng.normal(size=(n_rows, n_labels)) > 1.5).astype(int)
+
+
+def growth(largest):
+    """Print how training time grows with rows and features, at ten passes."""
+    n_features = 120
+    print("\n| rows | features | labels | s for 10 passes | ns per row and label | gap |")
+    print("|---" * 6 + "|")
+    shapes = [(largest // 8, n_features * k) for k in (1, 2, 4, 8)]
+    shapes += [(largest // k, n_features) for k in (4, 2, 1)]
+    for n, d in shapes:
+        X, Y = synthetic(n, d)
+        n_labels = Y.shape[1]
+        model = LMBMClassifier(C=0.01, pairwise_penalty=100, max_iter=10, random_state=0)
+        used, _ = seconds(lambda model=model, X=X, Y=Y: model.fit(X, Y), 1)
+        each = 1e9 * used / (model.n_iter_ * n * n_labels)
+        print(
+            f"| {n} | {d} | {n_labels} | {used:.2f} | {each:.0f} | {model.dual_gap_:.1e} |",
+            flush=True,
+        )
+    model = LMBMClassifier(C=0.01, pairwise_penalty=100, max_iter=100, random_state=0)
+    used, _ = seconds(lambda: model.fit(X, Y), 1)
+    print(
+        f"\n{largest} x {n_features} x {n_labels}, tol=1e-4: {used:.0f} s, "
+        f"{model.n_iter_} passes, gap {model.dual_gap_:.1e}",
+        flush=True,
+    )
+
+
+def decoding():
+    """Print the tables of decoding times."""
+    print("\n| data | C | eta | rule | s for 1000 rows | rows without a proof |")
+    print("|---" * 6 + "|")
+    for load in (load_scene, load_yeast):
+        data = load()
+        name = load.__name__.removeprefix("load_").capitalize()
+        for C, eta in ((0.1, 1), (1.0, 1), (0.1, 10), (1.0, 1e4)):
+            model = LMBMClassifier(C=C, pairwise_penalty=eta, random_state=0)
+            model.fit(data.X_train, data.y_train)
+            for rule in ("hinge", "map"):
+                model.set_params(decode=rule)
+                used, (_, _, gap) = seconds(lambda m=model, X=data.X_test: m.predict_with_gap(X), 3)
+                used *= 1000 / len(gap)
+                print(f"| {name} | {C:g} | {eta:g} | {rule} | {used:.3f} | {(gap > 0).sum()} |")
+    print(
+        "\n| labels | sum of a label's couplings | rule | ms per row | without a proof | mean gap |"
+    )
+    print("|---" * 6 + "|")
+    rng = np.random.default_rng(0)
+    for strength in (0.2, 0.5, 1.0, 2.0, 4.0):
+        S = np.triu(rng.normal(size=(101, 101)), 1)
+        S = S + S.T
+        S *= strength / np.abs(S).sum(axis=1).mean()
+        energy = IsingEnergy(S, rng.normal(loc=-1.0, size=(50, 101)))
+        search = BranchAndBound()  # which gives no marginals, but no rule here asks for any
+        posterior = Posterior(
+            energy, search, None, np.empty((0, 101)), None, state_methods={"map": search}
+        )
+        for rule in ("hinge", "map"):
+            used, result = seconds(
+                lambda p=posterior, rule=rule: CERTIFIED_DECODERS.get(rule)(p),
+                1,
+            )
+            print(
+                f"| 101 | {strength:g} | {rule} | {1e3 * used / 50:.2f} | "
+                f"{(result.gap > 0).mean():.0%} | {result.gap.mean():.2g} |",
+                flush=True,
+            )
+
+
+def main():
+    """Print everything."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=43907, help="of the largest synthetic fit")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    with threadpool_limits(1):
+        small = load_scene()
+        model = LMBMClassifier(max_iter=1, C=0.01, pairwise_penalty=1.0)
+        model.fit(small.X_train, small.y_train)  # compile
+        for rule in ("hinge", "map"):
+            model.set_params(decode=rule).predict(small.X_test[:2])
+        training(arguments.repeats)
+        decoding()
+        growth(arguments.rows)
+
+
+if __name__ == "__main__":
+    main()

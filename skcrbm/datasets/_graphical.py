@@ -1,0 +1,256 @@
+"""Graphical models with a known distribution: factor graphs and Ising models."""
+
+import itertools
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
+
+
+def _check_size(name, value, least):
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+    return int(value)
+
+
+def make_random_factor_graph(n_variables, random_state=None):
+    """Draw a Markov random field of random tables.
+
+    Between n and 2 n tables of one to six variables each; half of the entries are weights in
+    (0, 1), the others ten to a thousand more [1]_.
+
+    Parameters
+    ----------
+    n_variables : int
+        At least 6.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    FactorGraphEnergy
+
+    Raises
+    ------
+    ValueError
+        If there are fewer variables.
+
+    References
+    ----------
+    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief
+       propagation. PGM.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import make_random_factor_graph
+    >>> from skcrbm.inference import infer
+    >>> energy = make_random_factor_graph(10, random_state=0)
+    >>> infer(energy, "exact").marginals.shape
+    (1, 10)
+    """
+    n = _check_size("n_variables", n_variables, 6)
+    rng = check_random_state(random_state)
+    scopes, tables = [], []
+    for _ in range(rng.randint(n, 2 * n + 1)):
+        scopes.append(np.sort(rng.permutation(n)[: rng.randint(1, 7)]))
+        size = 2 ** len(scopes[-1])
+        weights = rng.uniform(0, 1, size)
+        weights += rng.randint(2, size=size) * rng.uniform(10, 1000, size)
+        tables.append(np.log(weights))
+    return FactorGraphEnergy.from_tables(scopes, tables, n_variables=n)
+
+
+def make_weighted_3sat(n_variables, random_state=None):
+    """Draw a weighted formula of clauses of three variables, three clauses for each variable.
+
+    A state of a clause that makes it true has a weight between 10 and 1000, the one that makes it
+    false between 0.1 and 1 [1]_.
+
+    Parameters
+    ----------
+    n_variables : int
+        At least 3.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    FactorGraphEnergy
+        Of one group of tables of three variables.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer variables.
+
+    References
+    ----------
+    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief
+       propagation. PGM.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import make_weighted_3sat
+    >>> make_weighted_3sat(10, random_state=0).factors
+    (TableFactors(30 tables of 3 variables),)
+    """
+    n = _check_size("n_variables", n_variables, 3)
+    rng = check_random_state(random_state)
+    n_clauses = 3 * n
+    scopes = np.sort([rng.permutation(n)[:3] for _ in range(n_clauses)], axis=1)
+    weights = rng.uniform(10, 1000, (n_clauses, 8))
+    false = rng.randint(8, size=n_clauses)
+    weights[np.arange(n_clauses), false] = rng.uniform(0.1, 1, n_clauses)
+    return FactorGraphEnergy([TableFactors(scopes, np.log(weights))], n_variables=n)
+
+
+def make_structured_sequences(n_variables):
+    """List the 0/1 sequences of which every window has exactly three ones.
+
+    A window is five variables long and begins at every other one, so that neighbouring ones
+    share three [1]_ (where the paper writes six for five).
+
+    Parameters
+    ----------
+    n_variables : int
+        Odd, at least 5.
+
+    Returns
+    -------
+    scopes : ndarray of int (n_windows, 5)
+    sequences : ndarray of int8 (M, n_variables)
+        All of them, in binary order.
+
+    Raises
+    ------
+    ValueError
+        If `n_variables` is even or less than 5.
+
+    References
+    ----------
+    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief
+       propagation. PGM.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import make_structured_sequences
+    >>> scopes, sequences = make_structured_sequences(7)
+    >>> scopes.tolist()
+    [[0, 1, 2, 3, 4], [2, 3, 4, 5, 6]]
+    >>> sequences.shape
+    (16, 7)
+    """
+    n = _check_size("n_variables", n_variables, 5)
+    if n % 2 == 0:
+        raise ValueError(f"n_variables must be odd, as windows begin at every other one; got {n}")
+    scopes = np.arange(0, n - 4, 2)[:, None] + np.arange(5)
+    windows = np.array([w for w in itertools.product((0, 1), repeat=5) if sum(w) == 3], np.int8)
+    sequences = windows
+    for _ in scopes[1:]:
+        longer = []
+        for tail in np.unique(windows[:, :3], axis=0):
+            heads = sequences[(sequences[:, -3:] == tail).all(axis=1)]
+            more = windows[(windows[:, :3] == tail).all(axis=1)][:, 3:]
+            longer.append(
+                np.hstack([np.repeat(heads, len(more), 0), np.tile(more, (len(heads), 1))])
+            )
+        sequences = np.concatenate(longer)
+    return scopes, sequences[np.lexsort(sequences.T[::-1])]
+
+
+def make_ising_lattice(shape, coupling, *, periodic=True):
+    """Make the Ising model of a lattice, without fields.
+
+    ``-E(y) = coupling * sum of y_i y_k over neighbours``, y in -1/+1.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Sides of the lattice, of any number of dimensions. Variables are in C order.
+    coupling : float
+    periodic : bool, default=True
+        Whether the first and last variable of a side are neighbours; a side of two has one pair
+        either way.
+
+    Returns
+    -------
+    SparseIsingEnergy
+
+    Raises
+    ------
+    ValueError
+        If `shape` is no tuple of positive ints, or `coupling` not finite.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import make_ising_lattice
+    >>> from skcrbm.inference import infer
+    >>> energy = make_ising_lattice((5, 5), -0.2)
+    >>> infer(energy, "exact", returns="log_partition").log_partition.round(5)
+    array([18.35759])
+    """
+    sides = tuple(shape) if np.iterable(shape) else ()
+    if not sides:
+        raise ValueError(f"shape must be a tuple of sides, got {shape!r}")
+    sides = tuple(_check_size("shape", side, 1) for side in sides)
+    if not isinstance(coupling, Real) or not np.isfinite(coupling):
+        raise ValueError(f"coupling must be a finite number, got {coupling!r}")
+    number = np.arange(np.prod(sides)).reshape(sides)
+    edges = []
+    for axis, side in enumerate(sides):
+        along = np.moveaxis(number, axis, 0)
+        edges.append(np.stack([along[:-1].ravel(), along[1:].ravel()], axis=1))
+        if periodic and side > 2:
+            edges.append(np.stack([along[0].ravel(), along[-1].ravel()], axis=1))
+    edges = np.concatenate(edges)
+    return SparseIsingEnergy.from_edges(edges, float(coupling), np.zeros(number.size))
+
+
+def make_random_ising(n_variables, *, mean_degree=None, random_state=None):
+    """Draw an Ising model with random couplings [1]_.
+
+    With all pairs, a coupling is the sum of two uniform numbers on [-2, 2], a field one on
+    [-0.1, 0.1]. With a mean degree, a pair is an edge with probability ``mean_degree / n``, its
+    coupling standard normal, and the fields are 0.1.
+
+    Parameters
+    ----------
+    n_variables : int
+        At least 1.
+    mean_degree : float, default=None
+        Neighbours of a variable on average, at most n; None: all pairs are joined.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    IsingEnergy or, with a mean degree, SparseIsingEnergy
+        ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k``; the paper's W is half of S, as it counts every
+        pair twice.
+
+    Raises
+    ------
+    ValueError
+        On numbers out of range.
+
+    References
+    ----------
+    .. [1] Lazaro-Gredilla, Dedieu and George (2021). Perturb-and-max-product: sampling and
+       learning in discrete energy-based models. NeurIPS.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import make_random_ising
+    >>> make_random_ising(10, random_state=0).coupling.shape
+    (10, 10)
+    >>> make_random_ising(200, mean_degree=4, random_state=0).n_variables
+    200
+    """
+    n = _check_size("n_variables", n_variables, 1)
+    rng = check_random_state(random_state)
+    if mean_degree is None:
+        half = np.triu(rng.uniform(-2, 2, (2, n, n)).sum(axis=0), 1)
+        return IsingEnergy(half + half.T, rng.uniform(-0.1, 0.1, n))
+    if not isinstance(mean_degree, Real) or not 0 <= mean_degree <= n:
+        raise ValueError(f"mean_degree must be a number from 0 to {n}, got {mean_degree!r}")
+    edges = np.argwhere(np.triu(rng.uniform(size=(n, n)) < mean_degree / n, 1))
+    return SparseIsingEnergy.from_edges(edges, rng.normal(size=len(edges)), np.full(n, 0.1))

@@ -1,0 +1,230 @@
+"""Factors of a factor graph as values: tables, and OR and AND of any number of inputs."""
+
+import numpy as np
+
+from skcrbm.utils.limits import MAX_TABLE_VARIABLES
+from skcrbm.utils.validation import as_real
+
+
+def as_variables(array, name, shape):
+    """Return numbers of variables as an int64 array of the given rank.
+
+    Raises
+    ------
+    ValueError
+        If they are not whole numbers from 0 on, or have another rank.
+    """
+    try:
+        given = np.asarray(array)
+    except ValueError as error:  # ragged
+        raise ValueError(f"{name} must be integers of shape {shape}: {error}") from error
+    if given.size == 0 and given.dtype.kind == "f":
+        given = given.astype(np.int64)
+    if given.dtype.kind not in "iu" or given.ndim != shape.count(",") + (not shape.endswith(",)")):
+        raise ValueError(
+            f"{name} must be integers of shape {shape}, got {given.dtype} of shape {given.shape}"
+        )
+    if given.size and given.min() < 0:
+        raise ValueError(f"{name} must be numbers of variables from 0 on; got {given.min()}")
+    return given.astype(np.int64)
+
+
+def as_log_potentials(array, shape):
+    """Return log-potentials as floats, -inf allowed.
+
+    Raises
+    ------
+    ValueError
+        If they are not real numbers, or NaN or +inf is among them.
+    """
+    values = as_real(array, "log_potentials", shape)
+    if np.isnan(values).any() or (values == np.inf).any():
+        raise ValueError(
+            "log_potentials must be finite, or -inf for a weight of 0; they contain NaN or +inf"
+        )
+    return values
+
+
+def _read_only(array):
+    """Return a copy in C order, closed to writing."""
+    array = np.array(array, order="C")
+    array.flags.writeable = False
+    return array
+
+
+class TableFactors:
+    """Factors that are tables over k variables each, one to six.
+
+    Parameters
+    ----------
+    variables : array-like of int (F, k)
+        The scope of each factor; a variable stands there once.
+    log_potentials : array-like (F, 2**k), (F, 2, ..., 2), or (2**k,)
+        Log-weights of the states of a scope; the first variable is the slowest digit of a
+        state's number (C order). One table of shape (2**k,) or (2, ..., 2) serves all
+        factors. -inf is a weight of 0.
+
+    Attributes
+    ----------
+    variables : ndarray of int64 (F, k), read-only
+    log_potentials : ndarray (F, 2**k), read-only
+        float32 if given as such, else float64.
+
+    Raises
+    ------
+    ValueError
+        If a scope has more than six variables or none, or one of them twice; or on
+        another size of the tables, NaN or +inf.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import FactorGraphEnergy, TableFactors
+    >>> equal = TableFactors([[0, 1], [1, 2]], [1.0, 0.0, 0.0, 1.0])
+    >>> FactorGraphEnergy([equal]).score([[1, 1, 0]])
+    array([1.])
+    """
+
+    def __init__(self, variables, log_potentials):
+        scopes = as_variables(variables, "variables", "(F, k)")
+        n_factors, k = scopes.shape
+        if not 1 <= k <= MAX_TABLE_VARIABLES:
+            raise ValueError(
+                f"variables must have 1 to {MAX_TABLE_VARIABLES} columns, as a table takes 2^k "
+                f"numbers; got {k}"
+            )
+        in_order = np.sort(scopes, axis=1)
+        twice = np.flatnonzero((in_order[:, 1:] == in_order[:, :-1]).any(axis=1))
+        if len(twice):
+            raise ValueError(
+                "variables must name a variable once in a scope; scope "
+                f"{twice[0]} is {scopes[twice[0]].tolist()}"
+            )
+        shape = f"({n_factors}, {2**k}), ({n_factors}, {', '.join('2' * k)}) or ({2**k},)"
+        tables = as_log_potentials(log_potentials, shape)
+        if tables.shape in ((2**k,), (2,) * k):
+            tables = np.broadcast_to(tables.reshape(1, 2**k), (n_factors, 2**k))
+        elif tables.shape not in ((n_factors, 2**k), (n_factors, *(2,) * k)):
+            raise ValueError(f"log_potentials must have shape {shape}, got {tables.shape}")
+        self.variables = _read_only(scopes)
+        self.log_potentials = _read_only(tables.reshape(n_factors, 2**k))
+
+    def __len__(self):
+        return len(self.variables)
+
+    def __repr__(self):
+        return f"TableFactors({len(self)} tables of {self.variables.shape[1]} variables)"
+
+
+class _LogicFactors:
+    """Factors of weight 1 where the output is the function of the inputs, else 0."""
+
+    def __init__(self, inputs, outputs):
+        flat, start = _flat_inputs(inputs)
+        out = as_variables(outputs, "outputs", "(F,)")
+        if len(out) != len(start) - 1:
+            raise ValueError(
+                f"outputs must hold one variable for each of {len(start) - 1} lists of inputs; "
+                f"got {len(out)}"
+            )
+        if (np.diff(start) == 0).any():
+            empty = int(np.flatnonzero(np.diff(start) == 0)[0])
+            raise ValueError(f"inputs must hold at least one variable a factor; {empty} has none")
+        factor = np.repeat(np.arange(len(out)), np.diff(start))
+        all_factors = np.concatenate([factor, np.arange(len(out))])
+        everything = np.concatenate([flat, out])
+        order = np.lexsort((everything, all_factors))
+        same = np.diff(everything[order]) == 0
+        same &= np.diff(all_factors[order]) == 0
+        if same.any():
+            place = order[np.flatnonzero(same)[0]]
+            raise ValueError(
+                "inputs and outputs must name a variable once in a factor; factor "
+                f"{all_factors[place]} has {everything[place]} twice"
+            )
+        self.start = _read_only(start)
+        self.inputs = _read_only(flat)
+        self.outputs = _read_only(out)
+
+    def __len__(self):
+        return len(self.outputs)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({len(self)} factors of {len(self.inputs)} inputs)"
+
+
+def _flat_inputs(inputs):
+    """Return all inputs one after the other, and where those of each factor start."""
+    if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
+        flat = as_variables(inputs, "inputs", "(F, k)")
+        return flat.reshape(-1), np.arange(len(flat) + 1) * flat.shape[1]
+    try:
+        lists = [as_variables(part, f"inputs[{f}]", "(k,)") for f, part in enumerate(inputs)]
+    except TypeError as error:
+        raise ValueError(f"inputs must be (F, k) or a list of index arrays: {error}") from error
+    start = np.concatenate([[0], np.cumsum([len(part) for part in lists])]).astype(np.int64)
+    return np.concatenate([np.empty(0, np.int64), *lists]), start
+
+
+class OrFactors(_LogicFactors):
+    """Factors by which an output is 1 if and only if some of its inputs are 1.
+
+    They cost time in proportion to their inputs, of which there may be any number.
+
+    Parameters
+    ----------
+    inputs : array-like of int (F, k), or sequence of F index arrays
+        The inputs of each factor, at least one.
+    outputs : array-like of int (F,)
+
+    Attributes
+    ----------
+    start : ndarray of int64 (F + 1,)
+        The inputs of factor f are ``inputs[start[f]:start[f + 1]]``.
+    inputs : ndarray of int64 (start[F],)
+    outputs : ndarray of int64 (F,)
+
+    Raises
+    ------
+    ValueError
+        If a factor has no inputs or a variable twice, or on other than whole numbers.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import FactorGraphEnergy, OrFactors
+    >>> from skcrbm.inference import infer
+    >>> energy = FactorGraphEnergy([OrFactors([[0, 1]], [2])])
+    >>> infer(energy, "exact").marginals
+    array([[0.5 , 0.5 , 0.75]])
+    """
+
+
+class AndFactors(_LogicFactors):
+    """Factors by which an output is 1 if and only if all of its inputs are 1.
+
+    Parameters and attributes are those of `OrFactors`.
+
+    Parameters
+    ----------
+    inputs : array-like of int (F, k), or sequence of F index arrays
+        The inputs of each factor, at least one.
+    outputs : array-like of int (F,)
+
+    Attributes
+    ----------
+    start : ndarray of int64 (F + 1,)
+    inputs : ndarray of int64 (start[F],)
+    outputs : ndarray of int64 (F,)
+
+    Raises
+    ------
+    ValueError
+        If a factor has no inputs or a variable twice, or on other than whole numbers.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import AndFactors, FactorGraphEnergy
+    >>> from skcrbm.inference import infer
+    >>> energy = FactorGraphEnergy([AndFactors([[0, 1]], [2])])
+    >>> infer(energy, "exact").marginals
+    array([[0.5 , 0.5 , 0.25]])
+    """

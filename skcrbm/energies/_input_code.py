@@ -1,0 +1,164 @@
+"""How features become states of the input nodes of layered models, and which may be missing."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from skcrbm.utils.parallel import row_chunks
+
+# How far an observed value of a binary node may lie outside [0, 1]: scaled by the range of
+# other rows, or noisy, a value overshoots; what is not even near is on another scale.
+_OVERSHOOT = 0.5
+# Rows that are encoded at once for a mean over all of them.
+_MEAN_ROWS = 1000
+
+
+def check_thresholds(clamping, thresholds):
+    """Thresholds of hard clamping as an array, None for soft clamping."""
+    if clamping == "soft":
+        if thresholds is not None:
+            raise ValueError("thresholds are for clamping='hard'; with 'soft' leave None")
+        return None
+    wrong = f"thresholds must be a number or a sequence of numbers, got {thresholds!r}"
+    try:
+        cuts = np.asarray(0.5 if thresholds is None else thresholds, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(wrong) from error
+    cuts = np.atleast_1d(cuts)
+    if cuts.ndim != 1 or not len(cuts) or not np.isfinite(cuts).all():
+        raise ValueError(wrong)
+    if (np.diff(cuts) <= 0).any():
+        raise ValueError(f"thresholds must increase, got {thresholds!r}")
+    return cuts
+
+
+class InputCode(NamedTuple):
+    """How features become states of the input nodes.
+
+    Attributes
+    ----------
+    thresholds : ndarray (n_states - 1,) or None
+        None is soft clamping: a feature is the mean of a binary node. Otherwise a feature
+        is in state s when s of the thresholds are at most its value.
+    free : ndarray of bool (D,)
+        Features that are NaN, not observed, in some row.
+    can_miss : ndarray of bool (D,)
+        Features that may become so: with soft clamping those within [0, 1] in training.
+    """
+
+    thresholds: np.ndarray | None
+    free: np.ndarray
+    can_miss: np.ndarray
+
+    @property
+    def n_states(self):
+        """States of an input node."""
+        return 2 if self.thresholds is None else len(self.thresholds) + 1
+
+    @classmethod
+    def from_training(cls, X, thresholds):
+        """Input code of a first fit on X."""
+        free = _missing_columns(X)
+        can_miss = np.ones(X.shape[1], bool)
+        if thresholds is None:
+            can_miss = _unit_interval_columns(X)
+            _check_unit_interval(free, can_miss)
+        return cls(thresholds, free, can_miss)
+
+    def with_rows(self, X):
+        """Input code of a fit on X that goes on from the one with this code."""
+        code = self.for_rows(X)
+        if code.thresholds is not None:
+            return code
+        return code._replace(can_miss=code.can_miss & _unit_interval_columns(X))
+
+    def for_rows(self, X):
+        """Input code for other rows, more columns of which may be missing.
+
+        Raises
+        ------
+        ValueError
+            If a feature is missing that must not be.
+        """
+        missing = _missing_columns(X)
+        bad = np.flatnonzero(missing & ~self.can_miss)
+        if len(bad):
+            raise ValueError(
+                f"feature {bad[0]} is NaN, but it was outside [0, 1] in fit and so is no binary "
+                "node; scale X with MinMaxScaler before fit to allow for missing values"
+            )
+        nodes = missing | self.free
+        if self.thresholds is None and nodes.any():
+            _check_unit_interval(nodes, _unit_interval_columns(X))
+        return self._replace(free=nodes)
+
+    def mean(self, X, weight):
+        """Weighted mean of each input state over the rows where it is observed."""
+        total = mass = 0.0
+        for rows in row_chunks(X.shape[0], _MEAN_ROWS):
+            means, missing = self.encode(X[rows])
+            total = total + np.asarray(means.T @ weight[rows]).ravel()
+            observed = np.ones(means.shape[0]) if missing is None else ~missing.T
+            mass = mass + np.broadcast_to(observed @ weight[rows], X.shape[1])
+        mass = np.repeat(mass, self.n_states - 1)
+        return np.divide(total, mass, out=np.full(len(total), 1 / self.n_states), where=mass > 0)
+
+    def encode(self, X):
+        """Return the means of the states but the first, and what is not observed.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix (N, D)
+
+        Returns
+        -------
+        means : ndarray or CSR matrix (N, D (n_states - 1))
+            0 where not observed.
+        missing : ndarray of bool (N, D) or None
+            None if all is observed.
+        """
+        some_free = self.free.any()
+        if sparse.issparse(X):
+            if self.thresholds is None and not (some_free and np.isnan(X.data).any()):
+                return X, None
+            X = X.toarray()
+        missing = np.isnan(X) if some_free else None
+        if missing is not None and not missing.any():
+            missing = None
+        if self.thresholds is None:
+            return X if missing is None else np.where(missing, X.dtype.type(0), X), missing
+        state = np.searchsorted(self.thresholds, X, side="right")
+        if missing is not None:
+            state[missing] = 0
+        means = state[:, :, None] == np.arange(1, self.n_states)
+        return means.reshape(len(X), -1).astype(X.dtype), missing
+
+
+def _missing_columns(X):
+    """Columns of X (N, D), dense or CSR, that hold a NaN."""
+    if not sparse.issparse(X):
+        return np.isnan(X).any(axis=0)
+    columns = np.zeros(X.shape[1], bool)
+    columns[X.indices[np.isnan(X.data)]] = True
+    return columns
+
+
+def _unit_interval_columns(X):
+    """Columns of X (N, D), dense or CSR, whose observed values lie in [0, 1], or overshoot."""
+    farthest = 0.5 + _OVERSHOOT
+    if not sparse.issparse(X):
+        return ~(abs(X - 0.5) > farthest).any(axis=0)
+    columns = np.ones(X.shape[1], bool)
+    columns[X.indices[abs(X.data - 0.5) > farthest]] = False
+    return columns
+
+
+def _check_unit_interval(nodes, inside):
+    """Refuse binary nodes whose observed values are not probabilities."""
+    bad = np.flatnonzero(nodes & ~inside)
+    if len(bad):
+        raise ValueError(
+            f"feature {bad[0]} is NaN in some rows, which makes it a binary node: its observed "
+            "values must lie in [0, 1]; scale X with MinMaxScaler"
+        )

@@ -1,0 +1,274 @@
+"""The energy of layered models: outputs and hidden nodes given the inputs."""
+
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.energies._base import BaseEnergy
+from skcrbm.utils.categorical import one_against_rest
+from skcrbm.utils.limits import CACHED_ENTRIES
+from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.validation import as_row_fields, kernel_array
+
+
+class LayeredEnergy(BaseEnergy):
+    """N layered models of outputs and hidden nodes, the inputs being given.
+
+    The variables are the states but the first of the nodes, as 0/1 units: of a node of k
+    states at most one of its k - 1 units is on, all are off in state 0. Those of the output
+    layer are visible and come first, then those of the hidden layers, from the input on.
+
+    Parameters
+    ----------
+    structure : LayeredStructure
+        Layers and connections; those of the input act through the fields alone.
+    weights : sequence of ndarray
+        Flat pairwise scores of each connection between other layers than the input.
+    field : array-like (n_variables,) or (N, n_variables)
+        Unary scores with what the inputs give layer 1.
+    unaries : array-like (n_variables,), default=None
+        The part of the fields that all models share. The model does not depend on it, but
+        mean field and message passing start there: in their first iteration the inputs have
+        not been seen, as in the training of `LayeredGMClassifier`. None: they start from the
+        fields.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import LayeredEnergy, LayeredStructure
+    >>> from skcrbm.inference import infer
+    >>> from skcrbm.layers import Dense
+    >>> structure = LayeredStructure([Dense(1)], (2,), 2, 1, 3)
+    >>> energy = LayeredEnergy(structure, [[1.0, 2.0]], [0.0, -1.0, 0.5])
+    >>> infer(energy, "exact").marginals.round(2)  # two units of the output, one hidden
+    array([[0.42, 0.37, 0.82]])
+    """
+
+    def __init__(self, structure, weights, field, unaries=None):
+        self.structure = structure
+        self._slices = structure.unit_slices
+        width = max(part.stop for part in self._slices[1:])
+        field = as_row_fields(field, "field", width, "n_variables")
+        dtype = np.result_type(field, *(np.asarray(w) for w in weights), np.float32)
+        self.field = kernel_array(field, dtype)
+        self.unaries = None
+        if unaries is not None:
+            unaries = as_row_fields(unaries, "unaries", width, "n_variables")
+            self.unaries = kernel_array(unaries[0], dtype)
+        self.weights = tuple(kernel_array(w, dtype).ravel() for w in weights)
+        sizes = [c.n_weights for c in structure.connections[1:]]
+        if [len(w) for w in self.weights] != sizes:
+            raise ValueError(
+                f"weights must hold arrays of {sizes} scores, one for each connection but the "
+                f"input's; got {[len(w) for w in self.weights]}"
+            )
+        self._matrices = [
+            c.matrix(w) for c, w in zip(structure.connections[1:], self.weights, strict=True)
+        ]
+
+    def astype(self, dtype):
+        """Return the same models, evidence included, in another floating dtype."""
+        other = LayeredEnergy(
+            self.structure,
+            [w.astype(dtype) for w in self.weights],
+            self.field.astype(dtype),
+            None if self.unaries is None else self.unaries.astype(dtype),
+        )
+        other.evidence = self.evidence
+        return other
+
+    # ------------------------------------------------------------------ shape
+
+    @property
+    def fields(self):
+        """(field,)."""
+        return (self.field,)
+
+    @property
+    def n_variables(self):
+        """Number of units: states but the first of all nodes but the inputs."""
+        return self.field.shape[1]
+
+    @property
+    def n_visible(self):
+        """Number of units of the output layer."""
+        return self._slices[-1].stop
+
+    def _with_fields(self, field):
+        return self._copy_with(field=kernel_array(field, self.dtype))
+
+    def _shape(self, layer):
+        """Return the number of nodes of a layer, and of the units of each."""
+        return self.structure.n_nodes[layer], self.structure.n_states[layer] - 1
+
+    def _check_evidence(self):
+        if (self._most_on(np.nan_to_num(self.evidence)) > 1).any():
+            raise ValueError("clamp contradicts itself: it holds two units of one node on")
+
+    def _most_on(self, states, layers=None):
+        """Largest number of units on in a node, (...), of states (..., n_variables)."""
+        most = np.zeros(states.shape[:-1])
+        for layer in layers or range(1, self.structure.depth + 1):
+            nodes = states[..., self._slices[layer]]
+            nodes = nodes.reshape(*states.shape[:-1], *self._shape(layer))
+            most = np.maximum(most, nodes.sum(axis=-1).max(axis=-1, initial=0))
+        return most
+
+    def connection_weights(self):
+        """Flat pairwise scores of each connection; None for the input's, which has no part."""
+        return [None, *self.weights]
+
+    def layer_unaries(self):
+        """Unary scores that all models share, (n_nodes, k - 1) by layer; None without any."""
+        if self.unaries is None:
+            return None
+        parts = self.by_layer(self.unaries)[1:]
+        return [None, *(u.reshape(self._shape(n)) for n, u in enumerate(parts, 1))]
+
+    def by_layer(self, values):
+        """Parts of an array (..., n_variables) that belong to each layer, None for the input."""
+        return [None, *(values[..., part] for part in self._slices[1:])]
+
+    # ----------------------------------------------------- weights of states
+
+    def _score(self, states):
+        states = np.asarray(states, np.float64)
+        scores = (states * self.field).sum(axis=1)
+        layers = self.by_layer(states)[1:]
+        for (left, right), matrix in zip(pairwise(layers), self._matrices, strict=True):
+            scores += ((left @ matrix.astype(np.float64)) * right).sum(axis=1)
+        return np.where(self._most_on(states) > 1, -np.inf, scores)
+
+    def _log_weight(self, visible, hidden):
+        """Log-weights (N, C) of visible states (N or 1, C, V), with one hidden layer or none."""
+        weights = np.empty((self.n_models, visible.shape[1]))
+        output, possible = self._slices[-1], self._most_on(visible, [self.structure.depth]) <= 1
+        width = max(1, visible.shape[1] * self.n_variables)
+        for rows in row_chunks(self.n_models, max(1, CACHED_ENTRIES // width)):
+            part = self.rows(rows)
+            here = visible[rows] if len(visible) > 1 else visible
+            here = np.broadcast_to(here, (part.n_models, *visible.shape[1:]))
+            found = (here * part.field[:, None, output]).sum(axis=2, dtype=np.float64)
+            if self.n_hidden:
+                states = np.concatenate([here, np.zeros((*here.shape[:2], self.n_hidden))], axis=2)
+                scores = part._node_scores(states, 1)
+                reduce = np.maximum if hidden == "max" else np.logaddexp
+                found += reduce.reduce(scores, axis=3).sum(axis=2)
+            if self.evidence is not None:
+                found[~part._agrees(here)] = -np.inf
+            weights[rows] = found
+        return np.where(possible, weights, -np.inf)
+
+    def log_weight(self, visible, hidden="marginal"):
+        """Negative free energy of visible states (N, V), one per model; see the base."""
+        if self.structure.depth > 2:
+            return super().log_weight(visible, hidden)
+        return self._log_weight(visible[:, None], hidden)[:, 0]
+
+    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
+        """Negative free energy (N, K) of K visible states (K, V); see the base.
+
+        One hidden layer sums out in closed form; with several, their units are enumerated.
+        """
+        if self.structure.depth > 2:
+            return super().log_weight_of_sets(visible_sets, hidden)
+        return self._log_weight(visible_sets[None], hidden)
+
+    # --------------------------------------------------------- conditionals
+
+    @property
+    def sampling_blocks(self):
+        """The output layer, then the hidden layers from the input on."""
+        return (self._slices[-1], *self._slices[1:-1])
+
+    def _layer_of(self, block):
+        return self._slices.index(block)
+
+    def _conditional_log_odds(self, states, block):
+        """Scores (N, C, k) of the units of a layer against state 0, given the other layers."""
+        layer = self._layer_of(block)
+        n, n_chains, width = states.shape
+        flat = states.reshape(n * n_chains, width).astype(self.dtype, copy=False)
+        layers = self.by_layer(flat)
+        scores = np.repeat(self.field[:, block], n_chains, axis=0)
+        if layer > 1:
+            scores += layers[layer - 1] @ self._matrices[layer - 2]
+        if layer < self.structure.depth:
+            scores += layers[layer + 1] @ self._matrices[layer - 1].T
+        return scores.reshape(n, n_chains, scores.shape[1])
+
+    def _node_scores(self, states, layer):
+        """Scores (N, C, n_nodes, k) of all states of a layer's nodes, -inf by evidence."""
+        block = self._slices[layer]
+        scores = self._conditional_log_odds(states, block).astype(np.float64)
+        scores = scores.reshape(*scores.shape[:2], *self._shape(layer))
+        scores = np.concatenate([np.zeros((*scores.shape[:3], 1)), scores], axis=3)
+        if self.evidence is not None:
+            held = self.evidence[:, None, block].reshape(len(states), 1, *self._shape(layer))
+            chosen = (held == 1).any(axis=3, keepdims=True)
+            excluded = np.concatenate([chosen, (held == 0) | (chosen & (held != 1))], axis=3)
+            scores = np.where(excluded, -np.inf, scores)
+        return scores
+
+    def conditional_log_odds(self, states, block):
+        """Log-odds of each unit of a layer given the other layers; see the base."""
+        layer = self._layer_of(block)
+        if self._shape(layer)[1] == 1:
+            return super().conditional_log_odds(states, block)
+        log_odds = one_against_rest(self._node_scores(states, layer))[..., 1:]
+        return log_odds.reshape(*states.shape[:2], -1)
+
+    def draw(self, log_odds, u, block):
+        """Draw the units of a layer; a node of several by the first of its uniform numbers."""
+        n_nodes, n_units = self._shape(self._layer_of(block))
+        if n_units == 1:
+            return super().draw(log_odds, u, block)
+        shape = (*log_odds.shape[:-1], n_nodes, n_units)
+        mass = expit(log_odds.reshape(shape)).cumsum(axis=-1)
+        u = np.broadcast_to(u, log_odds.shape).reshape(shape)[..., :1]
+        below = np.concatenate([np.zeros((*shape[:-1], 1)), mass[..., :-1]], axis=-1)
+        return ((below <= u) & (u < mass)).reshape(log_odds.shape)
+
+    def hidden_given_visible(self, visible, hidden="marginal"):
+        """P(h_j = 1 | v), or with ``hidden="max"`` the most probable h; see the base."""
+        if hidden == "max" and self.structure.depth == 2 and self._shape(1)[1] > 1:
+            states = np.zeros((len(visible), 1, self.n_variables), self.dtype)
+            states[:, 0, : self.n_visible] = visible
+            return _modes(self._node_scores(states, 1)[:, 0]).astype(self.dtype)
+        return super().hidden_given_visible(visible, hidden)
+
+    def marginal_modes(self, log_odds):
+        """Units (N, V) of the most probable state of each output, ties on; see the base."""
+        n_nodes, n_units = self._shape(self.structure.depth)
+        if n_units == 1:
+            return super().marginal_modes(log_odds)
+        mass = expit(np.asarray(log_odds, np.float64)).reshape(-1, n_nodes, n_units)
+        scores = np.concatenate([1 - mass.sum(axis=2, keepdims=True), mass], axis=2)
+        return _modes(scores).astype(np.int8)
+
+    # ------------------------------------------------- sufficient statistics
+
+    @property
+    def statistic_shapes(self):
+        """(n_tables, l - 1, k - 1) of each connection; edges that share a table add up."""
+        return tuple(
+            (c.n_tables, c.n_left_states - 1, c.n_right_states - 1)
+            for c in self.structure.connections[1:]
+        )
+
+    def sum_statistics(self, means, weight):
+        """Weighted sums of products of units by table of each connection; see the base."""
+        layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
+        weight = weight[:, None].astype(self.dtype)
+        return tuple(
+            connection.sum_tables(left.T @ (weight * right))
+            for connection, (left, right) in zip(
+                self.structure.connections[1:], pairwise(layers), strict=True
+            )
+        )
+
+
+def _modes(scores):
+    """Units (N, n_nodes (k - 1)) of the best states by scores (N, n_nodes, k); ties on."""
+    best = np.roll(scores, -1, axis=2).argmax(axis=2)  # state 0 last
+    return (best[..., None] == np.arange(scores.shape[2] - 1)).reshape(len(scores), -1)

@@ -1,0 +1,345 @@
+"""Ising models over -1/+1 variables on lattices and other sparse graphs."""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from skcrbm.energies._base import QUERIES
+from skcrbm.energies._factors import as_variables
+from skcrbm.energies._graph import colour_classes
+from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.utils.elimination import min_fill
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
+
+
+class Neighbours(NamedTuple):
+    """The edges of a graph, seen from both ends (CSR).
+
+    Attributes
+    ----------
+    start : ndarray of int64 (L + 1,)
+        The directed edges out of variable i are ``start[i]`` to ``start[i + 1] - 1``.
+    variables : ndarray of int64 (2 E,)
+        Where each leads to, ascending for each i.
+    edge : ndarray of int64 (2 E,)
+        Number of the undirected edge.
+    reverse : ndarray of int64 (2 E,)
+        Number of the directed edge that leads back.
+    """
+
+    start: np.ndarray
+    variables: np.ndarray
+    edge: np.ndarray
+    reverse: np.ndarray
+
+
+class _Edges:
+    """The graph alone, shared by all energies made of it."""
+
+    def __init__(self, edges, n_variables):
+        self.edges, self.n_variables = edges, n_variables
+
+    @cached_property
+    def neighbours(self):
+        n_edges = len(self.edges)
+        source, target = np.concatenate([self.edges, self.edges[:, ::-1]]).T
+        order = np.lexsort((target, source))
+        place = np.empty(2 * n_edges, np.int64)
+        place[order] = np.arange(2 * n_edges)
+        start = np.zeros(self.n_variables + 1, np.int64)
+        np.cumsum(np.bincount(source, minlength=self.n_variables), out=start[1:])
+        reverse = place[(order + n_edges) % (2 * n_edges)] if n_edges else order
+        edge = order % n_edges if n_edges else order
+        return Neighbours(start, np.ascontiguousarray(target[order]), edge, reverse)
+
+    @cached_property
+    def elimination(self):
+        """Order in which to eliminate the variables."""
+        return min_fill(self.edges.tolist(), range(self.n_variables))
+
+    @cached_property
+    def blocks(self):
+        sets_of = [[] for _ in range(self.n_variables)]
+        for i, k in self.edges.tolist():
+            both = set()
+            sets_of[i].append(both)
+            sets_of[k].append(both)
+        return colour_classes(sets_of)
+
+
+class SparseIsingEnergy(PairwiseEnergy):
+    """A batch of Ising models on a sparse graph that share their couplings.
+
+    ``-E_n(y) = f_n' y + sum_(i<k) s_ik y_i y_k`` for y in {-1, +1}^L, the sum over the edges of
+    the graph: `IsingEnergy` for lattices, at a cost in proportion to the edges. Wherever a
+    state is passed or returned, 0 stands for y = -1.
+
+    Parameters
+    ----------
+    coupling : sparse matrix or array (L, L)
+        S, symmetric with a zero diagonal. What it stores is an edge, zeros included.
+    field : array-like (L,) or (N, L), default=None
+        f, one row per model; None: one model, 0.
+
+    Attributes
+    ----------
+    edges : ndarray of int64 (E, 2)
+        Pairs i < k, sorted.
+    edge_coupling : ndarray (E,)
+    field : ndarray (N, L)
+    neighbours : Neighbours
+        The edges from both ends: ``start`` (L + 1,), ``variables``, ``edge`` and ``reverse``
+        (2 E,).
+    n_models, n_variables : int
+    dtype : numpy dtype
+        float32 if both inputs are float32, else float64.
+
+    Raises
+    ------
+    ValueError
+        If an array has the wrong shape or is not finite, or `coupling` is not symmetric with a
+        zero diagonal.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import SparseIsingEnergy
+    >>> from skcrbm.inference import infer
+    >>> ring = SparseIsingEnergy.from_edges([[0, 1], [1, 2], [2, 3], [0, 3]], 0.5, [1, 0, 0, 0])
+    >>> infer(ring, "exact").marginals.round(3)
+    array([[0.881, 0.704, 0.656, 0.704]])
+    """
+
+    queries = QUERIES - {"marginal_map"}
+
+    def __init__(self, coupling, field=None):
+        if not sparse.issparse(coupling):
+            coupling = as_float_array(coupling, "coupling", "(L, L)")
+        if coupling.ndim != 2 or coupling.shape[0] != coupling.shape[1]:
+            raise ValueError(f"coupling must have shape (L, L), got {coupling.shape}")
+        entries = sparse.coo_array(coupling)
+        entries.sum_duplicates()
+        values = as_float_array(entries.data, "coupling", "(E,)")
+        row, column = (np.asarray(part, np.int64) for part in (entries.row, entries.col))
+        if values[row == column].any():
+            raise ValueError("coupling must have a zero diagonal: y_i y_i = 1 is a constant")
+        off = row != column
+        ends = np.sort(np.column_stack([row, column])[off], axis=1)
+        edges, which = np.unique(ends, axis=0, return_inverse=True)
+        weights = np.zeros((len(edges), 2), values.dtype)
+        weights[which.ravel(), (row < column)[off].astype(int)] = values[off]
+        if not np.array_equal(weights[:, 0], weights[:, 1]):
+            raise ValueError(
+                "coupling must be symmetric; (coupling + coupling.T) / 2 gives the same model"
+            )
+        self._fill(_Edges(edges.reshape(-1, 2), coupling.shape[0]), weights[:, 1], field)
+
+    def _fill(self, graph, weights, field):
+        width = graph.n_variables
+        field = np.zeros((1, width), weights.dtype) if field is None else field
+        field = as_row_fields(field, "field", width, "L")
+        dtype = np.result_type(weights, field)
+        self._graph = graph
+        self.edge_coupling = kernel_array(weights, dtype)
+        self.field = kernel_array(field, dtype)
+
+    @classmethod
+    def from_edges(cls, edges, weights, field):
+        """Make the energy of a list of edges.
+
+        Parameters
+        ----------
+        edges : array-like of int (E, 2)
+            Pairs of different variables, each pair once, in any order.
+        weights : array-like (E,) or float
+            Coupling of each.
+        field : array-like (L,) or (N, L)
+
+        Returns
+        -------
+        SparseIsingEnergy
+            With its edges sorted.
+
+        Raises
+        ------
+        ValueError
+            If a pair is there twice or joins a variable to itself, or on other shapes.
+        """
+        edges = np.empty((0, 2), np.int64) if np.size(edges) == 0 else edges
+        pairs = as_variables(edges, "edges", "(E, 2)")
+        if pairs.shape[1] != 2:
+            raise ValueError(f"edges must have shape (E, 2), got {pairs.shape}")
+        if np.ndim(weights) == 0:
+            weights = np.full(len(pairs), weights)
+        weights = as_float_array(weights, "weights", "(E,)")
+        if weights.shape != (len(pairs),):
+            raise ValueError(f"weights must have shape ({len(pairs)},), got {weights.shape}")
+        if np.ndim(field) not in (1, 2):
+            raise ValueError(f"field must have shape (L,) or (N, L), got {np.shape(field)}")
+        width = np.shape(field)[-1]
+        if pairs.max(initial=-1) >= width:
+            raise ValueError(
+                f"edges name variable {pairs.max()}; by field they go from 0 to {width - 1}"
+            )
+        if (pairs[:, 0] == pairs[:, 1]).any():
+            raise ValueError("edges must join different variables")
+        pairs = np.sort(pairs, axis=1)
+        order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+        pairs = np.ascontiguousarray(pairs[order])
+        twice = np.flatnonzero((pairs[1:] == pairs[:-1]).all(axis=1))
+        if len(twice):
+            raise ValueError(
+                f"edges must hold each pair once; {pairs[twice[0]].tolist()} is there twice"
+            )
+        energy = cls.__new__(cls)
+        energy._fill(_Edges(pairs, width), weights[order], field)
+        return energy
+
+    @property
+    def edges(self):
+        """Pairs i < k (E, 2) of int64, sorted."""
+        return self._graph.edges
+
+    @property
+    def neighbours(self):
+        """The edges from both ends: ``start``, ``variables``, ``edge``, ``reverse``."""
+        return self._graph.neighbours
+
+    @property
+    def coupling(self):
+        """S as a symmetric CSR array (L, L)."""
+        there = self.neighbours
+        shape = self.n_variables, self.n_variables
+        return sparse.csr_array(
+            (self.edge_coupling[there.edge], there.variables, there.start), shape=shape
+        )
+
+    def with_edge_coupling(self, weights):
+        """Return the same graph, fields and evidence with other couplings (E,).
+
+        Raises
+        ------
+        ValueError
+            On another shape, or values that are not finite.
+        """
+        weights = as_float_array(weights, "weights", "(E,)")
+        if weights.shape != self.edge_coupling.shape:
+            raise ValueError(
+                f"weights must have shape {self.edge_coupling.shape}, got {weights.shape}"
+            )
+        return self._copy_with(edge_coupling=kernel_array(weights, self.dtype))
+
+    # ------------------------------------------------------------------ shape
+
+    @property
+    def fields(self):
+        """(field,)."""
+        return (self.field,)
+
+    @property
+    def n_variables(self):
+        """Number of variables L."""
+        return self._graph.n_variables
+
+    def n_enumerated(self, query="log_partition"):
+        """Variables of the largest table of an elimination; see the base."""
+        return self._graph.elimination.width + 1
+
+    @property
+    def statistic_shapes(self):
+        """((E,),), P(y_i = +1, y_k = +1) of each edge."""
+        return (self.edge_coupling.shape,)
+
+    def _with_fields(self, field):
+        return self._copy_with(field=kernel_array(field, self.dtype))
+
+    # -------------------------------------------------------------- evidence
+
+    def fold_evidence(self):
+        """Fields of the free variables, with the pull of the held ones in them; see the base."""
+        if self.evidence is None:
+            return self.fields, np.zeros(self.n_models)
+        held = ~np.isnan(self.evidence)
+        signs = np.where(held, 2 * np.nan_to_num(self.evidence) - 1, 0.0)
+        pull = self._pull(signs)
+        offset = (signs * (self.field + 0.5 * pull)).sum(axis=1)
+        field = np.where(held, 0.0, self.field + pull)
+        return (kernel_array(field, self.dtype),), offset
+
+    def _pull(self, y, variables=None):
+        """Return what neighbours at y (K, L) add to the fields of some variables, (K, B)."""
+        coupling = self.coupling.astype(np.float64)
+        if variables is not None:
+            coupling = coupling[variables]
+        return np.ascontiguousarray((coupling @ y.T).T)
+
+    def held_pairs(self, values, free):
+        """Factors of the edge probabilities (N, E) with a held variable; see the base."""
+        i, k = self.edges.T
+        return ((values[:, i], values[:, k] + free[:, k]), (free[:, i], values[:, k]))
+
+    def add_held_pairs(self, statistics, values, free, weight):
+        """Add the edges with a held variable to statistics; see the base."""
+        for left, right in self.held_pairs(values, free):
+            both = left * right
+            statistics[0][...] += both if weight is None else weight @ both
+
+    # ----------------------------------------------------- weights of states
+
+    def _edge_scores(self, y):
+        """Return the score (K,) of the edges, of states y (K, L) in -1/+1."""
+        total = np.empty(len(y))
+        weights = self.edge_coupling.astype(np.float64)
+        i, k = self.edges.T
+        for rows in row_chunks(len(y), max(1, BLOCK_ENTRIES // max(1, len(weights)))):
+            total[rows] = ((y[rows][:, i] * y[rows][:, k]) * weights).sum(axis=1)
+        return total
+
+    def _score(self, states):
+        y = 2 * np.asarray(states).astype(np.float64) - 1
+        return (y * self.field).sum(axis=1) + self._edge_scores(y)
+
+    def log_weight(self, visible, hidden="marginal"):
+        """Score of states (N, L), one per model; there are no hidden variables to sum out."""
+        return self.score(visible)
+
+    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
+        """Score (N, K), float64, of each of K states (K, L) under each of N models."""
+        y = 2 * np.asarray(visible_sets).astype(np.float64) - 1
+        scores = self.field.astype(np.float64) @ y.T + self._edge_scores(y)
+        return self._without_contradictions(scores, np.asarray(visible_sets, np.float64))
+
+    # ----------------------------------------------------- conditionals
+
+    @property
+    def sampling_blocks(self):
+        """Index arrays of variables of which no two are neighbours."""
+        return self._graph.blocks
+
+    def _conditional_log_odds(self, states, block):
+        n, n_chains, width = states.shape
+        y = 2.0 * np.asarray(states).reshape(n * n_chains, width).astype(np.float64) - 1.0
+        variables = np.arange(width)[block]
+        pull = self._pull(y, variables).reshape(n, n_chains, len(variables))
+        return 2 * (self.field[:, None, variables] + pull)
+
+    def visible_log_odds(self, visible, hidden="marginal"):
+        """Log-odds ``2 (f_i + S_i y)`` of each variable given the others, (N, L); see the base."""
+        states = np.asarray(visible)[:, None]
+        return self.conditional_log_odds(states, slice(0, self.n_variables))[:, 0].astype(
+            self.dtype
+        )
+
+    # ------------------------------------------------- sufficient statistics
+
+    def sum_statistics(self, means, weight):
+        """((E,),): weighted sums of ``u_i u_k`` over the edges, u = (y + 1) / 2; see the base."""
+        i, k = self.edges.T
+        total = np.zeros(len(self.edge_coupling))
+        means = np.asarray(means).astype(self.dtype, copy=False)
+        for rows in row_chunks(len(means), max(1, BLOCK_ENTRIES // max(1, len(total)))):
+            total += np.asarray(weight[rows], np.float64) @ (means[rows][:, i] * means[rows][:, k])
+        return (total.astype(self.dtype),)

@@ -1,0 +1,111 @@
+"""What "auto" stands for in the C and pairwise_penalty of LMBMClassifier."""
+
+import sys
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from skcrbm.learning import LargeMarginSearch
+from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.utils.indicator import may_be_empty
+
+# C times the total variance of the columns, and eta / (C N), of sets with fewer rows than can
+# choose; the search for C begins there.
+_C, _RATIO, _FEW_ROWS = 3.0, 3.0, 50
+# Share of entries that are not 0 up to which the sparse kernel is the faster one.
+_MOSTLY_ZERO = 0.2
+# Folds of a 5-fold split that validation goes through: until they have so many rows in all.
+_N_FOLDS, _FOLD_ROWS = 5, 3000
+
+
+class Settings(NamedTuple):
+    """C and eta, and what the search for them leaves: None without one.
+
+    Attributes
+    ----------
+    C, penalty : float
+    tried : dict of ndarray, or None
+    dual : ndarray (N, L) or None
+        Where to start the fit from.
+    """
+
+    C: float
+    penalty: float
+    tried: dict | None = None
+    dual: np.ndarray | None = None
+
+
+def settle(estimator, X, visible, weight, factors, columns, rng):
+    """Return the `Settings` of a fit.
+
+    Parameters
+    ----------
+    estimator : LMBMClassifier
+    X : ndarray or CSR matrix (N, D)
+        Scaled where C is to be found.
+    visible : ndarray (N, L)
+        0/1/NaN.
+    weight : ndarray (N,)
+    factors : ndarray (N, L)
+        By class_weight.
+    columns : Columns or None
+        None where C is given.
+    rng : RandomState
+    """
+    one_hot = estimator._targets.one_hot
+    C, penalty = estimator.C, estimator.pairwise_penalty
+    # Given the others, a one-hot label is certain: pairs would learn that alone.
+    if one_hot or (visible.shape[1] == 1 and is_auto(penalty)):
+        penalty = np.inf
+    find_C, find_penalty = columns is not None, is_auto(penalty)
+    if not find_C and not find_penalty:
+        return Settings(C, penalty)
+    if find_C:
+        C = _C / columns.variance if columns.variance > 0 else _C
+    if np.count_nonzero(~np.isnan(visible).all(axis=1)) < _FEW_ROWS:
+        return Settings(C, _RATIO * C * weight.sum() if find_penalty else penalty)
+    splitter = MultilabelStratifiedKFold(
+        _N_FOLDS, shuffle=True, random_state=rng.randint(np.iinfo(np.int32).max)
+    )
+    n_folds = int(np.clip(_FOLD_ROWS // len(visible), 1, _N_FOLDS))
+    rule = "map" if estimator.decode == "map" else "hinge"
+    search = LargeMarginSearch(
+        X,
+        np.nan_to_num(2.0 * visible - 1.0),
+        weight,
+        factors,
+        estimator.margin,
+        "one_hot" if one_hot else rule,
+        rule == "hinge" or may_be_empty(visible),
+        list(splitter.split(visible, visible))[:n_folds],
+        rng,
+        estimator.n_jobs,
+        _report if estimator.verbose else None,
+    )
+    if find_C:
+        C = search.choose_C(C, np.inf if find_penalty else penalty)
+    if find_penalty:
+        penalty = search.choose_penalty(C)
+    tried = {name: np.array([row[name] for row in search.tried]) for name in search.tried[0]}
+    return Settings(C, penalty, tried, search.start(C))
+
+
+def without_zeros(X):
+    """Return X in compressed rows if most of it is 0: its passes take less time."""
+    if sparse.issparse(X) or np.count_nonzero(X) > _MOSTLY_ZERO * X.size:
+        return X
+    return sparse.csr_matrix(X)
+
+
+def is_auto(value):
+    """Whether a hyperparameter is left to `fit`."""
+    return isinstance(value, str)
+
+
+def _report(row):
+    sys.stdout.write(
+        f"C {row['C']:.3g}  pairwise_penalty {row['pairwise_penalty']:.3g}  "
+        f"Hamming {row['hamming']:.4f}  Jaccard {row['jaccard']:.4f}\n"
+    )
+    sys.stdout.flush()

@@ -1,0 +1,59 @@
+"""How far approximate marginals are off, where exact ones are at hand.
+
+In NumPy on purpose: the compiled exact inference would add its compile time to every first
+fit by belief propagation.
+"""
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference._infer import infer
+from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
+
+_MAX_ROWS = 32
+_MAX_TERMS = 2**23  # rows x states of the smaller layer x units of the other: some 0.2 s
+
+
+def checked_rows(weights_shape, n_rows):
+    """Rows, evenly spaced, for which exact marginals take less than a second; maybe none."""
+    n_units, n_others = sorted(weights_shape)
+    if n_units > EXACT_VALIDATION_UNITS:
+        return np.empty(0, int)
+    n_checked = min(_MAX_ROWS, n_rows, _MAX_TERMS // (2**n_units * max(n_others, 1)))
+    return np.linspace(0, n_rows - 1, n_checked).astype(int)
+
+
+def marginal_error(energy, method):
+    """Mean error of P(v_i = 1) over the models of an `RBMEnergy`, of the worst output i.
+
+    Parameters
+    ----------
+    energy : RBMEnergy
+        Of the rows that `checked_rows` names.
+    method : InferenceMethod
+
+    Returns
+    -------
+    float
+    """
+    found = infer(energy, method).marginals[:, : energy.n_visible]
+    return float(np.abs(found - exact_visible_marginals(energy)).mean(axis=0).max())
+
+
+def exact_visible_marginals(energy):
+    """P(v_i = 1) (N, V) of RBMs, from all states of the smaller layer."""
+    if energy.n_visible <= energy.n_hidden:
+        states = _all_states(energy.n_visible)
+        return softmax(energy.log_weight_of_sets(states), axis=1) @ states
+    states = _all_states(energy.n_hidden)
+    swapped = RBMEnergy(energy.weights.T, energy.hidden_bias, energy.visible_bias)
+    proba = softmax(swapped.log_weight_of_sets(states), axis=1)
+    inputs = states @ energy.weights.T
+    return np.stack(
+        [p @ expit(b + inputs) for p, b in zip(proba, energy.visible_bias, strict=True)]
+    )
+
+
+def _all_states(n_units):
+    return (np.arange(2**n_units)[:, None] >> np.arange(n_units) & 1).astype(float)

@@ -1,0 +1,1 @@
+"""Solvers that need no more of an energy than its base class declares."""

@@ -1,0 +1,122 @@
+"""Exact inference on any energy: all states of its free variables, by `score`."""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._random import uniforms
+from skcrbm.utils.limits import MAX_GENERIC_UNITS
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.random import random_key
+
+
+def solve(method, energy, query):
+    """Answer any query, one model after the other."""
+    most = min(method.max_units, MAX_GENERIC_UNITS)
+    n_free = int(energy.free.sum(axis=1).max(initial=0))
+    if n_free > most:
+        raise ValueError(
+            f"'exact' enumerates the free variables of a {type(energy).__name__}, of which there "
+            f"are {n_free}; the limit is {most}. Use 'gibbs'"
+        )
+    fields = empty_result(energy, query)
+    shape = energy.n_models, energy.n_variables
+    if query.returns & {"marginals", "map", "marginal_map"}:
+        fields["log_odds"] = np.empty(shape, energy.dtype)
+    if "map_bound" in query.returns:
+        fields["map_bound"], fields["gap"] = np.empty(shape[0]), np.zeros(shape[0])
+    if "samples" in query.returns:
+        fields["samples"] = np.empty((shape[0], query.n_samples, shape[1]), np.int8)
+        key = random_key(method.random_state)
+    if "sample_log_prob" in query.returns:
+        fields["sample_log_prob"] = np.empty((shape[0], query.n_samples))
+    weight = np.ones(shape[0]) if query.per_example else query.sample_weight
+
+    def run(rows):
+        model = _Enumerated(energy, rows.start)
+        n = rows.start
+        if "log_partition" in query.returns:
+            fields["log_partition"][n] = model.log_z
+        if "map" in query.returns or "marginal_map" in query.returns:
+            model.find_best(fields, n, "marginal_map" in query.returns)
+        if "map_bound" in query.returns:
+            fields["map_bound"][n] = model.score.max()
+        if "marginals" in query.returns:
+            fields["log_odds"][n] = model.log_odds(logsumexp)
+        if "samples" in query.returns:
+            u = uniforms(key, [n], 0, query.n_samples)[0]
+            drawn = model.draw(u)
+            fields["samples"][n] = model.states[drawn]
+            if "sample_log_prob" in query.returns:
+                fields["sample_log_prob"][n] = model.score[drawn] - model.log_z
+        if "statistics" in query.returns:
+            return model.statistics()
+        return ()
+
+    with one_blas_thread():
+        rows = row_chunks(shape[0], 1)
+        for n, parts in enumerate(ordered_map(run, rows, query.n_jobs)):
+            for total, part in zip(fields.get("statistics", ()), parts):
+                if query.per_example:
+                    total[n] = part
+                else:
+                    total += weight[n] * part
+    return fields
+
+
+class _Enumerated:
+    """All states of one model that agree with its evidence.
+
+    Attributes
+    ----------
+    states : ndarray (K, n_variables) of int8
+        In binary order of the free variables, the first one fastest.
+    score : ndarray (K,) float64
+    """
+
+    def __init__(self, energy, n):
+        self.energy = energy
+        part = energy.rows([n])
+        free = np.flatnonzero(part.free[0])
+        self.n_free_visible = int(np.count_nonzero(free < energy.n_visible))
+        self.states = np.zeros((2 ** len(free), energy.n_variables), np.int8)
+        self.states[:, free] = (np.arange(len(self.states))[:, None] >> np.arange(len(free))) & 1
+        if part.evidence is not None:
+            held = ~part.free[0]
+            self.states[:, held] = part.evidence[0, held]
+        self.score = part.rows(np.zeros(len(self.states), int)).score(self.states)
+        self.log_z = float(logsumexp(self.score))
+        if self.log_z == -np.inf:
+            raise ValueError(f"model {n} has no state of positive weight that agrees with clamp")
+        self.probability = np.exp(self.score - self.log_z)
+
+    def log_odds(self, reduce, score=None):
+        """Log-odds (n_variables,) by a log-sum or a maximum over the states on and off."""
+        score = self.score if score is None else score
+        log_odds = np.empty(self.states.shape[1])
+        for i, on in enumerate(self.states.T == 1):
+            above = reduce(score[on]) if on.any() else -np.inf
+            below = reduce(score[~on]) if not on.all() else -np.inf
+            log_odds[i] = above - below if above > -np.inf or below > -np.inf else 0.0
+        return log_odds
+
+    def find_best(self, fields, n, marginal):
+        """Fill assignment and max-marginals; "marginal_map" sums the hidden variables out."""
+        score = self.score
+        if marginal:  # the free visible variables are the lowest bits of a state's number
+            n_visible_states = 1 << self.n_free_visible
+            summed = logsumexp(score.reshape(-1, n_visible_states), axis=0)
+            score = np.tile(summed, len(score) // n_visible_states)
+        best = np.flatnonzero(score == score.max())
+        best = best[self.score[best].argmax()]
+        fields["assignment"][n] = self.states[best]
+        fields["log_odds"][n] = self.log_odds(np.max, score)
+
+    def statistics(self):
+        """Return the expected sufficient statistics."""
+        return self.energy.sum_statistics(self.states, self.probability)
+
+    def draw(self, u):
+        """Return indices of states for uniform numbers u."""
+        mass = np.cumsum(self.probability)
+        return np.searchsorted(mass, u * mass[-1]).clip(0, len(mass) - 1)

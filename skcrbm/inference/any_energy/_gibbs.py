@@ -1,0 +1,251 @@
+"""Block Gibbs sampling of any energy: blocks in turn, from `conditional_log_odds`."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.inference._base import empty_result, sum_statistics
+from skcrbm.inference._random import uniforms
+from skcrbm.utils.limits import CHAIN_UNITS
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.random import random_key
+
+# Chains of a model, where none are asked for: for marginals, and at most for samples.
+_CHAINS, _MAX_CHAINS = 10, 100
+# Spread of the chains' means, as a probability, that never counts as non-convergence.
+_TOLERATED_SPREAD = 1e-3
+
+
+class Chains(NamedTuple):
+    """Where the chains of a sampler stand.
+
+    Attributes
+    ----------
+    states : ndarray of bool (N, n_chains, n_variables)
+    key : uint64
+    step : int
+        Number of draws made; the next one continues the same random numbers.
+    """
+
+    states: np.ndarray
+    key: Any
+    step: int
+
+
+def gibbs_sweep(energy, states, key, streams, step):
+    """Draw all blocks of variables in turn, each given the others.
+
+    Parameters
+    ----------
+    energy : BaseEnergy
+        N models; held variables take their values.
+    states : ndarray (N, C, n_variables), 0/1
+    key : uint64
+    streams : ndarray (C,) or (N * C,) of int
+        Random numbers of each chain: the same for all models, or one per model and chain.
+    step : int
+
+    Returns
+    -------
+    states : ndarray of bool (N, C, n_variables)
+    log_odds : ndarray (N, C, n_variables)
+        What each variable was drawn from: its log-odds given the others at that time.
+    """
+    n, c, n_variables = states.shape
+    u = uniforms(key, streams, step, n_variables)
+    u = u.reshape(len(streams) // c, c, n_variables)  # one row, or one per model
+    states = states.astype(bool)
+    log_odds = np.empty((n, c, n_variables), energy.dtype)
+    for block in energy.sampling_blocks:
+        log_odds[..., block] = energy.conditional_log_odds(states, block)
+        states[..., block] = energy.draw(log_odds[..., block], u[..., block], block)
+    return states, log_odds
+
+
+def start_chains(energy, n_chains, key, streams, probability=0.5):
+    """States (N, C, n_variables) to start from; by coin flips chains start far apart.
+
+    Only what the first block is drawn from counts: the hidden variables, if there are any.
+    """
+    first = energy.n_visible if energy.n_hidden else 0
+    u = uniforms(key, streams, 0, energy.n_variables - first)
+    u = u.reshape(len(streams) // n_chains, n_chains, energy.n_variables - first)
+    states = np.zeros((energy.n_models, n_chains, energy.n_variables), bool)
+    states[..., first:] = u < (
+        probability if np.ndim(probability) == 0 else probability[..., first:]
+    )
+    return _with_evidence(energy, states)
+
+
+def _with_evidence(energy, states):
+    """States (N, C, n_variables) with the held variables at their values."""
+    if energy.evidence is None:
+        return states
+    held = energy.evidence[:, None, :]
+    return np.where(np.isnan(held), states, held == 1)
+
+
+def solve(method, energy, query):
+    """Answer "marginals" and "statistics" by averages, "samples" by the states themselves."""
+    return solve_by_sweeps(method, energy, query, gibbs_sweep)
+
+
+def solve_by_sweeps(method, energy, query, sweep):
+    """Answer by chains whose states a sweep moves on: a function as `gibbs_sweep`."""
+    fields = empty_result(energy, query)
+    with one_blas_thread():
+        if query.returns & {"marginals", "statistics"}:
+            _average(method, energy, query, fields, sweep)
+        if "samples" in query.returns:
+            _sample(method, energy, query, fields, sweep)
+    return fields
+
+
+def _chains_so_far(query):
+    """Return the number of chains that an earlier result has of each model, None without one."""
+    before = None if query.start is None else query.start.state
+    return before.states.shape[1] if isinstance(before, Chains) else None
+
+
+def _first_states(method, energy, query, n_chains):
+    """Key, step and states so far (None at the start), and beliefs to start from or None."""
+    before = None if query.start is None else query.start.state
+    if isinstance(before, Chains):
+        shape = energy.n_models, n_chains, energy.n_variables
+        if before.states.shape != shape:
+            raise ValueError(
+                f"init must hold {n_chains} chains for each of {energy.n_models} models, "
+                f"got chains of shape {before.states.shape}"
+            )
+        return before.key, before.step, before.states, None
+    beliefs = None
+    if query.start is not None:
+        beliefs = expit(query.start.log_odds)
+    return random_key(method.random_state), 0, None, beliefs
+
+
+def _average(method, energy, query, fields, sweep):
+    n = energy.n_models
+    n_chains = method.n_chains or _chains_so_far(query) or _CHAINS
+    key, step, before, beliefs = _first_states(method, energy, query, n_chains)
+    burn_in = 0 if before is not None else method.burn_in
+    states = np.empty((n, n_chains, energy.n_variables), bool)
+    weight = np.ones(n) if query.per_example else query.sample_weight
+    done = step + burn_in + method.max_iter + (before is None)
+    fields["state"] = Chains(states, key, done)
+    fields["n_iter"][:] = burn_in + method.max_iter
+    fields["log_odds"] = np.empty((n, energy.n_variables), energy.dtype)
+
+    def run(rows, statistics):
+        part = energy.rows(rows)
+        streams = np.arange(n_chains)
+        if before is None:
+            chance = 0.5 if beliefs is None else beliefs[rows, None]
+            state, first = start_chains(part, n_chains, key, streams, chance), 1
+        else:
+            state, first = _with_evidence(part, before[rows]), step
+        for t in range(first, first + burn_in):
+            state, _ = sweep(part, state, key, streams, t)
+        wanted = statistics if "statistics" in query.returns else None
+        moments = _Moments(part, n_chains, method.max_iter, weight[rows], wanted)
+        for t in range(first + burn_in, first + burn_in + method.max_iter):
+            state, log_odds = sweep(part, state, key, streams, t)
+            moments.add(state, log_odds)
+        states[rows] = state
+        fields["log_odds"][rows] = moments.log_odds()
+        fields["converged"][rows] = moments.converged(method.max_rhat)
+
+    size = max(1, CHAIN_UNITS // max(1, n_chains * energy.n_variables))
+    sum_statistics(run, row_chunks(n, size), query, fields.get("statistics"))
+
+
+def _sample(method, energy, query, fields, sweep):
+    """Fill samples (N, n_samples, n_variables)."""
+    n, n_samples, n_variables = energy.n_models, query.n_samples, energy.n_variables
+    if method.n_chains is None:
+        n_chains = _chains_so_far(query) or min(n_samples, _MAX_CHAINS)
+    else:
+        n_chains = min(n_samples, method.n_chains)
+    key, step, before, beliefs = _first_states(method, energy, query, n_chains)
+    rounds = -(-n_samples // n_chains)
+    first_sweeps = method.thin if before is not None else method.burn_in + 1
+    sweeps = first_sweeps + (rounds - 1) * method.thin
+    out = np.empty((n, n_samples, n_variables), np.int8)
+    states = np.empty((n, n_chains, n_variables), bool)
+
+    def run(rows):
+        part = energy.rows(rows)
+        streams = np.arange(rows.start * n_chains, rows.stop * n_chains)
+        if before is None:
+            chance = 0.5 if beliefs is None else beliefs[rows, None]
+            state, t = start_chains(part, n_chains, key, streams, chance), 1
+        else:
+            state, t = _with_evidence(part, before[rows]), step
+        for first in range(0, n_samples, n_chains):
+            for _ in range(method.thin if first else first_sweeps):
+                state, _ = sweep(part, state, key, streams, t)
+                t += 1
+            last = min(first + n_chains, n_samples)
+            out[rows, first:last] = state[:, : last - first]
+        states[rows] = state
+
+    size = max(1, CHAIN_UNITS // max(1, n_chains * n_variables))
+    for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
+        pass
+    fields["samples"] = out
+    if "state" not in fields:
+        fields["state"] = Chains(states, key, (1 if before is None else step) + sweeps)
+        fields["n_iter"][:] = sweeps
+
+
+class _Moments:
+    """Sums over the kept sweeps of a block of models.
+
+    ``on`` and ``off`` (2, N, C, n_variables) add up P(unit = 1) and P(unit = 0) over each half
+    of the sweeps, ``squares`` the squares of the former.
+    """
+
+    def __init__(self, energy, n_chains, n_sweeps, weight, statistics):
+        shape = (2, energy.n_models, n_chains, energy.n_variables)
+        self.on, self.off, self.squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.half = n_sweeps // 2
+        self.n_sweeps = n_sweeps
+        self.energy = energy
+        self.weight = np.repeat(weight / (n_sweeps * n_chains), n_chains)
+        self.statistics = statistics
+        self.done = 0
+
+    def add(self, states, log_odds):
+        on = expit(log_odds)
+        part = 0 if self.done < self.half else 1
+        self.on[part] += on
+        self.off[part] += expit(-log_odds)
+        self.squares[part] += np.square(on, dtype=np.float64)
+        self.done += 1
+        if self.statistics is not None:
+            # The last block was drawn given all others as they are now: take its expectation.
+            last = self.energy.sampling_blocks[-1]
+            means = states.astype(self.energy.dtype)
+            means[..., last] = on[..., last]
+            means = means.reshape(-1, means.shape[2])
+            for total, value in zip(
+                self.statistics, self.energy.sum_statistics(means, self.weight)
+            ):
+                total += value
+
+    def log_odds(self):
+        tiny = np.finfo(np.float64).tiny
+        on, off = self.on.sum((0, 2)), self.off.sum((0, 2))
+        return np.log(np.maximum(on, tiny)) - np.log(np.maximum(off, tiny))
+
+    def converged(self, max_rhat):
+        if self.half < 2:  # nothing to compare
+            return np.zeros(self.on.shape[1], bool)
+        lengths = np.array([self.half, self.n_sweeps - self.half])[:, None, None, None]
+        means = self.on / lengths
+        within = (self.squares / lengths - means**2).clip(0).mean((0, 2))
+        between = means.var((0, 2), ddof=1)
+        # R-hat^2 = (within + between) / within, up to a factor near 1
+        excess = between - _TOLERATED_SPREAD**2
+        return (excess <= (max_rhat**2 - 1) * within).all(1)

@@ -1,0 +1,51 @@
+"""Iterated conditional modes on energies that say which variables are independent."""
+
+import numpy as np
+
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.utils.parallel import one_blas_thread
+
+
+def solve(method, energy, query):
+    """Answer "map" by the best of some local optima.
+
+    An iteration goes over the blocks of variables that are independent given the others
+    (`sampling_blocks`), each of which takes its best values: no step lowers the score.
+    """
+
+    def ascend(start):
+        if start is None:
+            start = np.hstack(energy.fields) if query.start is None else query.start.log_odds
+        return _ascend(method, energy, query, start > 0)
+
+    with one_blas_thread():
+        return best_of_restarts(ascend, energy, method.n_restarts, method.random_state)
+
+
+def _ascend(method, energy, query, on):
+    """Run all models from states (N, n); each stops on its own."""
+    fields = empty_result(energy, query)
+    fields["converged"][:] = False
+    state = np.array(on, bool)
+    if energy.evidence is not None:
+        state = np.where(energy.free, state, energy.evidence == 1)
+    active = np.arange(energy.n_models)
+    for iteration in range(method.iterations):
+        part, here = energy.rows(active), state[active][:, None]
+        before = here.copy()
+        for block in energy.sampling_blocks:
+            log_odds = part.conditional_log_odds(here, block)
+            here[..., block] = np.where(log_odds == 0, here[..., block], log_odds > 0)
+        state[active] = here[:, 0]
+        fields["n_iter"][active] = iteration + 1
+        moving = (here != before).any(axis=(1, 2))
+        fields["converged"][active[~moving]] = True
+        active = active[moving]
+        if not len(active):
+            break
+    score = energy.score(state)
+    fields["converged"] &= score > -np.inf  # else it cannot be
+    fields["assignment"][...] = state
+    fields["log_odds"] = energy.visible_log_odds(state)
+    return fields, score

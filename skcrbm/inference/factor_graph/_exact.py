@@ -1,0 +1,289 @@
+"""Exact inference on factor graphs by elimination of variables."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._exact_parts import answer_in_parts
+from skcrbm.inference._random import uniforms
+from skcrbm.inference.factor_graph._plan import Plan, make_plan
+from skcrbm.inference.factor_graph._tables import (
+    LOG_MAX,
+    LOG_SUM,
+    SUM,
+    OutOfRange,
+    go_down,
+    go_up,
+    log_odds_of,
+    reduce_to,
+)
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.random import random_key
+
+# Samples that are drawn together.
+_SAMPLES = 4096
+# Entries of the largest table up to which models that hold different variables are solved
+# together, held variables in the tables: a plan for each of them would cost more.
+_TOGETHER = 2**10
+# Log-odds that weights cannot tell from infinite ones.
+_EXTREME = 600.0
+
+
+def solve(method, energy, query):
+    """Answer any query, models that hold the same variables together."""
+    chunks = _chunks(method, energy)
+
+    def sums(method, energy, query):
+        return _sums(energy, query, chunks)
+
+    def best(method, energy, query):
+        return _best_states(energy, query, chunks)
+
+    def draw(method, energy, query):
+        return _draw(energy, query, chunks, random_key(method.random_state))
+
+    with one_blas_thread():
+        return answer_in_parts(method, energy, query, sums=sums, best=best, draw=draw)
+
+
+def solve_sparse_ising(method, energy, query):
+    """Answer any query by the factor graph with a table for each edge."""
+    answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
+    if "statistics" in query.returns:  # the last of four entries is that of both on
+        (entries,) = answer["statistics"]
+        answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
+    return answer
+
+
+class _Chunk(NamedTuple):
+    """Models `rows` (R,), by their numbers, that are solved together."""
+
+    plan: Plan
+    rows: np.ndarray
+
+
+def _chunks(method, energy):
+    """Plan everything, and refuse what is too large, before any table is made."""
+    patterns, group = np.unique(~energy.free, axis=0, return_inverse=True)
+    if len(patterns) > 1:
+        whole = energy.graph.elimination
+        if whole.complete and 2 ** (whole.width + 1) <= min(_TOGETHER, method.max_entries):
+            patterns, group = np.zeros_like(patterns[:1]), np.zeros_like(group)
+    chunks = []
+    for number, held in enumerate(patterns):
+        rows = np.flatnonzero(group.ravel() == number)
+        plan = make_plan(energy.graph, held, method.max_entries)
+        size = max(1, BLOCK_ENTRIES // max(plan.entries, energy.n_entries, 1))
+        chunks += [_Chunk(plan, rows[part]) for part in row_chunks(len(rows), size)]
+    return chunks
+
+
+class _Model:
+    """The models of a chunk over their free variables, in float64.
+
+    Attributes
+    ----------
+    tables : list of ndarray
+        Log-potentials over the axes of the plan.
+    sides : ndarray (n_variables, 2, R)
+        Log-weights of both values of each variable; what is held, but not left out by the plan,
+        has one of weight 0.
+    values : ndarray of int64 (n_variables, R)
+        Of what the plan leaves out, else 0.
+    offset : ndarray (R,)
+        Score of what the plan leaves out.
+    """
+
+    def __init__(self, energy, chunk):
+        self.energy, self.plan, self.rows = energy, chunk.plan, chunk.rows
+        n, out = energy.n_variables, self.plan.held
+        self.sides = np.zeros((self.plan.n_variables, 2, len(self.rows)))
+        self.sides[:n, 1] = energy.field[self.rows].T
+        self.offset = energy.offset[self.rows].copy()
+        self.values = np.zeros((self.plan.n_variables, len(self.rows)), np.int64)
+        if energy.evidence is not None:
+            evidence = energy.evidence[self.rows].T
+            self.values[:n][out] = evidence[out]
+            self.offset += (self.sides[:n, 1] * self.values[:n])[out].sum(axis=0)
+            for value in (0, 1):
+                self.sides[:n, value][evidence == 1 - value] = -np.inf
+        _, logic, _ = energy.graph.expanded
+        flat = [t for g in energy.tables for t in g.log_potentials.astype(np.float64)]
+        self.tables = []
+        for f, table in enumerate([*flat, *logic]):
+            table = table[self.entries(f)]
+            if len(self.plan.axes[f]) == 0:
+                self.offset += table[0]
+            self.tables.append(table.reshape(*(2,) * len(self.plan.axes[f]), -1))
+
+    def entries(self, f):
+        """Numbers (2**free, R) of the entries of table f that agree with what is held.
+
+        The first of its free variables to be eliminated is the slowest; one column serves all
+        models if nothing is held.
+        """
+        scope = self.energy.graph.expanded[0][f]
+        bit = {v: 1 << (len(scope) - 1 - j) for j, v in enumerate(scope)}
+        number = np.zeros((1, 1), np.int64)
+        for v in self.plan.axes[f]:
+            number = (number[:, None] + np.array([[0], [bit[v]]])).reshape(-1, 1)
+        for v in scope:
+            if v not in self.plan.axes[f]:
+                number = number + bit[v] * self.values[v]
+        return number
+
+    def code(self, values, bucket):
+        """Return the number of the state of a bucket's neighbours in its table."""
+        number = np.zeros(values.shape[1:], np.int64)
+        for v in bucket.scope[1:]:
+            number = 2 * number + values[v]
+        return number
+
+    def go_up(self, arithmetic):
+        """Return log Z, or the best score, (R,), and the conditionals of all buckets."""
+        total, conditionals = go_up(self.plan, self.tables, self.sides, arithmetic)
+        total += self.offset
+        if (total == -np.inf).any():
+            row = self.rows[np.flatnonzero(total == -np.inf)[0]]
+            raise ValueError(f"model {row} has no state of positive weight that agrees with clamp")
+        return total, conditionals
+
+    def beliefs(self, conditionals, arithmetic, wanted=False):
+        """Log-odds (n, R) of all variables, and probabilities of entries if they are wanted.
+
+        Returns
+        -------
+        log_odds : ndarray (n, R)
+        probability : ndarray (n_entries, R)
+        """
+        plan, n = self.plan, self.energy.n_variables
+        log_odds = np.zeros((n, len(self.rows)))
+        first = np.concatenate([np.empty(0, np.int64), *(g.entries for g in self.energy.tables)])
+        every = np.arange(len(self.rows))
+        found = np.zeros((self.energy.n_entries if wanted else 0, len(self.rows)))
+        for i, belief in go_down(plan, conditionals, arithmetic):
+            for v, place in plan.places[i]:
+                if v < n:
+                    log_odds[v] = log_odds_of(belief, place, arithmetic)
+            factors = [f for f in plan.buckets[i].factors if f < len(first)] if wanted else []
+            if factors:
+                probability = belief if arithmetic is SUM else np.exp(belief)
+            for f in factors:
+                part = reduce_to(probability, plan.buckets[i].scope, set(plan.axes[f]), np.add)
+                found[first[f] + self.entries(f), every] = part.reshape(-1, len(every))
+        for f in range(len(first) if wanted else 0):
+            if len(plan.axes[f]) == 0:
+                found[first[f] + self.entries(f), every] = 1.0
+        return log_odds, found
+
+
+def _in_weights_or_logs(solve):
+    """Answer of ``solve(arithmetic)`` by weights; by logarithms where these have no room."""
+    try:
+        return solve(SUM)
+    except OutOfRange:
+        return solve(LOG_SUM)
+
+
+def _sums(energy, query, chunks):
+    """Answer marginals, statistics and log Z."""
+    fields = empty_result(energy, query)
+    if "marginals" in query.returns:
+        fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
+    wanted = "statistics" in query.returns
+    weight = np.ones(energy.n_models) if query.per_example else query.sample_weight
+    total = np.zeros(energy.n_entries)
+
+    def run(chunk):
+        model = _Model(energy, chunk)
+
+        def solve(arithmetic):
+            log_z, conditionals = model.go_up(arithmetic)
+            if not query.returns & {"marginals", "statistics"}:
+                return log_z, None, None
+            log_odds, probability = model.beliefs(conditionals, arithmetic, wanted)
+            extreme = (np.abs(log_odds) > _EXTREME) & energy.free[chunk.rows].T
+            if arithmetic is SUM and extreme.any():
+                raise OutOfRange
+            return log_z, log_odds, probability
+
+        log_z, log_odds, probability = _in_weights_or_logs(solve)
+        if "log_partition" in query.returns:
+            fields["log_partition"][chunk.rows] = log_z
+        if "marginals" in query.returns:
+            fields["log_odds"][chunk.rows] = log_odds.T
+        if wanted and query.per_example:
+            fields["statistics"][0][chunk.rows] = probability.T
+        return (probability * weight[chunk.rows]).sum(axis=1) if wanted else None
+
+    for part in ordered_map(run, chunks, query.n_jobs):
+        if part is not None:
+            total += part
+    if wanted and not query.per_example:
+        fields["statistics"][0][:] = total
+    return fields
+
+
+def _best_states(energy, query, chunks):
+    """Answer "map", and max-marginals."""
+    fields = empty_result(energy, query)
+    fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
+
+    def run(chunk):
+        model = _Model(energy, chunk)
+        _, conditionals = model.go_up(LOG_MAX)
+        values, every = model.values, np.arange(len(chunk.rows))
+        for bucket, table in zip(reversed(chunk.plan.buckets), reversed(conditionals)):
+            sides = table.reshape(2, -1, len(every))[:, model.code(values, bucket), every]
+            values[bucket.scope[0]] = sides[1] > sides[0]
+        fields["assignment"][chunk.rows] = values[: energy.n_variables].T
+        fields["log_odds"][chunk.rows] = model.beliefs(conditionals, LOG_MAX)[0].T
+
+    for _ in ordered_map(run, chunks, query.n_jobs):
+        pass
+    return fields
+
+
+def _draw(energy, query, chunks, key):
+    """Answer samples, independent ones: each variable given those eliminated after it."""
+    shape = energy.n_models, query.n_samples
+    fields = empty_result(energy, query)
+    fields["samples"] = np.zeros((*shape, energy.n_variables), np.int8)
+    log_prob = np.zeros(shape)
+    if "sample_log_prob" in query.returns:
+        fields["sample_log_prob"] = log_prob
+
+    def run(chunk):
+        model = _Model(energy, chunk)
+        arithmetic, conditionals = _in_weights_or_logs(lambda a: (a, model.go_up(a)[1]))
+        for step, part in enumerate(row_chunks(query.n_samples, _SAMPLES)):
+            for r, row in enumerate(chunk.rows):
+                values, chance = _drawn(model, arithmetic, conditionals, r, key, step, part)
+                fields["samples"][row, part] = values[: energy.n_variables].T
+                log_prob[row, part] = chance
+
+    for _ in ordered_map(run, chunks, query.n_jobs):
+        pass
+    return fields
+
+
+def _drawn(model, arithmetic, conditionals, r, key, step, part):
+    """States (n_variables, S) of row r of a chunk, and their log-probabilities (S,)."""
+    plan, n_samples = model.plan, part.stop - part.start
+    u = uniforms(key, [model.rows[r]], step, n_samples * plan.n_variables)
+    u = u.reshape(n_samples, plan.n_variables)
+    values = np.repeat(model.values[:, r, None], n_samples, axis=1)
+    chance = np.zeros(n_samples)
+    for bucket, table in zip(reversed(plan.buckets), reversed(conditionals)):
+        v = bucket.scope[0]
+        off, on = table.reshape(2, -1, len(model.rows))[:, model.code(values, bucket), r]
+        if arithmetic is SUM:
+            with np.errstate(divide="ignore"):
+                off, on = np.log(off), np.log(on)
+        values[v] = u[:, v] < expit(on - off)
+        chance += np.where(values[v], on, off)
+    return values, chance

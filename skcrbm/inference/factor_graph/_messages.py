@@ -1,0 +1,373 @@
+"""Message passing on factor graphs: which messages, which kernel, in which blocks.
+
+All messages factor -> variable are sent at once, from the beliefs of the last iteration. Models
+whose messages fit as odds run side by side in blocks (`factor_tables`); the others, and all
+where weights are zero, there are OR or AND factors, or tree weights, one by one in logs
+(`factor_logs`). A sampler that goes on from step to step uses `Lanes` (`_lanes.py`), which
+stands on the same kernels.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._message_state import Messages, convergence_slack, earlier_messages
+from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.inference.factor_graph._graph import (
+    fits_odds,
+    flat_graph,
+    held_values,
+    message_limits,
+)
+from skcrbm.inference.factor_graph._tree_weights import factor_appearance
+from skcrbm.kernels.factor_logs import finish_logs, fit_messages, pass_logs
+from skcrbm.kernels.factor_tables import finish_tables, pass_tables
+from skcrbm.kernels.scalar import MAX, ROUNDING, SUM
+from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
+from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.validation import kernel_array
+
+# Messages a call of the kernel that takes models one by one, at least: hides what a call costs.
+_CHUNK_EDGES = 2**12
+# Rounds of the scaling that makes messages of beliefs.
+_FIT_ROUNDS = 200
+
+
+def solve_sum_product(method, energy, query):
+    """Answer by sum-product messages; see `SumProduct`."""
+    return _Run(method, energy, query, SUM).fields()
+
+
+def solve_tree_reweighted(method, energy, query):
+    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    rho = factor_appearance(flat_graph(energy), energy.n_variables)
+    return _Run(method, energy, query, SUM, rho=rho).fields()
+
+
+def solve_max_product(method, energy, query):
+    """Find a state by max-product messages; see `MaxProduct`."""
+    return find_state(method, energy, query)
+
+
+def pass_messages(method, energy, query, odds_kernel):
+    """Answer by sum-product messages, with another kernel for those that fit as odds.
+
+    Parameters
+    ----------
+    method : SumProduct
+    energy : FactorGraphEnergy
+    query : Query
+    odds_kernel : callable
+        As `OddsKernel`.
+    """
+    return _Run(method, energy, query, SUM, odds_kernel=odds_kernel).fields()
+
+
+def find_state(method, energy, query, odds_kernel=None):
+    """Find a state by max-product messages; `odds_kernel` as of `pass_messages`."""
+
+    def run(beliefs):
+        fields = _Run(method, energy, query, MAX, beliefs=beliefs, odds_kernel=odds_kernel).fields()
+        if query.return_state:  # one array for `best_of_restarts` to choose rows from
+            fields["state"] = fields["state"].values
+        return fields, energy.score(fields["assignment"])
+
+    fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
+    if query.return_state:
+        fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
+    return fields
+
+
+class _Block(NamedTuple):
+    """Some models that one kernel takes, and what it finds out about them.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+    field : ndarray (n_rows, n), evidence not in it
+    held : ndarray of int8 (n_rows, n), -1 where free
+    message : ndarray (n_rows, E) float64
+    start : ndarray (n_rows or 0, n) float64
+    statistics : ndarray (1 or n_rows, n_entries) float64, or (1, 0)
+    """
+
+    rows: np.ndarray
+    field: np.ndarray
+    held: np.ndarray
+    message: np.ndarray
+    start: np.ndarray
+    statistics: np.ndarray
+
+
+class _Run:
+    """One pass over a batch of models.
+
+    Parameters
+    ----------
+    method : SumProduct, TreeReweighted or MaxProduct
+    energy : FactorGraphEnergy
+    query : Query
+    kind : SUM or MAX
+    rho : ndarray (F,) float64, default=None
+        Weights of the factors, for tree-reweighted.
+    beliefs : ndarray (N, n), default=None
+        Log-odds to start from, without messages, in place of what the query starts from.
+    odds_kernel : callable, default=None
+        ``odds_kernel(run, dtype)`` in place of `OddsKernel`.
+    """
+
+    def __init__(self, method, energy, query, kind, *, rho=None, beliefs=None, odds_kernel=None):
+        self.method, self.energy, self.query, self.kind = method, energy, query, kind
+        self.odds_kernel = OddsKernel if odds_kernel is None else odds_kernel
+        self.graph = flat_graph(energy)
+        self.reweighted = rho is not None
+        self.rho = np.ones(len(self.graph.negated)) if rho is None else rho
+        self.norms = self.graph.norms(energy.n_variables, self.rho)
+        self.held = held_values(energy)
+        self.answer = empty_result(energy, query)
+        n, width = energy.n_models, energy.n_variables
+        self.answer["converged"][:] = False
+        self.answer["log_odds"] = np.zeros((n, width), energy.dtype)
+        self.log_partition = np.zeros(n)
+        self.trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
+        self.messages = np.zeros((n, self.graph.n_edges))
+        self.start = beliefs
+        if beliefs is None and query.start is not None:
+            self._read_start()
+
+    def _read_start(self):
+        """Take messages of an earlier run, or what fits its beliefs."""
+        energy, query, shape = self.energy, self.query, self.messages.shape
+        earlier = earlier_messages(query, self.method.name, shape, energy.n_variables)
+        if earlier is not None:
+            self.messages = np.array(earlier.values, np.float64)
+        elif self.kind == MAX:
+            self.start = query.start.log_odds
+        else:
+            limits = message_limits(self.norms, energy.field)
+            factors = self.graph.factors(self.rho)
+            beliefs = query.start.log_odds.astype(np.float64)
+            for m in range(energy.n_models):
+                fit_messages(
+                    factors, limits[m], beliefs[m], self.held[m], _FIT_ROUNDS, self.messages[m]
+                )
+
+    def fields(self):
+        """Run everything, and return the fields of an `InferenceResult`."""
+        energy, query = self.energy, self.query
+        for dtype, rows in self._groups():
+            if dtype is None:
+                size = -(-_CHUNK_EDGES // max(1, self.graph.n_edges))
+                self._run(rows, size, _LogKernel(self))
+            else:
+                kernel = self.odds_kernel(self, dtype)
+                self._run(rows, kernel.n_rows, kernel)
+        answer = self.answer
+        if "log_partition" in query.returns:
+            answer["log_partition"] = self.log_partition + energy.offset
+        if query.return_trace:
+            answer["trace"] = self.trace
+        if query.return_state:
+            kept = self.messages.astype(energy.dtype)
+            answer["state"] = Messages(self.method.name, kept, answer["log_odds"].copy(), True)
+        return answer
+
+    def _groups(self):
+        """Which rows run as odds in which dtype; None stands for logarithms."""
+        energy = self.energy
+        left = np.ones(energy.n_models, bool)
+        if not self.reweighted and self.method.damping in (0.0, 0.5):
+            for dtype in dict.fromkeys((energy.dtype, np.dtype(np.float64))):
+                fits = left & fits_odds(
+                    self.graph, self.norms, energy.field, dtype, self.odds_kernel.share
+                )
+                left &= ~fits
+                if fits.any():
+                    yield dtype, np.flatnonzero(fits)
+        if left.any():
+            yield None, np.flatnonzero(left)
+
+    def _run(self, rows, size, kernel):
+        """Run a kernel over blocks of about equal size; add up statistics in order."""
+        query = self.query
+        size = -(-len(rows) // -(-len(rows) // size))
+        wanted = "statistics" in query.returns
+
+        def run(part):
+            where = rows[part]
+            shape = (len(where) if query.per_example else 1, self.energy.n_entries if wanted else 0)
+            block = _Block(
+                where, self.energy.field[where], self.held[where], self.messages[where],
+                np.empty((0, 0)) if self.start is None else self.start[where].astype(np.float64),
+                np.zeros(shape),
+            )  # fmt: skip
+            kernel.run(block)
+            return block
+
+        total = np.zeros(self.energy.n_entries if wanted else 0)
+        for block in ordered_map(run, row_chunks(len(rows), size), query.n_jobs):
+            if wanted and query.per_example:
+                self.answer["statistics"][0][block.rows] = block.statistics
+            elif wanted:
+                total += block.statistics[0]
+        if wanted and not query.per_example:
+            self.answer["statistics"][0][...] += total.astype(self.energy.dtype)
+
+    def store(self, block, found, state):
+        """Keep what a kernel found of a block."""
+        rows, answer = block.rows, self.answer
+        answer["n_iter"][rows] = found["n_iter"]
+        answer["converged"][rows] = found["converged"]
+        answer["log_odds"][rows] = found["log_odds"]
+        self.trace[rows] = found["trace"]
+        self.log_partition[rows] = found["log_partition"]
+        if self.kind == MAX:
+            state[block.held >= 0] = block.held[block.held >= 0]
+            answer["assignment"][rows] = state
+            answer["converged"][rows] &= found["score"] > -np.inf  # else it cannot be
+        if self.query.return_state:
+            self.messages[rows] = found["message"]
+
+    def weights(self, block, dtype):
+        """Weights of a block's models in the sum of statistics."""
+        return self.query.sample_weight[block.rows].astype(dtype)
+
+    def outputs(self, block):
+        """Arrays that kernels fill."""
+        n, width = len(block.rows), self.energy.n_variables
+        return {
+            "n_iter": np.zeros(n, np.int64),
+            "converged": np.zeros(n, bool),
+            "trace": np.full((n, self.trace.shape[1]), np.nan),
+            "score": np.full(n, -np.inf),
+            "state": np.zeros((n, width), np.int8),
+            "log_odds": np.zeros((n, width)),
+            "log_partition": np.zeros(n),
+        }
+
+
+class OddsKernel:
+    """Messages as odds, models side by side; of tables.
+
+    Parameters
+    ----------
+    run : _Run
+    dtype : numpy dtype
+    """
+
+    #: Models that run side by side.
+    n_rows = ROWS_PER_CHUNK
+    #: Of the dtype's range, see `fits_odds`.
+    share = 1.0
+
+    def __init__(self, run, dtype):
+        self.run_, self.dtype = run, dtype
+        self.arrays = self.prepare(run.graph)
+        method = run.method
+        slack = convergence_slack(method.tolerance, run.norms.max(initial=0.0), dtype)
+        slack += ROUNDING * np.finfo(dtype).eps * LOG_RANGE[dtype]
+        self.factor = dtype.type(np.exp(min(slack, LOG_RANGE[dtype])))
+        self.bound = run.graph.spread[run.graph.edge_factor]
+
+    def prepare(self, graph):
+        """Arrays of the graph that `pass_` and `finish` take."""
+        return graph.tables(self.dtype)
+
+    def pass_(self, *arguments):
+        """Pass messages until they have converged."""
+        kind, halved, *rest = arguments
+        field, on, off, message, start, max_iter, tol, factor, *outputs = rest
+        pass_tables(
+            kind, halved, *self.arrays, self.run_.graph.logs, field, on, off, message, start,
+            max_iter, tol, factor, kind == MAX, *outputs,
+        )  # fmt: skip
+
+    def finish(self, *arguments):
+        """Add log Z and statistics."""
+        graph = self.run_.graph
+        finish_tables(*self.arrays, graph.shift, graph.place, *arguments)
+
+    def run(self, block):
+        """Run a block to its end."""
+        run, dtype, method = self.run_, self.dtype, self.run_.method
+        field, on, off, constant = field_weights(block.field, block.held, dtype)
+        message = np.clip(block.message, -self.bound, self.bound)
+        message = kernel_array(np.exp(message).T, dtype)
+        start = np.clip(block.start, -LOG_RANGE[dtype], LOG_RANGE[dtype])
+        order = np.zeros(len(block.rows), np.int64)
+        found = run.outputs(block)
+        halved = method.damping == 0.5
+        self.pass_(
+            run.kind, halved, field, on, off, message, kernel_array(start.T), method.iterations,
+            dtype.type(method.tolerance), self.factor, order, found["n_iter"], found["converged"],
+            found["trace"], found["score"], found["state"], found["log_odds"],
+        )  # fmt: skip
+        log_z, statistics = (name in run.query.returns for name in ("log_partition", "statistics"))
+        if log_z or statistics:
+            found["log_partition"] += constant
+            self.finish(
+                on, off, message, order, run.weights(block, dtype), log_z, statistics,
+                run.query.per_example, found["log_partition"], block.statistics,
+            )  # fmt: skip
+        found["message"] = np.empty_like(block.message)
+        found["message"][order] = np.log(message).T
+        run.store(block, found, found["state"])
+
+
+class _LogKernel:
+    """Messages as log-odds, one model after the other."""
+
+    def __init__(self, run):
+        self.run_ = run
+        self.factors = run.graph.factors(run.rho)
+
+    def run(self, block):
+        """Run a block to its end."""
+        run, method = self.run_, self.run_.method
+        field = kernel_array(block.field, np.float64)
+        limit = message_limits(run.norms, field)
+        message = np.clip(block.message, -limit[:, None], limit[:, None])
+        slack = convergence_slack(method.tolerance, run.norms.max(initial=0.0), np.float64)
+        found = run.outputs(block)
+        pass_logs(
+            run.kind, self.factors, run.rho, float(method.damping), limit, field, block.held,
+            message, kernel_array(block.start), method.iterations, float(method.tolerance), slack,
+            run.kind == MAX, found["n_iter"], found["converged"], found["trace"], found["score"],
+            found["state"], found["log_odds"],
+        )  # fmt: skip
+        log_z, statistics = (name in run.query.returns for name in ("log_partition", "statistics"))
+        finish_logs(
+            run.kind, self.factors, run.rho, run.graph.shift, run.graph.place, limit, field,
+            block.held, message, found["log_odds"], run.weights(block, np.float64), log_z,
+            statistics, run.query.per_example, found["log_partition"], found["converged"],
+            block.statistics,
+        )  # fmt: skip
+        found["message"] = message
+        run.store(block, found, found["state"])
+
+
+def field_weights(field, held, dtype):
+    """Fields as the kernels of `factor_tables` take them.
+
+    Parameters
+    ----------
+    field : ndarray (K, n)
+        Log-odds.
+    held : ndarray of int8 (K, n)
+        -1 where free.
+
+    Returns
+    -------
+    field, on, off : ndarray (n, K) of the dtype
+        Log-odds, and the weights of 1 and 0, which sum to 1.
+    constant : ndarray (K,) float64
+        Log of what the weights were divided by.
+    """
+    field = field.astype(np.float64)
+    free = held < 0
+    on = np.where(free, expit(field), held == 1)
+    off = np.where(free, expit(-field), held == 0)
+    constant = np.where(free, np.logaddexp(0, field), field * (held == 1)).sum(axis=1)
+    return (*(kernel_array(part.T, dtype) for part in (field, on, off)), constant)

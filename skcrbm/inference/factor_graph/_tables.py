@@ -1,0 +1,212 @@
+"""Passes over the tables of an elimination: up to the roots, and down again.
+
+A table is an array with an axis of two for each variable of its scope, and the models of a chunk
+as its last axis, or one entry there for all of them. Its numbers are logarithms, or weights
+scaled to at most 1: these take a third of the time, but have less room.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Products of weights of which no factor is below exp(_LEAST) in all stay clear of underflow.
+_LEAST = -600.0
+
+
+class Arithmetic(NamedTuple):
+    """How tables are multiplied, divided, and summed over a variable."""
+
+    multiply: Any
+    divide: Any
+    reduce: Any
+    zero: float
+
+
+#: Sums and maxima of logarithms, and sums of weights.
+LOG_SUM = Arithmetic(np.add, np.subtract, np.logaddexp, -np.inf)
+LOG_MAX = Arithmetic(np.add, np.subtract, np.maximum, -np.inf)
+SUM = Arithmetic(np.multiply, np.divide, np.add, 0.0)
+
+
+class OutOfRange(ArithmeticError):
+    """Weights that differ by too much: logarithms have room for them."""
+
+
+class _Factor:
+    """A table on its way up.
+
+    Attributes
+    ----------
+    table : ndarray
+    axes : tuple of int
+    low : float
+        No weight but 0 is below exp(low); 0 for logarithms, which need no such care.
+    own : bool
+        Whether the array may be overwritten.
+    """
+
+    def __init__(self, table, axes, low=0.0, own=False):
+        self.table, self.axes, self.low, self.own = table, axes, low, own
+
+    def times(self, other, order, arithmetic):
+        """Return the product of the two, in the order of elimination `order`."""
+        low = self.low + other.low
+        if low < _LEAST:
+            raise OutOfRange
+        inside = set(other.axes) <= set(self.axes)
+        if self.own and inside and self.table.shape[-1] >= other.table.shape[-1]:
+            part = _spread(other.table, other.axes, self.axes)
+            arithmetic.multiply(self.table, part, out=self.table)
+            self.low = low
+            return self
+        axes = tuple(sorted({*self.axes, *other.axes}, key=order.__getitem__))
+        one, two = (_spread(f.table, f.axes, axes) for f in (self, other))
+        return _Factor(arithmetic.multiply(one, two), axes, low, own=True)
+
+
+def _spread(table, own, axes):
+    """View of a table with axes of one where it does not depend on a variable."""
+    own = set(own)
+    return table.reshape(*(2 if v in own else 1 for v in axes), table.shape[-1])
+
+
+def reduce_to(table, axes, keep, reduce):
+    """Sum, or maximum, over all variables of a table that are not kept, in its order.
+
+    Parameters
+    ----------
+    table : ndarray
+    axes : tuple of int
+    keep : set of int
+    reduce : ufunc of two tables
+
+    Returns
+    -------
+    ndarray
+    """
+    left = list(axes)
+    for v in axes:  # the slowest first: its halves are the longest
+        if v not in keep:
+            halves = table.reshape(2 ** left.index(v), 2, -1)
+            left.remove(v)
+            table = reduce(halves[:, 0], halves[:, 1])
+    return table.reshape(*(2,) * len(left), -1)
+
+
+def _scaled(log_table, axes):
+    """Weights of a table of logarithms, the largest of each model 1; and the log of what it was."""
+    over = tuple(range(log_table.ndim - 1))
+    top = log_table.max(axis=over)
+    top = np.where(top == -np.inf, 0.0, top)
+    log_table = log_table - top
+    low = log_table.min(where=log_table > -np.inf, initial=0.0)
+    return _Factor(np.exp(log_table), axes, float(low), own=True), top
+
+
+def go_up(plan, tables, sides, arithmetic):
+    """Eliminate all variables.
+
+    Parameters
+    ----------
+    plan : Plan
+    tables : list of ndarray
+        Log-potentials of each table of the graph over its free variables.
+    sides : ndarray (n_variables, 2, R)
+        Log-weights of both values of each variable.
+    arithmetic : Arithmetic
+
+    Returns
+    -------
+    log_total : ndarray (R,)
+        Logarithm of the sum, or the maximum, over all states of the free variables.
+    conditionals : list of ndarray
+        Probability of each bucket's variable given its neighbours, 0 where these are
+        impossible; or its logarithm.
+
+    Raises
+    ------
+    OutOfRange
+        If weights do not have the room.
+    """
+    total = np.zeros(sides.shape[2])
+    conditionals, messages = [], {}
+    order = {bucket.scope[0]: i for i, bucket in enumerate(plan.buckets)}
+    for i, bucket in enumerate(plan.buckets):
+        v = bucket.scope[0]
+        logs = [(sides[v], (v,)), *((tables[f], plan.axes[f]) for f in bucket.factors)]
+        if arithmetic is SUM:
+            parts = []
+            for table, axes in logs:
+                part, top = _scaled(table, axes)
+                parts.append(part)
+                total += top
+        else:
+            parts = [_Factor(table, axes) for table, axes in logs]
+        parts += [messages.pop(c) for c in bucket.children]
+        product = parts[0]
+        for one, other in bucket.sum_order:
+            product = parts[other] = parts[other].times(parts[one], order, arithmetic)
+            parts[one] = None
+        table = product.table
+        message = arithmetic.reduce(table[0], table[1])
+        zero = message == arithmetic.zero
+        safe = np.where(zero, 1.0 if arithmetic is SUM else 0.0, message) if zero.any() else message
+        conditionals.append(arithmetic.divide(table, safe, out=table if product.own else None))
+        if bucket.parent < 0:
+            with np.errstate(divide="ignore"):
+                total += np.log(message) if arithmetic is SUM else message
+            continue
+        low = product.low
+        if arithmetic is SUM:
+            top = message.max(axis=tuple(range(message.ndim - 1)))
+            top = np.where(top == 0, 1.0, top)
+            total += np.log(top)
+            message = message / top
+            low -= max(0.0, float(np.log(top).max()))
+            if low < _LEAST / 2:  # the bound is a wide one: look
+                least = message.min(where=message > 0, initial=1.0)
+                low = float(np.log(least))
+        messages[i] = _Factor(message, bucket.scope[1:], low, own=True)
+    return total, conditionals
+
+
+def go_down(plan, conditionals, arithmetic):
+    """Yield the bucket's number, and beliefs of its scope, from the roots on.
+
+    With sums, they are probabilities, or their logarithms; with maxima, scores of the best state
+    with these values, less that of the best of all.
+    """
+    beliefs = {}
+    waiting = [len(bucket.children) for bucket in plan.buckets]
+    for i in reversed(range(len(plan.buckets))):
+        bucket = plan.buckets[i]
+        belief = conditionals[i]
+        if bucket.parent >= 0:
+            above = plan.buckets[bucket.parent].scope
+            keep = set(bucket.scope[1:])
+            there = reduce_to(beliefs[bucket.parent], above, keep, arithmetic.reduce)
+            belief = arithmetic.multiply(belief, there)
+            waiting[bucket.parent] -= 1
+            if waiting[bucket.parent] == 0:
+                del beliefs[bucket.parent]
+        if bucket.children:
+            beliefs[i] = belief
+        yield i, belief
+
+
+def log_odds_of(belief, place, arithmetic):
+    """Log-odds (R,) of the variable that is axis `place` of a belief."""
+    halves = belief.reshape(2**place, 2, -1, belief.shape[-1])
+    sides = []
+    for value in (0, 1):
+        part = halves[:, value]
+        with np.errstate(divide="ignore"):
+            if arithmetic is SUM:
+                sides.append(np.log(part.sum(axis=(0, 1))))
+                continue
+            top = part.max(axis=(0, 1))
+            if arithmetic is LOG_SUM:
+                shift = np.where(top == -np.inf, 0.0, top)
+                top = shift + np.log(np.exp(part - shift).sum(axis=(0, 1)))
+        sides.append(top)
+    return sides[1] - sides[0]

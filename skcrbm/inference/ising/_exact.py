@@ -1,0 +1,211 @@
+"""Exact inference on pairwise Boltzmann machines: tables, groups of rows, chunks."""
+
+import numpy as np
+
+from skcrbm.inference._base import empty_result, sum_statistics
+from skcrbm.inference._evidence import with_folded_evidence
+from skcrbm.inference._exact_parts import answer_in_parts
+from skcrbm.inference._random import uniforms
+from skcrbm.kernels.ising_exact import (
+    PRODUCT_LIMIT,
+    best_ising,
+    enumerate_ising,
+    ising_log_odds,
+)
+from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.random import random_key
+from skcrbm.utils.validation import kernel_array
+
+_CHUNK_STATES = 2**18
+# Low units at most: a table of their states stays in the L1 cache.
+_MAX_LOW = 10
+
+
+def solve(method, energy, query):
+    """Answer any query by the states of the free labels."""
+    n_free = int(energy.free.sum(axis=1).max(initial=0))
+    if n_free > method.max_units:
+        raise ValueError(
+            f"'exact' enumerates the free labels, of which there are {n_free}; the limit is "
+            f"max_units={method.max_units}. Use 'tree_reweighted', 'sum_product', 'mean_field' "
+            "or 'gibbs', or Exact(max_units=...) up to 30"
+        )
+    return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
+
+
+@with_folded_evidence
+def _sums(method, energy, query):
+    """Answer marginals, statistics and log Z."""
+    fields = empty_result(energy, query)
+    if query.returns & {"marginals", "statistics"}:  # pairs with a held label need them
+        fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
+    for group in _groups(energy):
+        group.add_sums(query, fields)
+    return fields
+
+
+@with_folded_evidence
+def _best_states(method, energy, query):
+    """Answer "map", and max-marginals."""
+    fields = empty_result(energy, query)
+    fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
+    for group in _groups(energy):
+        group.find_best(query, fields)
+    return fields
+
+
+def _groups(energy):
+    """Yield the models by what is free in them: these are solved together."""
+    patterns, group = np.unique(~energy.free, axis=0, return_inverse=True)
+    for number, held in enumerate(patterns):
+        rows = np.flatnonzero(group.ravel() == number)
+        yield _Enumeration(energy, rows, np.flatnonzero(~held))
+
+
+class _Enumeration:
+    """The models `rows` of an energy, whose free labels are `free` (k,).
+
+    Attributes
+    ----------
+    base : ndarray (n,)
+        Score of the state with all free labels off.
+    enumerated, low_field, coupling, low_score, high_score
+        As in the kernels.
+    """
+
+    def __init__(self, energy, rows, free):
+        self.energy, self.rows, self.free = energy, rows, free
+        coupling = energy.coupling[np.ix_(free, free)].astype(np.float64)
+        field = kernel_array(energy.field[rows][:, free], np.float64)
+        n_low = _n_low(coupling)
+        low = coupling[:n_low, :n_low]
+        pull = 2 * coupling.sum(1)
+        self.enumerated = kernel_array(2 * field - pull)
+        self.low_field = kernel_array(self.enumerated[:, :n_low] + 2 * low.sum(1))
+        self.coupling = kernel_array(4 * coupling[:, :n_low])
+        self.high_score = _pair_scores(4 * coupling[n_low:, n_low:])
+        # Among low units in -1/+1, where the range of the table is half of that in 0/1.
+        self.low_score = _pair_scores(4 * low)
+        self.low_score -= _linear_scores(2 * low.sum(1))
+        self.base = coupling.sum() / 2 - field.sum(axis=1)
+
+    def _chunks(self):
+        n, k = self.enumerated.shape
+        return row_chunks(n, max(1, min(64, _CHUNK_STATES >> k)))
+
+    def find_best(self, query, fields):
+        """Fill assignment and max-marginals of these rows."""
+        n, k = self.enumerated.shape
+        state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k))
+
+        def solve(rows):
+            best_ising(
+                self.enumerated[rows], self.low_field[rows], self.coupling, self.low_score,
+                self.high_score, state[rows], log_odds[rows],
+            )  # fmt: skip
+
+        for _ in ordered_map(solve, self._chunks(), query.n_jobs):
+            pass
+        here = np.ix_(self.rows, self.free)
+        fields["assignment"][here] = state
+        fields["log_odds"][here] = log_odds
+
+    def add_sums(self, query, fields):
+        """Fill log Z and log-odds of these rows, and add up their statistics."""
+        n, k = self.enumerated.shape
+        log_partition, log_odds = np.zeros(n), np.zeros((n, k))
+        pairs, weight = None, np.ones(n)
+        if "statistics" in query.returns:
+            pairs = (np.zeros((n, k, k) if query.per_example else (k, k)),)
+        if not query.per_example:
+            weight = query.sample_weight[self.rows]
+        shift = self.low_score.max()
+        low_gain = np.exp(self.low_score - shift)
+
+        def solve(rows, statistics):
+            enumerate_ising(
+                self.enumerated[rows], self.low_field[rows], self.coupling, low_gain,
+                self.high_score, weight[rows], pairs is not None, log_partition[rows],
+                log_odds[rows], *statistics,
+            )  # fmt: skip
+
+        sum_statistics(solve, self._chunks(), query, pairs)
+        if "log_odds" in fields:
+            self._extreme_log_odds(log_odds)
+            fields["log_odds"][np.ix_(self.rows, self.free)] = log_odds
+        if "log_partition" in query.returns:
+            fields["log_partition"][self.rows] = self.base + shift + log_partition
+        if pairs is not None and query.per_example:
+            fields["statistics"][0][np.ix_(self.rows, self.free, self.free)] = pairs[0]
+        elif pairs is not None:
+            fields["statistics"][0][np.ix_(self.free, self.free)] += pairs[0]
+
+    def _extreme_log_odds(self, log_odds):
+        """Compute again, in logs, the log-odds that are NaN."""
+        for row in np.flatnonzero(np.isnan(log_odds).any(1)):
+            units = np.flatnonzero(np.isnan(log_odds[row]))
+            value = np.empty(len(units))
+            ising_log_odds(
+                units, self.enumerated[row], self.low_field[row], self.coupling,
+                self.low_score, self.high_score, value,
+            )  # fmt: skip
+            log_odds[row, units] = value
+
+
+@with_folded_evidence
+def _draw(method, energy, query):
+    """Answer samples, independent ones."""
+    n, n_labels = energy.field.shape
+    key = random_key(method.random_state)
+    fields = empty_result(energy, query)
+    fields["samples"] = np.zeros((n, query.n_samples, n_labels), np.int8)
+    if "sample_log_prob" in query.returns:
+        fields["sample_log_prob"] = np.zeros((n, query.n_samples))
+    free, coupling = energy.free, energy.coupling.astype(np.float64)
+    for row in range(n):
+        labels = np.flatnonzero(free[row])
+        k = len(labels)
+        field = energy.field[row, labels].astype(np.float64)
+        score = _scores(coupling[np.ix_(labels, labels)], field)
+        highest = score.max()
+        mass = np.cumsum(np.exp(score - highest))
+        u = uniforms(key, [row], 0, query.n_samples)[0]
+        number = np.searchsorted(mass, u * mass[-1]).clip(0, 2**k - 1)
+        fields["samples"][row][:, labels] = (number[:, None] >> np.arange(k)) & 1
+        if "sample_log_prob" in query.returns:
+            fields["sample_log_prob"][row] = score[number] - highest - np.log(mass[-1])
+    return fields
+
+
+def _n_low(coupling):
+    """Choose the number of low units: the table of their pair scores must not range too widely."""
+    k = min(len(coupling), _MAX_LOW)
+    norm = np.abs(np.triu(coupling[:k, :k])).sum(0).cumsum()
+    return int(np.count_nonzero(norm <= PRODUCT_LIMIT))
+
+
+def _linear_scores(field):
+    """Sum of field (k,) over the units on, for all states (2^k,), unit 0 fastest."""
+    scores = np.zeros(1)
+    for value in field:
+        scores = np.concatenate([scores, scores + value])
+    return scores
+
+
+def _pair_scores(coupling):
+    """Sum of coupling (k, k) over the pairs of units on, for all states (2^k,)."""
+    scores = np.zeros(1)
+    for i in range(len(coupling)):
+        scores = np.concatenate([scores, scores + _linear_scores(coupling[i, :i])])
+    return scores
+
+
+def _scores(coupling, field):
+    """Score (2^k,) of all states of -1/+1 labels; bit i of an index tells whether i is +1."""
+    score = np.zeros(1)
+    for i, f in enumerate(field):
+        pull = np.full(1, f)
+        for s in coupling[i, :i]:
+            pull = np.concatenate([pull - s, pull + s])
+        score = np.concatenate([score - pull, score + pull])
+    return score

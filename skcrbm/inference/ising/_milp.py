@@ -1,0 +1,164 @@
+"""Labels of Ising models by mixed integer programs: one a row, solved by HiGHS."""
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from skcrbm.inference.ising._search import hinge_losses_and_scores
+from skcrbm.utils.limits import MAX_TIE_LABELS
+
+# Programs are scaled to a largest margin of 1 and their objective by this: HiGHS stops at an
+# absolute gap of 1e-6, which would be too wide.
+_OBJECTIVE_SCALE = 1e3
+_ABSOLUTE_GAP = 1e-6
+# Of reduced costs: a bound may be too high by as much for each variable times its range, 2.
+_DUAL_TOLERANCE = 1e-7
+# Objectives of the scaled program that differ by no more are equal.
+_PROGRAM_TIE = 1e-9
+
+
+def solve_rows(problem, found):
+    """Fill `FoundLabels`, row by row.
+
+    The lower bound is that of HiGHS less what its tolerances allow: no gap is exactly 0, but
+    of labels without a loss.
+    """
+    known = np.where(problem.held == 0, np.nan, problem.held > 0)
+    margin = problem.margin
+    for row, field in enumerate(problem.fields):
+        program = _Program(field, problem.coupling, margin, known[row])
+        found.labels[row], found.lower[row], found.n_iter[row] = program.best()
+    signs = 2.0 * found.labels - 1.0
+    loss, score = hinge_losses_and_scores(signs, problem.fields, problem.coupling, margin or 0.0)
+    found.value[...] = -score if margin is None else loss
+    if margin is not None:
+        np.maximum(found.lower, 0.0, out=found.lower)
+    np.minimum(found.lower, found.value, out=found.lower)
+    found.converged[...] = True
+    return found
+
+
+class _Program:
+    """The mixed integer program of one row.
+
+    Variables: labels u (L,) in {0, 1}, of which y = 2u - 1; products w_ik = u_i u_k of the
+    coupled pairs i < k; with a margin, losses xi (L,). As 4 w - 2 u_i - 2 u_k + 1 = y_i y_k, all
+    is linear.
+
+    Parameters
+    ----------
+    field : ndarray (L,)
+    coupling : ndarray (L, L)
+    margin : float or None
+        None: the highest score is looked for.
+    known : ndarray (L,)
+        0/1, NaN where free.
+    """
+
+    def __init__(self, field, coupling, margin, known):
+        n_labels = len(field)
+        unit = np.abs(field).max(initial=0) + np.abs(coupling).sum(axis=1).max(initial=0)
+        self.unit = max(unit + (margin or 0.0), 1e-300)
+        field, coupling = field / self.unit, coupling / self.unit
+        first, second = np.nonzero(np.triu(coupling, 1))
+        n_pairs = len(first)
+        self.n_labels, self.first, self.second = n_labels, first, second
+        self.size = n_labels + n_pairs + (0 if margin is None else n_labels)
+        strength = coupling[first, second]
+        # Rows of `products` times the variables, plus 1: y_i y_k of each pair.
+        products = np.zeros((n_pairs, self.size))
+        pair = np.arange(n_pairs)
+        products[pair, first] = products[pair, second] = -2.0
+        products[pair, n_labels + pair] = 4.0
+        self.constraints = self._products_are_products(pair)
+        score = strength @ products
+        score[:n_labels] += 2.0 * field
+        # Objectives one after the other, the first one up to a constant.
+        self.objectives = [-score]
+        self.constant = field.sum() - strength.sum()
+        self.margins = None
+        if margin is not None:
+            self._add_losses(field, strength, products, margin / self.unit)
+        if n_labels <= MAX_TIE_LABELS:
+            order = np.zeros(self.size)
+            order[:n_labels] = 0.5 ** np.arange(1, n_labels + 1)
+            self.objectives.append(order)
+        self.integrality = np.zeros(self.size)
+        self.integrality[:n_labels] = 1
+        lower, upper = np.zeros(self.size), np.full(self.size, np.inf)
+        upper[: n_labels + n_pairs] = 1.0
+        lower[:n_labels] = np.where(known == 1, 1.0, 0.0)
+        upper[:n_labels] = np.where(known == 0, 0.0, 1.0)
+        self.bounds = Bounds(lower, upper)
+
+    def _products_are_products(self, pair):
+        """Return the constraints w <= u_i, w <= u_k, w >= u_i + u_k - 1."""
+        if not len(pair):
+            return []
+        product = np.zeros((len(pair), self.size))
+        product[pair, self.n_labels + pair] = 1.0
+        one, other, union = product.copy(), product.copy(), product.copy()
+        one[pair, self.first] = other[pair, self.second] = -1.0
+        union[pair, self.first] = union[pair, self.second] = -1.0
+        return [
+            LinearConstraint(one, ub=0.0),
+            LinearConstraint(other, ub=0.0),
+            LinearConstraint(union, lb=-1.0),
+        ]
+
+    def _add_losses(self, field, strength, products, margin):
+        """Put the sum of the losses before the other objectives: xi + margins >= margin."""
+        label, pair = np.arange(self.n_labels), np.arange(len(strength))
+        incidence = np.zeros((self.n_labels, len(strength)))
+        incidence[self.first, pair] = incidence[self.second, pair] = strength
+        self.margins = incidence @ products
+        self.margins[label, label] += 2.0 * field
+        self.needed = margin - incidence.sum(axis=1) + field
+        slack = self.margins.copy()
+        slack[label, self.size - self.n_labels + label] = 1.0
+        self.constraints.append(LinearConstraint(slack, lb=self.needed))
+        loss = np.zeros(self.size)
+        loss[self.size - self.n_labels :] = 1.0
+        self.objectives.insert(0, loss)
+        self.constant = 0.0
+
+    def best(self):
+        """Best labels (L,) in {0, 1}, a lower bound on their value, and nodes of the search."""
+        x, lower, n_nodes = self._solve(self.objectives[0], self.constraints)
+        if x is None:
+            raise RuntimeError("HiGHS found no labels")
+        constraints = self.constraints
+        for done, objective in zip(self.objectives, self.objectives[1:]):
+            constraints = [*constraints, LinearConstraint(done[None], ub=done @ x + _PROGRAM_TIE)]
+            tied, _, more = self._solve(objective, constraints)
+            n_nodes += more
+            # Constraints hold up to a tolerance, which may let worse labels in.
+            if tied is not None and all(
+                o @ tied <= o @ x + 2 * _PROGRAM_TIE for o in (self.objectives[0], done)
+            ):
+                x = tied
+        return x[: self.n_labels], self.unit * (lower + self.constant), n_nodes
+
+    def _solve(self, objective, constraints):
+        """All variables at the least objective, computed from the labels; a bound; nodes.
+
+        None for the variables where HiGHS fails.
+        """
+        result = milp(
+            _OBJECTIVE_SCALE * objective,
+            integrality=self.integrality,
+            bounds=self.bounds,
+            constraints=constraints,
+            options={"mip_rel_gap": 0.0},
+        )
+        if result.x is None:
+            return None, -np.inf, 0
+        x = np.zeros(self.size)
+        on = result.x[: self.n_labels] > 0.5
+        pairs = slice(self.n_labels, self.n_labels + len(self.first))
+        x[: self.n_labels] = on
+        x[pairs] = on[self.first] & on[self.second]
+        if self.margins is not None:
+            x[pairs.stop :] = np.maximum(self.needed - self.margins @ x, 0.0)
+        tolerance = _ABSOLUTE_GAP + 2 * _DUAL_TOLERANCE * self.size
+        lower = (result.mip_dual_bound - tolerance) / _OBJECTIVE_SCALE
+        return x, lower, result.mip_node_count

@@ -1,0 +1,190 @@
+"""Searches for the labels of an Ising model with the highest score or the least hinge loss.
+
+The methods look for the highest score. The decoding rule of the large margin machine looks for
+the least hinge loss, with the same methods: they say how to search, and the caller what for.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.kernels.ising_search import HINGE, MAP, branch_and_bound, icm
+from skcrbm.utils.limits import MAX_TIE_LABELS, ROWS_PER_CHUNK
+from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.validation import kernel_array
+
+
+class FoundLabels(NamedTuple):
+    """Labels of N rows, and what is known about better ones.
+
+    Attributes
+    ----------
+    labels : ndarray (N, L) of int8
+        0/1.
+    value : ndarray (N,)
+        Their hinge loss or minus their score: the less, the better.
+    lower : ndarray (N,)
+        No labels have a lower value; `value` itself where these are proven to be the best,
+        -inf where nothing is known.
+    n_iter : ndarray (N,) of int
+        Nodes of a search tree, or sweeps over the labels.
+    converged : ndarray (N,) of bool
+        Whether the search came to its end.
+    """
+
+    labels: np.ndarray
+    value: np.ndarray
+    lower: np.ndarray
+    n_iter: np.ndarray
+    converged: np.ndarray
+
+    @property
+    def gap(self):
+        """The best labels are better by at most this (N,); infinite where nothing is known."""
+        return np.maximum(self.value - self.lower, 0.0)
+
+
+def solve(method, energy, query):
+    """Answer "map" and "map_bound" by "branch_and_bound", "milp" or "icm"."""
+    found = find_labels(energy, method, start=query.start, n_jobs=query.n_jobs)
+    fields = {
+        "assignment": found.labels,
+        "n_iter": found.n_iter,
+        "converged": found.converged,
+    }
+    if "map_bound" in query.returns:
+        fields["map_bound"], fields["gap"] = 0.0 - found.lower, found.gap
+    if "init" in method.accepts:
+        fields["log_odds"] = energy.visible_log_odds(found.labels)
+    return fields
+
+
+def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
+    """Labels y in {-1, +1}^L of the highest score, or of the least hinge loss.
+
+    Without a margin ``argmax_y f.y + y'Sy / 2``; among equals the first in lexicographic
+    order. With one ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; among equals
+    the highest score, then the first. Beyond 20 labels equals are left to the order of the
+    search, which is fixed.
+
+    Parameters
+    ----------
+    energy : IsingEnergy
+        Held labels stay; the loss counts their margins, too.
+    method : BranchAndBound, MixedIntegerProgram or ICM
+    margin : float or None
+    start : InferenceResult or None
+        Of "icm": log-odds whose signs are the start, instead of the fields.
+    n_jobs : int or None
+        Threads over rows, for all but "milp".
+
+    Returns
+    -------
+    FoundLabels
+    """
+    problem = _Problem(energy, margin)
+    if energy.n_variables == 0:  # there is one state, of value 0
+        found = problem.empty()
+        return found._replace(lower=found.value.copy(), converged=~found.converged)
+    return _SEARCHES[method.name](problem, method, start, n_jobs)
+
+
+def hinge_losses_and_scores(signs, fields, coupling, margin):
+    """Hinge losses (N,) and scores (N,) of labels (N, L) in {-1, +1}."""
+    pull = signs @ coupling
+    loss = np.maximum(margin - signs * (fields + pull), 0.0).sum(axis=1)
+    return loss, (signs * (fields + 0.5 * pull)).sum(axis=1)
+
+
+class _Problem:
+    """What is searched through and for, as the kernels take it.
+
+    Attributes
+    ----------
+    energy : IsingEnergy
+    fields : ndarray (N, L) float64
+    coupling : ndarray (L, L) float64
+    held : ndarray (N, L) int8
+        -1 and +1 where a label is held, else 0.
+    margin : float or None
+        None: the score.
+    """
+
+    def __init__(self, energy, margin):
+        self.energy, self.margin = energy, margin
+        self.fields = kernel_array(energy.field, np.float64)
+        self.coupling = kernel_array(energy.coupling, np.float64)
+        self.held = np.zeros(self.fields.shape, np.int8)
+        if energy.evidence is not None:
+            self.held[energy.evidence == 0] = -1
+            self.held[energy.evidence == 1] = 1
+
+    def empty(self):
+        """FoundLabels to fill, of which nothing is known yet."""
+        n_rows = len(self.fields)
+        return FoundLabels(
+            np.zeros(self.fields.shape, np.int8),
+            np.zeros(n_rows),
+            np.full(n_rows, -np.inf),
+            np.zeros(n_rows, np.int64),
+            np.zeros(n_rows, bool),
+        )
+
+    def kernel_arguments(self, rows):
+        """Kind of the problem, and its arrays of some rows."""
+        kind, gamma = (MAP, 0.0) if self.margin is None else (HINGE, float(self.margin))
+        return kind, self.fields[rows], self.coupling, gamma, self.held[rows]
+
+
+def _branch_and_bound(problem, method, start, n_jobs):
+    found = problem.empty()
+    ties = found.labels.shape[1] <= MAX_TIE_LABELS
+
+    def search(rows):
+        branch_and_bound(
+            *problem.kernel_arguments(rows), ties, method.node_limit, found.labels[rows],
+            found.value[rows], found.lower[rows], found.n_iter[rows],
+        )  # fmt: skip
+
+    _in_chunks(search, found, n_jobs)
+    return found._replace(converged=found.gap == 0)
+
+
+def _icm(problem, method, start, n_jobs):
+    def ascend(log_odds):
+        if log_odds is None:
+            given = None if start is None else start.log_odds
+            log_odds = problem.fields if given is None else given
+        found = problem.empty()
+        found.labels[...] = log_odds > 0
+
+        def search(rows):
+            icm(
+                *problem.kernel_arguments(rows), method.iterations, found.labels[rows],
+                found.value[rows], found.n_iter[rows], found.converged[rows],
+            )  # fmt: skip
+
+        _in_chunks(search, found, n_jobs)
+        return found._asdict(), -found.value
+
+    best = best_of_restarts(ascend, problem.energy, method.n_restarts, method.random_state)
+    return FoundLabels(**best)
+
+
+def _mixed_integer_programs(problem, method, start, n_jobs):
+    from skcrbm.inference.ising._milp import solve_rows
+
+    return solve_rows(problem, problem.empty())
+
+
+_SEARCHES = {
+    "branch_and_bound": _branch_and_bound,
+    "icm": _icm,
+    "milp": _mixed_integer_programs,
+}
+
+
+def _in_chunks(search, found, n_jobs):
+    for _ in ordered_map(search, row_chunks(len(found.labels), ROWS_PER_CHUNK), n_jobs):
+        pass

@@ -1,0 +1,306 @@
+"""Message passing on layered models: sum-product, tree-reweighted, max-product."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skcrbm.inference.layered._network import LayeredNetwork
+from skcrbm.kernels.layered_messages import send, send_max, send_vjp
+
+
+class MessageNetwork(LayeredNetwork):
+    """Sum-product and tree-reweighted messages.
+
+    Parameters
+    ----------
+    model, schedule, n_iter
+        As in `LayeredNetwork`.
+    reweighted : bool
+        Whether edges have the appearance probabilities of `Connection.edge_appearance`.
+    with_input : bool
+        Whether some inputs are not observed.
+    """
+
+    def __init__(self, model, schedule, n_iter, *, reweighted, with_input):
+        super().__init__(model, schedule, n_iter)
+        self.first = 0 if with_input else 1
+        self.edges = [None] * self.structure.depth
+        for c in range(self.first, self.structure.depth):
+            self.edges[c] = self._prepare(c, reweighted)
+
+    def _prepare(self, c, reweighted):
+        connection = self.structure.connections[c]
+        weights = connection.tables(self.weights[c])
+        if reweighted:
+            pair, pair_table, pair_rho = connection.reweighting
+            rho = connection.edge_appearance.astype(self.dtype)
+            pair_rho = pair_rho.astype(self.dtype)
+            if np.array_equal(pair_table, np.arange(connection.n_tables)):  # one rho a table
+                pair_table, weights = None, weights / pair_rho[:, None, None]
+            else:
+                weights = weights[pair_table] / pair_rho[:, None, None]
+        else:
+            pair, pair_table, pair_rho = connection.table, None, None
+            rho = np.ones(len(pair), self.dtype)
+        back = np.ascontiguousarray(weights.transpose(0, 2, 1))
+        return _Edges(
+            connection.left,
+            connection.right,
+            pair,
+            rho,
+            pair_table,
+            pair_rho,
+            _shifted_table(weights),
+            _shifted_table(back),
+        )
+
+    def _sufficient(self, inputs):
+        """Two iterations where the graph is a star given the inputs.
+
+        A hidden node's cavity toward the one output node is all that it knows but from there,
+        which is the same from iteration 2 on: later ones repeat its messages.
+        """
+        star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
+        return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
+
+    def _start(self, trace, n):
+        """Set the messages to 0, those of time 0."""
+        trace.forward.append([None] * self.structure.depth)
+        trace.backward.append([None] * self.structure.depth)
+        trace.edges = list(self.edges)
+        if self.first == 0:
+            if trace.inputs.missing is None:
+                trace.edges[0] = None
+            else:
+                free = trace.inputs.missing.any(axis=0)
+                trace.edges[0] = self.edges[0].of_left(free)
+        for c, edges in enumerate(trace.edges):
+            if edges is None:
+                continue
+            for messages, width in (
+                (trace.forward[0], edges.ahead[1].shape[1]),
+                (trace.backward[0], edges.back[1].shape[1]),
+            ):
+                messages[c] = np.zeros((len(edges.left), width * n), self.dtype)
+
+    def _steps(self, trace, t):
+        """Yield (connection, edges, forward?) of the messages of iteration t, in order."""
+        for c, edges in enumerate(trace.edges):
+            if edges is None:
+                continue
+            if self._needed(c + 1, t, trace):
+                yield c, edges, True
+            if self._needed(c, t, trace):
+                yield c, edges, False
+
+    def _reverse(self, trace, t, c, forward):
+        """Messages that the cavities of a step leave out."""
+        if forward:
+            return trace.backward[t - 1][c]
+        return trace.forward[t if self.in_place else t - 1][c]
+
+    def _mask(self, trace, c, forward):
+        """1 where a source sends messages, (n_sources, n); (0, n) if all do."""
+        mask = trace.mask(c if forward else c + 1)
+        return np.empty((0, trace.n), self.dtype) if mask is None else mask
+
+    def _iterate(self, trace, t, totals):
+        trace.forward.append([None] * self.structure.depth)
+        trace.backward.append([None] * self.structure.depth)
+        for c, edges, forward in self._steps(trace, t):
+            source = c if forward else c + 1
+            total = totals[c + 1 if forward else c]
+            out = np.empty((len(edges.left), total.shape[1]), self.dtype)
+            self._send(
+                trace.beliefs[t][source],
+                self._reverse(trace, t, c, forward),
+                edges.arguments(forward),
+                self._mask(trace, c, forward),
+                out,
+                total,
+            )
+            (trace.forward if forward else trace.backward)[t][c] = out
+
+    def _send(self, belief, reverse, arguments, mask, out, total):
+        send(belief, reverse, *arguments, mask, out, total)
+
+    def _zero_weights(self):
+        """Gradients of the shifted tables, ahead and back."""
+        return [
+            None
+            if e is None
+            else (
+                np.zeros_like(e.ahead[0][:, 1:]),
+                np.zeros_like(e.back[0][:, 1:]),
+            )
+            for e in self.edges
+        ]
+
+    def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
+        """Go back through iteration t; `direct` maps messages to gradients by their later use."""
+        direct = {} if direct is None else direct
+        before = {}
+        none = np.empty((0, 0), self.dtype)
+        for c, edges, forward in reversed(list(self._steps(trace, t))):
+            source, target = (c, c + 1) if forward else (c + 1, c)
+            out = (trace.forward if forward else trace.backward)[t][c]
+            reverse = self._reverse(trace, t, c, forward)
+            d_reverse = np.empty_like(reverse)
+            d_total = d_totals[target]
+            send_vjp(
+                trace.beliefs[t][source],
+                reverse,
+                *edges.arguments(forward),
+                self._mask(trace, c, forward),
+                out,
+                np.zeros((self.structure.n_nodes[target], out.shape[1]), self.dtype)
+                if d_total is None
+                else d_total,
+                direct.get((c, forward), none),
+                d_beliefs[source],
+                d_reverse,
+                d_tables[c][0 if forward else 1],
+            )
+            # Where in time the reverse messages were made decides who asks for this.
+            now = self.in_place and not forward
+            (direct if now else before)[c, not forward] = d_reverse
+        return before
+
+    def _finish(self, d_tables):
+        """Flat gradients of the pairwise scores."""
+        flat = []
+        for connection, edges, d in zip(self.structure.connections, self.edges, d_tables):
+            if edges is None:
+                flat.append(np.zeros(connection.n_weights, self.dtype))
+                continue
+            ahead, back = edges.unshift(*d)
+            scaled = ahead + back.transpose(0, 2, 1)
+            flat.append(connection.flat(edges.collect(scaled, connection.n_tables)))
+        return flat
+
+    def _pair_moments(self, trace, expected):
+        """Flat sums of P(x | y) q(y): pairwise beliefs that agree with those of the right node."""
+        flat = []
+        for c, connection in enumerate(self.structure.connections):
+            edges = trace.edges[c]
+            if edges is None:
+                flat.append(np.zeros(connection.n_weights, self.dtype))
+                continue
+            belief, reverse = trace.beliefs[-1][c], trace.backward[-1][c]
+            total = np.zeros_like(trace.beliefs[-1][c + 1])
+            out = np.empty_like(trace.forward[-1][c])
+            ones = np.ones_like(edges.rho)
+            arguments = (*edges.ahead, edges.left, edges.right, edges.pair, ones)
+            send(belief, reverse, *arguments, self._mask(trace, c, True), out, total)
+            d_table = np.zeros_like(edges.ahead[0][:, 1:])
+            send_vjp(
+                belief,
+                reverse,
+                *arguments,
+                self._mask(trace, c, True),
+                out,
+                expected[c + 1],
+                np.empty((0, 0), self.dtype),
+                np.zeros_like(belief),
+                np.empty_like(reverse),
+                d_table,
+            )
+            moments = d_table * edges.ahead[0][:, 1:]
+            flat.append(connection.flat(edges.sum_pairs(moments, connection.n_tables)))
+        return flat
+
+
+@dataclass
+class _Edges:
+    """One connection's edges, ready for the kernels.
+
+    Attributes
+    ----------
+    left, right, pair : ndarray (E,)
+    rho : ndarray (E,)
+    pair_table, pair_rho : ndarray (P,) or None
+        None where pairs are the connection's own tables.
+    ahead, back : (ndarray (P, l, k - 1), ndarray (P, k - 1))
+        Shifted tables and shifts, in both directions.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    pair: np.ndarray
+    rho: np.ndarray
+    pair_table: np.ndarray | None
+    pair_rho: np.ndarray | None
+    ahead: tuple
+    back: tuple
+
+    def of_left(self, keep):
+        """Return the edges of the left nodes in keep (n_left,)."""
+        e = keep[self.left]
+        return _Edges(
+            self.left[e],
+            self.right[e],
+            self.pair[e],
+            self.rho[e],
+            self.pair_table,
+            self.pair_rho,
+            self.ahead,
+            self.back,
+        )
+
+    def arguments(self, forward):
+        """Tables, shifts and index arrays for `send`."""
+        if forward:
+            return (*self.ahead, self.left, self.right, self.pair, self.rho)
+        return (*self.back, self.right, self.left, self.pair, self.rho)
+
+    def unshift(self, d_ahead, d_back):
+        """Gradients of W / rho from those of the shifted tables."""
+        return d_ahead * self.ahead[0][:, 1:], d_back * self.back[0][:, 1:]
+
+    def collect(self, scaled, n_tables):
+        """Gradient of the connection's tables from that of W / rho of each pair."""
+        if self.pair_rho is not None:
+            scaled = scaled / self.pair_rho[:, None, None]
+        return self.sum_pairs(scaled, n_tables)
+
+    def sum_pairs(self, values, n_tables):
+        """Sum over the pairs of each of the connection's tables."""
+        if self.pair_table is None:
+            return values
+        total = np.zeros((n_tables, *values.shape[1:]), values.dtype)
+        np.add.at(total, self.pair_table, values)
+        return total
+
+
+class MaxProductNetwork(MessageNetwork):
+    """Max-product messages, for decoding."""
+
+    def __init__(self, model, schedule, n_iter, *, with_input):
+        super().__init__(model, schedule, n_iter, reweighted=False, with_input=with_input)
+
+    def _prepare(self, c, reweighted):
+        edges = super()._prepare(c, reweighted)
+        weights = self.structure.connections[c].tables(self.weights[c])
+        edges.ahead = (_with_reference(weights), edges.ahead[1])
+        edges.back = (
+            _with_reference(np.ascontiguousarray(weights.transpose(0, 2, 1))),
+            edges.back[1],
+        )
+        return edges
+
+    def _send(self, belief, reverse, arguments, mask, out, total):
+        weights, _, source, target, pair, _ = arguments
+        send_max(belief, reverse, weights, source, target, pair, mask, out, total)
+
+
+def _with_reference(weights):
+    """Put the row of the reference state, 0, before those of the other states."""
+    zero = np.zeros((len(weights), 1, weights.shape[2]), weights.dtype)
+    return np.concatenate([zero, weights], axis=1)
+
+
+def _shifted_table(weights):
+    """Table exp(W(x, y) - shift(y)) with the row of x = 0, and shift(y) = max_x W(x, y)."""
+    full = _with_reference(weights)
+    shift = full.max(axis=1)
+    return np.exp(full - shift[:, None]), shift

@@ -1,0 +1,435 @@
+"""Truncated inference on layered models, and the gradient through its iterations.
+
+One iteration recomputes all beliefs from the current messages, then the messages from
+these beliefs, connection by connection from the input to the output: in place with the
+"sequential" schedule, all from the old ones with "parallel". Messages start at 0; beliefs
+are recomputed after the last iteration (Shen et al. 2019, section 3).
+
+Arrays hold rows of the batch in their last axis, see `skcrbm.kernels.layered_messages`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from skcrbm.kernels.layered_messages import expected_fields, expected_fields_vjp
+
+
+class Held(NamedTuple):
+    """Nodes behind the input whose states are known; lists by layer, None where none are.
+
+    A node that is held sends nothing: what it says stands in the fields of its neighbours.
+
+    Attributes
+    ----------
+    free : list of ndarray (n_nodes, n) or None
+        0 where a node is held, 1 elsewhere.
+    states : list of ndarray (n_nodes, (k - 1) n) or None
+        Means of the states of the held nodes, 0 elsewhere.
+    barred : list of ndarray (n_nodes, (k - 1) n) or None
+        -inf for states that a node which is not held cannot take, 0 elsewhere.
+    """
+
+    free: list
+    states: list
+    barred: list
+
+    @classmethod
+    def output(cls, depth, free, states):
+        """Hold nodes of the output layer, which is number `depth`."""
+        none = [None] * depth
+        return cls([*none, free], [*none, states], [*none, None])
+
+
+@dataclass
+class LayeredInput:
+    """What a chunk of n rows brings to a layered model.
+
+    Attributes
+    ----------
+    means : ndarray or CSR matrix (n, D (l - 1))
+        Means of the states of the input nodes, 0 where not observed; (n, 0) with `fields`.
+    missing : ndarray of bool (n, D) or None
+    held : Held or None
+        Not for `LayeredNetwork.gradient`.
+    fields : list of ndarray (n_nodes, (k - 1) n) or None
+        Unary scores by layer with what the inputs give layer 1, in place of the inputs.
+    alike : bool
+        Whether rows may share iteration 1, where they are all alike.
+    """
+
+    means: Any
+    missing: np.ndarray | None = None
+    held: Held | None = None
+    fields: list | None = None
+    alike: bool = True
+
+
+@dataclass
+class Trace:
+    """All beliefs and messages of a run; index t is the iteration, from 1.
+
+    Attributes
+    ----------
+    inputs : LayeredInput
+    complete : bool
+        Whether everything was computed, not just what reaches the output's beliefs.
+    n_iter : int
+        Iterations done: no more than it takes to get the same output.
+    beliefs : list of list of ndarray (n_nodes, (n_states - 1) n) or None
+        ``beliefs[t][layer]``, log-odds against state 0, None where not needed. The last
+        entry, n_iter + 1, holds the result.
+    forward, backward : list of list of ndarray (E, (n_states - 1) n) or None
+        ``forward[t][c]``, messages along connection c toward the output, and back.
+    edges : list of _Edges or None
+        Per connection, for methods with messages.
+    first : Trace or None
+        Iteration 1 done for one row, where all rows share it.
+    """
+
+    inputs: LayeredInput
+    complete: bool
+    n_iter: int
+    beliefs: list
+    forward: list
+    backward: list
+    edges: list | None = None
+    first: Any = None
+
+    @property
+    def n(self):
+        """Number of rows."""
+        return self.inputs.means.shape[0]
+
+    def mask(self, layer):
+        """1 where a node is not observed and sends messages, (n_nodes, n); None: all do."""
+        if layer == 0:
+            missing = self.inputs.missing
+            if missing is None:
+                return None
+            return np.ascontiguousarray(missing.T, self.inputs.means.dtype)
+        return None if self.inputs.held is None else self.inputs.held.free[layer]
+
+
+class LayeredNetwork:
+    """A layered model prepared for a number of iterations of one method.
+
+    Parameters
+    ----------
+    model : LayeredModel or LayeredEnergy
+    schedule : {"sequential", "parallel"}
+    n_iter : int
+    """
+
+    def __init__(self, model, schedule, n_iter):
+        self.structure = model.structure
+        self.n_iter = n_iter
+        self.in_place = schedule == "sequential"
+        self.dtype = model.dtype
+        self.unaries = model.layer_unaries()
+        self.weights = model.connection_weights()
+        self.tables = [
+            None if c.dense or w is None else c.tables(w)
+            for c, w in zip(self.structure.connections, self.weights)
+        ]
+
+    # ------------------------------------------------------------------ forward
+
+    def run(self, inputs, *, complete=False, keep=False):
+        """Do the iterations.
+
+        Parameters
+        ----------
+        inputs : LayeredInput
+        complete : bool, default=False
+            Compute the beliefs of all layers, not just what the output's depend on.
+        keep : bool, default=False
+            Keep all iterations for `gradient`; else the last one only.
+
+        Returns
+        -------
+        Trace
+        """
+        n_iter = self.n_iter if complete else self._sufficient(inputs)
+        trace, later = self._begin(inputs, complete, n_iter)
+        for t in range(len(trace.beliefs) - 1, n_iter + 1):
+            self._advance(trace, t, later)
+            if not keep:
+                for past in (trace.beliefs, trace.forward, trace.backward):
+                    if len(past) > 2:
+                        past[-3] = None
+        return trace
+
+    def _begin(self, inputs, complete, n_iter):
+        """Return the trace before iteration 1, or 2, and the fields from then on by layer."""
+        n = inputs.means.shape[0]
+        base, seen = self._fields(inputs, n)
+        later = [b if s is None else b + s for b, s in zip(base, seen, strict=True)]
+        if inputs.held is not None:
+            base, later = self._with_held(inputs.held, base, later, n)
+        trace = Trace(inputs, complete, n_iter, [None, base], [], [])
+        self._start(trace, n)
+        same = inputs.missing is None and inputs.held is None and self.unaries is not None
+        if same and inputs.alike:
+            self._share_first_iteration(trace, seen)
+        return trace, later
+
+    def _advance(self, trace, t, later):
+        """Do iteration t."""
+        beliefs = [
+            b.copy() if b is not None and self._needed(layer, t, trace) else None
+            for layer, b in enumerate(later)
+        ]
+        self._iterate(trace, t, beliefs)
+        trace.beliefs.append(beliefs)
+
+    def _fields(self, inputs, n):
+        """Scores by layer, (n_nodes, (n_states - 1) n): in iteration 1, and what comes later."""
+        seen = [None] * (self.structure.depth + 1)
+        if self.unaries is None:
+            return inputs.fields, seen
+        base = [self._base(layer, inputs, n) for layer in range(len(seen))]
+        if inputs.fields is None:
+            seen[1] = self._input_field(inputs, n)
+            return base, seen
+        return base, [None if f is None else f - b for f, b in zip(inputs.fields, base)]
+
+    def _with_held(self, held, base, later, n):
+        """Scores with the states that nodes cannot take, and later the pull of held nodes."""
+        base, later = (
+            [
+                None if b is None else b.copy() if barred is None else b + barred
+                for b, barred in zip(fields, held.barred, strict=True)
+            ]
+            for fields in (base, later)
+        )
+        for c in range(self.structure.depth):
+            if held.states[c] is not None:
+                self._expect(c, held.states[c], later[c + 1], True, n)
+            if held.states[c + 1] is not None and later[c] is not None:
+                self._expect(c, held.states[c + 1], later[c], False, n)
+        return base, later
+
+    def _expect(self, c, mean, total, forward, n):
+        """Total += expected scores, along a connection in either direction."""
+        connection = self.structure.connections[c]
+        if connection.dense:
+            matrix = connection.matrix(self.weights[c])
+            product = (matrix.T if forward else matrix) @ mean.reshape(-1, n)
+            total += product.reshape(total.shape)
+            return
+        tables = self.tables[c]
+        ends = connection.left, connection.right
+        if not forward:
+            ends = ends[::-1]
+            tables = np.ascontiguousarray(tables.transpose(0, 2, 1))
+        expected_fields(mean, tables, *ends, connection.table, total)
+
+    def _share_first_iteration(self, trace, seen):
+        """Do iteration 1 for one row: before the inputs have been seen, all rows are alike."""
+        n = trace.n
+        inputs = LayeredInput(trace.inputs.means[:1])
+        base = [self._base(layer, inputs, 1) for layer in range(self.structure.depth + 1)]
+        first = trace.first = Trace(inputs, trace.complete, trace.n_iter, [None, base], [], [])
+        self._start(first, 1)
+        totals = [
+            b.copy() if b is not None and self._needed(layer, 1, trace) else None
+            for layer, b in enumerate(base)
+        ]
+        self._iterate(first, 1, totals)
+
+        def for_all_rows(arrays):
+            return [None if a is None else np.repeat(a, n, axis=1) for a in arrays]
+
+        trace.beliefs.append(for_all_rows(totals))
+        for belief, field in zip(trace.beliefs[2], seen, strict=True):
+            if belief is not None and field is not None:
+                belief += field
+        for mine, shared in ((trace.forward, first.forward), (trace.backward, first.backward)):
+            mine.extend(for_all_rows(messages) for messages in shared[1:])
+
+    def _sufficient(self, inputs):
+        """Return how many of the iterations change the output at all."""
+        return self.n_iter
+
+    def _needed(self, layer, t, trace):
+        """Whether what reaches a layer in iteration t can reach the output in time."""
+        return trace.complete or t + self.structure.depth - layer <= trace.n_iter
+
+    def _base(self, layer, inputs, n):
+        """Unary scores for n rows, (n_nodes, (n_states - 1) n)."""
+        if layer == 0 and inputs.missing is None:
+            return None
+        return np.repeat(self.unaries[layer], n, axis=1)
+
+    def _input_field(self, inputs, n):
+        """Scores (n_nodes, (n_states - 1) n) that the observed inputs give layer 1."""
+        connection = self.structure.connections[0]
+        shape = (connection.n_right, (connection.n_right_states - 1) * n)
+        if connection.dense:
+            matrix = connection.matrix(self.weights[0])
+            if sparse.issparse(inputs.means):
+                return np.ascontiguousarray((inputs.means @ matrix).T).reshape(shape)
+            return (matrix.T @ inputs.means.T).reshape(shape)
+        field = np.zeros(shape, self.dtype)
+        expected_fields(
+            _lanes(inputs.means, connection.n_left),
+            self.tables[0],
+            connection.left,
+            connection.right,
+            connection.table,
+            field,
+        )
+        return field
+
+    # ----------------------------------------------------------------- backward
+
+    def gradient(self, trace, d_output):
+        """Gradient of a function of the output's beliefs, summed over the rows.
+
+        Parameters
+        ----------
+        trace : Trace
+            Of ``run(..., keep=True)``.
+        d_output : ndarray (n_outputs, (k - 1) n)
+            Derivative by the output's beliefs.
+
+        Returns
+        -------
+        LayeredParams
+        """
+        n, inputs = trace.n, trace.inputs
+        depth = self.structure.depth
+        d_weights = self._zero_weights()
+        d_unaries = [np.zeros_like(u) for u in self.unaries]
+        d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
+        d_beliefs = [None] * depth + [d_output]
+        state = None
+        for t in range(trace.n_iter, -1, -1):  # beliefs of time t + 1
+            for layer, d in enumerate(d_beliefs):
+                if d is not None:
+                    d_unaries[layer] += _lane_sums(d, n)
+            if t == 0:
+                break
+            if d_beliefs[1] is not None:
+                d_field += d_beliefs[1]
+            if t == 1 and trace.first is not None:
+                d_beliefs = [None if d is None else _lane_sums(d, n) for d in d_beliefs]
+                state = None if state is None else {k: _lane_sums(d, n) for k, d in state.items()}
+                trace, n = trace.first, 1
+            d_before = [None if b is None else np.zeros_like(b) for b in trace.beliefs[t]]
+            state = self._iterate_vjp(trace, t, d_beliefs, d_before, d_weights, state)
+            d_beliefs = d_before
+        flat = self._finish(d_weights)
+        flat[0] = flat[0] + self._input_gradient(inputs, d_field)
+        return self.structure.params(d_unaries, flat)
+
+    def _input_gradient(self, inputs, d_field):
+        """Flat gradient of the input's weights from that of `_input_field`."""
+        connection = self.structure.connections[0]
+        n = inputs.means.shape[0]
+        if connection.dense:
+            d = d_field.reshape(-1, n)
+            if sparse.issparse(inputs.means):
+                return np.ascontiguousarray(inputs.means.T @ d.T).ravel()
+            return (inputs.means.T @ d.T).ravel()
+        return self._products(0, _lanes(inputs.means, connection.n_left), d_field, n)
+
+    def moments(self, trace, row_weight):
+        """Sum the moments of a complete run over its rows: the gradient of log Z.
+
+        Parameters
+        ----------
+        trace : Trace
+            Of ``run(..., complete=True)``.
+        row_weight : ndarray (n,)
+
+        Returns
+        -------
+        LayeredParams
+        """
+        free, held = self._means_of_nodes(trace, row_weight)
+        means = [f if h is None else f + h for f, h in zip(free, held, strict=True)]
+        unaries = [
+            np.zeros_like(u) if m is None else _lane_sums(m, trace.n)
+            for u, m in zip(self.unaries, means)
+        ]
+        flat = self._pairs(trace, free, held)
+        flat[0] = flat[0] + self._input_gradient(trace.inputs, means[1])
+        return self.structure.params(unaries, flat)
+
+    def pair_moments(self, trace, row_weight):
+        """Sum the moments of pairs of nodes that are not observed, flat by connection."""
+        return self._pairs(trace, *self._means_of_nodes(trace, row_weight))
+
+    def _means_of_nodes(self, trace, row_weight):
+        """Weighted probabilities of states, of free nodes and of held ones, by layer."""
+        n = trace.n
+        weight = row_weight.astype(self.dtype)
+        free, held = [], [None] * (self.structure.depth + 1)
+        for layer, belief in enumerate(trace.beliefs[-1]):
+            if belief is None:
+                free.append(None)
+                continue
+            means = probabilities(belief, n)[:, 1:] * weight
+            mask = trace.mask(layer)
+            if mask is not None:
+                means *= mask[:, None, :]
+            free.append(np.ascontiguousarray(means).reshape(belief.shape))
+            if trace.inputs.held is not None and trace.inputs.held.states[layer] is not None:
+                states = trace.inputs.held.states[layer]
+                held[layer] = (states.reshape(len(states), -1, n) * weight).reshape(belief.shape)
+        return free, held
+
+    def _pairs(self, trace, free, held):
+        """Flat moments of pairs by connection from the weighted means of their nodes."""
+        flat = self._pair_moments(trace, free)
+        for c in range(self.structure.depth):
+            # A held node is independent of its neighbours: products, one factor weighted.
+            if held[c] is not None:
+                right = free[c + 1] if held[c + 1] is None else free[c + 1] + held[c + 1]
+                flat[c] = flat[c] + self._products(c, trace.inputs.held.states[c], right, trace.n)
+            if held[c + 1] is not None and free[c] is not None:
+                states = trace.inputs.held.states[c + 1]
+                flat[c] = flat[c] + self._products(c, free[c], states, trace.n)
+        return flat
+
+    def _products(self, c, left, right, n):
+        """Flat sums over rows of products of left and right means, by pairwise score."""
+        connection = self.structure.connections[c]
+        if connection.dense:
+            return (left.reshape(-1, n) @ right.reshape(-1, n).T).ravel()
+        sums = np.zeros_like(self.tables[c])
+        expected_fields_vjp(
+            left,
+            self.tables[c],
+            connection.left,
+            connection.right,
+            connection.table,
+            right,
+            np.empty((0, 0), self.dtype),
+            sums,
+        )
+        return sums.ravel()
+
+
+def probabilities(belief, n):
+    """Probabilities (n_nodes, n_states, n) of log-odds (n_nodes, (n_states - 1) n)."""
+    scores = belief.reshape(len(belief), -1, n)
+    scores = np.concatenate([np.zeros((len(belief), 1, n), belief.dtype), scores], axis=1)
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+def _lane_sums(a, n):
+    """Sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
+    return a.reshape(len(a), a.shape[1] // n, n).sum(axis=2)
+
+
+def _lanes(means, n_nodes):
+    """Input means (n, D (l - 1)) as (D, (l - 1) n)."""
+    if sparse.issparse(means):
+        means = means.toarray()
+    return np.ascontiguousarray(means.T).reshape(n_nodes, -1)

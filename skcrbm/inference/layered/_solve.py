@@ -1,0 +1,258 @@
+"""Solvers of `LayeredEnergy`: the iterations of the truncated networks until they converge."""
+
+import numpy as np
+
+from skcrbm.inference._base import empty_result, sum_statistics
+from skcrbm.inference._message_state import convergence_slack
+from skcrbm.inference.layered._mean_field import MeanFieldNetwork
+from skcrbm.inference.layered._messages import MessageNetwork
+from skcrbm.inference.layered._network import Held, LayeredInput, Trace, probabilities
+from skcrbm.utils.categorical import one_against_rest
+from skcrbm.utils.limits import LAYERED_CHUNK_ROWS, LOG_RANGE
+from skcrbm.utils.parallel import one_blas_thread, row_chunks
+
+
+def solve_mean_field(method, energy, query):
+    """Mean field: both schedules are the same."""
+    return _solve(MeanFieldNetwork(energy, "sequential", method.iterations), method, energy, query)
+
+
+def solve_sum_product(method, energy, query):
+    """Sum-product messages, from the input to the output and back."""
+    return _pass_messages(False, method, energy, query)
+
+
+def solve_tree_reweighted(method, energy, query):
+    """Tree-reweighted messages, by `Connection.edge_appearance`."""
+    return _pass_messages(True, method, energy, query)
+
+
+def _pass_messages(reweighted, method, energy, query):
+    if method.damping:
+        raise ValueError(
+            f"{method.name!r} has no damping on LayeredEnergy; got damping={method.damping}"
+        )
+    wide = _wide_enough(method, energy, reweighted)
+    network = MessageNetwork(
+        wide, "sequential", method.iterations, reweighted=reweighted, with_input=False
+    )
+    fields = _solve(network, method, wide, query)
+    if wide is not energy:
+        fields["log_odds"] = fields["log_odds"].astype(energy.dtype)
+        parts = fields.get("statistics", ())
+        fields["statistics"] = tuple(part.astype(energy.dtype) for part in parts) or None
+    return fields
+
+
+def _wide_enough(method, energy, reweighted):
+    """Return the energy in a dtype that holds products of exponentials of its couplings.
+
+    Raises
+    ------
+    ValueError
+        If none does.
+    """
+    strongest = 0.0
+    for connection, weights in zip(energy.structure.connections[1:], energy.weights, strict=True):
+        share = 1.0
+        if reweighted:  # couplings are divided by the edges' appearance
+            share = connection.n_right if connection.dense else 1 / connection.edge_appearance.min()
+        strongest = max(strongest, share * float(np.abs(weights).max(initial=0)))
+    if 2 * strongest <= LOG_RANGE[energy.dtype]:
+        return energy
+    if 2 * strongest > LOG_RANGE[np.dtype(np.float64)]:
+        raise ValueError(
+            f"{method.name!r} works on LayeredEnergy with couplings (divided by the appearance of "
+            f"their edges, for 'tree_reweighted') up to {LOG_RANGE[np.dtype(np.float64)] / 2:g}; "
+            f"got {strongest:.3g}. Use 'mean_field', 'gibbs' or, for small models, 'exact'"
+        )
+    return energy.astype(np.float64)
+
+
+def _solve(network, method, energy, query):
+    for argument, given in (("init", query.start), ("return_state", query.return_state)):
+        if given:
+            raise ValueError(
+                f"{method.name!r} has no {argument} on LayeredEnergy: it always starts from the "
+                "unary scores"
+            )
+    fields = empty_result(energy, query)
+    n = energy.n_models
+    log_odds = fields["log_odds"] = np.empty((n, energy.n_variables), energy.dtype)
+    if query.return_trace:
+        fields["trace"] = np.full((n, method.iterations), np.nan)
+    weight = np.ones(n) if query.per_example else query.sample_weight
+    connections = energy.structure.connections
+
+    def run(rows, statistics):
+        numbers = np.arange(rows.start, rows.stop)
+        for stopped, done, changes, trace in _until_converged(
+            network, _inputs(energy.rows(rows)), method.tolerance
+        ):
+            at = numbers[stopped]
+            fields["n_iter"][at], fields["converged"][at] = trace.n_iter, done
+            log_odds[at] = _unit_log_odds(energy, trace)
+            if query.return_trace:
+                fields["trace"][at, : trace.n_iter] = changes
+            if "statistics" in query.returns:
+                flat = network.pair_moments(trace, weight[at])
+                for total, c, part in zip(statistics, connections[1:], flat[1:], strict=True):
+                    total += c.tables(part)
+
+    with one_blas_thread():
+        chunks = row_chunks(n, LAYERED_CHUNK_ROWS)
+        sum_statistics(run, chunks, query, fields.get("statistics"))
+    return fields
+
+
+def _inputs(energy):
+    """`LayeredInput` of an energy: its fields, rows last, and the nodes that are held."""
+    structure = energy.structure
+    means = np.empty((energy.n_models, 0), energy.dtype)
+    fields = [None if f is None else _lanes(f, k) for f, k in _by_layer(energy, energy.field)]
+    if energy.evidence is None:
+        return LayeredInput(means, fields=fields)
+    nothing = [None] * (structure.depth + 1)
+    held = Held(list(nothing), list(nothing), list(nothing))
+    for layer, (values, n_nodes) in enumerate(_by_layer(energy, energy.evidence)):
+        if values is None or np.isnan(values).all():
+            continue
+        values = values.T.reshape(n_nodes, -1, energy.n_models)
+        # A node is held by a unit that is on, or by all of its units off.
+        known = (values == 1).any(axis=1) | (values == 0).all(axis=1)
+        barred = (values == 0) & ~known[:, None]
+        held.free[layer] = (~known).astype(energy.dtype)
+        shape = fields[layer].shape
+        held.states[layer] = (values == 1).astype(energy.dtype).reshape(shape)
+        if barred.any():
+            minus_infinity = np.where(barred, -np.inf, 0.0).astype(energy.dtype)
+            held.barred[layer] = minus_infinity.reshape(shape)
+    return LayeredInput(means, fields=fields, held=held)
+
+
+def _by_layer(energy, values):
+    """Pairs of a layer's part of values (N, n_variables) and its number of nodes."""
+    return zip(energy.by_layer(values), energy.structure.n_nodes, strict=True)
+
+
+def _lanes(values, n_nodes):
+    """Values (N, n_nodes (k - 1)) as (n_nodes, (k - 1) N)."""
+    return np.ascontiguousarray(values.T).reshape(n_nodes, values.size // n_nodes)
+
+
+def _until_converged(network, inputs, tolerance):
+    """Iterate, and let each row go as soon as its beliefs hold still.
+
+    Yields
+    ------
+    rows : ndarray of int
+        That stop here, converged or out of iterations.
+    converged : ndarray of bool
+    changes : ndarray (n_rows, n_iter)
+        Largest change of a belief in each iteration, as a probability.
+    trace : Trace
+        Of these rows.
+    """
+    trace, later = network._begin(inputs, True, network.n_iter)
+    rows, changes = np.arange(trace.n), []
+    # Before the inputs' news have been through all layers, stillness means nothing.
+    least = max(2, network.structure.depth)
+    for t in range(1, network.n_iter + 1):
+        if len(trace.beliefs) == t + 1:  # else all rows shared this iteration
+            network._advance(trace, t, later)
+            _forget(trace)
+        change, moved = _movement(trace, tolerance)
+        changes.append(change)
+        done = (change < tolerance) & ~moved & (t >= least)
+        if t == network.n_iter or done.all():
+            stop = np.ones(len(rows), bool)
+        else:
+            stop = done
+        if not stop.any():
+            continue
+        trace.n_iter = t
+        left = np.flatnonzero(~stop)
+        stopped = trace if not len(left) else _take_rows(trace, np.flatnonzero(stop))
+        yield rows[stop], done[stop], np.array(changes).T[stop], stopped
+        if not len(left):
+            return
+        later = [_take(a, left, trace.n) for a in later]
+        trace = _take_rows(trace, left)
+        rows, changes = rows[left], [c[left] for c in changes]
+
+
+def _forget(trace):
+    """Drop what the next iteration does not look at."""
+    for past in (trace.beliefs, trace.forward, trace.backward):
+        if len(past) > 2:
+            past[-3] = None
+
+
+def _movement(trace, tolerance):
+    """Largest change of a belief in each row, and whether a log-odds moved by more than slack."""
+    change, moved = np.zeros(trace.n), np.zeros(trace.n, bool)
+    for layer, (old, new) in enumerate(zip(trace.beliefs[-2], trace.beliefs[-1], strict=True)):
+        if new is None or not new.size:
+            continue
+        mask = trace.mask(layer)
+        counts = np.ones((len(new), trace.n), bool) if mask is None else mask == 1
+        step = np.abs(probabilities(new, trace.n) - probabilities(old, trace.n)).max(axis=1)
+        change = np.maximum(change, np.where(counts, step, 0).max(axis=0))
+        with np.errstate(invalid="ignore"):  # -inf on both sides: a barred state
+            step = np.abs(new - old)
+            slack = convergence_slack(tolerance, np.maximum(abs(new), abs(old)), new.dtype)
+            far = (step > slack).reshape(len(new), -1, trace.n).any(axis=1)
+        moved |= (far & counts).any(axis=0)
+    return change, moved
+
+
+def _take(a, rows, n):
+    """Rows of an array (k, m n) whose last axis holds n of them."""
+    if a is None:
+        return None
+    part = a.reshape(len(a), a.shape[1] // n, n)[:, :, rows]
+    return np.ascontiguousarray(part).reshape(len(a), -1)
+
+
+def _take_rows(trace, rows):
+    """Trace of some of the rows, with what its last two iterations made."""
+
+    def last_two(past):
+        kept = [[_take(a, rows, trace.n) for a in arrays] for arrays in past[-2:]]
+        return [None] * (len(past) - len(kept)) + kept
+
+    inputs, held = trace.inputs, trace.inputs.held
+    if held is not None:
+        held = Held(*([_take(a, rows, trace.n) for a in arrays] for arrays in held))
+    return Trace(
+        LayeredInput(inputs.means[rows], held=held),
+        trace.complete,
+        trace.n_iter,
+        last_two(trace.beliefs),
+        last_two(trace.forward),
+        last_two(trace.backward),
+        trace.edges,
+    )
+
+
+def _unit_log_odds(energy, trace):
+    """Log-odds (n, n_variables) of the units, from the beliefs of their nodes."""
+    n = trace.n
+    log_odds = np.empty((n, energy.n_variables), energy.dtype)
+    for layer, part in enumerate(energy.structure.unit_slices):
+        if part is None:
+            continue
+        scores = trace.beliefs[-1][layer]
+        mask = trace.mask(layer)
+        if scores.shape[1] > n:
+            scores = scores.reshape(len(scores), -1, n).transpose(2, 0, 1).astype(np.float64)
+            scores = np.concatenate([np.zeros((*scores.shape[:2], 1)), scores], axis=2)
+            found = one_against_rest(scores)[..., 1:].reshape(n, -1)
+        else:
+            found = scores.reshape(-1, n).T
+        if mask is not None:
+            states = trace.inputs.held.states[layer].reshape(-1, n).T
+            held = np.repeat(mask.T == 0, energy.structure.n_states[layer] - 1, axis=1)
+            found = np.where(held, np.where(states == 1, np.inf, -np.inf), found)
+        log_odds[:, part] = found
+    return log_odds

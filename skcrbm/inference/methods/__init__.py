@@ -1,0 +1,1 @@
+"""Inference methods: their options, one file each. Solvers stand beside, by energy."""

@@ -1,0 +1,116 @@
+"""Exact inference on RBMs with one categorical visible group: a sum over its classes."""
+
+import numpy as np
+from scipy.special import log_expit
+
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._random import uniforms
+from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.random import random_key
+
+
+def solve(method, energy, query):
+    """Answer any query from the log-weights of the classes."""
+    fields = empty_result(energy, query)
+    n = energy.n_models
+    hidden = "max" if "map" in query.returns else "marginal"
+    with one_blas_thread():
+        if query.returns & {"map", "marginal_map"}:
+            fields["log_odds"] = np.empty((n, energy.n_variables), energy.dtype)
+            _fill_best(energy, hidden, fields)
+            if "map_bound" in query.returns:
+                fields["map_bound"] = energy.class_log_weights(hidden).max(axis=1)
+                fields["gap"] = np.zeros(n)
+        if query.returns & {"marginals", "statistics", "log_partition"}:
+            _fill_sums(energy, query, fields)
+        if "samples" in query.returns:
+            log_weight = energy.class_log_weights()
+            fields["samples"] = _draw(energy, log_weight, query, random_key(method.random_state))
+        if "sample_log_prob" in query.returns:
+            log_z = np.logaddexp.reduce(log_weight, axis=1)
+            states = fields["samples"].reshape(-1, energy.n_variables)
+            score = energy.rows(np.repeat(np.arange(n), query.n_samples)).score(states)
+            fields["sample_log_prob"] = score.reshape(n, query.n_samples) - log_z[:, None]
+    if "log_odds" in fields:
+        fields["log_odds"] = fields["log_odds"].astype(energy.dtype, copy=False)
+    return fields
+
+
+def _inputs(energy, rows):
+    """Return inputs (n, K, H) of the hidden units by class, and their evidence (n, 1, H)."""
+    inputs = energy.weights.astype(np.float64) + energy.hidden_bias[rows, None, :]
+    if energy.evidence is None:
+        return inputs, np.full((len(inputs), 1, energy.n_hidden), np.nan)
+    return inputs, energy.evidence[rows, None, energy.n_visible :]
+
+
+def _log(condition):
+    """0 where a condition holds, -inf elsewhere."""
+    return np.where(condition, 0.0, -np.inf)
+
+
+def _fill_best(energy, hidden, fields):
+    """Fill assignment and max-marginals, hidden units at their best or summed out."""
+    n_classes = energy.n_visible
+    scores = energy.class_log_weights(hidden)
+    best = scores.argmax(axis=1)
+    fields["assignment"][:, :n_classes] = np.eye(n_classes)[best]
+    others = np.where(np.eye(n_classes, dtype=bool), -np.inf, scores[:, None, :])
+    others = others.max(2, initial=-np.inf)
+    possible = scores > -np.inf
+    fields["log_odds"][:, :n_classes] = np.subtract(
+        scores, others, out=np.full(scores.shape, -np.inf), where=possible
+    )
+    for rows in energy.row_blocks(energy.weights.size):
+        inputs, held = _inputs(energy, rows)
+        mode = np.take_along_axis(inputs, best[rows, None, None], 1)[:, 0]
+        fields["assignment"][rows, n_classes:] = mode > 0
+        if hidden == "max":
+            gain = np.where(np.isnan(held), np.maximum(0, inputs), np.nan_to_num(held) * inputs)
+            off = scores[rows, :, None] - gain
+            mode = (off + inputs).max(1) - off.max(1)
+        fields["log_odds"][rows, n_classes:] = mode
+
+
+def _fill_sums(energy, query, fields):
+    """Fill marginals, statistics and log Z."""
+    log_weight = energy.class_log_weights()
+    n_classes = energy.n_visible
+    log_partition = np.logaddexp.reduce(log_weight, axis=1)
+    if "log_partition" in query.returns:
+        fields["log_partition"][:] = log_partition
+    if not query.returns & {"marginals", "statistics"}:
+        return
+    log_odds = np.empty((energy.n_models, energy.n_variables))
+    log_odds[:, :n_classes] = energy.class_log_odds(log_weight)
+    log_prob = (log_weight - log_partition[:, None])[:, :, None]
+    total = np.zeros(energy.weights.shape)
+    for rows in energy.row_blocks(energy.weights.size):
+        inputs, held = _inputs(energy, rows)
+        on = log_prob[rows] + np.where(np.isnan(held), log_expit(inputs), _log(held == 1))
+        off = log_prob[rows] + np.where(np.isnan(held), log_expit(-inputs), _log(held == 0))
+        off = np.logaddexp.reduce(off, axis=1)
+        log_odds[rows, n_classes:] = np.logaddexp.reduce(on, axis=1) - off
+        if "statistics" in query.returns and query.per_example:
+            fields["statistics"][0][rows] = np.exp(on)
+        elif "statistics" in query.returns:
+            total += np.tensordot(query.sample_weight[rows], np.exp(on), axes=1)
+    if "statistics" in query.returns and not query.per_example:
+        fields["statistics"][0][:] = total
+    if "marginals" in query.returns:
+        fields["log_odds"] = log_odds
+
+
+def _draw(energy, log_weight, query, key):
+    """Independent samples (N, n_samples, K + H)."""
+    n, n_samples = energy.n_models, query.n_samples
+    samples = np.empty((n, n_samples, energy.n_variables), np.int8)
+    mass = np.exp(log_weight - log_weight.max(axis=1, keepdims=True)).cumsum(axis=1)
+    u = uniforms(key, np.arange(n), 0, n_samples)
+    index = (u[:, :, None] * mass[:, None, -1:] > mass[:, None, :-1]).sum(axis=2)
+    samples[:, :, : energy.n_visible] = np.eye(energy.n_visible, dtype=np.int8)[index]
+    block = energy.sampling_blocks[1]
+    log_odds = energy.conditional_log_odds(samples, block)
+    u = uniforms(key, np.arange(n), 1, n_samples * energy.n_hidden)
+    samples[:, :, block] = energy.draw(log_odds, u.reshape(log_odds.shape), block)
+    return samples

@@ -1,0 +1,263 @@
+"""Exact inference on RBMs: the smaller layer is enumerated, the other one summed out."""
+
+import numpy as np
+from scipy.special import expit, log_expit
+
+from skcrbm.inference._base import empty_result, sum_statistics
+from skcrbm.inference._evidence import with_folded_evidence
+from skcrbm.inference._exact_parts import answer_in_parts
+from skcrbm.inference._random import uniforms
+from skcrbm.kernels.rbm_exact import (
+    GROUP,
+    MAX_FIELD,
+    MAX_LOW_UNITS,
+    MAX_NORM,
+    enumerate_rows,
+)
+from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
+from skcrbm.kernels.rbm_exact_map import best_states
+from skcrbm.kernels.scalar import MAX, MIXED
+from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.random import random_key
+from skcrbm.utils.validation import kernel_array
+
+# States of a model that are scored together to draw from them, times units.
+_BLOCK_UNITS = 2**20
+# States times summed units of a chunk of rows: some milliseconds, beside which a call costs little.
+_CHUNK_WORK = 2**23
+
+
+def solve(method, energy, query):
+    """Answer any query by the states of one layer."""
+    return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
+
+
+def _check_size(method, layer, n_units, advice):
+    if n_units > method.max_units:
+        raise ValueError(
+            f"'exact' enumerates the {layer} layer, which has {n_units} units; the limit is "
+            f"max_units={method.max_units}. Use {advice}, or Exact(max_units=...) up to 30"
+        )
+
+
+class _Layers:
+    """An RBM with its layers in the order (enumerated, other), in float64.
+
+    Attributes
+    ----------
+    enumerated, other : ndarray (N, k), (N, m)
+        Fields.
+    free : ndarray (N, k + m) of bool
+    coupling : ndarray (k, m)
+    """
+
+    def __init__(self, energy, visible_first):
+        self.visible_first = visible_first
+        n_visible = energy.n_visible
+        enumerated, other = energy.fields if visible_first else energy.fields[::-1]
+        coupling = energy.weights if visible_first else energy.weights.T
+        self.enumerated, self.other, self.coupling = (
+            np.ascontiguousarray(a, dtype=np.float64) for a in (enumerated, other, coupling)
+        )
+        free = energy.free
+        self.free = kernel_array(self.joined(free[:, :n_visible], free[:, n_visible:]))
+
+    def joined(self, first, second):
+        """Swap (N, V + H) parts into the order of these layers, or back."""
+        return np.hstack([first, second] if self.visible_first else [second, first])
+
+    def in_order(self, values):
+        """Bring (..., k + m) into the order visible, hidden."""
+        if self.visible_first:
+            return values
+        k = len(self.coupling)
+        return np.concatenate([values[..., k:], values[..., :k]], axis=-1)
+
+
+@with_folded_evidence
+def _best_states(method, energy, query):
+    """Answer "map" or "marginal_map", and max-marginals."""
+    fields = empty_result(energy, query)
+    marginal = "marginal_map" in query.returns
+    if marginal:
+        _check_size(method, "visible", energy.n_visible, "'mixed_product'")
+    else:
+        smaller = min(energy.n_visible, energy.n_hidden)
+        _check_size(method, "smaller", smaller, "'max_product' or 'icm'")
+    layers = _Layers(energy, marginal or energy.n_visible < energy.n_hidden)
+    n, (k, m) = energy.n_models, layers.coupling.shape
+    log_gain = _low_log_gain(layers.coupling)
+    state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k + m))
+
+    def solve(rows):
+        best_states(
+            MIXED if marginal else MAX,
+            layers.enumerated[rows],
+            layers.other[rows],
+            layers.free[rows],
+            layers.coupling,
+            log_gain,
+            state[rows],
+            log_odds[rows],
+        )
+
+    for _ in ordered_map(solve, row_chunks(n, 1 if k > 8 else ROWS_PER_CHUNK), query.n_jobs):
+        pass
+    with one_blas_thread():
+        inputs = layers.other + state @ layers.coupling
+    if marginal:
+        log_odds[:, k:] = inputs
+    fields["assignment"][:] = layers.in_order(np.hstack([state, inputs > 0]))
+    fields["log_odds"] = layers.in_order(log_odds).astype(energy.dtype, copy=False)
+    return fields
+
+
+@with_folded_evidence
+def _sums(method, energy, query):
+    """Answer marginals, statistics and log Z."""
+    layers = _Layers(energy, energy.n_hidden > energy.n_visible)
+    coupling = layers.coupling
+    k, m = coupling.shape
+    _check_size(method, "smaller", k, "'sum_product' or 'mean_field'")
+    n = energy.n_models
+    fields = empty_result(energy, query)
+    log_partition = fields.get("log_partition", np.zeros(n))
+    log_odds = np.zeros((n, k + m))
+    pairs = None
+    if "statistics" in query.returns:
+        pairs = (np.zeros((n, m, k) if query.per_example else (m, k)),)
+    weight = np.ones(n) if query.per_example else query.sample_weight
+    want_marginals = bool(query.returns & {"marginals", "statistics"})  # evidence needs them
+    rows_of = layers.enumerated, layers.other, layers.free
+    chunks = row_chunks(n, max(4, min(256, _CHUNK_WORK // max(1, m << k))))
+
+    def in_odds(rows, statistics):
+        enumerated, summed, free = (part[rows] for part in rows_of)
+        z = np.exp(-np.abs(summed))
+        found = log_odds[rows]
+        enumerate_rows(
+            enumerated, summed, z, free, coupling, *tables, weight[rows], want_marginals,
+            pairs is not None, log_partition[rows], found, *statistics,
+        )  # fmt: skip
+        if want_marginals:
+            np.log(found, out=found)
+            np.add(found[:, k:], summed, out=found[:, k:], where=free[:, k:])
+
+    def in_logs(rows, statistics):
+        enumerate_in_logs(
+            *(part[rows] for part in rows_of), coupling, _low_log_gain(coupling), weight[rows],
+            pairs is not None, log_partition[rows], log_odds[rows], *statistics,
+        )  # fmt: skip
+
+    tables = _odds_tables(layers)
+    if k == 0:
+        summed = np.where(layers.free, layers.other, -np.inf)
+        log_partition[:] = np.logaddexp(0, summed).sum(1)
+        log_odds = np.where(layers.free, layers.other, 0)
+    elif tables is None:
+        log_odds[layers.free & want_marginals] = np.nan
+        sum_statistics(in_logs, chunks, query, pairs)
+    else:
+        sum_statistics(in_odds, chunks, query, pairs)
+        rows = np.flatnonzero(np.isnan(log_odds).any(1))
+        if len(rows):
+            missing = log_odds[rows]
+            enumerate_in_logs(
+                *(part[rows] for part in rows_of), coupling, _low_log_gain(coupling), weight[rows],
+                False, np.empty(len(rows)), missing, np.empty((0, 0)),
+            )  # fmt: skip
+            log_odds[rows] = missing
+    if want_marginals:
+        fields["log_odds"] = layers.in_order(log_odds).astype(energy.dtype, copy=False)
+    if pairs is not None:
+        pairs = np.swapaxes(pairs[0], -1, -2) if layers.visible_first else pairs[0]
+        fields["statistics"][0][...] = pairs
+    return fields
+
+
+@with_folded_evidence
+def _draw(method, energy, query):
+    """Answer samples, independent ones: a state of one layer, then the other given it."""
+    n, n_samples = energy.n_models, query.n_samples
+    layers = _Layers(energy, energy.n_visible < energy.n_hidden)
+    coupling = layers.coupling
+    k, m = coupling.shape
+    _check_size(method, "smaller", k, "'gibbs'")
+    key = random_key(method.random_state)
+    fields = empty_result(energy, query)
+    fields["samples"] = np.zeros((n, n_samples, k + m), np.int8)
+    if "sample_log_prob" in query.returns:
+        fields["sample_log_prob"] = np.zeros((n, n_samples))
+    size = max(1, _BLOCK_UNITS // max(1, k + m))
+
+    def run(rows):
+        row = rows.start
+        free, free_other = layers.free[row, :k], layers.free[row, k:]
+        log_weight = np.empty(2**k)
+        for block in row_chunks(2**k, size):
+            states = _bits(np.arange(block.start, block.stop), k)
+            gain = np.logaddexp(0, layers.other[row] + states @ coupling)
+            log_weight[block] = states @ layers.enumerated[row] + gain[:, free_other].sum(1)
+            log_weight[block][states[:, ~free].any(1)] = -np.inf
+        highest = log_weight.max()
+        mass = np.cumsum(np.exp(log_weight - highest))
+        u = uniforms(key, [row], 0, n_samples)[0]
+        number = np.searchsorted(mass, u * mass[-1]).clip(0, 2**k - 1)
+        states = _bits(number, k)
+        u = uniforms(key, [row], 1, n_samples * m).reshape(n_samples, m)
+        inputs = layers.other[row] + states @ coupling
+        on = u < expit(inputs)
+        fields["samples"][row] = layers.in_order(np.concatenate([states, on], axis=1))
+        if "sample_log_prob" in query.returns:
+            log_prob = log_expit(np.where(on, inputs, -inputs))[:, free_other].sum(1)
+            log_prob += log_weight[number] - (highest + np.log(mass[-1]))
+            fields["sample_log_prob"][row] = log_prob
+
+    with one_blas_thread():
+        for _ in ordered_map(run, row_chunks(n, 1), query.n_jobs):
+            pass
+    return fields
+
+
+def _bits(numbers, k):
+    """States (K, k) of 0/1 by their numbers, the first unit fastest."""
+    return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
+
+
+def _n_low(k, m):
+    """Return how many of k enumerated units a table over the states of them takes."""
+    return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
+
+
+def _low_log_gain(coupling):
+    """Return, for all states of the low units, the sum of couplings (k, m) to those on."""
+    n_low = _n_low(*coupling.shape)
+    states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
+    return np.ascontiguousarray((states @ coupling[:n_low]).T)
+
+
+def _odds_tables(layers):
+    """Return place, gain and norm of `enumerate_rows`; None if it has no room.
+
+    Strong units are alone in their group, or in pairs.
+    """
+    k, m = layers.coupling.shape
+    if np.abs(layers.enumerated).max(initial=0.0) > MAX_FIELD:
+        return None
+    norms = np.abs(layers.coupling).sum(0)
+    for size in (GROUP, GROUP // 2, 1):
+        place = np.arange(m) // size * GROUP + np.arange(m) % size
+        norm = np.bincount(place // GROUP, norms)
+        if norm.max(initial=0.0) <= MAX_NORM:
+            break
+    else:
+        return None
+    odds = np.ones((k, GROUP * len(norm)))
+    odds[:, place] = np.exp(layers.coupling)
+    n_low = min(_n_low(k, m), MAX_LOW_UNITS)
+    gain = np.empty((odds.shape[1], 2**n_low))
+    gain[:, 0] = 1
+    for j in range(n_low):
+        gain[:, 2**j : 2 ** (j + 1)] = gain[:, : 2**j] * odds[j][:, None]
+    return place, gain, norm

@@ -1,0 +1,83 @@
+"""Mean field on RBMs: alternating updates, a matrix product per layer over the batch."""
+
+import numpy as np
+from scipy.special import entr, expit
+
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._message_state import Beliefs
+from skcrbm.utils.parallel import one_blas_thread
+
+
+def solve(method, energy, query):
+    """Alternate between the beliefs of the layers; held units keep their values."""
+    with one_blas_thread():
+        return _iterate(method, energy, query)
+
+
+def _iterate(method, energy, query):
+    weights, n_visible, n = energy.weights, energy.n_visible, energy.n_models
+    fields = empty_result(energy, query)
+    if query.start is None:  # from the fields, in which what is held pulls already
+        start = np.hstack(energy.fold_evidence()[0])
+    else:
+        start = query.start.log_odds
+    log_odds = fields["log_odds"] = np.array(start, energy.dtype)
+    fields["converged"][:] = False
+    if query.return_trace:
+        fields["trace"] = np.full((n, method.iterations), np.nan)
+    beliefs = _with_evidence(energy, expit(log_odds))
+    active, part = np.arange(n), energy
+    q_v, q_h = beliefs[:, :n_visible], beliefs[:, n_visible:]
+    for iteration in range(method.iterations):
+        theta_v = part.visible_bias + q_h @ weights.T
+        new_v = _with_evidence(part, expit(theta_v))
+        theta_h = part.hidden_bias + new_v @ weights
+        new_h = _with_evidence(part, expit(theta_h), n_visible)
+        change = np.maximum(
+            np.abs(new_v - q_v).max(1, initial=0), np.abs(new_h - q_h).max(1, initial=0)
+        )
+        log_odds[active, :n_visible] = theta_v
+        log_odds[active, n_visible:] = theta_h
+        fields["n_iter"][active] = iteration + 1
+        if query.return_trace:
+            fields["trace"][active, iteration] = change
+        done = change < method.tolerance
+        fields["converged"][active[done]] = True
+        if done.all():
+            break
+        # Each model stops on its own: the finished ones leave the batch.
+        keep = ~done
+        if done.any():
+            active, part = active[keep], part.rows(keep)
+        q_v, q_h = new_v[keep], new_h[keep]
+    if query.return_state:
+        fields["state"] = Beliefs(log_odds.copy())
+    _add_moments(energy, query, fields)
+    return fields
+
+
+def _with_evidence(energy, beliefs, first=0):
+    """Beliefs (N, k) of the units from `first` on, the held ones at their values."""
+    if energy.evidence is None:
+        return beliefs
+    held = energy.evidence[:, first : first + beliefs.shape[1]]
+    return np.where(np.isnan(held), beliefs, held).astype(beliefs.dtype)
+
+
+def _add_moments(energy, query, fields):
+    """Fill statistics, which are products of beliefs, and the lower bound of log Z."""
+    if not query.returns & {"statistics", "log_partition"}:
+        return
+    beliefs = _with_evidence(energy, expit(fields["log_odds"]))
+    v, h = beliefs[:, : energy.n_visible], beliefs[:, energy.n_visible :]
+    if "statistics" in query.returns and query.per_example:
+        fields["statistics"][0][:] = v[:, :, None] * h[:, None, :]
+    elif "statistics" in query.returns:
+        fields["statistics"] = energy.sum_statistics(beliefs, query.sample_weight)
+    if "log_partition" in query.returns:
+        scores = v * energy.visible_bias
+        scores += v * (h @ energy.weights.T)
+        fields["log_partition"][:] = scores.sum(1, dtype=np.float64)
+        fields["log_partition"] += (h * energy.hidden_bias).sum(1, dtype=np.float64)
+        off = _with_evidence(energy, expit(-fields["log_odds"]))  # entropy 0 where held
+        fields["log_partition"] += (entr(beliefs) + entr(off)).sum(1, dtype=np.float64)

@@ -1,0 +1,213 @@
+"""Message passing on RBMs: which messages, which kernel, in which chunks."""
+
+import numpy as np
+
+from skcrbm.inference._base import empty_result, sum_statistics
+from skcrbm.inference._evidence import with_folded_evidence
+from skcrbm.inference._message_state import Messages, convergence_slack, earlier_messages
+from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.kernels.rbm_log import pass_logs
+from skcrbm.kernels.rbm_odds import pass_odds
+from skcrbm.kernels.rbm_row_norms import row_norms
+from skcrbm.kernels.scalar import MAX, MIXED, SUM
+from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
+from skcrbm.utils.parallel import one_blas_thread, row_chunks
+from skcrbm.utils.validation import kernel_array
+
+_CHUNK_EDGES = 2**15
+_ROWS_PER_SUM = 4
+
+
+@with_folded_evidence
+def solve_sum_product(method, energy, query):
+    """Answer by sum-product messages; see `SumProduct`."""
+    return _pass_messages(method, energy, query, SUM)[0]
+
+
+@with_folded_evidence
+def solve_tree_reweighted(method, energy, query):
+    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    v, h = energy.n_visible, energy.n_hidden
+    rho = (v + h - 1) / (v * h) if v and h else 1.0
+    return _pass_messages(method, energy, query, SUM, edge_appearance=rho)[0]
+
+
+@with_folded_evidence
+def solve_max_product(method, energy, query):
+    """Find a state by max-product messages; see `MaxProduct`."""
+    return _find_state(method, energy, query, MAX)
+
+
+@with_folded_evidence
+def solve_mixed_product(method, energy, query):
+    """Find a state by mixed-product messages; see `MixedProduct`."""
+    return _find_state(method, energy, query, MIXED)
+
+
+def _find_state(method, energy, query, kind):
+    def run(beliefs):
+        fields, score = _pass_messages(method, energy, query, kind, beliefs=beliefs)
+        if query.return_state:  # one array for `best_of_restarts` to choose rows from
+            in_logs.append(fields["state"].in_logs)
+            fields["state"] = fields["state"].values
+        return fields, score
+
+    in_logs = []
+    fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
+    if query.return_state:
+        fields["state"] = Messages(
+            method.name, fields["state"], fields["log_odds"].copy(), in_logs[0]
+        )
+    state = fields["assignment"]
+    with one_blas_thread():
+        mode = energy.hidden_given_visible(state[:, : energy.n_visible])
+    state[:, energy.n_visible :] = mode > 0.5
+    return fields
+
+
+def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=None):
+    """Pass messages on a batch of RBMs.
+
+    Parameters
+    ----------
+    method : IterativeMethod
+    energy : RBMEnergy
+    query : Query
+    kind : SUM, MAX or MIXED
+    edge_appearance : float
+        rho of tree-reweighted, 1 for all others.
+    beliefs : ndarray (N, V + H), default=None
+        Log-odds to start from, without messages, in place of what the query starts from.
+
+    Returns
+    -------
+    fields : dict
+        Of `InferenceResult`.
+    score : ndarray (N,) float64
+        Of the best state visited, which is in the visible part of ``fields["assignment"]``.
+    """
+    n, dtype, n_visible = energy.n_models, energy.dtype, energy.n_visible
+    shape = (n, *energy.weights.shape)
+    fields = empty_result(energy, query)
+    log_partition = fields.get("log_partition", np.zeros(n))
+    weight = np.ones(n) if query.per_example else query.sample_weight
+    weight = weight.astype(dtype)
+    warm = beliefs is None and query.start is not None
+    earlier = earlier_messages(query, method.name, shape, energy.n_variables) if warm else None
+    if earlier is not None:
+        beliefs = earlier.log_odds
+    elif warm:
+        beliefs = query.start.log_odds
+    elif beliefs is None:
+        beliefs = np.hstack(energy.fields)
+    log_odds = fields["log_odds"] = np.array(beliefs, dtype, order="C")
+    free = kernel_array(energy.free)
+    trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
+    score = np.full(n, -np.inf)
+    state = np.zeros((n, n_visible), np.int8)
+    kernel, couplings, options, norm = _choose_kernel(energy, kind, method.damping, edge_appearance)
+    in_logs = kernel is pass_logs
+    none = np.empty((0, *shape[1:]), dtype)
+    kept = np.ones(shape, dtype) if query.return_state else none
+
+    def solve(rows, statistics):
+        kernel(
+            kind,
+            *couplings,
+            energy.visible_bias[rows],
+            energy.hidden_bias[rows],
+            free[rows],
+            warm,
+            none if earlier is None else earlier.values_for(rows, in_logs, dtype),
+            method.iterations,
+            dtype.type(method.tolerance),
+            convergence_slack(method.tolerance, norm, dtype),
+            *options,
+            weight[rows],
+            "log_partition" in query.returns,
+            "statistics" in query.returns,
+            log_odds[rows],
+            fields["n_iter"][rows],
+            fields["converged"][rows],
+            log_partition[rows],
+            statistics[0].astype(dtype, copy=False),
+            trace[rows],
+            score[rows],
+            state[rows],
+            kept[rows],
+        )
+
+    # Few chunks, as each sums its statistics into a matrix of its own, and none so small
+    # that this, or handing it to a thread, costs more than its work.
+    size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
+    if "statistics" in query.returns:
+        size = max(size, _ROWS_PER_SUM)
+    pairs = n // size // 2
+    if 1 <= pairs < MAX_CHUNKS // 2:  # an even number, so that two threads share the work
+        size = -(-n // (2 * pairs))
+    sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
+    if query.return_trace:
+        fields["trace"] = trace
+    if query.return_state:
+        fields["state"] = Messages(method.name, kept, log_odds.copy(), in_logs)
+    if "assignment" in fields:
+        fields["assignment"][:, :n_visible] = state
+    return fields, score
+
+
+def _choose_kernel(energy, kind, damping, edge_appearance):
+    """Return a kernel, the arrays that stand for the couplings, its own options, and their norm.
+
+    Messages are kept as odds while products of them fit the dtype, else as logs. The norm is
+    the largest sum of |couplings| over a row or a column.
+    """
+    weights, dtype = energy.weights, energy.dtype
+    norms, step, columns = _norms(weights)
+    norm = max(norms.max(initial=0), float(columns.max(initial=0)))
+    if kind != MAX and damping == 0 and edge_appearance == 1:
+        limit = dtype.type(LOG_RANGE[dtype])
+        if 2 * step.max(initial=0) < limit:
+            # Times exp(max|W|) still below the dtype's precision, and above its denormals.
+            floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
+            piece = _row_pieces(weights, norms, limit)
+            couplings = weights, np.exp(weights), norms, piece, step, limit, floor
+            return pass_odds, couplings, (), norm
+    rho = dtype.type(edge_appearance)
+    return pass_logs, (weights / rho, rho), (dtype.type(damping),), norm
+
+
+def _norms(weights):
+    """Sum and maximum of |weights| (V, H) over each row, (V,) float64; sums over columns (H,)."""
+    bits = weights.view(f"u{weights.itemsize}")
+    norms, largest = np.empty(len(weights)), np.empty(len(weights), bits.dtype)
+    columns = np.empty(weights.shape[1], weights.dtype)
+    row_norms(weights, bits, norms, largest, columns)
+    return norms, largest.view(weights.dtype).astype(np.float64), columns
+
+
+def _row_pieces(weights, norms, limit):
+    """Length of row pieces over each of which the sum of |weights| is at most `limit`.
+
+    Parameters
+    ----------
+    weights : ndarray (V, H)
+    norms : ndarray (V,)
+        Sum of |weights| over each row.
+    limit : float
+
+    Returns
+    -------
+    ndarray (V,) of unsigned int
+    """
+    n_visible, n_hidden = weights.shape
+    piece = np.full(n_visible, max(1, n_hidden), np.uintp)
+    long = np.flatnonzero(norms > 0.99 * limit)  # the sum is rounded
+    magnitude = np.abs(weights[long])
+    size = n_hidden
+    while len(long):
+        starts = np.arange(0, n_hidden, size)
+        over = np.add.reduceat(magnitude, starts, axis=1).max(1) > limit
+        long, magnitude = long[over], magnitude[over]
+        size = (size + 1) // 2
+        piece[long] = size
+    return piece

@@ -1,0 +1,65 @@
+"""Sparse Ising models: as factor graphs of pairs, with a kernel of their own for most messages.
+
+The tables of a pair hold more than its coupling, so only what the kernel of `sparse_ising` does
+not take goes that way: strong couplings, most dampings, tree weights, mean field.
+"""
+
+import numpy as np
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.inference.factor_graph import OddsKernel, find_state, pass_messages
+from skcrbm.inference.factor_graph import solve_mean_field as mean_field_of_tables
+from skcrbm.inference.factor_graph import solve_tree_reweighted as tree_reweighted_of_tables
+from skcrbm.kernels.sparse_ising import finish_sparse_ising, pass_sparse_ising
+from skcrbm.utils.validation import kernel_array
+
+
+class _Kernel(OddsKernel):
+    """Messages as odds, models side by side; of edges."""
+
+    #: One division for two messages makes products of four.
+    share = 0.25
+
+    def prepare(self, graph):
+        n_tables = graph.n_tables
+        edges = kernel_array(graph.variables.reshape(n_tables, 2))
+        # The largest entry of a table is |s|, the last one s.
+        coupling = graph.shift + graph.logs[3::4]
+        return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
+
+    def pass_(self, kind, halved, *arguments):
+        edges, gain, coupling = self.arrays
+        pass_sparse_ising(kind, halved, edges, gain, coupling, *arguments)
+
+    def finish(self, *arguments):
+        finish_sparse_ising(*self.arrays, *arguments)
+
+
+def solve_sum_product(method, energy, query):
+    """Answer by sum-product messages; see `SumProduct`."""
+    fields = pass_messages(method, FactorGraphEnergy.from_energy(energy), query, _Kernel)
+    return _with_pairs(fields)
+
+
+def solve_max_product(method, energy, query):
+    """Find a state by max-product messages; see `MaxProduct`."""
+    return find_state(method, FactorGraphEnergy.from_energy(energy), query, _Kernel)
+
+
+def solve_tree_reweighted(method, energy, query):
+    """Answer by tree-reweighted messages; see `TreeReweighted`."""
+    graph = FactorGraphEnergy.from_energy(energy)
+    return _with_pairs(tree_reweighted_of_tables(method, graph, query))
+
+
+def solve_mean_field(method, energy, query):
+    """Answer by coordinate ascent; see `MeanField`."""
+    graph = FactorGraphEnergy.from_energy(energy)
+    return _with_pairs(mean_field_of_tables(method, graph, query))
+
+
+def _with_pairs(fields):
+    """Make P(both +1) of the probabilities of all entries of the tables."""
+    if "statistics" in fields:
+        fields["statistics"] = (np.ascontiguousarray(fields["statistics"][0][..., 3::4]),)
+    return fields

@@ -1,0 +1,487 @@
+"""Message passing on factor graphs, one model after the other: messages as log-odds, float64.
+
+For all that the odds of `factor_tables` do not hold: weights of zero, OR and AND, strong tables
+and fields, any damping, and tree-reweighted messages. A message is kept within ±limit, far
+beyond what fields and weights other than zero can add up to: so there are no infinities, and a
+state that cannot be is one that costs about `limit`. A held variable sends ±limit.
+
+OR factors take time linear in their inputs. With a_i the log-odds that come from the inputs, b
+those from the output, and Q_i the probability that all inputs but i are off:
+
+    sum, to the output    log (1 - Q) / Q
+    sum, to input i       -log((1 - Q_i) + Q_i e^-b)
+    max, to the output    sum_j relu(a_j) + min(0, max_j a_j)
+    max, to input i       min(b + sum_(j != i) relu(a_j), relu(-max_(j != i) a_j))
+
+Sums over all but one are made of sums from the front and from behind: a difference would lose
+small ones beside large ones. An AND is an OR of all variables negated.
+
+With theta_i = field_i + sum_a rho_a mu_{a->i} and c = theta_i - mu_{a->i}, the message a -> i is
+the log-odds of x_i under ``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)`` (rho = 1 but for
+tree-reweighted), summed or maximised over the others.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    MAX,
+    ROUNDING,
+    SUM,
+    binary_entropy,
+    log_add,
+    log_odds_moved,
+    sigmoid_pair,
+    softplus,
+)
+
+# Sums of products below this may have lost terms that underflowed: then in logarithms.
+_SMALLEST = 1e-200
+
+
+@jit
+def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
+    """Fill sent (k,) by plain sums of products; returns the log of all, -inf if they underflow.
+
+    partial[2^j:2^(j + 1)] is the table with all but the first j variables summed out,
+    prefix[2^j:2^(j + 1)] the product of what the first j variables send.
+    """
+    size = 1 << k
+    for s in range(size):
+        partial[size + s] = weight[first + s]
+    for j in range(k - 1, -1, -1):
+        yes, no = sigmoid_pair(cavity[j], 1.0)
+        pair[2 * j], pair[2 * j + 1] = no, yes
+        size = 1 << j
+        for s in range(size):
+            partial[size + s] = partial[2 * (size + s)] * no + partial[2 * (size + s) + 1] * yes
+    prefix[1] = 1.0
+    for j in range(k):
+        size = 1 << j
+        on = off = 0.0
+        for s in range(size):
+            off += prefix[size + s] * partial[2 * (size + s)]
+            on += prefix[size + s] * partial[2 * (size + s) + 1]
+        if min(on, off) < _SMALLEST:
+            return -math.inf
+        sent[j] = math.log(on / off)
+        no, yes = pair[2 * j], pair[2 * j + 1]
+        for s in range(size):
+            prefix[2 * (size + s)] = prefix[size + s] * no
+            prefix[2 * (size + s) + 1] = prefix[size + s] * yes
+    return math.log(partial[1])
+
+
+@jit
+def _log_one_minus(s):
+    """log(1 - e^-s) for s >= 0."""
+    return math.log(-math.expm1(-s)) if s > 0 else -math.inf
+
+
+@jit
+def _send_or(kind, cavity, k, sent, behind):
+    """Fill sent[:k + 1] with the log-odds to k inputs and the output, which comes last.
+
+    Parameters
+    ----------
+    kind : SUM or MAX
+    cavity : (at least k + 1,)
+        Log-odds that the variables send, finite.
+    sent : output, ±inf where a value is impossible
+    behind : work array, as long
+
+    Returns
+    -------
+    float
+        Logarithm of the weight of all states that the factor allows, variables scaled to sum to
+        1; or of the best one, scaled to a largest value of 1.
+    """
+    b = cavity[k]
+    if kind == MAX:
+        return _send_max(cavity, k, b, sent, behind)
+    total = 0.0
+    for i in range(k - 1, -1, -1):
+        behind[i] = total
+        total += softplus(cavity[i])
+    sent[k] = total + _log_one_minus(total)
+    ahead = 0.0
+    for i in range(k):
+        others = ahead + behind[i]
+        sent[i] = -log_add(_log_one_minus(others), -others - b)
+        ahead += softplus(cavity[i])
+    return log_add(_log_one_minus(total) - softplus(-b), -total - softplus(b))
+
+
+@jit
+def _send_max(cavity, k, b, sent, behind):
+    total, high, second, where = 0.0, -math.inf, -math.inf, -1
+    for i in range(k - 1, -1, -1):
+        a = cavity[i]
+        behind[i] = total
+        total += max(a, 0.0)
+        if a > high:
+            high, second, where = a, high, i
+        elif a > second:
+            second = a
+    sent[k] = total + min(0.0, high)
+    ahead = b
+    for i in range(k):
+        m = second if i == where else high
+        sent[i] = min(ahead + behind[i], max(-m, 0.0))
+        ahead += max(cavity[i], 0.0)
+    return max(sent[k] + min(b, 0.0), min(-b, 0.0)) - total
+
+
+@jit
+def _add(kind, x, y):
+    """Sum or maximum of what x and y are logarithms of."""
+    if kind == SUM:
+        return log_add(x, y)
+    return max(x, y)
+
+
+@jit
+def _log_pair(kind, c):
+    """Logarithms of what a variable with log-odds c sends: scaled to sum or maximum 1."""
+    if kind == SUM:
+        return -softplus(-c), -softplus(c)
+    return min(c, 0.0), min(-c, 0.0)
+
+
+@jit
+def _send_logs(kind, logs, first, k, cavity, sent, partial, prefix):
+    """`_send_weights` on logarithms; ±inf where a value is impossible, 0 where both are."""
+    size = 1 << k
+    for s in range(size):
+        partial[size + s] = logs[first + s]
+    for j in range(k - 1, -1, -1):
+        yes, no = _log_pair(kind, cavity[j])
+        size = 1 << j
+        for s in range(size):
+            partial[size + s] = _add(
+                kind, partial[2 * (size + s)] + no, partial[2 * (size + s) + 1] + yes
+            )
+    prefix[1] = 0.0
+    for j in range(k):
+        size = 1 << j
+        on = off = -math.inf
+        for s in range(size):
+            off = _add(kind, off, prefix[size + s] + partial[2 * (size + s)])
+            on = _add(kind, on, prefix[size + s] + partial[2 * (size + s) + 1])
+        sent[j] = on - off if on > -math.inf or off > -math.inf else 0.0
+        yes, no = _log_pair(kind, cavity[j])
+        for s in range(size):
+            prefix[2 * (size + s)] = prefix[size + s] + no
+            prefix[2 * (size + s) + 1] = prefix[size + s] + yes
+    return partial[1]
+
+
+@jit
+def send_factor(kind, graph, f, limit, cavity, sent, work):
+    """Fill sent[:k] with the messages of a factor to its k variables, within ±limit.
+
+    Parameters
+    ----------
+    kind : SUM or MAX
+    graph : tuple
+        ``variables`` (E,) and ``edge_start`` (F + 1,) int64, tables first; ``weight`` and
+        ``logs`` (n_entries,) float64 of the tables, to the power 1 / rho; ``table_start``
+        (F + 1,); ``n_tables``; ``negated`` (F,) bool, of logic factors: AND.
+    cavity : (at least k,)
+        Log-odds from the variables, finite; changed.
+
+    Returns
+    -------
+    float
+        Logarithm of the factor's weight under what the variables send, -inf if all is zero.
+    """
+    _, edge_start, weight, logs, table_start, n_tables, negated = graph
+    pair, partial, prefix, behind = work
+    k = edge_start[f + 1] - edge_start[f]
+    if f < n_tables:
+        first = table_start[f]
+        total = -math.inf
+        if kind == SUM:
+            total = _send_weights(weight, first, k, cavity, sent, pair, partial, prefix)
+        if total == -math.inf:
+            total = _send_logs(kind, logs, first, k, cavity, sent, partial, prefix)
+    else:
+        sign = -1.0 if negated[f] else 1.0
+        for j in range(k):
+            cavity[j] *= sign
+        total = _send_or(kind, cavity, k - 1, sent, behind)
+        for j in range(k):
+            cavity[j] *= sign
+            sent[j] *= sign
+    for j in range(k):
+        sent[j] = min(max(sent[j], -limit), limit)
+    return total
+
+
+@jit
+def read_cavities(graph, f, held, theta, message, limit, cavity):
+    """Fill cavity[:k] with the log-odds that the variables of a factor send to it."""
+    variables, edge_start = graph[0], graph[1]
+    for e in range(edge_start[f], edge_start[f + 1]):
+        v = variables[e]
+        c = theta[v] - message[e] if held[v] < 0 else (2.0 * held[v] - 1.0) * limit
+        cavity[e - edge_start[f]] = c
+
+
+@jit
+def add_messages(graph, rho, field, held, message, theta):
+    """Fill theta (n,) with the beliefs, 0 where held."""
+    variables, edge_start = graph[0], graph[1]
+    for v in range(theta.shape[0]):
+        theta[v] = field[v] if held[v] < 0 else 0.0
+    for f in range(edge_start.shape[0] - 1):
+        for e in range(edge_start[f], edge_start[f + 1]):
+            if held[variables[e]] < 0:
+                theta[variables[e]] += rho[f] * message[e]
+
+
+@jit
+def sweep_logs(kind, graph, rho, damping, limit, field, held, message, theta, after, work):
+    """Send all messages once, all from the old beliefs theta, and form the new ones in `after`.
+
+    Returns
+    -------
+    float
+        The least logarithm of a factor's weight: below -limit / 2 where states contradict.
+    """
+    edge_start = graph[1]
+    cavity, sent = work[0], work[1]
+    least = 0.0
+    for f in range(edge_start.shape[0] - 1):
+        read_cavities(graph, f, held, theta, message, limit, cavity)
+        least = min(least, send_factor(kind, graph, f, limit, cavity, sent, work[2:]))
+        for e in range(edge_start[f], edge_start[f + 1]):
+            new = sent[e - edge_start[f]]
+            message[e] = damping * message[e] + (1.0 - damping) * new
+    add_messages(graph, rho, field, held, message, after)
+    return least
+
+
+@jit
+def work_for(graph):
+    """Arrays that `sweep_logs` works in: cavity, sent, and those of `send_factor`."""
+    edge_start = graph[1]
+    longest = 6
+    for f in range(edge_start.shape[0] - 1):
+        longest = max(longest, edge_start[f + 1] - edge_start[f])
+    return (
+        np.empty(longest),
+        np.empty(longest),
+        np.empty(12),
+        np.empty(128),
+        np.empty(128),
+        np.empty(longest),
+    )
+
+
+@jit
+def _score(graph, rho, field, held, theta):
+    """Score of the state that beliefs prefer, -inf where it cannot be."""
+    variables, edge_start, _, logs, table_start, n_tables, negated = graph
+    total = 0.0
+    for v in range(theta.shape[0]):
+        if (theta[v] > 0) if held[v] < 0 else held[v] == 1:
+            total += field[v]
+    for f in range(edge_start.shape[0] - 1):
+        code, some, last = 0, False, False
+        for e in range(edge_start[f], edge_start[f + 1]):
+            v = variables[e]
+            on = (theta[v] > 0) if held[v] < 0 else held[v] == 1
+            if f < n_tables:
+                code = 2 * code + (1 if on else 0)
+            elif e < edge_start[f + 1] - 1:
+                some |= on != negated[f]
+            else:
+                last = on != negated[f]
+        if f < n_tables:
+            total += rho[f] * logs[table_start[f] + code]
+        elif some != last:
+            return -math.inf
+    return total
+
+
+@jit
+def fit_messages(graph, limit, theta, held, n_rounds, message):
+    """Fill message (E,) so that each factor alone has the beliefs theta: iterated scaling."""
+    edge_start = graph[1]
+    work = work_for(graph)
+    cavity, sent = work[0], work[1]
+    for f in range(edge_start.shape[0] - 1):
+        start, k = edge_start[f], edge_start[f + 1] - edge_start[f]
+        for e in range(start, edge_start[f + 1]):
+            message[e] = 0.0
+        for _ in range(n_rounds):
+            moved = 0.0
+            for j in range(k):
+                read_cavities(graph, f, held, theta, message, limit, cavity)
+                send_factor(SUM, graph, f, limit, cavity, sent, work[2:])
+                moved = max(moved, abs(message[start + j] - sent[j]))
+                message[start + j] = sent[j]
+            if moved < 1e-13:
+                break
+
+
+@jit
+def pass_logs(
+    kind, graph, rho, damping, limit, field, held, message, start, max_iter, tol, slack,
+    want_state, n_iter, converged, trace, score, state, log_odds,
+):  # fmt: skip
+    """Pass messages for N models, each until it has converged.
+
+    Parameters
+    ----------
+    kind : SUM or MAX
+    graph : tuple, see `send_factor`
+    rho : (F,) float64
+    damping : float
+    limit : (N,) float64
+    field : (N, n) float64
+    held : (N, n) int8
+        0 or 1, -1 where free.
+    message : (N, E) float64 in and out
+    start : (N or 0, n)
+        Beliefs that the first messages are sent from; none: those of fields and messages.
+    max_iter : int
+    tol : float
+        Largest change of a belief as a probability.
+    slack : float
+        Largest change of a belief log-odds.
+    want_state : bool
+        Whether to keep the best state met on the way.
+    n_iter, converged, score : (N,) output
+        A model whose factors or evidence contradict each other has not converged.
+    trace : (N, max_iter) output, or (N, 0)
+    state : (N, n) output
+    log_odds : (N, n) output
+    """
+    n = field.shape[1]
+    work = work_for(graph)
+    rounding = ROUNDING * np.finfo(np.float64).eps
+    for m in range(field.shape[0]):
+        theta, after = np.empty(n), np.empty(n)
+        add_messages(graph, rho, field[m], held[m], message[m], theta)
+        if start.shape[0]:
+            for v in range(n):
+                if held[m, v] < 0:
+                    theta[v] = start[m, v]
+        n_iter[m] = max_iter
+        for iteration in range(max_iter):
+            least = sweep_logs(
+                kind, graph, rho, damping, limit[m], field[m], held[m], message[m], theta, after,
+                work,
+            )  # fmt: skip
+            change, moved = 0.0, False
+            for v in range(n):
+                difference = abs(sigmoid_pair(after[v], 1.0)[0] - sigmoid_pair(theta[v], 1.0)[0])
+                change = max(change, difference)
+                moved |= log_odds_moved(after[v], theta[v], slack, rounding)
+            if want_state:
+                here = _score(graph, rho, field[m], held[m], after)
+                if here > score[m] or iteration == 0:
+                    score[m] = here
+                    for v in range(n):
+                        state[m, v] = after[v] > 0
+            theta, after = after, theta
+            if trace.shape[1]:
+                trace[m, iteration] = change
+            if change < tol and not moved:
+                n_iter[m] = iteration + 1
+                converged[m] = least > -0.5 * limit[m]
+                break
+        for v in range(n):
+            log_odds[m, v] = theta[v]
+
+
+@jit
+def finish_logs(
+    kind, graph, rho, shift, place, limit, field, held, message, log_odds, weight, want_log_z,
+    want_statistics, each, log_partition, converged, statistics,
+):  # fmt: skip
+    """Log Z and the probabilities of all entries, from the messages and beliefs.
+
+    With beliefs b_i, and q_i of what variables send: ``sum_i (f_i b_i + H_i) + sum_a rho_a (log Z_a
+    + sum_i KL(b_i || q_i))``, which is Bethe's and the tree-reweighted log Z where messages have
+    converged.
+
+    Parameters
+    ----------
+    kind, graph, rho, limit, field, held, message, log_odds
+        As of `pass_logs`.
+    shift : (F,) float64
+        Logarithm of what the weights of each table were divided by.
+    place : (F,) int64
+        Where the entries of a table begin in the statistics.
+    weight : (N,) of the models, for the sum of the statistics
+    want_log_z, want_statistics : bool
+    each : bool
+        Whether the statistics are those of each model.
+    log_partition : (N,) output
+    converged : (N,) in and out, made false where a factor has no possible state
+    statistics : (1 or N, n_entries) output, added to
+    """
+    edge_start, logs, table_start, n_tables = graph[1], graph[3], graph[4], graph[5]
+    work = work_for(graph)
+    cavity, sent = work[0], work[1]
+    joint = np.empty(64)
+    for m in range(field.shape[0]):
+        theta = log_odds[m]
+        log_z = 0.0
+        for v in range(theta.shape[0]):
+            if held[m, v] < 0:
+                log_z += field[m, v] * sigmoid_pair(theta[v], 1.0)[0] + binary_entropy(theta[v])
+            else:
+                log_z += field[m, v] * held[m, v]
+        for f in range(edge_start.shape[0] - 1):
+            start, k = edge_start[f], edge_start[f + 1] - edge_start[f]
+            read_cavities(graph, f, held[m], theta, message[m], limit[m], cavity)
+            total = send_factor(kind, graph, f, limit[m], cavity, sent, work[2:])
+            if total < -0.5 * limit[m]:
+                converged[m] = False
+            log_z += shift[f] + rho[f] * max(total, -limit[m])
+            for j in range(k):
+                v = graph[0][start + j]
+                if held[m, v] < 0:
+                    b = sigmoid_pair(theta[v], 1.0)[0]
+                    apart = b * (theta[v] - cavity[j]) - softplus(theta[v]) + softplus(cavity[j])
+                    log_z += rho[f] * apart
+            if want_statistics and f < n_tables:
+                high = _log_joint(logs, table_start[f], k, cavity, joint)
+                norm = 0.0
+                for s in range(1 << k):
+                    joint[s] = math.exp(joint[s] - high)
+                    norm += joint[s]
+                norm = (1.0 if each else weight[m]) / norm
+                for s in range(1 << k):
+                    statistics[m if each else 0, place[f] + s] += norm * joint[s]
+        if want_log_z:
+            log_partition[m] = log_z
+
+
+@jit
+def _log_joint(logs, first, k, cavity, joint):
+    """Fill joint[:2^k] with the logarithms of all entries' weights; return the largest.
+
+    Where all are zero the entries count alike.
+    """
+    high = -math.inf
+    for s in range(1 << k):
+        x = logs[first + s]
+        for j in range(k):
+            if (s >> (k - 1 - j)) & 1:
+                x += min(cavity[j], 0.0)
+            else:
+                x += min(-cavity[j], 0.0)
+        joint[s] = x
+        high = max(high, x)
+    if high == -math.inf:
+        for s in range(1 << k):
+            joint[s] = 0.0
+        return 0.0
+    return high

@@ -1,0 +1,193 @@
+"""Random acyclic sets of factors, and mean field on factor graphs."""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import binary_entropy, sigmoid_pair
+
+
+@jit
+def _root(parent, v):
+    while parent[v] != v:
+        parent[v] = parent[parent[v]]
+        v = parent[v]
+    return v
+
+
+@jit
+def count_forest(variables, edge_start, order, n_variables, count):
+    """Add 1 to the count (F,) of each factor that a greedy acyclic set takes.
+
+    Factors are tried in the given order (F,); one is taken if all its variables lie in
+    different components of what was taken before, which it joins.
+    """
+    parent = np.arange(n_variables)
+    seen = np.full(n_variables, -1)
+    for f in order:
+        apart = True
+        for e in range(edge_start[f], edge_start[f + 1]):
+            root = _root(parent, variables[e])
+            if seen[root] == f:
+                apart = False
+                break
+            seen[root] = f
+        if apart:
+            count[f] += 1
+            first = _root(parent, variables[edge_start[f]])
+            for e in range(edge_start[f], edge_start[f + 1]):
+                parent[_root(parent, variables[e])] = first
+
+
+@jit
+def _lift(graph, f, slot, limit, on, off, log_off):
+    """Return the expected difference of a factor's score with one variable of it on, and off.
+
+    What cannot be costs `limit`. log_off[f]: of OR and AND, the logarithm of the probability that
+    all inputs are off (negated, of AND).
+    """
+    variables, edge_start, _, logs, table_start, n_tables, negated = graph
+    start = edge_start[f]
+    k = edge_start[f + 1] - start
+    if f < n_tables:
+        total, bit = 0.0, k - 1 - slot
+        for code in range(1 << k):
+            if (code >> bit) & 1:
+                continue
+            p = 1.0
+            for j in range(k):
+                if j != slot:
+                    v = variables[start + j]
+                    p *= on[v] if (code >> (k - 1 - j)) & 1 else off[v]
+            if p > 0.0:
+                first = table_start[f] + code
+                total += p * (max(logs[first + (1 << bit)], -limit) - max(logs[first], -limit))
+        return total
+    sign = -1.0 if negated[f] else 1.0
+    if slot == k - 1:
+        return sign * limit * (1.0 - 2.0 * math.exp(min(log_off[f], 0.0)))
+    v, output = variables[start + slot], variables[start + k - 1]
+    own = on[v] if negated[f] else off[v]
+    others = math.exp(min(log_off[f] - math.log(max(own, 1e-300)), 0.0))
+    return sign * limit * others * (sign * (on[output] - off[output]))
+
+
+@jit
+def _factor_score(graph, f, limit, on, off, log_off):
+    """Return the expected score of a factor, and the probability of what cannot be."""
+    variables, edge_start, _, logs, table_start, n_tables, negated = graph
+    start = edge_start[f]
+    k = edge_start[f + 1] - start
+    total, impossible = 0.0, 0.0
+    if f < n_tables:
+        for code in range(1 << k):
+            p = 1.0
+            for j in range(k):
+                v = variables[start + j]
+                p *= on[v] if (code >> (k - 1 - j)) & 1 else off[v]
+            x = logs[table_start[f] + code]
+            if x == -math.inf:
+                impossible += p
+            elif p > 0.0:
+                total += p * x
+    else:
+        output = variables[start + k - 1]
+        all_off = math.exp(min(log_off[f], 0.0))
+        yes, no = on[output], off[output]
+        if negated[f]:
+            yes, no = no, yes
+        impossible = yes * all_off + no * (1.0 - all_off)
+    return total - limit * impossible, impossible
+
+
+@jit
+def _all_off(graph, f, on, off):
+    """Logarithm of the probability that all inputs of an OR are off, of an AND on."""
+    variables, edge_start, negated = graph[0], graph[1], graph[6]
+    total = 0.0
+    for e in range(edge_start[f], edge_start[f + 1] - 1):
+        own = on[variables[e]] if negated[f] else off[variables[e]]
+        total += math.log(max(own, 1e-300))
+    return total
+
+
+@jit
+def graph_mean_field(
+    graph, shift, edge_factor, variable_start, variable_edges, limit, field, held, max_iter, tol,
+    theta, n_iter, converged, log_partition, trace,
+):  # fmt: skip
+    """Coordinate ascent, variable after variable, of N models.
+
+    Parameters
+    ----------
+    graph : tuple
+        As of the kernels of `factor_logs`.
+    shift : (F,) float64
+        Logarithm of what the weights of each table were divided by.
+    edge_factor : (E,) int64
+    variable_start : (n + 1,), variable_edges : (E,) int64
+        The edges of each variable.
+    limit : (N,) float64
+        What an impossible state costs.
+    field : (N, n) float64
+    held : (N, n) int8
+        0 or 1, -1 where free.
+    max_iter : int
+    tol : float
+    theta : (N, n) float64 in and out
+        Log-odds of the beliefs.
+    n_iter, converged, log_partition : (N,) output
+        Not converged where what cannot be has a probability.
+    trace : (N, max_iter) output, or (N, 0)
+    """
+    edge_start, n_tables = graph[1], graph[5]
+    n_factors, n = edge_start.shape[0] - 1, field.shape[1]
+    on, off, log_off = np.empty(n), np.empty(n), np.zeros(n_factors)
+    for m in range(field.shape[0]):
+        for v in range(n):
+            on[v], off[v] = sigmoid_pair(theta[m, v], 1.0)
+            if held[m, v] >= 0:
+                on[v], off[v] = float(held[m, v]), 1.0 - held[m, v]
+        n_iter[m] = max_iter
+        for iteration in range(max_iter):
+            for f in range(n_tables, n_factors):
+                log_off[f] = _all_off(graph, f, on, off)
+            change = 0.0
+            for v in range(n):
+                if held[m, v] >= 0:
+                    continue
+                x = field[m, v]
+                for at in range(variable_start[v], variable_start[v + 1]):
+                    f = edge_factor[variable_edges[at]]
+                    slot = variable_edges[at] - edge_start[f]
+                    x += _lift(graph, f, slot, limit[m], on, off, log_off)
+                old_on, old_off = on[v], off[v]
+                theta[m, v] = x
+                on[v], off[v] = sigmoid_pair(x, 1.0)
+                change = max(change, abs(on[v] - old_on))
+                for at in range(variable_start[v], variable_start[v + 1]):
+                    f = edge_factor[variable_edges[at]]
+                    if f >= n_tables and variable_edges[at] < edge_start[f + 1] - 1:
+                        old, new = (old_on, on[v]) if graph[6][f] else (old_off, off[v])
+                        log_off[f] += math.log(max(new, 1e-300)) - math.log(max(old, 1e-300))
+            if trace.shape[1]:
+                trace[m, iteration] = change
+            if change < tol:
+                n_iter[m] = iteration + 1
+                converged[m] = True
+                break
+        total, worst = 0.0, 0.0
+        for v in range(n):
+            if on[v] > 0.0:
+                total += field[m, v] * on[v]
+            if held[m, v] < 0:
+                total += binary_entropy(theta[m, v])
+        for f in range(n_factors):
+            if f >= n_tables:
+                log_off[f] = _all_off(graph, f, on, off)
+            score, impossible = _factor_score(graph, f, limit[m], on, off, log_off)
+            total += score + shift[f]
+            worst = max(worst, impossible)
+        log_partition[m] = total
+        converged[m] &= worst < 1e-3

@@ -1,0 +1,528 @@
+"""Message passing on table factors, many models side by side: messages as odds.
+
+The innermost loops run over the models, as SIMD lanes. A message factor -> variable is the
+odds R = m(1) / m(0). With the belief of a variable ``on : off``, its own field times all
+messages to it, what it sends back to a factor is ``on : R off``, scaled to sum to 1 (a
+division); what the factor answers is a ratio of two sums over its table (another one).
+
+The variables of a table are cut into two halves. The table is contracted with the product of
+what one half sends, which leaves a small table of the other half, and that with all but one of
+these: about 3 * 2^k multiplications and additions for the messages to all k variables.
+
+A held variable has a field ``1 : 0`` or ``0 : 1``, which needs no further care, as tables have
+no zeros here: what does not fit is for `factor_logs`.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    SUM,
+    copy_lanes,
+    fill,
+    lane_changes,
+    lane_moved,
+    lane_probabilities,
+    swap_lanes,
+)
+
+# Rows of the work arrays: 2 for each of six variables, 8 for each half of a table.
+_N_VALUES, _N_HALF = 12, 8
+# Lanes that pay for what a loop over them costs: of few models, some factors are taken at once.
+_WIDTH = 64
+
+
+@jit(fastmath={"contract"})
+def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
+    """Fill value[2 j] and value[2 j + 1] with what variable v sends along edge e."""
+    first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
+    for l in range(n_lanes):
+        yes = on[v, l]
+        no = message[e, l] * off[v, l]
+        scale = one / (yes + no)
+        value[first, shift + l] = no * scale
+        value[second, shift + l] = yes * scale
+
+
+@jit
+def _spread(table, first, size, shift, wide, n_lanes):
+    """Fill wide[:size] with the entries of a table, the same in all lanes of its models."""
+    for row in range(np.uintp(size)):
+        t = table[first + np.int64(row)]
+        for l in range(n_lanes):
+            wide[row, shift + l] = t
+
+
+@jit
+def _copy_rows(source, first, n, target, n_lanes):
+    for row in range(np.uintp(n)):
+        for l in range(n_lanes):
+            target[row, l] = source[first + row, l]
+
+
+@jit
+def _outer(value, j, product, n, out, n_lanes):
+    """Products of product[:n] with the values of variable j, which becomes the fastest digit."""
+    first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
+    for row in range(np.uintp(n)):
+        to = np.uintp(2) * row
+        for l in range(n_lanes):
+            out[to, l] = product[row, l] * value[first, l]
+        to += np.uintp(1)
+        for l in range(n_lanes):
+            out[to, l] = product[row, l] * value[second, l]
+
+
+@jit
+def _half_products(value, j, h, product, spare, n_lanes):
+    """Fill product (2^h rows) with the products of the values of variables j to j + h - 1."""
+    if h == 2:
+        _copy_rows(value, np.uintp(2 * j), 2, spare, n_lanes)
+        _outer(value, j + 1, spare, 2, product, n_lanes)
+        return
+    _copy_rows(value, np.uintp(2 * j), 2, product, n_lanes)
+    if h == 3:
+        _outer(value, j + 1, product, 2, spare, n_lanes)
+        _outer(value, j + 2, spare, 4, product, n_lanes)
+
+
+@jit(fastmath={"contract"})
+def _contract(kind, table, first, step, product, n, out, row, n_lanes):
+    """Fill out[row] with the sum or maximum of table[first + i step] * product[i], i < n."""
+    a, b = table[first], table[first + step]
+    zero, one = np.uintp(0), np.uintp(1)
+    if kind == SUM:
+        for l in range(n_lanes):
+            out[row, l] = a * product[zero, l] + b * product[one, l]
+        for i in range(np.uintp(2), np.uintp(n), np.uintp(2)):
+            first += 2 * step
+            a, b = table[first], table[first + step]
+            for l in range(n_lanes):
+                out[row, l] += a * product[i, l] + b * product[i + one, l]
+        return
+    for l in range(n_lanes):
+        out[row, l] = max(a * product[zero, l], b * product[one, l])
+    for i in range(np.uintp(2), np.uintp(n), np.uintp(2)):
+        first += 2 * step
+        a, b = table[first], table[first + step]
+        for l in range(n_lanes):
+            out[row, l] = max(out[row, l], max(a * product[i, l], b * product[i + one, l]))
+
+
+@jit(fastmath={"contract"})
+def _contract_wide(kind, wide, first, step, product, n, out, row, n_lanes):
+    """`_contract` of tables that differ from lane to lane."""
+    first, step, zero, one = np.uintp(first), np.uintp(step), np.uintp(0), np.uintp(1)
+    if kind == SUM:
+        for l in range(n_lanes):
+            out[row, l] = (
+                wide[first, l] * product[zero, l] + wide[first + step, l] * product[one, l]
+            )
+        for i in range(np.uintp(2), np.uintp(n), np.uintp(2)):
+            a = first + i * step
+            for l in range(n_lanes):
+                out[row, l] += wide[a, l] * product[i, l] + wide[a + step, l] * product[i + one, l]
+        return
+    for l in range(n_lanes):
+        out[row, l] = max(
+            wide[first, l] * product[zero, l], wide[first + step, l] * product[one, l]
+        )
+    for i in range(np.uintp(2), np.uintp(n), np.uintp(2)):
+        a = first + i * step
+        for l in range(n_lanes):
+            other = max(wide[a, l] * product[i, l], wide[a + step, l] * product[i + one, l])
+            out[row, l] = max(out[row, l], other)
+
+
+@jit(fastmath={"contract"})
+def _fold(kind, half, value, j, step, out, n_lanes):
+    """Sum one variable out of a table of three: out (4 rows) of half (8 rows).
+
+    Its value is the digit `step` of a row's number, 1 or 4.
+    """
+    first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
+    for row in range(np.uintp(4)):
+        a = row if step == 4 else np.uintp(2) * row
+        b = a + np.uintp(step)
+        if kind == SUM:
+            for l in range(n_lanes):
+                out[row, l] = half[a, l] * value[first, l] + half[b, l] * value[second, l]
+        else:
+            for l in range(n_lanes):
+                out[row, l] = max(half[a, l] * value[first, l], half[b, l] * value[second, l])
+
+
+@jit
+def _store(halved, message, e, k, sent, n_factors, n_lanes):
+    """Make what was sent the messages of edges e, e + k, ...: of each of some factors."""
+    zero = np.uintp(0)
+    for q in range(n_factors):
+        shift = q * n_lanes
+        if halved:
+            for l in range(n_lanes):
+                message[e, l] = math.sqrt(message[e, l]) * math.sqrt(sent[zero, shift + l])
+        else:
+            for l in range(n_lanes):
+                message[e, l] = sent[zero, shift + l]
+        e += k
+
+
+@jit
+def _ratio(half, a, b, sent, n_lanes):
+    """Odds of row b to row a."""
+    zero = np.uintp(0)
+    for l in range(n_lanes):
+        sent[zero, l] = half[b, l] / half[a, l]
+
+
+@jit(fastmath={"contract"})
+def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
+    """Odds that a table of two variables (4 rows) sends to one, with the values of the other, j."""
+    zero, first, second = np.uintp(0), np.uintp(2 * j), np.uintp(2 * j + 1)
+    b, c = np.uintp(other_step), np.uintp(step)
+    d = b + c
+    if kind == SUM:
+        for l in range(n_lanes):
+            x, y = value[first, l], value[second, l]
+            sent[zero, l] = (half[c, l] * x + half[d, l] * y) / (half[zero, l] * x + half[b, l] * y)
+    else:
+        for l in range(n_lanes):
+            x, y = value[first, l], value[second, l]
+            yes, no = max(half[c, l] * x, half[d, l] * y), max(half[zero, l] * x, half[b, l] * y)
+            sent[zero, l] = yes / no
+
+
+@jit
+def _send_half(kind, halved, half, h, j, e, k, value, spare, sent, message, n_factors, n_lanes):
+    """Send to variables j to j + h - 1 of some factors what their tables `half` say.
+
+    e is the edge of variable j of the first factor, k the number of edges of each.
+    """
+    one, width = np.uintp(1), n_factors * n_lanes
+    if h == 1:
+        _ratio(half, np.uintp(0), one, sent, width)
+        _store(halved, message, e, k, sent, n_factors, n_lanes)
+        return
+    table = half
+    if h == 3:
+        _fold(kind, half, value, j + 2, 1, spare, width)
+        table = spare
+    _ratio_of_two(kind, table, 2, 1, value, j + 1, sent, width)
+    _store(halved, message, e, k, sent, n_factors, n_lanes)
+    _ratio_of_two(kind, table, 1, 2, value, j, sent, width)
+    _store(halved, message, e + one, k, sent, n_factors, n_lanes)
+    if h == 3:
+        _fold(kind, half, value, j, 4, spare, width)
+        _ratio_of_two(kind, spare, 1, 2, value, j + 1, sent, width)
+        _store(halved, message, e + one + one, k, sent, n_factors, n_lanes)
+
+
+@jit
+def _multiply(variables, first, last, message, belief, n_lanes):
+    """Count the messages of edges first to last - 1 in the beliefs of their variables."""
+    for e in range(np.uintp(first), np.uintp(last)):
+        v = np.uintp(variables[e])
+        for l in range(n_lanes):
+            belief[v, l] *= message[e, l]
+
+
+@jit
+def _form_beliefs(variables, on, message, belief, n_lanes):
+    """Fill belief with the fields times all messages."""
+    copy_lanes(on, belief, n_lanes)
+    _multiply(variables, 0, variables.shape[0], message, belief, n_lanes)
+
+
+@jit
+def sweep_tables(
+    kind, halved, variables, edge_start, table, table_start, on, off, message, belief, work, n_lanes
+):
+    """Send all messages factor -> variable once, all from the old beliefs.
+
+    Parameters
+    ----------
+    kind : SUM or MAX
+    halved : bool
+        Whether to damp by a half: the new message is the geometric mean of both.
+    variables : (E,) int64, edge_start : (F + 1,) int64
+        The variables of factor f are ``variables[edge_start[f]:edge_start[f + 1]]``, 1 to 6.
+    table : (n_entries,), table_start : (F + 1,) int64
+        Weights, all positive and of order 1 at most, first variable slowest.
+    on, off : (n, lanes)
+        Beliefs, as weights that need not sum to 1.
+    message : (E, lanes) in and out
+    belief : (n, lanes)
+        In: fields, as weights of 1 to those in `off` of 0. Out: times the new messages.
+    work : tuple of arrays, of `work_arrays`
+    n_lanes : uintp
+        How many lanes to work on.
+    """
+    value, left, right, half, spare, sent, wide = work
+    one = table.dtype.type(1)
+    n_all, f = edge_start.shape[0] - 1, 0
+    while f < n_all:
+        # As many factors of one size at a time as fill the lanes.
+        start, first = edge_start[f], table_start[f]
+        k = edge_start[f + 1] - start
+        last, most = f + 1, max(1, sent.shape[1] // max(1, np.int64(n_lanes)))
+        while last < n_all and last - f < most and edge_start[last + 1] - edge_start[last] == k:
+            last += 1
+        n_factors, per, e = np.uintp(last - f), np.uintp(k), np.uintp(start)
+        width = n_factors * n_lanes
+        h = k // 2
+        n_left, n_right = 1 << h, 1 << (k - h)
+        if last - f > 1 or k == 1:
+            for q in range(n_factors):
+                at = first + (np.int64(q) << k)
+                _spread(table, at, 1 << k, q * n_lanes, wide, n_lanes)
+        if k == 1:
+            _ratio(wide, np.uintp(0), np.uintp(1), sent, width)
+            _store(halved, message, e, per, sent, n_factors, n_lanes)
+        else:
+            for q in range(n_factors):
+                for j in range(per):
+                    edge = e + q * per + j
+                    v = np.uintp(variables[edge])
+                    _values(message, edge, on, off, v, value, j, q * n_lanes, n_lanes, one)
+            _half_products(value, 0, h, left, spare, width)
+            _half_products(value, h, k - h, right, spare, width)
+            for i in range(n_left):
+                at, row = i * n_right, np.uintp(i)
+                if last - f > 1:
+                    _contract_wide(kind, wide, at, 1, right, n_right, half, row, width)
+                else:
+                    _contract(kind, table, first + at, 1, right, n_right, half, row, width)
+            _send_half(
+                kind, halved, half, h, 0, e, per, value, spare, sent, message, n_factors, n_lanes
+            )
+            for i in range(n_right):
+                row = np.uintp(i)
+                if last - f > 1:
+                    _contract_wide(kind, wide, i, n_right, left, n_left, half, row, width)
+                else:
+                    _contract(kind, table, first + i, n_right, left, n_left, half, row, width)
+            e += np.uintp(h)
+            _send_half(
+                kind, halved, half, k - h, h, e, per, value, spare, sent, message, n_factors,
+                n_lanes,
+            )  # fmt: skip
+        _multiply(variables, start, edge_start[last], message, belief, n_lanes)
+        f = last
+
+
+@jit
+def work_arrays(table, n_lanes):
+    """Arrays that `sweep_tables` works in, of the dtype of the table, _WIDTH lanes at least."""
+    n_lanes = max(n_lanes, _WIDTH)
+    return (
+        np.empty((_N_VALUES, n_lanes), table.dtype),
+        np.empty((_N_HALF, n_lanes), table.dtype),
+        np.empty((_N_HALF, n_lanes), table.dtype),
+        np.empty((_N_HALF, n_lanes), table.dtype),
+        np.empty((_N_HALF, n_lanes), table.dtype),
+        np.empty((1, n_lanes), table.dtype),
+        np.empty((64, n_lanes), table.dtype),
+    )
+
+
+@jit
+def _score_lanes(variables, edge_start, logs, table_start, field, on, off, code, score, n_lanes):
+    """Fill score with that of the state that each lane's beliefs prefer."""
+    for l in range(n_lanes):
+        score[l] = 0.0
+    for v in range(np.uintp(on.shape[0])):
+        for l in range(n_lanes):
+            if on[v, l] > off[v, l]:
+                score[l] += field[v, l]
+    for f in range(edge_start.shape[0] - 1):
+        for l in range(n_lanes):
+            code[l] = table_start[f]
+        for e in range(edge_start[f], edge_start[f + 1]):
+            v = np.uintp(variables[e])
+            bit = 1 << (edge_start[f + 1] - 1 - e)
+            for l in range(n_lanes):
+                code[l] += bit if on[v, l] > off[v, l] else 0
+        for l in range(n_lanes):
+            score[l] += logs[code[l]]
+
+
+@jit
+def pass_tables(
+    kind, halved, variables, edge_start, table, table_start, logs, field, on, off, message, start,
+    max_iter, tol, factor, want_state, order, n_iter, converged, trace, score, state, log_odds,
+):  # fmt: skip
+    """Pass messages for a block of models, each until it has converged.
+
+    Parameters
+    ----------
+    kind, halved, variables, edge_start, table, table_start
+        As of `sweep_tables`.
+    logs : (n_entries,) float64
+        Log-potentials, for scores.
+    field : (n, lanes)
+        As log-odds, for scores.
+    on, off : (n, lanes)
+        The same as weights that sum to 1; 1 and 0 where held.
+    message : (E, lanes) in and out
+    start : (n or 0, lanes)
+        Log-odds of the beliefs that the first messages are sent from; none: those of the fields
+        and the messages.
+    max_iter : int
+    tol : float
+        Largest change of a belief as a probability.
+    factor : float
+        Largest change of the odds of a belief.
+    want_state : bool
+        Whether to keep the best state met on the way.
+    order : (lanes,) int64 output
+        Which model each lane of `on`, `off`, `field` and `message` is, in the end.
+    n_iter, converged, score : (lanes,) output, by model
+    trace : (lanes, max_iter) output, or (lanes, 0)
+    state : (lanes, n) output
+    log_odds : (lanes, n) output
+    """
+    n, n_models = on.shape
+    n_lanes = np.uintp(n_models)
+    work = work_arrays(table, n_models)
+    belief = np.empty((n, n_models), table.dtype)
+    after = np.empty((n, n_models), table.dtype)
+    last = np.empty((n, n_models), table.dtype)
+    change = np.empty(n_models, table.dtype)
+    code, here = np.empty(n_models, np.int64), np.empty(n_models)
+    for l in range(n_models):
+        order[l] = l
+        n_iter[l] = max_iter
+    _form_beliefs(variables, on, message, belief, n_lanes)
+    if start.shape[0]:
+        for v in range(n):
+            for l in range(n_models):
+                if on[v, l] > 0 and off[v, l] > 0:
+                    belief[v, l] = off[v, l] * table.dtype.type(math.exp(start[v, l]))
+    lane_probabilities(belief, off, last, n_lanes)
+    for iteration in range(max_iter):
+        copy_lanes(on, after, n_lanes)
+        sweep_tables(
+            kind, halved, variables, edge_start, table, table_start, belief, off, message, after,
+            work, n_lanes,
+        )  # fmt: skip
+        lane_changes(after, off, last, change, n_lanes)
+        if want_state:
+            _score_lanes(
+                variables, edge_start, logs, table_start, field, after, off, code, here, n_lanes
+            )
+            for l in range(n_lanes):
+                m = order[l]
+                if here[l] > score[m]:
+                    score[m] = here[l]
+                    for v in range(n):
+                        state[m, v] = after[v, l] > off[v, l]
+        n_left = np.int64(n_lanes)
+        for l in range(n_left - 1, -1, -1):
+            if trace.shape[1]:
+                trace[order[l], iteration] = change[l]
+            if change[l] < tol and not lane_moved(after, belief, off, l, factor):
+                n_iter[order[l]] = iteration + 1
+                converged[order[l]] = True
+                n_left -= 1
+                if l < n_left:
+                    order[l], order[n_left] = order[n_left], order[l]
+                    for array in (on, off, message, field):
+                        swap_lanes(array, l, n_left)
+                    for array in (after, last):
+                        swap_lanes(array, l, n_left)
+        belief, after = after, belief
+        n_lanes = np.uintp(n_left)
+        if n_left == 0:
+            break
+    _form_beliefs(variables, on, message, belief, np.uintp(n_models))
+    for l in range(n_models):
+        for v in range(n):
+            if on[v, l] > 0 and off[v, l] > 0:
+                log_odds[order[l], v] = math.log(belief[v, l]) - math.log(off[v, l])
+            else:
+                log_odds[order[l], v] = 0
+
+
+@jit
+def _joint(table, first, k, value, joint, n_lanes):
+    """Fill joint (2^k rows) with the weights of all entries of a table; return nothing."""
+    for l in range(n_lanes):
+        joint[np.uintp(0), l] = 1
+    size = 1
+    for j in range(k):  # from behind, as rows are filled in place
+        off, on = np.uintp(2 * j), np.uintp(2 * j + 1)
+        for row in range(size - 1, -1, -1):
+            source, a = np.uintp(row), np.uintp(2 * row)
+            b = a + np.uintp(1)
+            for l in range(n_lanes):
+                x = joint[source, l]
+                joint[b, l] = x * value[on, l]
+                joint[a, l] = x * value[off, l]
+        size *= 2
+    for row in range(np.uintp(size)):
+        t = table[first + row]
+        for l in range(n_lanes):
+            joint[row, l] *= t
+
+
+@jit
+def finish_tables(
+    variables, edge_start, table, table_start, shift, place, on, off, message, order, weight,
+    want_log_z, want_statistics, each, log_partition, statistics,
+):  # fmt: skip
+    """Bethe's log Z and the probabilities of all entries, from the messages.
+
+    Parameters
+    ----------
+    variables, edge_start, table, table_start, on, off, message, order
+        As they are after `pass_tables`.
+    shift : (F,) float64
+        Logarithm of what the weights of each table were divided by.
+    place : (F,) int64
+        Where the entries of a table begin in the statistics.
+    weight : (lanes,) of the models, for the sum of the statistics
+    want_log_z, want_statistics : bool
+    each : bool
+        Whether the statistics are those of each model.
+    log_partition : (lanes,) output, added to
+    statistics : (1 or lanes, n_entries) output, added to
+    """
+    n, n_models = on.shape
+    n_lanes = np.uintp(n_models)
+    one = table.dtype.type(1)
+    value = np.empty((_N_VALUES, n_models), table.dtype)
+    joint = np.empty((64, n_models), table.dtype)
+    total = np.empty(n_models, table.dtype)
+    belief = np.empty((n, n_models), table.dtype)
+    _form_beliefs(variables, on, message, belief, n_lanes)
+    if want_log_z:
+        for v in range(n):
+            for l in range(n_models):
+                log_partition[order[l]] += math.log(belief[v, l] + off[v, l])
+    for f in range(edge_start.shape[0] - 1):
+        start = edge_start[f]
+        k = edge_start[f + 1] - start
+        for j in range(k):
+            e = np.uintp(start + j)
+            v = np.uintp(variables[e])
+            _values(message, e, belief, off, v, value, j, np.uintp(0), n_lanes, one)
+        _joint(table, table_start[f], k, value, joint, n_lanes)
+        fill(total, one - one)
+        for row in range(np.uintp(1 << k)):
+            for l in range(n_lanes):
+                total[l] += joint[row, l]
+        if want_log_z:
+            for l in range(n_models):
+                log_z = shift[f] + math.log(total[l])
+                for j in range(k):
+                    both = value[2 * j, l] + value[2 * j + 1, l] * message[start + j, l]
+                    log_z -= math.log(both)
+                log_partition[order[l]] += log_z
+        if want_statistics:
+            for l in range(n_models):
+                total[l] = (one if each else weight[order[l]]) / total[l]
+            for row in range(1 << k):
+                for l in range(n_models):
+                    statistics[order[l] if each else 0, place[f] + row] += joint[row, l] * total[l]

@@ -1,0 +1,289 @@
+"""Exact inference on small pairwise Boltzmann machines by visiting all states of k units.
+
+In terms of u = (y + 1) / 2 the log-weight is linear in u plus the pair scores. The 2^k
+states are split into a low part of S = 2^l states, whose pair scores are a table shared by
+all rows, and a high part that only shifts the fields of the low units. With
+t = sigma(field) of a low unit, the weights of all low states come by doubling from the
+products of t and 1 - t: no transcendental function per state.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    add_log_of,
+    fill,
+    low_fields,
+    shifted_fields,
+    sigmoid_pair,
+    softplus,
+)
+
+# Bound on the |couplings| summed over the pairs of low units: the weights of one tile then
+# sum to exp(-200) at least, and what underflows is nothing beside _TINY of that.
+PRODUCT_LIMIT = 100.0
+# Below this probability the log-odds are computed again, entirely in logs.
+_TINY = 1e-180
+
+
+@jit(fastmath={"contract"})
+def _double(weight, length, t, u):
+    """Append to the first `length` weights those with the next unit on."""
+    for s in range(length):
+        x = weight[s]
+        weight[length + s] = x * t
+        weight[s] = x * u
+
+
+@jit(fastmath={"contract"})
+def _multiply(weight, gain):
+    """Set weight (S,) *= gain (S,)."""
+    for s in range(weight.shape[0]):
+        weight[s] *= gain[s]
+
+
+@jit(fastmath={"contract"})
+def _add_scaled(weight, factor, out):
+    """Set out (S,) += factor * weight (S,)."""
+    for s in range(weight.shape[0]):
+        out[s] += factor * weight[s]
+
+
+@jit(fastmath={"contract"})
+def _scale(values, factor):
+    """Set values (K,) *= factor."""
+    for s in range(values.shape[0]):
+        values[s] *= factor
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _total(weight):
+    """Sum of weight (S,)."""
+    total = 0.0
+    for s in range(weight.shape[0]):
+        total += weight[s]
+    return total
+
+
+@jit
+def _sums_by_bit(weight, folded, on, off):
+    """Fill on and off (l,) with the sums of weight (S,) over the states of each low unit."""
+    fill(folded, 0.0)
+    _add_scaled(weight, 1.0, folded)
+    length = weight.shape[0]
+    for i in range(on.shape[0] - 1, -1, -1):
+        length //= 2
+        upper, lower = folded[length : 2 * length], folded[:length]
+        on[i], off[i] = _total(upper), _total(lower)
+        _add_scaled(upper, 1.0, lower)
+
+
+@jit
+def _tile_weights(field, gain, weight):
+    """Fill weight (S,) with those of one tile; return the log of what divides them."""
+    weight[0] = 1.0
+    log_norm = 0.0
+    length = 1
+    for i in range(field.shape[0]):
+        t, u = sigmoid_pair(field[i], 1.0)
+        log_norm += softplus(field[i])
+        _double(weight, length, t, u)
+        length *= 2
+    _multiply(weight, gain)
+    return log_norm
+
+
+@jit
+def _add_pairs(tile, n_low, k, factor, total, low_on, both):
+    """Add to both (k, k) the weights of the pairs on that have a high unit."""
+    for h in range(n_low, k):
+        if not (tile >> (h - n_low)) & 1:
+            continue
+        for i in range(n_low):
+            both[i, h] += factor * low_on[i]
+        for g in range(n_low, h):
+            if (tile >> (g - n_low)) & 1:
+                both[g, h] += factor * total
+
+
+@jit
+def _low_pairs(weight, n_low, both):
+    """Fill both (k, k) with the weights of the pairs of low units on."""
+    for i in range(n_low):
+        for j in range(i + 1, n_low):
+            acc = 0.0
+            for start in range(1 << j, weight.shape[0], 2 << j):
+                for middle in range(start + (1 << i), start + (1 << j), 2 << i):
+                    acc += _total(weight[middle : middle + (1 << i)])
+            both[i, j] = acc
+
+
+@jit
+def _add_beliefs(both, on, factor, pairwise):
+    """Add factor * P(both units on) to pairwise (k, k)."""
+    for i in range(on.shape[0]):
+        pairwise[i, i] += factor * on[i]
+        for j in range(i + 1, on.shape[0]):
+            pairwise[i, j] += factor * both[i, j]
+            pairwise[j, i] += factor * both[i, j]
+
+
+@jit
+def enumerate_ising(
+    enumerated, low_field, coupling, low_gain, high_score, weight, want_pairwise,
+    log_partition, log_odds, pairwise,
+):  # fmt: skip
+    """Exact answers for a chunk of N rows.
+
+    Parameters
+    ----------
+    enumerated : (N, k) float64
+        What a unit adds to the score when it goes on while all others are off.
+    low_field : (N, l) float64
+        The same of the low units, but for the couplings among them.
+    coupling : (k, l) float64
+        Change of a low unit's field when another one goes on; 0 among the low ones is not
+        needed.
+    low_gain : (S,) float64
+        exp of the pair scores of the low units; S = 2^l.
+    high_score : (2^(k - l),) float64
+        Sum of the changes between high units on.
+    weight : (N,) float64, used by the pairwise sum
+    want_pairwise : bool
+    log_partition : (N,) output
+    log_odds : (N, k) output; NaN where a probability is too small for a float and the
+        log-odds need the log domain
+    pairwise : (k, k) output, added to: weighted sum of P(both units on)
+    """
+    n_rows, k = enumerated.shape
+    n_states, n_low = low_gain.shape[0], low_field.shape[1]
+    field = np.empty(n_low)
+    tile_weight = np.empty(n_states)
+    low_weight = np.empty(n_states)
+    folded = np.empty(n_states)
+    on, off = np.empty(k), np.empty(k)
+    low_on, low_off = np.empty(n_low), np.empty(n_low)
+    both = np.empty((k, k))
+    for n in range(n_rows):
+        level = -np.inf
+        fill(low_weight, 0.0)
+        fill(on, 0.0)
+        fill(off, 0.0)
+        fill(both.ravel(), 0.0)
+        for tile in range(high_score.shape[0]):
+            offset = shifted_fields(tile, n_low, coupling, enumerated[n], low_field[n], field)
+            offset += high_score[tile] + _tile_weights(field, low_gain, tile_weight)
+            total = _total(tile_weight)
+            if offset > level:  # all sums so far are relative to the largest tile
+                shrink = math.exp(level - offset)
+                _scale(low_weight, shrink)
+                _scale(on, shrink)
+                _scale(off, shrink)
+                if want_pairwise:
+                    _scale(both.ravel(), shrink)
+                level = offset
+            factor = math.exp(offset - level)
+            _add_scaled(tile_weight, factor, low_weight)
+            for h in range(n_low, k):
+                if (tile >> (h - n_low)) & 1:
+                    on[h] += factor * total
+                else:
+                    off[h] += factor * total
+            if want_pairwise:
+                _sums_by_bit(tile_weight, folded, low_on, low_off)
+                _add_pairs(tile, n_low, k, factor, total, low_on, both)
+        z = _total(low_weight)
+        log_partition[n] = level + math.log(z)
+        _sums_by_bit(low_weight, folded, on[:n_low], off[:n_low])
+        for i in range(k):
+            log_odds[n, i] = np.nan
+            if min(on[i], off[i]) > _TINY * z:
+                log_odds[n, i] = math.log(on[i]) - math.log(off[i])
+        if want_pairwise:
+            _low_pairs(low_weight, n_low, both)
+            _add_beliefs(both, on, weight[n] / z, pairwise)
+
+
+@jit
+def _tile_scores(tile, enumerated, low_field, coupling, low_score, high_score, field, score):
+    """Fill score (S,) with the log-weights of the states of one tile."""
+    n_low = low_field.shape[0]
+    offset = shifted_fields(tile, n_low, coupling, enumerated, low_field, field)
+    low_fields(offset + high_score[tile], field, score)
+    for s in range(score.shape[0]):
+        score[s] += low_score[s]
+
+
+@jit
+def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score, out):
+    """Log-odds of some units of one row, by log-sum-exp over all states.
+
+    Parameters
+    ----------
+    units : (U,) int64
+    enumerated, low_field : (k,) and (l,) float64
+    coupling, low_score, high_score : as in `enumerate_ising`, low_score = log(low_gain)
+    out : (U,) output
+    """
+    n_units = units.shape[0]
+    n_low = low_field.shape[0]
+    field = np.empty(n_low)
+    score = np.empty(low_score.shape[0])
+    # Row 0: unit off, row 1: unit on.
+    high = np.empty((2, n_units))
+    total = np.zeros((2, n_units))
+    fill(high.ravel(), -np.inf)
+    for tile in range(high_score.shape[0]):
+        _tile_scores(tile, enumerated, low_field, coupling, low_score, high_score, field, score)
+        for r in range(n_units):
+            for s in range(score.shape[0]):
+                side = (((tile << n_low) + s) >> units[r]) & 1
+                add_log_of(score[s], r, high[side], total[side])
+    for r in range(n_units):
+        out[r] = high[1, r] - high[0, r] + math.log(total[1, r]) - math.log(total[0, r])
+
+
+@jit
+def best_ising(enumerated, low_field, coupling, low_score, high_score, state, log_odds):
+    """Best state and max-marginals for a chunk of N rows; of equal states the first one.
+
+    Parameters
+    ----------
+    enumerated, low_field : (N, k) and (N, l) float64
+    coupling, low_score, high_score : as in `ising_log_odds`
+    state : (N, k) int8 output
+    log_odds : (N, k) output
+        Best score with the unit on minus best score with it off.
+    """
+    n_rows, k = enumerated.shape
+    n_states, n_low = low_score.shape[0], low_field.shape[1]
+    field = np.empty(n_low)
+    score, low_best = np.empty(n_states), np.empty(n_states)
+    best = np.empty((2, k))
+    for n in range(n_rows):
+        fill(best.ravel(), -np.inf)
+        fill(low_best, -np.inf)
+        top, top_state = -np.inf, 0
+        for tile in range(high_score.shape[0]):
+            _tile_scores(
+                tile, enumerated[n], low_field[n], coupling, low_score, high_score, field, score
+            )
+            tile_top = -np.inf
+            for s in range(n_states):
+                low_best[s] = max(low_best[s], score[s])
+                if score[s] > tile_top:
+                    tile_top = score[s]
+                    if tile_top > top:
+                        top, top_state = tile_top, (tile << n_low) + s
+            for h in range(n_low, k):
+                side = (tile >> (h - n_low)) & 1
+                best[side, h] = max(best[side, h], tile_top)
+        for s in range(n_states):
+            for i in range(n_low):
+                side = (s >> i) & 1
+                best[side, i] = max(best[side, i], low_best[s])
+        for i in range(k):
+            state[n, i] = (top_state >> i) & 1
+            log_odds[n, i] = best[1, i] - best[0, i]

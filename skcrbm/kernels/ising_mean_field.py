@@ -1,0 +1,92 @@
+"""Naive mean field on pairwise Boltzmann machines, one label at a time."""
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import binary_entropy, dot, sigmoid_pair
+
+
+@jit
+def _log_partition(coupling, field, free, theta, spin):
+    """``field' q + 1/2 spin' S spin + sum of entropies``, a lower bound of log Z."""
+    log_z = 0.0
+    one = theta.dtype.type(1)
+    for i in range(theta.shape[0]):
+        if not free[i]:
+            continue
+        log_z += binary_entropy(theta[i]) + float(field[i]) * float(sigmoid_pair(theta[i], one)[0])
+        pull = 0.0
+        for k in range(i):
+            pull += float(coupling[i, k]) * float(spin[k])
+        log_z += pull * float(spin[i])
+    return log_z
+
+
+@jit
+def _add_products(weight, free, theta, q, pairwise):
+    """Add weight q_i q_k to pairwise (L, L), weight q_i on its diagonal."""
+    one = theta.dtype.type(1)
+    for i in range(theta.shape[0]):
+        q[i] = sigmoid_pair(theta[i], one)[0] if free[i] else one - one
+    for i in range(theta.shape[0]):
+        share = weight * q[i]
+        for k in range(theta.shape[0]):
+            pairwise[i, k] += share * q[k] if k != i else share
+
+
+@jit
+def ising_mean_field(
+    coupling, field, free, max_iter, tol, weight, want_log_z, want_statistics,
+    theta, n_iter, converged, log_partition, pairwise, trace,
+):  # fmt: skip
+    """Coordinate ascent for a chunk of N rows, each until it has converged.
+
+    Parameters
+    ----------
+    coupling : (L, L)
+    field : (N, L)
+        As log-odds, 2 f.
+    free : (N, L) bool
+        Held labels are left out: their spin is 0.
+    max_iter : int
+    tol : float
+    weight : (N,)
+        Of the sum of the statistics.
+    want_log_z, want_statistics : bool
+    theta : (N, L)
+        In: log-odds to start from. Out: belief log-odds, 0 where held.
+    n_iter, converged, log_partition : (N,) output
+        log Z of the scores ``field' (y + 1) / 2 + 1/2 y' S y`` of the free labels.
+    pairwise : (L, L) output, added to
+    trace : (N, max_iter) output, or (N, 0)
+    """
+    n_labels = coupling.shape[0]
+    one = coupling.dtype.type(1)
+    two = one + one
+    spin, q = np.empty(n_labels, coupling.dtype), np.empty(n_labels, coupling.dtype)
+    for n in range(field.shape[0]):
+        for i in range(n_labels):
+            t, u = sigmoid_pair(theta[n, i], one)
+            spin[i] = t - u
+            if not free[n, i]:
+                theta[n, i], spin[i] = 0, 0
+        converged[n] = False
+        for iteration in range(max_iter):
+            change = one - one
+            for i in range(n_labels):
+                if not free[n, i]:
+                    continue
+                theta[n, i] = field[n, i] + two * dot(coupling[i], spin)
+                t, u = sigmoid_pair(theta[n, i], one)
+                change = max(change, abs(t - u - spin[i]) / two)
+                spin[i] = t - u
+            n_iter[n] = iteration + 1
+            if trace.shape[1]:
+                trace[n, iteration] = change
+            if change < tol:
+                converged[n] = True
+                break
+        if want_log_z:
+            log_partition[n] = _log_partition(coupling, field[n], free[n], theta[n], spin)
+        if want_statistics:
+            _add_products(weight[n], free[n], theta[n], q, pairwise)

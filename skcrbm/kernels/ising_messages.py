@@ -1,0 +1,334 @@
+"""Sum-product and tree-reweighted message passing on pairwise Boltzmann machines.
+
+Labels are visited in order; each reads what comes in, forms its belief and sends to all
+others. With w = 2 s / rho, x = theta_i - mu_{k->i} the message i -> k is
+
+    mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
+
+(rho = 1 is sum-product). Kept as odds R = e^mu it takes one division, with E = e^w and
+t, u = sigma(+-theta_i): R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
+
+``message[i, k]`` is the message k -> i. Held labels are left out: they are not visited, and
+the messages from them stay neutral.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    ROUNDING,
+    binary_entropy,
+    copy_into,
+    dot,
+    entropy_term,
+    fill,
+    log_odds_moved,
+    message_from_beliefs,
+    sigmoid_pair,
+)
+
+# Messages to start from need not be larger.
+_MAX_START = 150.0
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _product(values):
+    """Product of values (K,), in float64."""
+    product = 1.0
+    for k in range(values.shape[0]):
+        product *= values[k]
+    return product
+
+
+@jit
+def _log_product(odds, piece):
+    """Log of the product of odds (L,), which fits float64 over any `piece` of them."""
+    total = 0.0
+    for first in range(0, odds.shape[0], piece):
+        total += math.log(_product(odds[first : min(first + piece, odds.shape[0])]))
+    return total
+
+
+@jit(fastmath={"contract"})
+def _send_odds(gain, incoming, t, u, out):
+    """Fill out (L,) with the messages of a label, as odds."""
+    for k in range(np.uintp(out.shape[0])):
+        back = u * incoming[k]
+        out[k] = (gain[k] * t + back) / (t + gain[k] * back)
+
+
+@jit
+def _log_message(w, x):
+    """log((e^(w + x) + 1) / (e^x + e^w)), without cancellation."""
+    smaller = min(abs(w), abs(x))
+    if (w < 0) != (x < 0):
+        smaller = -smaller
+    return smaller + math.log1p(math.exp(-abs(w + x))) - math.log1p(math.exp(-abs(w - x)))
+
+
+@jit
+def _send_logs(w, incoming, theta, out):
+    """Fill out (L,) with the messages of a label, as log-odds."""
+    for k in range(out.shape[0]):
+        out[k] = _log_message(w[k], theta - incoming[k])
+
+
+@jit
+def _larger_pair(decay, q, u, r, v):
+    """P(both on) of two units that are rather alike: log odds-ratio w >= 0, decay = e^-w.
+
+    The root of the quadratic equation for it, divided by e^w; all terms are positive.
+    P(on) are q and r, P(off) u and v.
+    """
+    rise = 1.0 - decay
+    differ, skew = q * v + r * u, q * v - r * u
+    root = math.sqrt(decay * decay + 2.0 * rise * decay * differ + skew * skew * rise * rise)
+    return 2.0 * q * r / (decay + (q + r) * rise + root)
+
+
+@jit
+def _joint(s, decay, q, u, r, v):
+    """P(i on, k on) and P(i on, k off) of the beliefs of an edge with coupling s."""
+    if s < 0:
+        other = _larger_pair(decay, q, u, v, r)
+        return max(q - other, 0.0), other
+    both = _larger_pair(decay, q, u, r, v)
+    return both, max(q - both, 0.0)
+
+
+@jit
+def _set_beliefs(theta, belief):
+    """Fill belief (2, L) with P(on) and P(off)."""
+    for i in range(theta.shape[0]):
+        belief[0, i], belief[1, i] = sigmoid_pair(float(theta[i]), 1.0)
+
+
+@jit
+def _log_partition(coupling, rho, decay, field, theta, belief, free):
+    """Energy of the beliefs of the free labels + sum H_i + sum rho_ik (H_ik - H_i - H_k).
+
+    The pair beliefs are those whose sums are the beliefs of the labels: at convergence the
+    ones of the messages.
+    """
+    log_z = 0.0
+    for i in range(theta.shape[0]):
+        if not free[i]:
+            continue
+        q, u = belief[0, i], belief[1, i]
+        n_trees = 0.0
+        for k in range(theta.shape[0]):
+            if k == i or coupling[i, k] == 0 or not free[k]:
+                continue
+            n_trees += rho[i, k]
+            if k > i:
+                continue
+            s, r = float(coupling[i, k]), belief[0, k]
+            p11, p10 = _joint(s, decay[i, k], q, u, r, belief[1, k])
+            p01 = max(r - p11, 0.0)
+            p00 = max(u - p01, 0.0)
+            log_z += s * (1.0 - 2.0 * (p10 + p01))
+            both = entropy_term(p11) + entropy_term(p10) + entropy_term(p01) + entropy_term(p00)
+            log_z += rho[i, k] * both
+        log_z += float(field[i]) * q + (1.0 - n_trees) * binary_entropy(theta[i])
+    return log_z
+
+
+@jit
+def _add_pairs(weight, coupling, decay, belief, free, pairwise):
+    """Add weight P(both on) of the pairs of free labels to pairwise (L, L)."""
+    for i in range(coupling.shape[0]):
+        if not free[i]:
+            continue
+        q, u = belief[0, i], belief[1, i]
+        pairwise[i, i] += weight * q
+        for k in range(i):
+            if not free[k]:
+                continue
+            s = coupling[i, k]
+            both = weight * _joint(s, decay[i, k], q, u, belief[0, k], belief[1, k])[0]
+            pairwise[i, k] += both
+            pairwise[k, i] += both
+
+
+@jit(fastmath={"contract"})
+def _odds_from_beliefs(odds, t, u, on, off, message):
+    """Fill message (L,) with the odds k -> i of the fixed point that has these beliefs.
+
+    on and off are those of label i, t and u (L,) of the others. With E = e^w of the edge,
+    ``off r^2 + b r = on``, b = on (t / E + E u) - off (E t + u / E).
+    """
+    one = odds.dtype.type(1)
+    two = one + one
+    four = two + two
+    for k in range(np.uintp(message.shape[0])):
+        e = odds[k]
+        inverse = one / e
+        b = on * (t[k] * inverse + e * u[k]) - off * (e * t[k] + u[k] * inverse)
+        root = math.sqrt(b * b + four * (on * off))
+        num = two * on if b > 0 else root - b
+        den = b + root if b > 0 else two * off
+        r = num / den
+        low = e if e < inverse else inverse
+        high = inverse if e < inverse else e
+        r = r if r > low else low
+        message[k] = r if r < high else high
+
+
+@jit
+def _read_messages(in_logs, edge, source, message):
+    """Fill message (L,) from an earlier run, kept between what the edges can send."""
+    for k in range(message.shape[0]):
+        high = abs(edge[k]) if in_logs else max(edge[k], 1 / edge[k])
+        low = -high if in_logs else 1 / high
+        message[k] = min(max(source[k], low), high)
+
+
+@jit
+def _start(in_logs, warm, edge, coupling, rho, start, n, theta, free, belief, message):
+    """Fill message (L, L): none, those of an earlier run, start[n], or that fit beliefs."""
+    none = message.dtype.type(0 if in_logs else 1)
+    fill(message.ravel(), none)
+    if not warm:
+        return
+    t, u = belief[0], belief[1]
+    for i in range(theta.shape[0]):
+        if not free[i]:
+            continue
+        if start.shape[0]:
+            _read_messages(in_logs, edge[i], start[n, i], message[i])
+        elif not in_logs:
+            _odds_from_beliefs(edge[i], t, u, t[i], u[i], message[i])
+        else:
+            for k in range(theta.shape[0]):
+                if k != i:
+                    w = 2.0 * float(coupling[i, k]) / rho[i, k]
+                    w = min(max(w, -_MAX_START), _MAX_START)
+                    message[i, k] = message_from_beliefs(2.0 * w, theta[k], theta[i]) - w
+        for k in range(theta.shape[0]):
+            if not free[k]:
+                message[i, k] = none
+
+
+@jit
+def _belief(in_logs, i, field, message, rho, row_rho, piece):
+    """Log-odds of label i from what comes in."""
+    if in_logs:
+        return field + dot(row_rho[i], message[i])
+    return field + rho * message.dtype.type(_log_product(message[i], piece))
+
+
+@jit
+def pass_ising(
+    in_logs, edge, coupling, rho, uniform_rho, decay, piece, damping,
+    field, free, warm, start, max_iter, tol, slack, weight, want_log_z, want_statistics,
+    theta, n_iter, converged, log_partition, pairwise, trace, kept,
+):  # fmt: skip
+    """Pass messages for a chunk of N rows, each until it has converged.
+
+    Parameters
+    ----------
+    in_logs : bool
+        Messages are log-odds; else odds, without damping and with one rho for all edges.
+    edge : (L, L)
+        2 s / rho if in_logs, else the exponential of it.
+    coupling : (L, L), s
+    rho : (L, L), dtype of the coupling
+        Appearance of each edge in a spanning tree, positive.
+    uniform_rho : float, the same of all edges, if not in_logs
+    decay : (L, L) float64
+        exp(-4 |s| / rho), kept above 0.
+    piece : int
+        Number of messages whose product fits float64.
+    damping : float
+    field : (N, L)
+        As log-odds, 2 f.
+    free : (N, L) bool
+        Held labels are left out.
+    warm : bool
+        Start from the messages in `start`, or if there are none from those that fit theta;
+        else from none.
+    start : (N or 0, L, L)
+        Messages of an earlier run, odds or log-odds as here.
+    max_iter : int
+    tol : float
+        Largest change of a belief as a probability.
+    slack : float64
+        Largest change of a belief log-odds.
+    weight : (N,)
+        Of the sum of the statistics.
+    want_log_z, want_statistics : bool
+    theta : (N, L)
+        In: log-odds to start from. Out: belief log-odds, 0 where held.
+    n_iter, converged, log_partition : (N,) output
+        log Z of the scores ``field' (y + 1) / 2 + 1/2 y' S y`` of the free labels.
+    pairwise : (L, L) output, added to
+    trace : (N, max_iter) output, or (N, 0)
+    kept : (N or 0, L, L) output, the last messages
+    """
+    n_labels = edge.shape[0]
+    one = edge.dtype.type(1)
+    rounding = ROUNDING * np.finfo(edge.dtype).eps
+    message = np.empty((n_labels, n_labels), edge.dtype)
+    out = np.empty(n_labels, edge.dtype)
+    last = np.empty(n_labels, edge.dtype)
+    first = np.empty((2, n_labels), edge.dtype)
+    belief = np.empty((2, n_labels))
+    for n in range(field.shape[0]):
+        for i in range(n_labels):
+            if not free[n, i]:
+                theta[n, i] = 0
+            first[0, i], first[1, i] = sigmoid_pair(theta[n, i], one)
+            last[i] = first[0, i]
+        _start(in_logs, warm, edge, coupling, rho, start, n, theta[n], free[n], first, message)
+        converged[n] = False
+        for iteration in range(max_iter):
+            change = one - one
+            moved = False
+            for i in range(n_labels):
+                if not free[n, i]:
+                    continue
+                x = _belief(in_logs, i, field[n, i], message, uniform_rho, rho, piece)
+                t, u = sigmoid_pair(x, one)
+                change = max(change, abs(t - last[i]))
+                moved |= log_odds_moved(x, theta[n, i], slack, rounding)
+                last[i] = t
+                theta[n, i] = x
+                if in_logs:
+                    _send_logs(edge[i], message[i], x, out)
+                    for k in range(n_labels):
+                        message[k, i] = damping * message[k, i] + (one - damping) * out[k]
+                else:
+                    _send_odds(edge[i], message[i], t, u, out)
+                    for k in range(n_labels):
+                        message[k, i] = out[k]
+            n_iter[n] = iteration + 1
+            if trace.shape[1]:
+                trace[n, iteration] = change
+            if change < tol and not moved:
+                # A label may have been visited before the messages that change it were sent: in
+                # the first sweep most. (Later, probabilities may differ within a sweep long
+                # after they are the same from sweep to sweep.)
+                for i in range(n_labels):
+                    if not free[n, i]:
+                        continue
+                    x = _belief(in_logs, i, field[n, i], message, uniform_rho, rho, piece)
+                    moved |= log_odds_moved(x, theta[n, i], slack, rounding)
+                    if iteration == 0:
+                        change = max(change, abs(sigmoid_pair(x, one)[0] - last[i]))
+                if change < tol and not moved:
+                    converged[n] = True
+                    break
+        for i in range(n_labels):
+            if free[n, i]:
+                theta[n, i] = _belief(in_logs, i, field[n, i], message, uniform_rho, rho, piece)
+        _set_beliefs(theta[n], belief)
+        if want_log_z:
+            log_partition[n] = _log_partition(
+                coupling, rho, decay, field[n], theta[n], belief, free[n]
+            )
+        if want_statistics:
+            _add_pairs(weight[n], coupling, decay, belief, free[n], pairwise)
+        if kept.shape[0]:
+            copy_into(message.ravel(), kept[n].ravel())

@@ -1,0 +1,579 @@
+"""Labels of Ising models with the least hinge loss or the highest score, one row at a time.
+
+Labels y in {-1, +1}, fields f (L,), couplings S (L, L). What is minimised:
+
+* HINGE: the loss sum_i h(y_i (f_i + sum_k s_ik y_k)), h(m) = max(gamma - m, 0);
+* TIE: minus the score f.y + 1/2 y'Sy, among the labels with a loss up to a ceiling;
+* MAP: minus the score.
+
+`icm` flips single labels up to a local optimum. `branch_and_bound` goes on from there to the
+global one. With the labels of a row put in the order in which they are decided, a node of its
+tree is a prefix of labels. The fields g of a node contain the decided labels, and the row norm
+r_i = sum of |s_ik| over the undecided k bounds what the others can still add to field i.
+
+Evidence is held in the search: these labels are decided first, one way. It cannot be folded into
+the fields, for the hinge loss counts the margins of held labels, too.
+"""
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+
+HINGE, TIE, MAP = 0, 1, 2
+
+# In units of the largest field: bounds closer than that cannot be told apart by rounding;
+# values closer than that are a tie.
+_ROUNDING = 1e-12
+_TIE = 1e-11
+_SWEEPS = 50
+# Of the local search that branch and bound starts from.
+_MAX_SWEEPS = 100
+# Of models without couplings and fields: a scale of 0 would tell nothing apart.
+_SMALLEST = 1e-280
+# Nodes a label before costs of pairs are set up, which takes as long as some hundred nodes.
+_PLAIN_NODES = 20
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _hinge_bound(d, y, v, g, s, r, gamma):
+    """Smallest loss below the child y_d = v of a node of depth d.
+
+    y (L,), of which the first d count; g (L,) fields of the node; s (L,) couplings of
+    label d; r (L,) row norms over the labels after d.
+    """
+    total = max(gamma - v * g[d] - r[d], 0.0)
+    for i in range(np.uintp(d)):
+        total += max(gamma - y[i] * (g[i] + v * s[i]) - r[i], 0.0)
+    for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
+        total += max(gamma - abs(g[i] + v * s[i]) - r[i], 0.0)
+    return total
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _score_bound(d, score, v, g, s, r):
+    """Largest score below the child y_d = v of a node of depth d and that score."""
+    total = score + v * g[d]
+    for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
+        total += abs(g[i] + v * s[i]) + 0.5 * r[i]
+    return total
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
+    """Largest value of loss(y_d = v) - loss(y_d = -v) over the undecided labels.
+
+    Below 0, y_d = v is better whatever the others are.
+    """
+    own = v * g[d]
+    total = max(gamma - own + r[d], 0.0) - max(gamma + own - r[d], 0.0)
+    for i in range(np.uintp(d)):
+        shift = v * y[i] * s[i]
+        # A margin that v makes smaller loses most where it is small already, one that v
+        # makes larger wins least where it is large.
+        m = y[i] * g[i] + (r[i] if shift > 0 else -r[i])
+        total += max(gamma - m - shift, 0.0) - max(gamma - m + shift, 0.0)
+    for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
+        shift = abs(s[i])
+        m = (g[i] if v * s[i] < 0 else -g[i]) - r[i]
+        total += max(gamma - m + shift, 0.0) - max(gamma - m - shift, 0.0)
+    return total
+
+
+@jit
+def _fill_costs(kind, f, S, gamma, y, unary, pair):
+    """Unary and pairwise costs of states, whose sum is a lower bound on the value.
+
+    MAP is such a sum. For HINGE each label's loss is bounded by a line, ``[z]_+ >= beta z``, with
+    a slope for each state of the label: that of the loss at the labels y for their own
+    states, 1 for the others.
+
+    y : (L,) good labels
+    unary : (L, 2) output, states -1 and +1
+    pair : (L, L, 2, 2) output, of the first and the second label's state, i < k
+    """
+    n_labels = f.shape[0]
+    slope = np.ones((n_labels, 2))
+    if kind != MAP:
+        for i in range(n_labels):
+            field = f[i]
+            for k in range(n_labels):
+                field += S[i, k] * y[k]
+            if y[i] * field >= gamma:
+                slope[i, 1 if y[i] > 0 else 0] = 0.0
+    for i in range(n_labels):
+        for a in range(2):
+            v = 2.0 * a - 1.0
+            unary[i, a] = -v * f[i] if kind == MAP else slope[i, a] * (gamma - v * f[i])
+        for k in range(i + 1, n_labels):
+            for a in range(2):
+                for b in range(2):
+                    weight = 1.0 if kind == MAP else slope[i, a] + slope[k, b]
+                    cost = weight * S[i, k]
+                    pair[i, k, a, b] = -cost if a == b else cost
+
+
+@jit
+def _handshake(unary, pair, i, k):
+    """Move as much of the cost of a pair and its labels as possible to the labels.
+
+    The sum does not change; afterwards no row or column of the pair's costs is above 0
+    everywhere (the handshake of MPLP++: Tourani, Shekhovtsov, Rother and Savchynskyy 2018).
+    """
+    t00 = pair[i, k, 0, 0] + unary[i, 0] + unary[k, 0]
+    t01 = pair[i, k, 0, 1] + unary[i, 0] + unary[k, 1]
+    t10 = pair[i, k, 1, 0] + unary[i, 1] + unary[k, 0]
+    t11 = pair[i, k, 1, 1] + unary[i, 1] + unary[k, 1]
+    first0 = 0.5 * min(t00, t01)
+    first1 = 0.5 * min(t10, t11)
+    second0 = min(t00 - first0, t10 - first1)
+    second1 = min(t01 - first0, t11 - first1)
+    first0 += min(t00 - first0 - second0, t01 - first0 - second1)
+    first1 += min(t10 - first1 - second0, t11 - first1 - second1)
+    unary[i, 0], unary[i, 1] = first0, first1
+    unary[k, 0], unary[k, 1] = second0, second1
+    pair[i, k, 0, 0] = t00 - first0 - second0
+    pair[i, k, 0, 1] = t01 - first0 - second1
+    pair[i, k, 1, 0] = t10 - first1 - second0
+    pair[i, k, 1, 1] = t11 - first1 - second1
+
+
+@jit
+def _reparametrise(unary, pair, value):
+    """Reparametrise pair after pair until the lower bound stops rising; returns it."""
+    n_labels = unary.shape[0]
+    bound = -np.inf
+    for sweep in range(_SWEEPS):
+        for i in range(n_labels):
+            j = i if sweep % 2 == 0 else n_labels - 1 - i
+            for k in range(j + 1, n_labels):
+                _handshake(unary, pair, j, k)
+        new = 0.0
+        for i in range(n_labels):
+            new += min(unary[i, 0], unary[i, 1])
+        if new >= value or new - bound < 0.01 * (value - new):
+            return max(new, bound)
+        bound = new
+    return bound
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _cost_bound(d, cost, c, costs, pairs):
+    """Least cost below the child of state c; costs (2, L), pairs (2, L) of label d."""
+    total = cost + costs[c, d]
+    for i in range(np.uintp(d + 1), np.uintp(costs.shape[1])):
+        total += min(costs[0, i] + pairs[0, i], costs[1, i] + pairs[1, i])
+    return total
+
+
+@jit
+def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
+    """Smallest value below a child; infinite where it is above the ceiling."""
+    if kind == HINGE:
+        return _hinge_bound(d, y, v, g, s, r, gamma)
+    if kind == TIE and _hinge_bound(d, y, v, g, s, r, gamma) > ceiling:
+        return np.inf
+    return -_score_bound(d, score, v, g, s, r)
+
+
+@jit
+def _precedes(y, best, order):
+    """Whether y precedes `best` as label vectors; both in the order of the search."""
+    # The position that decides is the one with the smallest original index.
+    first = y.shape[0]
+    answer = False
+    for j in range(y.shape[0]):
+        if y[j] != best[j] and order[j] < first:
+            first = order[j]
+            answer = y[j] < best[j]
+    return answer
+
+
+@jit
+def _search(
+    kind, order, held, S, row_norm, gamma, ceiling, scale, ties, node_limit, g, pairwise,
+    costs, pairs, best, value,
+):  # fmt: skip
+    """Depth-first branch and bound of one row.
+
+    Parameters
+    ----------
+    order : (L,) original index of each label
+    held : (L,) in the original order, -1 and +1 where a label is held, else 0
+    S : (L, L) couplings in the order of the search
+    row_norm : (L + 1, L), r of each depth
+    ceiling : of the loss, for TIE
+    scale : size of the fields
+    ties : whether equals are told apart by the order of label vectors
+    node_limit : nodes to expand at most
+    g : (L + 1, L) work space, fields of each depth; the first row is given
+    pairwise : bool, whether there are costs of pairs, to bound by as well
+    costs : (L + 1, 2, L) work space, costs of the states at each depth; the first is given
+    pairs : (L, 2, 2, L) costs of a label's states with those of each later one
+    best : (L,) start, and output
+    value : of the start
+
+    Returns
+    -------
+    value of the best labels, lower bound on all values, number of expanded nodes
+    """
+    n_labels = S.shape[0]
+    y = np.empty(n_labels)
+    score = np.zeros(n_labels + 1)
+    cost = np.zeros(n_labels + 1)
+    first = np.empty(n_labels)  # the child to visit first
+    bounds = np.empty((n_labels, 2))  # of the first and of the second child
+    child = np.empty(2)  # of the states -1 and +1
+    visited = np.zeros(n_labels, np.int8)
+    tie = _TIE * scale
+    slack = tie if ties else -_ROUNDING * scale
+    n_nodes = 0
+    d = 0
+    expand = True
+    while d >= 0:
+        if expand:
+            if n_nodes >= node_limit:
+                break
+            n_nodes += 1
+            field, s, r = g[d], S[d], row_norm[d + 1]
+            for b in range(2):  # one call each: they are long once compiled
+                v = 2.0 * b - 1.0
+                child[b] = _child_bound(kind, d, y, v, field, s, r, gamma, score[d], ceiling)
+                if pairwise:
+                    bound = _cost_bound(d, cost[d], b, costs[d], pairs[d, b])
+                    child[b] = max(child[b], bound)
+            fixed = held[order[d]]
+            if fixed != 0:
+                child[0 if fixed > 0 else 1] = np.inf
+            up, down = child[1], child[0]
+            v = 1.0 if up < down or (up == down and field[d] > 0) else -1.0
+            if fixed != 0:
+                v = float(fixed)  # of two infinite ones
+            first[d] = v
+            bounds[d, 0] = min(up, down)
+            bounds[d, 1] = max(up, down)
+            if bounds[d, 1] <= value + slack:
+                # Nothing is lost without the second child if the first is always better.
+                if kind == MAP:
+                    excess = 2.0 * (r[d] - v * field[d])
+                else:
+                    excess = _hinge_loss_of_flip(d, y, v, field, s, r, gamma)
+                if excess < -2.0 * tie:
+                    bounds[d, 1] = np.inf
+            visited[d] = 0
+        c = visited[d]
+        if c == 2 or bounds[d, c] > value + slack or bounds[d, c] == np.inf:
+            d -= 1  # the second child's bound is not below the first one's
+            expand = False
+            continue
+        visited[d] = c + 1
+        v = first[d] if c == 0 else -first[d]
+        y[d] = v
+        if d < n_labels - 1:
+            for i in range(np.uintp(n_labels)):
+                g[d + 1, i] = g[d, i] + v * S[d, i]
+            score[d + 1] = score[d] + v * g[d, d]
+            if pairwise:
+                b = 1 if v > 0 else 0
+                cost[d + 1] = cost[d] + costs[d, b, d]
+                for a in range(2):
+                    for i in range(np.uintp(n_labels)):
+                        costs[d + 1, a, i] = costs[d, a, i] + pairs[d, b, a, i]
+            d += 1
+            expand = True
+            continue
+        expand = False
+        new = bounds[d, c]  # with all decided the bound is the value, costs below it
+        better = new < value - (tie if ties else 0.0)
+        if not better and ties and new <= value + tie:
+            better = _precedes(y, best, order)
+        if better:
+            for i in range(n_labels):
+                best[i] = y[i]
+        value = min(value, new)
+    lower = value
+    if d == 0:  # not a single node
+        lower = -np.inf
+    for j in range(d):  # the limit was hit: the child in work and those still open
+        lower = min(lower, bounds[j, visited[j] - 1])
+    return value, lower, n_nodes
+
+
+@jit
+def _loss_and_score(y, f, S, gamma):
+    """Loss and score of labels y (L,)."""
+    loss = 0.0
+    score = 0.0
+    for i in range(y.shape[0]):
+        pull = 0.0
+        for k in range(y.shape[0]):
+            pull += S[i, k] * y[k]
+        loss += max(gamma - y[i] * (f[i] + pull), 0.0)
+        score += y[i] * (f[i] + 0.5 * pull)
+    return loss, score
+
+
+@jit
+def _strongest(S):
+    """Largest row norm of the couplings."""
+    strongest = 0.0
+    for i in range(S.shape[0]):
+        total = 0.0
+        for k in range(S.shape[0]):
+            total += abs(S[i, k])
+        strongest = max(strongest, total)
+    return strongest
+
+
+@jit
+def _field_scale(f, rest):
+    """Size of the largest margin: what rounding errors and ties are measured by."""
+    scale = max(rest, _SMALLEST)
+    for i in range(f.shape[0]):
+        scale = max(scale, rest + abs(f[i]))
+    return scale
+
+
+@jit
+def _start(f, held, y):
+    """Set labels y (L,) to the signs of the fields, or as they are held."""
+    for i in range(f.shape[0]):
+        y[i] = held[i] if held[i] != 0 else (1.0 if f[i] > 0 else -1.0)
+
+
+@jit
+def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
+    """Flip labels y (L,) one at a time while that lowers the value.
+
+    With HINGE, a flip that leaves the loss is made if it raises the score. Labels held at -1 or
+    +1 stay. `field` (L,) is work space. Returns the number of sweeps and whether the last one
+    flipped a label.
+    """
+    n_labels = y.shape[0]
+    tie = _TIE * scale
+    for i in range(n_labels):
+        field[i] = f[i]
+        for k in range(n_labels):
+            field[i] += S[i, k] * y[k]
+    changed = True
+    sweep = 0
+    while changed and sweep < max_sweeps:
+        changed = False
+        sweep += 1
+        for i in range(n_labels):
+            if held[i] != 0:
+                continue
+            gain = -2.0 * y[i] * field[i]
+            flip = gain > tie
+            if kind == HINGE:
+                loss = max(gamma + y[i] * field[i], 0.0) - max(gamma - y[i] * field[i], 0.0)
+                for k in range(n_labels):
+                    if k != i:
+                        m = y[k] * field[k]
+                        new = m - 2.0 * y[k] * S[k, i] * y[i]
+                        loss += max(gamma - new, 0.0) - max(gamma - m, 0.0)
+                flip = loss < -tie or (loss <= tie and flip)
+            if flip:
+                for k in range(n_labels):
+                    field[k] -= 2.0 * S[k, i] * y[i]
+                y[i] = -y[i]
+                changed = True
+    return sweep, changed
+
+
+@jit
+def _order_labels(f, S, held, order, field, row_norm, done):
+    """Fill order (L,) with the labels, each time the one that the rest can least turn.
+
+    Those that are held at -1 or +1 come first.
+
+    field, row_norm, done : (L,) work space
+    """
+    n_labels = f.shape[0]
+    for i in range(n_labels):
+        done[i] = False
+        field[i] = f[i]
+        row_norm[i] = 0.0
+        for k in range(n_labels):
+            row_norm[i] += abs(S[i, k])
+    for j in range(n_labels):
+        chosen = -1
+        surest = -np.inf
+        for i in range(n_labels):
+            sure = abs(field[i]) - row_norm[i] if held[i] == 0 else np.inf
+            if not done[i] and sure > surest:
+                surest = sure
+                chosen = i
+        order[j] = chosen
+        done[chosen] = True
+        v = 1.0 if field[chosen] > 0 else -1.0
+        if held[chosen] != 0:
+            v = float(held[chosen])
+        for i in range(n_labels):
+            field[i] += v * S[chosen, i]
+            row_norm[i] -= abs(S[chosen, i])
+
+
+@jit
+def _order_by_costs(unary, held, order, done):
+    """Fill order (L,) with the held labels, then those whose states differ most in cost."""
+    n_labels = unary.shape[0]
+    for i in range(n_labels):
+        done[i] = False
+    for j in range(n_labels):
+        chosen = -1
+        widest = -1.0
+        for i in range(n_labels):
+            width = abs(unary[i, 1] - unary[i, 0]) if held[i] == 0 else np.inf
+            if not done[i] and width > widest:
+                widest = width
+                chosen = i
+        order[j] = chosen
+        done[chosen] = True
+
+
+@jit
+def _arrange(order, f, S, y, g, coupling, row_norm, best):
+    """Put fields, couplings and labels into the order of the search; see `_search`."""
+    n_labels = f.shape[0]
+    for j in range(n_labels):
+        best[j] = y[order[j]]
+        g[0, j] = f[order[j]]
+        row_norm[n_labels, j] = 0.0
+        for k in range(n_labels):
+            coupling[j, k] = S[order[j], order[k]]
+    for d in range(n_labels - 1, -1, -1):
+        for j in range(n_labels):
+            row_norm[d, j] = row_norm[d + 1, j] + abs(coupling[d, j])
+
+
+@jit
+def _arrange_costs(order, unary, pair, costs, pairs):
+    """Put the costs of `_fill_costs` into the order of the search; see `_search`."""
+    n_labels = unary.shape[0]
+    for j in range(n_labels):
+        i = order[j]
+        for a in range(2):
+            costs[0, a, j] = unary[i, a]
+        for m in range(j + 1, n_labels):
+            k = order[m]
+            for a in range(2):
+                for b in range(2):
+                    pairs[j, a, b, m] = pair[i, k, a, b] if i < k else pair[k, i, b, a]
+
+
+@jit
+def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, converged):
+    """Local optima of a chunk of N rows: no flip of one label lowers the value.
+
+    Parameters
+    ----------
+    kind, fields, S, gamma, held : as in `branch_and_bound`
+    max_sweeps : int
+    labels : (N, L) int8, 0/1 start; output
+    value : (N,) output, loss or minus score of the labels
+    n_sweeps : (N,) int64 output
+    converged : (N,) bool output
+    """
+    n_rows, n_labels = fields.shape
+    y = np.empty(n_labels)
+    field = np.empty(n_labels)
+    rest = gamma + _strongest(S)
+    for n in range(n_rows):
+        f = fields[n]
+        for i in range(n_labels):
+            y[i] = held[n, i] if held[n, i] != 0 else 2.0 * labels[n, i] - 1.0
+        scale = _field_scale(f, rest)
+        n_sweeps[n], changed = _ascend(kind, f, S, gamma, scale, held[n], max_sweeps, y, field)
+        converged[n] = not changed
+        loss, score = _loss_and_score(y, f, S, gamma)
+        value[n] = loss if kind == HINGE else -score
+        for i in range(n_labels):
+            labels[n, i] = 1 if y[i] > 0 else 0
+
+
+@jit
+def branch_and_bound(
+    kind, fields, S, gamma, held, ties, node_limit, labels, value, lower, n_nodes
+):  # fmt: skip
+    """Labels of the least value for a chunk of N rows.
+
+    Parameters
+    ----------
+    kind : HINGE or MAP
+    fields : (N, L) float64
+    S : (L, L) float64, symmetric with zero diagonal
+    gamma : margin, 0 for MAP
+    held : (N, L) int8, -1 and +1 where a label is held, else 0
+    ties : bool; equals are told apart by their score and then their order, or by the order
+        of the search
+    node_limit : int, nodes of a search
+    labels : (N, L) int8 output, 0/1
+    value, lower : (N,) output, loss or minus score of the labels and a lower bound on it
+    n_nodes : (N,) int64 output
+    """
+    n_rows, n_labels = fields.shape
+    y = np.empty(n_labels)
+    best = np.empty(n_labels)
+    order = np.empty(n_labels, np.intp)
+    done = np.empty(n_labels, np.bool_)
+    work = np.empty((2, n_labels))
+    g = np.empty((n_labels + 1, n_labels))
+    coupling = np.empty((n_labels, n_labels))
+    row_norm = np.empty((n_labels + 1, n_labels))
+    unary = np.empty((n_labels, 2))
+    pair = np.empty((n_labels, n_labels, 2, 2))
+    costs = np.empty((n_labels + 1, 2, n_labels))
+    pairs = np.zeros((n_labels, 2, 2, n_labels))
+    rest = gamma + _strongest(S)
+    for n in range(n_rows):
+        f = fields[n]
+        scale = _field_scale(f, rest)
+        _start(f, held[n], y)
+        _ascend(kind, f, S, gamma, scale, held[n], _MAX_SWEEPS, y, work[0])
+        loss, score = _loss_and_score(y, f, S, gamma)
+        value[n] = loss if kind == HINGE else -score
+        lower[n] = -np.inf
+        # A short search first, as most rows need no costs of pairs; then one with them; then,
+        # with the least loss known, one for the best score among equals.
+        n_nodes[n] = 0
+        plain = min(node_limit, _PLAIN_NODES * n_labels)
+        bound = -np.inf
+        for stage in range(3):
+            ask, start, ceiling, limit = kind, value[n], np.inf, plain
+            if stage == 0:
+                _order_labels(f, S, held[n], order, work[0], work[1], done)
+            else:
+                for j in range(n_labels):
+                    y[order[j]] = best[j]
+                limit = node_limit - n_nodes[n]
+            if stage == 1:
+                if n_nodes[n] < plain:
+                    continue
+                _fill_costs(kind, f, S, gamma, y, unary, pair)
+                bound = _reparametrise(unary, pair, value[n])
+                if kind == MAP:
+                    _order_by_costs(unary, held[n], order, done)
+                _arrange_costs(order, unary, pair, costs, pairs)
+            if stage == 2:
+                if kind != HINGE or not ties or lower[n] < value[n] - _TIE * scale:
+                    continue
+                ask, ceiling = TIE, value[n] + _TIE * scale
+                loss, score = _loss_and_score(y, f, S, gamma)
+                start = -score
+            _arrange(order, f, S, y, g, coupling, row_norm, best)
+            found, proven, more = _search(
+                ask, order, held[n], coupling, row_norm, gamma, ceiling, scale,
+                ties and ask != HINGE, limit, g, stage == 1, costs, pairs, best, start,
+            )  # fmt: skip
+            n_nodes[n] += more
+            if stage < 2:
+                value[n] = found
+                lower[n] = max(lower[n], max(proven, min(bound, found)))
+        for j in range(n_labels):
+            y[order[j]] = best[j]
+        loss, score = _loss_and_score(y, f, S, gamma)
+        value[n] = loss if kind == HINGE else -score
+        if lower[n] > value[n] - _TIE * scale:
+            lower[n] = value[n]  # the difference is rounding
+        for i in range(n_labels):
+            labels[n, i] = 1 if y[i] > 0 else 0

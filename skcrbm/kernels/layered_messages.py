@@ -1,0 +1,513 @@
+"""Messages between two layers of categorical nodes, and their vector-Jacobian products.
+
+Rows of the batch are the lanes of the vector loops: a block holds the n lanes of
+state 1, then those of state 2, and so on; state 0 is the reference, its log-odds are 0
+and not stored. An edge e joins ``source[e]`` and ``target[e]`` by ``table[pair[e]]``.
+
+For the message of an edge (Shen et al. 2019, eqs. 20 and 22)
+
+    m(y) = log sum_x c(x) K(x, y),   c = softmax(b - r),   K = exp(W / rho),
+
+b is the source's belief and r the message in the other direction. Tables come shifted,
+``K(x, y) exp(-shift(y))`` in (0, 1], so that a message is a matrix-vector product on
+probabilities, without an exponential per pair of states.
+"""
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+
+# Exponentials and logarithms by their series after taking out powers of two, as loops that
+# the compiler can vectorise: no library does that for compiled code everywhere.
+_LN2_HIGH_32 = np.float32(0.693359375)
+_LN2_LOW_32 = np.float32(-2.12194440e-4)
+_ROUND_32 = np.float32(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer
+_ROUND_BITS_32 = np.int32(0x4B400000)
+_SQRT_HALF_BITS_32 = np.int32(0x3F3504F3)
+_LN2_HIGH_64 = 6.93147180369123816490e-01
+_LN2_LOW_64 = 1.90821492927058770002e-10
+_ROUND_64 = 6755399441055744.0
+_ROUND_BITS_64 = np.int64(0x4338000000000000)
+_SQRT_HALF_BITS_64 = np.int64(0x3FE6A09E667F3BCD)
+# Smallest sum that a message may be the logarithm of: its inverse times anything is finite.
+_FLOOR_32 = np.float32(1e-30)
+_FLOOR_64 = 1e-280
+
+
+@jit(fastmath={"contract"})
+def _exp_32(v, count):
+    """Replace v[:count] float32, at most 80, by its exponential, 1e-38 at least."""
+    one = np.float32(1)
+    for k in range(np.uintp(count)):
+        x = max(np.float32(v[k]), np.float32(-87))
+        shifted = x * np.float32(1.4426950408889634) + _ROUND_32
+        whole = shifted - _ROUND_32
+        f = x - whole * _LN2_HIGH_32 - whole * _LN2_LOW_32
+        p = one + f * np.float32(1 / 7)
+        p = one + f * np.float32(1 / 6) * p
+        p = one + f * np.float32(1 / 5) * p
+        p = one + f * np.float32(1 / 4) * p
+        p = one + f * np.float32(1 / 3) * p
+        p = one + f * np.float32(1 / 2) * p
+        p = one + f * p
+        bits = (np.float32(shifted).view(np.int32) - _ROUND_BITS_32 + np.int32(127)) << np.int32(23)
+        v[k] = p * np.int32(bits).view(np.float32)
+
+
+@jit(fastmath={"contract"})
+def _exp_64(v, count):
+    """Replace v[:count] float64, at most 700, by its exponential, 1e-307 at least."""
+    for k in range(np.uintp(count)):
+        x = max(np.float64(v[k]), -707.0)
+        shifted = x * 1.4426950408889634 + _ROUND_64
+        whole = shifted - _ROUND_64
+        f = x - whole * _LN2_HIGH_64 - whole * _LN2_LOW_64
+        p = 1.0 + f * (1 / 13)
+        p = 1.0 + f * (1 / 12) * p
+        p = 1.0 + f * (1 / 11) * p
+        p = 1.0 + f * (1 / 10) * p
+        p = 1.0 + f * (1 / 9) * p
+        p = 1.0 + f * (1 / 8) * p
+        p = 1.0 + f * (1 / 7) * p
+        p = 1.0 + f * (1 / 6) * p
+        p = 1.0 + f * (1 / 5) * p
+        p = 1.0 + f * (1 / 4) * p
+        p = 1.0 + f * (1 / 3) * p
+        p = 1.0 + f * (1 / 2) * p
+        p = 1.0 + f * p
+        bits = (np.float64(shifted).view(np.int64) - _ROUND_BITS_64 + np.int64(1023)) << np.int64(
+            52
+        )
+        v[k] = p * np.int64(bits).view(np.float64)
+
+
+@jit(fastmath={"contract"})
+def _log_32(v, count):
+    """Replace v[:count] float32, positive, by its logarithm; the floor where it is smaller."""
+    one = np.float32(1)
+    for k in range(np.uintp(count)):
+        bits = np.float32(max(np.float32(v[k]), _FLOOR_32)).view(np.int32)
+        power = np.int32((bits - _SQRT_HALF_BITS_32) >> np.int32(23))
+        m = np.int32(bits - (power << np.int32(23))).view(np.float32)
+        s = (m - one) / (m + one)
+        q = s * s
+        p = np.float32(1 / 7) + q * np.float32(1 / 9)
+        p = np.float32(1 / 5) + q * p
+        p = np.float32(1 / 3) + q * p
+        p = one + q * p
+        whole = np.int32(power + _ROUND_BITS_32).view(np.float32) - _ROUND_32
+        v[k] = whole * _LN2_HIGH_32 + (whole * _LN2_LOW_32 + np.float32(2) * s * p)
+
+
+@jit(fastmath={"contract"})
+def _log_64(v, count):
+    """Replace v[:count] float64, positive, by its logarithm; the floor where it is smaller."""
+    for k in range(np.uintp(count)):
+        bits = np.float64(max(np.float64(v[k]), _FLOOR_64)).view(np.int64)
+        power = np.int64((bits - _SQRT_HALF_BITS_64) >> np.int64(52))
+        m = np.int64(bits - (power << np.int64(52))).view(np.float64)
+        s = (m - 1.0) / (m + 1.0)
+        q = s * s
+        p = 1 / 19 + q * (1 / 21)
+        p = 1 / 17 + q * p
+        p = 1 / 15 + q * p
+        p = 1 / 13 + q * p
+        p = 1 / 11 + q * p
+        p = 1 / 9 + q * p
+        p = 1 / 7 + q * p
+        p = 1 / 5 + q * p
+        p = 1 / 3 + q * p
+        p = 1.0 + q * p
+        whole = np.int64(power + _ROUND_BITS_64).view(np.float64) - _ROUND_64
+        v[k] = whole * _LN2_HIGH_64 + (whole * _LN2_LOW_64 + 2.0 * s * p)
+
+
+@jit
+def exp_in_place(v, count):
+    """Replace v[:count] by its exponential; v is 1-D, float32 or float64."""
+    if v.itemsize == 4:
+        _exp_32(v, count)
+    else:
+        _exp_64(v, count)
+
+
+@jit
+def log_in_place(v, count):
+    """Replace v[:count] by its logarithm; v is 1-D, float32 or float64."""
+    if v.itemsize == 4:
+        _log_32(v, count)
+    else:
+        _log_64(v, count)
+
+
+# The next functions do a block of edges each, first:last: a call costs as much as an edge.
+# What belongs to an edge of the block lies in scratch space, one edge after the other.
+
+
+@jit(fastmath={"contract"})
+def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
+    """Cavity (l n) of each edge = softmax(belief[source] - reverse[e]), the reference first."""
+    n = np.uintp(n)
+    width = np.uintp(belief.shape[1])
+    size = width + n
+    one = belief.dtype.type(1)
+    start = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        for r in range(n):
+            lanes[r] = 0
+        for x in range(np.uintp(0), width, n):
+            for r in range(n):
+                value = belief[i, x + r] - reverse[e, x + r]
+                cavity[start + n + x + r] = value
+                lanes[r] = max(lanes[r], value)
+        for r in range(n):
+            cavity[start + r] = -lanes[r]
+        for x in range(start + n, start + size, n):
+            for r in range(n):
+                cavity[x + r] -= lanes[r]
+        start += size
+    exp_in_place(cavity, start)
+    for x0 in range(np.uintp(0), start, size):
+        for r in range(n):
+            lanes[r] = cavity[x0 + r]
+        for x in range(x0 + n, x0 + size, n):
+            for r in range(n):
+                lanes[r] += cavity[x + r]
+        for r in range(n):
+            lanes[r] = one / lanes[r]
+        for x in range(x0, x0 + size, n):
+            for r in range(n):
+                cavity[x + r] *= lanes[r]
+
+
+@jit(fastmath={"contract"})
+def _expect(table, pair, first, last, cavity, out, n):
+    """Out ((k - 1) n) of each edge = its cavity (l n) times its table (l, k - 1)."""
+    n = np.uintp(n)
+    one = np.uintp(1)
+    two = np.uintp(2)
+    rows = np.uintp(table.shape[1])
+    start = np.uintp(0)
+    base = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        p = np.uintp(pair[e])
+        for y in range(np.uintp(table.shape[2])):
+            k0 = table[p, 0, y]
+            if rows < two:  # a node of one state, the output for one class
+                for r in range(n):
+                    out[start + r] = k0 * cavity[base + r]
+                start += n
+                continue
+            k1 = table[p, 1, y]
+            for r in range(n):
+                out[start + r] = k0 * cavity[base + r] + k1 * cavity[base + n + r]
+            x = two
+            while x + two <= rows:
+                k0 = table[p, x, y]
+                k1 = table[p, x + one, y]
+                c = base + x * n
+                for r in range(n):
+                    out[start + r] += k0 * cavity[c + r] + k1 * cavity[c + n + r]
+                x += two
+            if x < rows:
+                k0 = table[p, x, y]
+                c = base + x * n
+                for r in range(n):
+                    out[start + r] += k0 * cavity[c + r]
+            start += n
+        base += rows * n
+
+
+@jit(fastmath={"contract"})
+def _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, total, n):
+    """Out[e] = (logs + shift) * mask, and total[target] += rho * out[e]."""
+    n = np.uintp(n)
+    start = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        j = np.uintp(target[e])
+        p = np.uintp(pair[e])
+        factor = rho[e]
+        for y in range(np.uintp(shift.shape[1])):
+            s = shift[p, y]
+            x = y * n
+            if mask.shape[0] > 0:
+                for r in range(n):
+                    logs[start + r] = (logs[start + r] + s) * mask[i, r]
+            else:
+                for r in range(n):
+                    logs[start + r] += s
+            for r in range(n):
+                out[e, x + r] = logs[start + r]
+                total[j, x + r] += factor * logs[start + r]
+            start += n
+
+
+@jit
+def _block_size(n_left, n_right, n):
+    """Edges done together: their scratch space stays in the L1 cache."""
+    return max(1, 4096 // max(1, (n_left + n_right) * n))
+
+
+@jit
+def send(belief, reverse, table, shift, source, target, pair, rho, mask, out, total):
+    """Compute the messages of all edges in one direction.
+
+    Parameters
+    ----------
+    belief : ndarray (n_sources, (l - 1) n)
+    reverse : ndarray (E, (l - 1) n)
+        Messages in the other direction, which the cavity leaves out.
+    table, shift : ndarray (P, l, k - 1), (P, k - 1)
+    source, target, pair : ndarray (E,), int
+    rho : ndarray (E,)
+    mask : ndarray (n_sources, n), or (0, n) for none
+        0 where a source is observed: it sends nothing here.
+    out : ndarray (E, (k - 1) n)
+        The messages.
+    total : ndarray (n_targets, (k - 1) n)
+        ``rho * message`` is added to it.
+    """
+    n = mask.shape[1]
+    l, k = table.shape[1], table.shape[2]
+    block = _block_size(l, k, n)
+    cavity = np.empty(block * l * n, belief.dtype)
+    lanes = np.empty(n, belief.dtype)
+    logs = np.empty(block * max(k, 1) * n, belief.dtype)
+    n_edges = source.shape[0]
+    for first in range(0, n_edges, block):
+        last = min(first + block, n_edges)
+        _cavities(belief, reverse, source, first, last, cavity, lanes, n)
+        _expect(table, pair, first, last, cavity, logs, n)
+        log_in_place(logs, (last - first) * k * n)
+        _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, total, n)
+
+
+@jit(fastmath={"contract"})
+def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n):
+    """Gradient d ((k - 1) n) of each edge's message, and its sum over states, (n)."""
+    n = np.uintp(n)
+    width = np.uintp(d_total.shape[1])
+    start = np.uintp(0)
+    s = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        j = np.uintp(target[e])
+        factor = rho[e]
+        for r in range(n):
+            sums[s + r] = 0
+        for x in range(np.uintp(0), width, n):
+            for r in range(n):
+                d[start + r] = factor * d_total[j, x + r]
+            if direct.shape[0] > 0:
+                for r in range(n):
+                    d[start + r] += direct[e, x + r]
+            if mask.shape[0] > 0:
+                for r in range(n):
+                    d[start + r] *= mask[i, r]
+            for r in range(n):
+                sums[s + r] += d[start + r]
+            start += n
+        s += n
+
+
+@jit(fastmath={"contract"})
+def _over_sums(d, shift, pair, first, last, out, ratio, n):
+    """D /= exp(out[e] - shift), the sum that the message is the logarithm of."""
+    n = np.uintp(n)
+    start = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        p = np.uintp(pair[e])
+        for y in range(np.uintp(shift.shape[1])):
+            s = shift[p, y]
+            x = y * n
+            for r in range(n):
+                ratio[start + r] = s - out[e, x + r]
+            start += n
+    exp_in_place(ratio, start)
+    for m in range(start):
+        d[m] *= ratio[m]
+
+
+@jit(fastmath={"contract"})
+def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, back, n):
+    """Spread the gradients d of a block to the sources' beliefs (added) and reverse (set)."""
+    n = np.uintp(n)
+    one = np.uintp(1)
+    columns = np.uintp(table.shape[2])
+    start = np.uintp(0)
+    base = np.uintp(0)
+    s = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        p = np.uintp(pair[e])
+        for x in range(one, np.uintp(table.shape[1])):
+            for r in range(n):
+                back[r] = -sums[s + r]
+            for y in range(columns):
+                k = table[p, x, y]
+                m = start + y * n
+                for r in range(n):
+                    back[r] += k * d[m + r]
+            c = base + x * n
+            o = (x - one) * n
+            for r in range(n):
+                value = cavity[c + r] * back[r]
+                d_belief[i, o + r] += value
+                d_reverse[e, o + r] = -value
+        start += columns * n
+        base += np.uintp(table.shape[1]) * n
+        s += n
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _to_table(cavity, d, pair, first, last, d_table, n):
+    """Add sum over lanes of cavity times d to each edge's table, but for the reference's row."""
+    n = np.uintp(n)
+    one = np.uintp(1)
+    columns = np.uintp(d_table.shape[2])
+    start = np.uintp(0)
+    base = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        p = np.uintp(pair[e])
+        for x in range(np.uintp(d_table.shape[1])):
+            c = base + (x + one) * n
+            for y in range(columns):
+                m = start + y * n
+                value = d.dtype.type(0)
+                for r in range(n):
+                    value += cavity[c + r] * d[m + r]
+                d_table[p, x, y] += value
+        start += columns * n
+        base += (np.uintp(d_table.shape[1]) + one) * n
+
+
+@jit
+def send_vjp(
+    belief,
+    reverse,
+    table,
+    shift,
+    source,
+    target,
+    pair,
+    rho,
+    mask,
+    out,
+    d_total,
+    direct,
+    d_belief,
+    d_reverse,
+    d_table,
+):
+    """Vector-Jacobian product of `send`, whose arguments it takes too.
+
+    Parameters
+    ----------
+    d_total : ndarray as total
+        Gradient of the sums.
+    direct : ndarray as out, or (0, 0) for none
+        Gradient of the messages themselves.
+    d_belief : ndarray as belief
+        Added to.
+    d_reverse : ndarray as reverse
+        Set.
+    d_table : ndarray (P, l - 1, k - 1)
+        Added to: the gradient of W / rho over the shifted table.
+    """
+    n = mask.shape[1]
+    l, k = table.shape[1], table.shape[2]
+    block = _block_size(l, 2 * k + 1, n)
+    cavity = np.empty(block * l * n, belief.dtype)
+    lanes = np.empty(n, belief.dtype)
+    sums = np.empty(block * n, belief.dtype)
+    d = np.empty(block * max(k, 1) * n, belief.dtype)
+    ratio = np.empty(block * max(k, 1) * n, belief.dtype)
+    n_edges = source.shape[0]
+    for first in range(0, n_edges, block):
+        last = min(first + block, n_edges)
+        _cavities(belief, reverse, source, first, last, cavity, lanes, n)
+        _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n)
+        _over_sums(d, shift, pair, first, last, out, ratio, n)
+        _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, lanes, n)
+        _to_table(cavity, d, pair, first, last, d_table, n)
+
+
+@jit
+def send_max(belief, reverse, weights, source, target, pair, mask, out, total):
+    """Max-product messages, ``max_x (W + b - r) - max_x (b - r)``.
+
+    Arguments as in `send`, with weights (P, l, k - 1), row 0 being 0, in place of tables.
+    """
+    n = np.uintp(mask.shape[1])
+    for edge in range(source.shape[0]):
+        e = np.uintp(edge)
+        i = np.uintp(source[e])
+        j = np.uintp(target[e])
+        p = np.uintp(pair[e])
+        for y in range(np.uintp(weights.shape[2])):
+            for r in range(n):
+                best = belief.dtype.type(0)
+                plain = belief.dtype.type(0)
+                for x in range(np.uintp(weights.shape[1] - 1)):
+                    value = belief[i, x * n + r] - reverse[e, x * n + r]
+                    plain = max(plain, value)
+                    best = max(best, value + weights[p, x + np.uintp(1), y])
+                value = best - plain
+                if mask.shape[0] > 0:
+                    value *= mask[i, r]
+                out[e, y * n + r] = value
+                total[j, y * n + r] += value
+
+
+@jit(fastmath={"contract"})
+def expected_fields(mean, weights, source, target, table, total):
+    """Add ``sum_x P(x) W(x, y)`` over all edges: mean field, and observed inputs.
+
+    Parameters
+    ----------
+    mean : ndarray (n_sources, (l - 1) n)
+        Probabilities of states 1 to l - 1.
+    weights : ndarray (P, l - 1, k - 1)
+    source, target, table : ndarray (E,), int
+    total : ndarray (n_targets, (k - 1) n)
+        Added to.
+    """
+    n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))
+    for edge in range(source.shape[0]):
+        i = np.uintp(source[edge])
+        j = np.uintp(target[edge])
+        p = np.uintp(table[edge])
+        for y in range(np.uintp(weights.shape[2])):
+            start = y * n
+            for x in range(np.uintp(weights.shape[1])):
+                w = weights[p, x, y]
+                first = x * n
+                for r in range(n):
+                    total[j, start + r] += w * mean[i, first + r]
+
+
+@jit(fastmath={"contract", "reassoc"})
+def expected_fields_vjp(mean, weights, source, target, table, d_total, d_mean, d_weights):
+    """Vector-Jacobian product of `expected_fields`; d_mean and d_weights are added to.
+
+    d_mean with no rows is left alone.
+    """
+    n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))
+    for edge in range(source.shape[0]):
+        i = np.uintp(source[edge])
+        j = np.uintp(target[edge])
+        p = np.uintp(table[edge])
+        for x in range(np.uintp(weights.shape[1])):
+            first = x * n
+            for y in range(np.uintp(weights.shape[2])):
+                start = y * n
+                w = weights[p, x, y]
+                value = mean.dtype.type(0)
+                for r in range(n):
+                    value += mean[i, first + r] * d_total[j, start + r]
+                d_weights[p, x, y] += value
+                if d_mean.shape[0] > 0:
+                    for r in range(n):
+                        d_mean[i, first + r] += w * d_total[j, start + r]

@@ -1,0 +1,489 @@
+"""Exact inference on small RBMs: one side is enumerated, the other summed out.
+
+The enumerated side has k units with fields e, the summed side m units with
+fields a. The 2^k states are split into a low part of S = 2^l states, for which
+``gain[i, s] = exp(sum of the couplings of unit i to the low units on in s)`` is
+shared by all rows, and a high part, the tiles, that only shifts the fields. With
+t = sigma(field), u = 1 - t a summed unit contributes sp(field) + log(u + t gain) to the
+log-weight of a state, so
+
+    weight q(s) = exp(e.s) prod_i (u_i + t_i gain[i, s])
+    P(unit i on, s) = t_i q(s) / (t_i + u_i loss[i, s]),  loss = 1 / gain,
+
+no transcendental function is needed per state. Four units at a time are multiplied, and
+share one division; the exponents of products that could leave the range of a float are
+kept as integers beside them.
+
+This is the odds form. What it has no room for is left to `rbm_exact_log.py`: couplings beyond
+`MAX_NORM`, fields beyond `MAX_FIELD`, enumerated units with a probability below `_TINY`.
+
+Of the 2^k states those with a held enumerated unit on are impossible; held units of
+the other side are skipped.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    fill,
+    log_add,
+    n_low_units,
+)
+
+# Units that have their states in a tile of the odds form, at most: all rows of states that a
+# group of units needs stay in the L1 cache.
+MAX_LOW_UNITS = 8
+# A row of states and room. A constant, so that the compiler knows how far apart rows are.
+# The room keeps what is summed further apart than a vector is long, without which the order of
+# summation would depend on where arrays lie, and spreads the rows over the cache.
+_ROW = (1 << MAX_LOW_UNITS) + 24
+# The losses of a unit are followed by its sums: at a distance that is no multiple of
+# 4096 bytes, or stores would delay the loads that follow them.
+_STRIDE = 2 * _ROW
+# Summed units that share a division. Their norm, the sum of their |couplings|, is at most
+# MAX_NORM. A state with a probability below _NOTHING, which is left out, would contribute less
+# than exp(MAX_NORM) times that to P(unit on) / P(unit off), relatively, whatever the fields are.
+GROUP = 4
+MAX_NORM = 300.0
+_NOTHING = 1e-200
+# Products of weights stay within exp(+-600).
+_MAX_PRODUCT = 600.0
+# Enumerated fields whose powers of two are integers.
+MAX_FIELD = 1e15
+# Below this probability, to which 2^30 states that are left out are a rounding error, the log-odds
+# of an enumerated unit are computed in logs.
+_TINY = 1e-170
+# Up to this probability of a unit that it is on, the one that it is off is a difference.
+_MOST = 0.875
+# Rows that go through the tables together; even, as their sums are added in pairs.
+_BLOCK = 4
+
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
+_LN2 = 0.6931471805599453
+_IMPOSSIBLE = -(1 << 60)  # power of two of a state that cannot be
+_MANTISSA, _ONE = (1 << 52) - 1, 1023 << 52  # bits of a float64
+
+
+# Rows of states lie one after the other in flat arrays, and functions are told where they start:
+# slices would count references, and a second index would hide how far apart the rows are. What
+# else is asked does not change which loops run, so it does not change how sums are rounded.
+
+
+@jit
+def _start_row(fields, z, free, place, t, u, start):
+    """Fill t, u at start + place with the sigmoids of free units; return the sum of softplus.
+
+    z (m,) is exp(-|fields|).
+    """
+    total = 0.0
+    product = 1.0
+    for i in range(fields.shape[0]):
+        large = 1.0 / (1.0 + z[i])
+        small = z[i] * large
+        on = fields[i] >= 0
+        t[start + place[i]] = large if on else small
+        u[start + place[i]] = small if on else large
+        if free[i]:
+            total += max(fields[i], 0.0)
+            product *= 1.0 + z[i]
+            if product > 1e300:
+                total += math.log(product)
+                product = 1.0
+        else:  # a factor of 1
+            t[start + place[i]] = 0.0
+            u[start + place[i]] = 1.0
+    return total + math.log(product)
+
+
+@jit(fastmath={"contract"})
+def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
+    """Weights exp(fields . s) of the low states, scaled ones as product 2^exponent."""
+    product[start] = 1.0
+    exponent[start] = 0
+    for j in range(n_low):
+        power = 0
+        odds = 1.0
+        if not free[j]:
+            power = _IMPOSSIBLE >> 4  # of all low units together no overflow
+        elif scaled:
+            whole = np.rint(fields[j] * _LOG2_E)
+            odds = math.exp((fields[j] - whole * _LN2_HIGH) - whole * _LN2_LOW)
+            power = np.int64(whole)
+        else:
+            odds = math.exp(fields[j])
+        length = 1 << j
+        for s in range(start, start + length):
+            product[np.uintp(s + length)] = product[np.uintp(s)] * odds
+        if scaled:
+            for s in range(start, start + length):
+                exponent[np.uintp(s + length)] = exponent[np.uintp(s)] + power
+
+
+@jit(fastmath={"contract"})
+def _multiply(product, p, gain, g, t, u, i, n_states):
+    """Multiply product by the factors u + t gain of a group of units, the first of them i."""
+    t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
+    u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
+    for s in range(n_states):
+        d0 = u0 + t0 * gain[np.uintp(g + s)]
+        d1 = u1 + t1 * gain[np.uintp(g + n_states + s)]
+        d2 = u2 + t2 * gain[np.uintp(g + 2 * n_states + s)]
+        d3 = u3 + t3 * gain[np.uintp(g + 3 * n_states + s)]
+        product[np.uintp(p + s)] *= (d0 * d1) * (d2 * d3)
+
+
+@jit
+def _take_exponents(bits, exponent, start, n_states):
+    """Move the powers of two of positive floats, seen as bits, to the exponents."""
+    for s in range(start, start + n_states):
+        b = bits[np.uintp(s)]
+        exponent[np.uintp(s)] += (b >> 52) - 1023
+        bits[np.uintp(s)] = (b & _MANTISSA) | _ONE
+
+
+@jit
+def _highest(exponent, start, n_states):
+    high = exponent[start]
+    for s in range(start, start + n_states):
+        high = max(high, exponent[np.uintp(s)])
+    return high
+
+
+@jit
+def _put_exponents(product, exponent, powers, start, n_states, high):
+    """Multiply product by 2^(exponent - high); `powers` are the exponents seen as floats."""
+    for s in range(start, start + n_states):
+        below = max(exponent[np.uintp(s)] - high, -1023)
+        exponent[np.uintp(s)] = (below + 1023) << 52
+    for s in range(start, start + n_states):
+        product[np.uintp(s)] *= powers[np.uintp(s)]
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _total(values, start, n):
+    total = 0.0
+    for s in range(start, start + n):
+        total += values[np.uintp(s)]
+    return total
+
+
+@jit(fastmath={"contract"})
+def _fold(values, start, half):
+    """Add the second half of 2 * half values to the first."""
+    for s in range(start, start + half):
+        values[np.uintp(s)] += values[np.uintp(s + half)]
+
+
+# Rows of sums are further from all others than a vector is long, see `_STRIDE`.
+@jit(fastmath={"contract", "reassoc"})
+def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
+    """Return the sums over the states of x = q / (t + u loss), for a group of units in two rows.
+
+    The weights of the first row start at p, its units at i, those of the second one at k. The
+    losses are rows of `rows` from g on; weight t x = weight P(unit on, s) is added to rows from
+    c on.
+    """
+    t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
+    u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
+    t4, t5, t6, t7 = t[k], t[k + 1], t[k + 2], t[k + 3]
+    u4, u5, u6, u7 = u[k], u[k + 1], u[k + 2], u[k + 3]
+    w = weight[r]
+    w0, w1, w2, w3 = w * t0, w * t1, w * t2, w * t3
+    w = weight[r + 1]
+    w4, w5, w6, w7 = w * t4, w * t5, w * t6, w * t7
+    on0 = on1 = on2 = on3 = on4 = on5 = on6 = on7 = 0.0
+    for s in range(n_states):
+        h0 = rows[np.uintp(g + s)]
+        h1 = rows[np.uintp(g + _STRIDE + s)]
+        h2 = rows[np.uintp(g + 2 * _STRIDE + s)]
+        h3 = rows[np.uintp(g + 3 * _STRIDE + s)]
+        d0, d1, d2, d3 = t0 + u0 * h0, t1 + u1 * h1, t2 + u2 * h2, t3 + u3 * h3
+        left = d0 * d1
+        right = d2 * d3
+        shared = product[np.uintp(p + s)] / (left * right)
+        right *= shared
+        left *= shared
+        x0, x1, x2, x3 = right * d1, right * d0, left * d3, left * d2
+        d0, d1, d2, d3 = t4 + u4 * h0, t5 + u5 * h1, t6 + u6 * h2, t7 + u7 * h3
+        left = d0 * d1
+        right = d2 * d3
+        shared = product[np.uintp(p + _ROW + s)] / (left * right)
+        right *= shared
+        left *= shared
+        x4, x5, x6, x7 = right * d1, right * d0, left * d3, left * d2
+        rows[np.uintp(c + s)] += w0 * x0 + w4 * x4
+        rows[np.uintp(c + _STRIDE + s)] += w1 * x1 + w5 * x5
+        rows[np.uintp(c + 2 * _STRIDE + s)] += w2 * x2 + w6 * x6
+        rows[np.uintp(c + 3 * _STRIDE + s)] += w3 * x3 + w7 * x7
+        on0 += x0
+        on1 += x1
+        on2 += x2
+        on3 += x3
+        on4 += x4
+        on5 += x5
+        on6 += x6
+        on7 += x7
+    return on0, on1, on2, on3, on4, on5, on6, on7
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _sum_off(product, p, rows, g, t, u, n_states):
+    """Return the sum over the states of q loss / (t + u loss), for one unit."""
+    off = 0.0
+    for s in range(n_states):
+        loss = rows[np.uintp(g + s)]
+        off += product[np.uintp(p + s)] * loss / (t + u * loss)
+    return off
+
+
+@jit
+def _high_factors(tile, n_low, coupling, place, gain, loss):
+    """Fill gain, loss (P,) with exp(+-the couplings to the high units on in `tile`)."""
+    if coupling.shape[0] == n_low:
+        return
+    for i in range(coupling.shape[1]):
+        total = 0.0
+        for h in range(n_low, coupling.shape[0]):
+            if (tile >> (h - n_low)) & 1:
+                total += coupling[h, i]
+        gain[place[i]] = math.exp(total)
+        loss[place[i]] = math.exp(-total)
+
+
+@jit
+def _normalise(values, start, n, scale):
+    """Multiply values by scale; those below _NOTHING are 0, as denormal numbers are slow."""
+    for s in range(start, start + n):
+        value = values[np.uintp(s)] * scale
+        values[np.uintp(s)] = value if value > _NOTHING else 0.0
+
+
+@jit
+def _is_possible(tile, n_low, free):
+    """Whether no held high unit of the enumerated ones, free (k,), is on in a tile."""
+    possible = True
+    for h in range(n_low, free.shape[0]):
+        possible &= free[h] or not (tile >> (h - n_low)) & 1
+    return possible
+
+
+@jit
+def _tile_weights(
+    tile, n_low, enumerated, free, gain, norm, t, u, high_gain, scaled, shifted, product, exponent,
+    total, log_total,
+):  # fmt: skip
+    """Weights of the low states of a tile, for the rows of a block.
+
+    Parameters
+    ----------
+    tile, n_low : int
+    enumerated, free : (N, k) and (N, k + m) of the block's rows
+    gain, norm : see `enumerate_rows`
+    t, u : (N * P,)
+    high_gain : (P,)
+    scaled : (N,) bool, whether exponents are kept beside the products
+    shifted : (N * P,) scratch
+    product : (N * _ROW,) output, the weights divided by a power of two
+    exponent : (N * _ROW,) int64 scratch
+    total, log_total : (N,) outputs, the sums of product, and the logs of the sums of the weights
+    """
+    n_states = 1 << n_low
+    n_places = high_gain.shape[0]
+    bits = product.view(np.int64)
+    powers = exponent.view(np.float64)
+    for r in range(enumerated.shape[0]):
+        _enumerated_weights(enumerated[r], free[r], n_low, scaled[r], product, exponent, r * _ROW)
+        for i in range(n_places):
+            shifted[r * n_places + i] = t[r * n_places + i] * high_gain[i]
+    used = 0.0
+    for g in range(norm.shape[0]):
+        used += norm[g]
+        full = used > _MAX_PRODUCT - MAX_LOW_UNITS  # scaled ones start below 2^MAX_LOW_UNITS
+        if full:
+            used = norm[g]
+        for r in range(enumerated.shape[0]):
+            if full and scaled[r]:
+                _take_exponents(bits, exponent, r * _ROW, n_states)
+            i = r * n_places + g * GROUP
+            _multiply(product, r * _ROW, gain, g * GROUP * n_states, shifted, u, i, n_states)
+    for r in range(enumerated.shape[0]):
+        log_total[r] = 0.0
+        if scaled[r]:
+            _take_exponents(bits, exponent, r * _ROW, n_states)
+            high = _highest(exponent, r * _ROW, n_states)
+            _put_exponents(product, exponent, powers, r * _ROW, n_states, high)
+            log_total[r] = high * _LN2
+        for h in range(n_low, enumerated.shape[1]):
+            if (tile >> (h - n_low)) & 1:
+                log_total[r] += enumerated[r, h]
+        total[r] = _total(product, r * _ROW, n_states)
+        log_total[r] += math.log(total[r])
+
+
+@jit
+def enumerate_rows(
+    enumerated, summed, z, free, coupling, place, gain, norm, weight, want_marginals,
+    want_statistics, log_partition, odds, pairwise,
+):  # fmt: skip
+    """Exact answers for a chunk of N rows, in odds.
+
+    Parameters
+    ----------
+    enumerated, summed : (N, k) and (N, m) float64 fields, |enumerated| <= MAX_FIELD
+    free : (N, k + m) bool, enumerated first; held units are left out
+    coupling : (k, m) float64
+    z : (N, m) float64, exp(-|summed|)
+    place : (m,) int64, of the summed units among the P = GROUP * n_groups of the table
+    gain : (P, S) float64, over the S = 2^n_low low states, n_low <= MAX_LOW_UNITS; 1 where a
+        place is empty
+    norm : (n_groups,) float64, sum of |coupling| of the units of a group, at most MAX_NORM
+    weight : (N,) float64, used by the sum of the statistics
+    want_marginals, want_statistics : bool
+    log_partition : (N,) output
+    odds : (N, k + m) output, enumerated first, if want_marginals: P(on) / P(off) of the
+        enumerated units, NaN where one is too small for a float and the log form is needed; of
+        the summed units divided by exp(summed), which may leave the range; 1 where held
+    pairwise : (m, k) output, added to: weighted sum of P(summed on, enumerated on)
+    """
+    n_rows, k = enumerated.shape
+    m = summed.shape[1]
+    n_places, n_states = gain.shape
+    n_low = n_low_units(n_states)
+    n_tiles = 1 << (k - n_low)
+    gain = gain.reshape(-1)
+    norm_sum = norm.sum()
+    # Scratch space of a block of rows, one after the other. Empty places are units that are off.
+    t = np.zeros(_BLOCK * n_places)
+    u = np.ones(_BLOCK * n_places)
+    shifted = np.ones(_BLOCK * n_places)
+    tile_on = np.empty(_BLOCK * n_places)
+    tile_off = np.empty(_BLOCK * n_places)
+    product = np.empty(_BLOCK * _ROW)
+    exponent = np.empty(_BLOCK * _ROW, np.int64)
+    scaled = np.empty(_BLOCK, np.bool_)
+    softplus_sum = np.empty(_BLOCK)
+    log_total = np.empty(_BLOCK)
+    total = np.empty(_BLOCK)
+    kept = np.empty(_BLOCK)
+    block_weight = np.empty(_BLOCK)
+    log_tile = np.empty(_BLOCK)
+    on = np.empty((_BLOCK, k + m))
+    off = np.empty((_BLOCK, k + m))
+    high_gain = np.ones(n_places)
+    high_loss = np.ones(n_places)
+    rows = np.empty(n_places * _STRIDE)
+    for p in range(n_places):
+        for s in range(n_states):
+            rows[p * _STRIDE + s] = 1.0 / gain[p * n_states + s]
+            rows[p * _STRIDE + _ROW + s] = 0.0
+    for first in range(0, n_rows, _BLOCK):
+        last = min(first + _BLOCK, n_rows)
+        fill(block_weight, 0.0)
+        fill(kept, 0.0)
+        for n in range(first, last):
+            r = n - first
+            block_weight[r] = weight[n]
+            softplus_sum[r] = _start_row(summed[n], z[n], free[n, k:], place, t, u, r * n_places)
+            reach = norm_sum
+            scaled[r] = False
+            for j in range(n_low):
+                reach += abs(enumerated[n, j])
+                scaled[r] |= not free[n, j]
+            scaled[r] |= reach > _MAX_PRODUCT
+            log_total[r] = -math.inf
+            fill(on[r], 0.0)
+            fill(off[r], 0.0)
+        for tile in range(n_tiles):
+            _high_factors(tile, n_low, coupling, place, high_gain, high_loss)
+            _tile_weights(
+                tile, n_low, enumerated[first:last], free[first:last], gain, norm, t, u, high_gain,
+                scaled, shifted, product, exponent, total, log_tile,
+            )  # fmt: skip
+            for n in range(first, last):
+                if _is_possible(tile, n_low, free[n, :k]):
+                    log_total[n - first] = log_add(log_total[n - first], log_tile[n - first])
+        for n in range(first, last):
+            log_partition[n] = softplus_sum[n - first] + log_total[n - first]
+        if not want_marginals and not want_statistics:
+            continue
+        for tile in range(n_tiles):
+            if n_tiles > 1:
+                _high_factors(tile, n_low, coupling, place, high_gain, high_loss)
+                _tile_weights(
+                    tile, n_low, enumerated[first:last], free[first:last], gain, norm, t, u,
+                    high_gain, scaled, shifted, product, exponent, total, log_tile,
+                )  # fmt: skip
+            fill(product[(last - first) * _ROW :], 0.0)  # rows that are not there
+            for n in range(first, last):
+                r = n - first
+                share = 0.0
+                if _is_possible(tile, n_low, free[n, :k]):
+                    share = math.exp(log_tile[r] - log_total[r])
+                scale = share / total[r]
+                _normalise(product, r * _ROW, n_states, scale)
+                kept[r] = _total(product, r * _ROW, n_states)
+                for i in range(r * n_places, (r + 1) * n_places):
+                    shifted[i] = u[i] * high_loss[i - r * n_places]
+                for h in range(n_low, k):
+                    if (tile >> (h - n_low)) & 1:
+                        on[r, h] += share
+                    else:
+                        off[r, h] += share
+            for g in range(norm.shape[0]):
+                start = g * GROUP * _STRIDE
+                # all groups write to the same rows if no statistics are wanted
+                sums = _ROW + (start if want_statistics else 0)
+                for r in range(0, last - first, 2):
+                    i = r * n_places + g * GROUP
+                    found = _divide(
+                        product, r * _ROW, rows, start, sums, t, shifted, i, i + n_places,
+                        block_weight, r, n_states,
+                    )  # fmt: skip
+                    for f in range(2 * GROUP):
+                        q, e = r + f // GROUP, f % GROUP
+                        i = q * n_places + g * GROUP + e
+                        tile_on[i] = found[f]
+                        if t[i] * found[f] < _MOST * kept[q]:
+                            tile_off[i] = (kept[q] - t[i] * found[f]) / shifted[i]
+                        elif q < last - first:
+                            tile_off[i] = _sum_off(
+                                product, q * _ROW, rows, start + e * _STRIDE, t[i], shifted[i],
+                                n_states,
+                            )  # fmt: skip
+            for n in range(first, last):
+                r = n - first
+                for i in range(m):
+                    p = r * n_places + place[i]
+                    on[r, k + i] += tile_on[p]
+                    off[r, k + i] += tile_off[p] * high_loss[place[i]]
+                    if want_statistics:
+                        for h in range(n_low, k):
+                            if (tile >> (h - n_low)) & 1:
+                                pairwise[i, h] += weight[n] * t[p] * tile_on[p]
+                half = n_states
+                for j in range(n_low - 1, -1, -1):
+                    half >>= 1
+                    off[r, j] += _total(product, r * _ROW, half)
+                    on[r, j] += _total(product, r * _ROW + half, half)
+                    _fold(product, r * _ROW, half)
+        if want_marginals:
+            for n in range(first, last):
+                for r in range(k + m):
+                    high, low = on[n - first, r], off[n - first, r]
+                    if not free[n, r]:
+                        odds[n, r] = 1.0
+                    elif r < k and min(high, low) < _TINY:
+                        odds[n, r] = np.nan
+                    else:
+                        odds[n, r] = high / low
+    if want_statistics:
+        for i in range(m):
+            start = place[i] * _STRIDE + _ROW
+            half = n_states
+            for j in range(n_low - 1, -1, -1):
+                half >>= 1
+                pairwise[i, j] += _total(rows, start + half, half)
+                _fold(rows, start, half)

@@ -1,0 +1,125 @@
+"""Exact inference on small RBMs in logs, for couplings and fields of any size.
+
+One side is enumerated, the other summed out, as in `rbm_exact.py`, which is many times faster
+where the odds have room. ``log_gain[i, s] = sum of the couplings of unit i to the low units on
+in s`` is shared by all rows. States with a held enumerated unit on have log-weight -inf; held
+units of the other side are skipped.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    NEGLIGIBLE,
+    add_log_of,
+    fill,
+    low_fields,
+    n_low_units,
+    possible_fields,
+    shifted_fields,
+    sigmoid_pair,
+    softplus,
+)
+
+
+@jit
+def _tile_in_logs(tile, n_low, coupling, possible, summed, free, log_gain, field, log_weight):
+    """Log-weights of the low states of a tile; fields of the summed units in it."""
+    offset = shifted_fields(tile, n_low, coupling, possible, summed, field)
+    low_fields(offset, possible, log_weight)
+    for i in range(field.shape[0]):
+        if not free[i]:
+            continue
+        for s in range(log_weight.shape[0]):
+            log_weight[s] += softplus(field[i] + log_gain[i, s])
+
+
+@jit
+def enumerate_in_logs(
+    enumerated, summed, free, coupling, log_gain, weight, want_statistics,
+    log_partition, log_odds, pairwise,
+):  # fmt: skip
+    """Exact answers for a chunk of N rows, by log-sum-exp over all states.
+
+    Parameters
+    ----------
+    enumerated, summed : (N, k) and (N, m) float64 fields
+    free : (N, k + m) bool, enumerated first; held units are left out
+    coupling : (k, m) float64
+    log_gain : (m, S) float64, over the low states; S = 2^n_low
+    weight : (N,) float64, used by the sum of the statistics
+    want_statistics : bool
+    log_partition : (N,) output
+    log_odds : (N, k + m), enumerated first; NaN where they are asked for
+    pairwise : (m, k) output, added to: weighted sum of P(summed on, enumerated on)
+    """
+    n_rows = enumerated.shape[0]
+    k, m = coupling.shape
+    n_states = log_gain.shape[1]
+    n_low = n_low_units(n_states)
+    possible = np.empty(k)
+    field = np.empty(m)
+    log_weight = np.empty(n_states)
+    # Row 0: unit off, row 1: unit on; of all units, and of log Z.
+    high = np.empty((2, k + m))
+    total = np.empty((2, k + m))
+    high_z = np.empty(1)
+    total_z = np.empty(1)
+    for n in range(n_rows):
+        held_high = possible_fields(enumerated[n], free[n], n_low, possible)
+        for side in range(2):
+            fill(high[side], -np.inf)
+            fill(total[side], 0.0)
+        high_z[0] = -np.inf
+        total_z[0] = 0.0
+        for tile in range(1 << (k - n_low)):
+            if tile & held_high:
+                continue
+            _tile_in_logs(
+                tile, n_low, coupling, possible, summed[n], free[n, k:], log_gain, field,
+                log_weight,
+            )  # fmt: skip
+            for s in range(n_states):
+                if log_weight[s] > -math.inf:
+                    add_log_of(log_weight[s], 0, high_z, total_z)
+            for r in range(k + m):
+                if not math.isnan(log_odds[n, r]):
+                    continue
+                if r < k:
+                    for s in range(n_states):
+                        if log_weight[s] > -math.inf:
+                            side = (((tile << n_low) + s) >> r) & 1
+                            add_log_of(log_weight[s], r, high[side], total[side])
+                    continue
+                for s in range(n_states):
+                    # a part is never more than the whole
+                    if log_weight[s] > min(high[0, r], high[1, r]) - NEGLIGIBLE:
+                        x = field[r - k] + log_gain[r - k, s]
+                        add_log_of(log_weight[s] - softplus(x), r, high[0], total[0])
+                        add_log_of(log_weight[s] - softplus(-x), r, high[1], total[1])
+        log_z = high_z[0] + math.log(total_z[0])
+        log_partition[n] = log_z
+        for r in range(k + m):
+            if math.isnan(log_odds[n, r]):
+                log_odds[n, r] = high[1, r] - high[0, r] + math.log(total[1, r] / total[0, r])
+        if not want_statistics:
+            continue
+        for tile in range(1 << (k - n_low)):
+            if tile & held_high:
+                continue
+            _tile_in_logs(
+                tile, n_low, coupling, possible, summed[n], free[n, k:], log_gain, field,
+                log_weight,
+            )  # fmt: skip
+            for s in range(n_states):
+                prob = weight[n] * math.exp(log_weight[s] - log_z)
+                state = (tile << n_low) + s
+                for i in range(m):
+                    if not free[n, k + i]:
+                        continue
+                    joint = prob * sigmoid_pair(field[i] + log_gain[i, s], 1.0)[0]
+                    for j in range(k):
+                        if (state >> j) & 1:
+                            pairwise[i, j] += joint

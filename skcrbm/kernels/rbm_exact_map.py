@@ -1,0 +1,99 @@
+"""Best states of small RBMs: one side is enumerated, the other replies or is summed out.
+
+The enumerated side has k units with fields e, the other m units with fields a. The 2^k
+states are split into a low part of S = 2^l states, for which
+``log_gain[i, s] = sum of the couplings of unit i to the low units on in s`` is shared by
+all rows, and a high part that only shifts the fields. All scores are logs:
+-inf of states with a held unit on; held units of the other side are skipped.
+"""
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    MAX,
+    fill,
+    low_fields,
+    n_low_units,
+    possible_fields,
+    shifted_fields,
+    softplus,
+)
+
+
+@jit
+def _tile_scores(kind, offset, enumerated, field, free, log_gain, score):
+    """Scores (S,) of the low states of one tile."""
+    low_fields(offset, enumerated, score)
+    for i in range(field.shape[0]):
+        if not free[i]:
+            continue
+        if kind == MAX:
+            for s in range(score.shape[0]):
+                score[s] += max(field[i] + log_gain[i, s], 0.0)
+        else:
+            for s in range(score.shape[0]):
+                score[s] += softplus(field[i] + log_gain[i, s])
+
+
+@jit
+def best_states(
+    kind, enumerated, other, free, coupling, log_gain,
+    state, log_odds,
+):  # fmt: skip
+    """Best states of a chunk of N rows; the first one of equals in binary order.
+
+    Parameters
+    ----------
+    kind : MAX, the other side replies with its best state; MIXED, it is summed out
+    enumerated, other : (N, k) and (N, m) float64 fields
+    free : (N, k + m) bool, enumerated first; held units are left out
+    coupling : (k, m) float64
+    log_gain : (m, S) float64, over the low states; S = 2^n_low
+    state : (N, k) int8 output
+    log_odds : (N, k + m) output, enumerated first: best score with the unit on minus best
+        score with it off, 0 where held; only the first k with MIXED
+    """
+    n_rows, k = enumerated.shape
+    m = other.shape[1]
+    n_states = log_gain.shape[1]
+    n_low = n_low_units(n_states)
+    possible = np.empty(k)
+    field = np.empty(m)
+    score = np.empty(n_states)
+    on = np.empty(k + m)
+    off = np.empty(k + m)
+    for n in range(n_rows):
+        best = -np.inf
+        best_state = 0
+        fill(on, -np.inf)
+        fill(off, -np.inf)
+        held_high = possible_fields(enumerated[n], free[n], n_low, possible)
+        for tile in range(1 << (k - n_low)):
+            if tile & held_high:
+                continue
+            offset = shifted_fields(tile, n_low, coupling, possible, other[n], field)
+            _tile_scores(kind, offset, possible, field, free[n, k:], log_gain, score)
+            for s in range(n_states):
+                if score[s] > best:
+                    best = score[s]
+                    best_state = (tile << n_low) + s
+            for s in range(n_states):
+                for h in range(k):
+                    if (((tile << n_low) + s) >> h) & 1:
+                        on[h] = max(on[h], score[s])
+                    else:
+                        off[h] = max(off[h], score[s])
+            if kind == MAX:
+                for i in range(m):
+                    if not free[n, k + i]:
+                        continue
+                    for s in range(n_states):
+                        x = field[i] + log_gain[i, s]
+                        rest = score[s] - max(x, 0.0)
+                        on[k + i] = max(on[k + i], rest + x)
+                        off[k + i] = max(off[k + i], rest)
+        for h in range(k):
+            state[n, h] = (best_state >> h) & 1
+        for r in range(k + m if kind == MAX else k):
+            log_odds[n, r] = on[r] - off[r] if free[n, r] else 0.0

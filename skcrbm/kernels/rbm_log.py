@@ -1,0 +1,413 @@
+"""Message passing on restricted Boltzmann machines in the log domain.
+
+Notation as in Ping & Ihler (2017): theta are belief log-odds, mu messages as log-odds.
+One matrix of messages visible -> hidden is kept; those hidden -> visible are computed
+on the fly. All methods share the sweep and differ in the message function
+
+    sum-product    f(w, x) = sp(w + x) - sp(x)
+    max-product    f(w, x) = relu(w + x) - relu(x)
+    mixed-product  sum-product towards visible units, w [theta_i > 0] towards hidden ones
+
+and tree-reweighted is sum-product with w = W / rho and messages weighted by rho
+(Wainwright, Jaakkola and Willsky 2005).
+
+Held units are left out: a visible one is not among the active rows, and its messages stay 0;
+those of a hidden one are set to 0.
+"""
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    MAX,
+    MIXED,
+    ROUNDING,
+    SUM,
+    beliefs,
+    copy_into,
+    entropy_term,
+    fill,
+    log_message,
+    log_odds_moved,
+    max_message_from_beliefs,
+    message_from_beliefs,
+    sigmoid_pair,
+    softplus,
+)
+
+# Rows done together.
+_BLOCK = 16
+
+
+@jit
+def _receive_sum(w, theta_h, held, message, i, incoming):
+    """Fill incoming[0] with messages hidden -> visible i; return their sum."""
+    total = theta_h.dtype.type(0)
+    for j in range(np.uintp(theta_h.shape[0])):
+        incoming[0, j] = log_message(w[i, j], theta_h[j] - message[i, j])
+        total += incoming[0, j]
+    if held.shape[0]:
+        for k in range(held.shape[0]):
+            incoming[0, held[k]] = 0
+        total = theta_h.dtype.type(0)
+        for j in range(theta_h.shape[0]):
+            total += incoming[0, j]
+    return total
+
+
+@jit
+def _send_sum(w, theta, damping, keep, message, i, incoming, total):
+    """Replace the messages of visible i, add them to total (H,)."""
+    for j in range(np.uintp(total.shape[0])):
+        new = log_message(w[i, j], theta - incoming[0, j])
+        message[i, j] = damping * message[i, j] + keep * new
+        total[j] += message[i, j]
+
+
+@jit(fastmath={"contract"})
+def _max_message(w, x):
+    """relu(w + x) - relu(x)."""
+    zero = w - w
+    y = w + x
+    return (y if y > zero else zero) - (x if x > zero else zero)
+
+
+# Max-product takes blocks of rows, two at a time, as `rbm_odds` does.
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _row_sums(incoming, k0, k1):
+    """Sum two rows of incoming (B, H), in a loop that only loads (see the architecture page)."""
+    sum0 = incoming.dtype.type(0)
+    sum1 = incoming.dtype.type(0)
+    for j in range(np.uintp(incoming.shape[1])):
+        sum0 += incoming[k0, j]
+        sum1 += incoming[k1, j]
+    return sum0, sum1
+
+
+@jit(fastmath={"contract"})
+def _receive_max(w, theta_h, held, message, rows, visible_bias, incoming, theta_v):
+    """Fill incoming (B, H) with messages hidden -> visible `rows`, at most B; set theta_v."""
+    for first in range(0, rows.shape[0], 2):
+        k0 = np.uintp(first)
+        k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is done twice
+        i0 = rows[k0]
+        i1 = rows[k1]
+        for j in range(np.uintp(theta_h.shape[0])):
+            incoming[k0, j] = _max_message(w[i0, j], theta_h[j] - message[i0, j])
+            incoming[k1, j] = _max_message(w[i1, j], theta_h[j] - message[i1, j])
+        for k in range(held.shape[0]):
+            incoming[k0, held[k]] = 0
+            incoming[k1, held[k]] = 0
+        sum0, sum1 = _row_sums(incoming, k0, k1)
+        theta_v[i0] = visible_bias[i0] + sum0
+        theta_v[i1] = visible_bias[i1] + sum1
+
+
+@jit(fastmath={"contract"})
+def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
+    """Replace the messages of visible `rows`, add them to total (H,)."""
+    n_paired = rows.shape[0] // 2 * 2
+    for k in range(0, n_paired, 2):
+        k0 = np.uintp(k)
+        k1 = np.uintp(k + 1)
+        i0 = rows[k0]
+        i1 = rows[k1]
+        theta0 = theta_v[i0]
+        theta1 = theta_v[i1]
+        for j in range(np.uintp(total.shape[0])):
+            new0 = _max_message(w[i0, j], theta0 - incoming[k0, j])
+            new1 = _max_message(w[i1, j], theta1 - incoming[k1, j])
+            new0 = damping * message[i0, j] + keep * new0
+            new1 = damping * message[i1, j] + keep * new1
+            message[i0, j] = new0
+            message[i1, j] = new1
+            total[j] += new0 + new1
+    for k in range(n_paired, rows.shape[0]):
+        k0 = np.uintp(k)
+        i0 = rows[k0]
+        theta0 = theta_v[i0]
+        for j in range(np.uintp(total.shape[0])):
+            new0 = _max_message(w[i0, j], theta0 - incoming[k0, j])
+            new0 = damping * message[i0, j] + keep * new0
+            message[i0, j] = new0
+            total[j] += new0
+
+
+@jit
+def _sweep_max(
+    w, visible_bias, theta_v, theta_h, held, message, rows, damping, keep, incoming, total
+):  # fmt: skip
+    """All messages to and from the visible units `rows`."""
+    size = incoming.shape[0]
+    for first in range(0, rows.shape[0], size):
+        block = rows[first : min(rows.shape[0], first + size)]
+        _receive_max(w, theta_h, held, message, block, visible_bias, incoming, theta_v)
+        _send_max(w, block, theta_v, damping, keep, message, incoming, total)
+
+
+@jit
+def _sweep_sum(
+    w, rho, visible_bias, theta_v, theta_h, held, message, rows, damping, keep, incoming, total
+):
+    """All messages to and from the visible units `rows`."""
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        theta_v[i] = visible_bias[i] + rho * _receive_sum(w, theta_h, held, message, i, incoming)
+        _send_sum(w, theta_v[i], damping, keep, message, i, incoming, total)
+
+
+@jit
+def _sweep_mixed(
+    w, visible_bias, theta_v, theta_h, held, message, rows, damping, keep, incoming, total
+):  # fmt: skip
+    """All messages to and from the visible units `rows`."""
+    one = theta_h.dtype.type(1)
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        theta_v[i] = visible_bias[i] + _receive_sum(w, theta_h, held, message, i, incoming)
+        on = one if theta_v[i] > 0 else one - one
+        _send_choice(w, on, damping, keep, message, i, total)
+
+
+@jit(fastmath={"contract"})
+def _send_choice(w, on, damping, keep, message, i, total):
+    """Replace the messages of visible i, which is `on` (1 or 0), add them to total (H,)."""
+    for j in range(np.uintp(total.shape[0])):
+        new = damping * message[i, j] + keep * (on * w[i, j])
+        message[i, j] = new
+        total[j] += new
+
+
+@jit(fastmath={"contract"})
+def _add_row(weights, i, field):
+    """Field (H,) += weights[i]."""
+    for j in range(np.uintp(field.shape[0])):
+        field[j] += weights[i, j]
+
+
+@jit
+def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, field, state):
+    """Change state (V,) to what the visible units prefer, 0 where held; return its score.
+
+    The score is that of the best joint state with these visible units (MAX), or
+    -F(v) (MIXED); -inf if the state stays as it was.
+    """
+    n_visible = state.shape[0]
+    changed = False
+    for i in range(n_visible):
+        on = theta_v[i] > 0 and free[i]
+        if state[i] != on:
+            state[i] = on
+            changed = True
+    if not changed:
+        return -np.inf
+    score = 0.0
+    copy_into(hidden_bias, field)
+    for i in range(n_visible):
+        if state[i]:
+            score += visible_bias[i]
+            _add_row(weights, i, field)
+    for j in range(field.shape[0]):
+        if free[n_visible + j]:
+            score += max(field[j], 0.0) if kind == MAX else softplus(field[j])
+    return score
+
+
+@jit
+def _tree_reweighted_log_partition(
+    w, rho, visible_bias, hidden_bias, free, theta_v, theta_h, message
+):
+    """b.q + c.q + sum rho w p11 + sum H_i + rho sum (H_ij - H_i - H_j), w = W / rho."""
+    log_z = 0.0
+    one = 1.0
+    n_visible = theta_v.shape[0]
+    for j in range(theta_h.shape[0]):
+        if not free[n_visible + j]:
+            continue
+        q, r = sigmoid_pair(float(theta_h[j]), one)
+        log_z += hidden_bias[j] * q if q > 0 else 0.0
+        log_z += entropy_term(q) + entropy_term(r)
+    for i in range(n_visible):
+        if not free[i]:
+            continue
+        q, r = sigmoid_pair(float(theta_v[i]), one)
+        unary = entropy_term(q) + entropy_term(r)
+        log_z += visible_bias[i] * q + unary
+        for j in range(theta_h.shape[0]):
+            if not free[n_visible + j]:
+                continue
+            cavity = float(theta_h[j]) - message[i, j]
+            on, off = sigmoid_pair(cavity + w[i, j], one)
+            with_off, neither = sigmoid_pair(cavity, one)
+            p11, p10, p01, p00 = q * on, q * off, r * with_off, r * neither
+            both = entropy_term(p11) + entropy_term(p10) + entropy_term(p01) + entropy_term(p00)
+            q_h, r_h = sigmoid_pair(float(theta_h[j]), one)
+            log_z += rho * (w[i, j] * p11 + both - unary - entropy_term(q_h) - entropy_term(r_h))
+    return log_z
+
+
+@jit
+def _start_messages(kind, w, start, n, theta_v, theta_h, free, message):
+    """Fill message (V, H) from those of an earlier run, start[n], or from beliefs."""
+    zero = w.dtype.type(0)
+    for i in range(w.shape[0]):
+        if not free[i]:
+            fill(message[i], 0)
+        elif start.shape[0]:
+            for j in range(w.shape[1]):
+                low, high = min(w[i, j], zero), max(w[i, j], zero)
+                message[i, j] = min(max(start[n, i, j], low), high)
+        else:
+            for j in range(w.shape[1]):
+                if kind == SUM:
+                    message[i, j] = message_from_beliefs(w[i, j], theta_v[i], theta_h[j])
+                elif kind == MAX:
+                    message[i, j] = max_message_from_beliefs(w[i, j], theta_v[i], theta_h[j])
+                else:
+                    message[i, j] = w[i, j] if theta_v[i] > 0 else 0
+
+
+@jit
+def _any_moved(theta, last, slack, rounding):
+    """Whether any of the log-odds theta (K,) differs from the last ones (K,)."""
+    moved = False
+    for k in range(theta.shape[0]):
+        moved |= log_odds_moved(theta[k], last[k], slack, rounding)
+    return moved
+
+
+@jit
+def pass_logs(
+    kind, weights, rho, visible_bias, hidden_bias, free, warm, start, max_iter, tol, slack,
+    damping, weight, want_log_partition, want_statistics,
+    log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept,
+):  # fmt: skip
+    """Any of the methods for a chunk of N rows; arguments not named here as `pass_odds`.
+
+    Parameters
+    ----------
+    kind : SUM, MAX or MIXED
+    weights : (V, H); W / rho
+    rho : float, weight of the messages: 1, or the edge appearance of tree-reweighted
+    start : (N or 0, V, H), messages of an earlier run as log-odds
+    damping : float in [0, 1), share of the old messages visible -> hidden that is kept
+    score : (N,) float64, (N, V) int8: with MAX and MIXED, score of the best state visited
+        and that state; score holds what a state must beat
+    kept : (N or 0, V, H) output, the last messages as log-odds
+    """
+    n_rows, n_visible = visible_bias.shape
+    n_hidden = hidden_bias.shape[1]
+    one = weights.dtype.type(1)
+    keep = one - damping
+    rounding = ROUNDING * np.finfo(weights.dtype).eps
+    message = np.empty((n_visible, n_hidden), weights.dtype)
+    incoming = np.empty((_BLOCK, n_hidden), weights.dtype)
+    total = np.empty(n_hidden, weights.dtype)
+    t = np.empty(n_hidden, weights.dtype)
+    u = np.empty(n_hidden, weights.dtype)
+    ti = np.empty(n_visible, weights.dtype)
+    ui = np.empty(n_visible, weights.dtype)
+    last = np.empty(n_visible + n_hidden, weights.dtype)
+    visited = np.empty(n_visible, np.int8)
+    rows = np.empty(n_visible, np.uintp)
+    columns = np.empty(n_hidden, np.uintp)
+    for n in range(n_rows):
+        theta_v = log_odds[n, :n_visible]
+        theta_h = log_odds[n, n_visible:]
+        free_v = free[n, :n_visible]
+        free_h = free[n, n_visible:]
+        n_active = 0
+        for i in range(n_visible):
+            if free_v[i]:
+                rows[n_active] = i
+                n_active += 1
+            else:
+                theta_v[i] = 0
+        n_held = 0
+        for j in range(n_hidden):
+            if not free_h[j]:
+                theta_h[j] = 0
+                columns[n_held] = j
+                n_held += 1
+        active = rows[:n_active]
+        held = columns[:n_held]
+        if warm:
+            _start_messages(kind, weights, start, n, theta_v, theta_h, free_v, message)
+        else:
+            for i in range(n_visible):
+                fill(message[i], 0)
+        fill(t, 0)
+        fill(ti, 0)
+        beliefs(theta_h, free_h, t, u, one)
+        beliefs(theta_v, free_v, ti, ui, one)
+        fill(visited, -1)  # none yet
+        converged[n] = False
+        iteration = 0
+        while iteration < max_iter:
+            iteration += 1
+            copy_into(log_odds[n], last)
+            fill(total, 0)
+            if kind == MAX:
+                _sweep_max(
+                    weights, visible_bias[n], theta_v, theta_h, held, message, active,
+                    damping, keep, incoming, total,
+                )  # fmt: skip
+            elif kind == MIXED:
+                _sweep_mixed(
+                    weights, visible_bias[n], theta_v, theta_h, held, message, active,
+                    damping, keep, incoming, total,
+                )  # fmt: skip
+            else:
+                _sweep_sum(
+                    weights, rho, visible_bias[n], theta_v, theta_h, held, message, active,
+                    damping, keep, incoming, total,
+                )  # fmt: skip
+            change = beliefs(theta_v, free_v, ti, ui, one)
+            for j in range(n_hidden):
+                theta_h[j] = hidden_bias[n, j] + rho * total[j]
+            for k in range(n_held):
+                theta_h[held[k]] = 0
+            change = max(change, beliefs(theta_h, free_h, t, u, one))
+            if kind != SUM:
+                reached = _visited_state(
+                    kind, weights, visible_bias[n], hidden_bias[n], free[n], theta_v, total, visited
+                )
+                if reached > score[n]:
+                    score[n] = reached
+                    for i in range(n_visible):
+                        state[n, i] = visited[i]
+            if trace.shape[1]:
+                trace[n, iteration - 1] = change
+            if change < tol and not _any_moved(log_odds[n], last, slack, rounding):
+                converged[n] = True
+                break
+        n_iter[n] = iteration
+        if want_statistics:
+            for i in range(n_visible):
+                if ti[i] > 0:
+                    for j in range(n_hidden):
+                        if free_h[j]:
+                            x = theta_h[j] - message[i, j] + weights[i, j]
+                            pairwise[i, j] += weight[n] * ti[i] * sigmoid_pair(x, one)[0]
+        if want_log_partition and rho != one:
+            log_partition[n] = _tree_reweighted_log_partition(
+                weights, rho, visible_bias[n], hidden_bias[n], free[n], theta_v, theta_h, message
+            )
+        elif want_log_partition:
+            log_z = 0.0
+            for j in range(n_hidden):
+                if free_h[j]:
+                    log_z += softplus(theta_h[j]) - total[j]
+            for i in range(n_visible):
+                if not free_v[i]:
+                    continue
+                log_z += softplus(theta_v[i])
+                for j in range(n_hidden):
+                    if free_h[j]:
+                        log_z += log_message(message[i, j], -theta_h[j])
+            log_partition[n] = log_z
+        if kept.shape[0]:
+            for i in range(n_visible):
+                copy_into(message[i], kept[n, i])

@@ -1,0 +1,52 @@
+"""Row and column norms of a weight matrix: how far products and sums over it can go."""
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import fill
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _row_norm(weights, i):
+    """Sum of |weights[i]|."""
+    total = weights.dtype.type(0)
+    for j in range(np.uintp(weights.shape[1])):
+        total += abs(weights[i, j])
+    return total
+
+
+@jit
+def _row_max(bits, i):
+    """Largest entry of bits[i] without its sign bit."""
+    sign = bits.dtype.type(1) << bits.dtype.type(8 * bits.itemsize - 1)
+    largest = bits.dtype.type(0)
+    for j in range(np.uintp(bits.shape[1])):
+        magnitude = bits[i, j] & ~sign
+        largest = magnitude if magnitude > largest else largest
+    return largest
+
+
+@jit
+def _add_magnitudes(weights, i, columns):
+    """Columns (H,) += |weights[i]|."""
+    for j in range(np.uintp(weights.shape[1])):
+        columns[j] += abs(weights[i, j])
+
+
+@jit
+def row_norms(weights, bits, norms, largest, columns):
+    """Compute sums and maxima of |weights| (V, H) over rows, and sums over columns.
+
+    Parameters
+    ----------
+    weights, bits : (V, H); bits are those of weights as unsigned integers, which order
+        positive floats as the floats do, and whose maximum is a vector operation
+    norms : (V,) float64 output, sums
+    largest : (V,) unsigned output, bits of the maxima
+    columns : (H,) output, sums in the dtype of the weights
+    """
+    fill(columns, 0)
+    for i in range(weights.shape[0]):
+        norms[i] = _row_norm(weights, np.uintp(i))
+        largest[i] = _row_max(bits, np.uintp(i))
+        _add_magnitudes(weights, np.uintp(i), columns)

@@ -1,0 +1,271 @@
+"""Scalar functions and small loops that several kernels share."""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+
+# What a message passing kernel computes.
+SUM, MAX, MIXED = 0, 1, 2
+# Terms of a log-sum this far below the largest one are left out: exp(-60) of 2^30 states
+# is nothing in float64.
+NEGLIGIBLE = 60.0
+# Relative error, in eps, of a log-odds: it may differ by as much if computed twice.
+ROUNDING = 4.0
+
+
+@jit
+def fill(out, value):
+    """Set out (K,) = value; slice assignment would take seconds to compile."""
+    for j in range(out.shape[0]):
+        out[j] = value
+
+
+@jit
+def copy_into(source, out):
+    """Set out (K,) = source (K,)."""
+    for j in range(out.shape[0]):
+        out[j] = source[j]
+
+
+@jit(fastmath={"contract", "reassoc"})
+def dot(x, y):
+    """Inner product of x and y (K,)."""
+    total = x.dtype.type(0)
+    for k in range(x.shape[0]):
+        total += x[k] * y[k]
+    return total
+
+
+@jit
+def softplus(x):
+    """log(1 + e^x)."""
+    return max(x, x - x) + math.log1p(math.exp(-abs(x)))
+
+
+@jit
+def sigmoid_pair(x, one):
+    """(sigma(x), sigma(-x)), both to full relative precision; `one` is 1 in the dtype of x."""
+    z = math.exp(-abs(x))
+    large = one / (one + z)
+    small = z * large
+    if x >= 0:
+        return large, small
+    return small, large
+
+
+@jit
+def log_message(w, x):
+    """sp(w + x) - sp(x) without cancellation: log(sigma(-x) + sigma(x) e^w)."""
+    zero = x - x  # in the dtype of x
+    tail = math.log1p(math.exp(-abs(x)))
+    off = -max(x, zero) - tail
+    on = w - max(-x, zero) - tail
+    return max(on, off) + math.log1p(math.exp(-abs(on - off)))
+
+
+@jit
+def log_add(x, y):
+    """log(exp(x) + exp(y))."""
+    return max(x, y) + math.log1p(math.exp(-abs(x - y))) if x != -math.inf else y
+
+
+@jit
+def beliefs(theta, free, t, u, one):
+    """Fill t, u (H,) of the free units from log-odds theta (H,); return the largest change."""
+    change = one * 0
+    for j in range(theta.shape[0]):
+        if not free[j]:
+            continue
+        old = t[j]
+        t[j], u[j] = sigmoid_pair(theta[j], one)
+        change = max(change, abs(t[j] - old))
+    return change
+
+
+# Convergence. A saturated belief says nothing of its log-odds: messages may still be on their
+# way to units that will turn over. So a model has converged when neither moves.
+
+
+@jit
+def log_odds_moved(theta, last, slack, rounding):
+    """Whether a log-odds differs from the last one by more than slack and its rounding."""
+    return abs(theta - last) > slack + rounding * abs(theta)
+
+
+@jit
+def odds_moved(product, last, free, factor):
+    """Whether product (K,) differs from last (K,) by more than this factor where free."""
+    moved = False
+    for k in range(product.shape[0]):
+        moved |= free[k] & ((product[k] > factor * last[k]) | (last[k] > factor * product[k]))
+    return moved
+
+
+@jit
+def message_from_beliefs(w, theta_i, theta_j):
+    """Log R of the fixed point that has these two beliefs.
+
+    At a fixed point R^2 + B R = C with C = E T_j and
+    B = T_j (t_i + E u_i) - (E t_i + u_i); computed in float64.
+    """
+    limit = 300.0
+    w = min(max(float(w), -limit), limit)
+    tj = math.exp(min(max(float(theta_j), -limit), limit))
+    ti, ui = sigmoid_pair(float(theta_i), 1.0)
+    e = math.exp(w)
+    b = tj * (ti + e * ui) - (e * ti + ui)
+    # (root of c) and hypot keep b^2 + 4c inside the range
+    root = math.sqrt(e) * math.sqrt(tj)
+    disc = math.hypot(b, 2.0 * root)
+    r = 2.0 * root / (b + disc) * root if b > 0 else 0.5 * (disc - b)
+    bound = abs(w)
+    return min(max(math.log(r), -bound), bound)
+
+
+@jit
+def max_message_from_beliefs(w, theta_i, theta_j):
+    """Message visible i -> hidden j of a max-product fixed point that has these beliefs.
+
+    The two messages of an edge solve a = f(w, theta_j - b), b = f(w, theta_i - a) with
+    f(w, x) = relu(w + x) - relu(x); the unit with the stronger belief saturates its own.
+    """
+    zero = w - w
+    b = min(w, zero)
+    a = zero
+    if (theta_i if w > 0 else -theta_i) < theta_j:
+        x = theta_j - b
+        a = max(w + x, zero) - max(x, zero)
+    x = theta_i - a
+    b = max(w + x, zero) - max(x, zero)
+    x = theta_j - b
+    a = max(w + x, zero) - max(x, zero)
+    x = theta_i - a
+    return max(w + x, zero) - max(x, zero)
+
+
+# Enumeration of the states of one side in tiles: low bits within a tile, high bits between.
+
+
+@jit
+def n_low_units(n_states):
+    """Return l of a table of S = 2^l states."""
+    n_low = 0
+    while (1 << n_low) < n_states:
+        n_low += 1
+    return n_low
+
+
+@jit
+def possible_fields(fields, free, n_low, out):
+    """Fill out (k,) with the fields of the enumerated units, -inf where held; see below.
+
+    So the log-weight of a state with a held unit on is -inf. Returns the high units that are
+    held as bits: a tile with one of them on has no possible state.
+    """
+    held_high = 0
+    for h in range(fields.shape[0]):
+        out[h] = fields[h] if free[h] else -math.inf
+        if h >= n_low and not free[h]:
+            held_high |= 1 << (h - n_low)
+    return held_high
+
+
+@jit
+def shifted_fields(state, n_low, coupling, enumerated, summed, field):
+    """Fields (m,) of the summed units with the high bits of `state` on; returns their own."""
+    n_high = enumerated.shape[0] - n_low
+    offset = 0.0
+    for i in range(summed.shape[0]):
+        field[i] = summed[i]
+    for h in range(n_high):
+        if (state >> h) & 1:
+            offset += enumerated[n_low + h]
+            for i in range(summed.shape[0]):
+                field[i] += coupling[n_low + h, i]
+    return offset
+
+
+@jit
+def low_fields(offset, enumerated, out):
+    """Fill out (S,) with offset and the fields of the low units that are on."""
+    out[0] = offset
+    bit, length = 0, 1
+    while length < out.shape[0]:
+        for s in range(length):
+            out[length + s] = out[s] + enumerated[bit]
+        bit += 1
+        length *= 2
+
+
+@jit
+def add_log_of(value, r, high, total):
+    """Log-sum-exp so far is high[r] + log(total[r]); add value to it."""
+    if value > high[r]:
+        total[r] = total[r] * math.exp(high[r] - value) + 1.0
+        high[r] = value
+    elif value > high[r] - NEGLIGIBLE:
+        total[r] += math.exp(value - high[r])
+
+
+@jit
+def entropy_term(p):
+    """-p log p."""
+    return -p * math.log(p) if p > 0 else 0.0
+
+
+@jit
+def binary_entropy(theta):
+    """Entropy of a unit with log-odds theta, in float64."""
+    x = abs(float(theta))
+    z = math.exp(-x)
+    return math.log1p(z) + x * z / (1.0 + z)
+
+
+# Many models side by side: the last axis of all arrays are the models, as SIMD lanes.
+
+
+@jit
+def copy_lanes(source, target, n_lanes):
+    """Set the first lanes of target (n, lanes) to those of source."""
+    for row in range(np.uintp(source.shape[0])):
+        for l in range(n_lanes):
+            target[row, l] = source[row, l]
+
+
+@jit
+def lane_probabilities(on, off, last, n_lanes):
+    """Fill last (n, lanes) with the beliefs as probabilities."""
+    for v in range(np.uintp(on.shape[0])):
+        for l in range(n_lanes):
+            last[v, l] = on[v, l] / (on[v, l] + off[v, l])
+
+
+@jit
+def lane_changes(on, off, last, change, n_lanes):
+    """Fill change with the largest change of a probability in each lane; update last."""
+    for l in range(n_lanes):
+        change[l] = 0
+    for v in range(np.uintp(on.shape[0])):
+        for l in range(n_lanes):
+            p = on[v, l] / (on[v, l] + off[v, l])
+            change[l] = max(change[l], abs(p - last[v, l]))
+            last[v, l] = p
+
+
+@jit
+def lane_moved(on, before, off, l, factor):
+    """Whether the odds of some variable that is not held differ by more than a factor."""
+    for v in range(on.shape[0]):
+        x, y = on[v, l], before[v, l]
+        if off[v, l] > 0 and (x > factor * y or y > factor * x):
+            return True
+    return False
+
+
+@jit
+def swap_lanes(array, i, j):
+    """Exchange two lanes of an array (n, lanes)."""
+    for row in range(array.shape[0]):
+        array[row, i], array[row, j] = array[row, j], array[row, i]

@@ -1,0 +1,249 @@
+"""Message passing on Ising models over sparse graphs, many models side by side.
+
+The innermost loops run over the models, as SIMD lanes; messages are odds. With the belief of
+a variable ``on : off``, its field times all messages to it, R the message that comes back over
+the edge and E = e^(2 s), variable i sends
+
+    (E on_i + R off_i) / (on_i + E R off_i),
+
+the sums replaced by maxima for a state. The two messages of an edge take one division.
+``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second one.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import (
+    SUM,
+    copy_lanes,
+    lane_changes,
+    lane_moved,
+    lane_probabilities,
+    swap_lanes,
+)
+
+
+@jit(fastmath={"contract"})
+def _send(kind, message, e, gain, on, off, i, k, sent, n_lanes, one):
+    """Fill sent (2, lanes) with the messages of edge e, to i and to k."""
+    first, second = np.uintp(0), np.uintp(1)
+    a, b = np.uintp(2) * e, np.uintp(2) * e + second
+    if kind == SUM:
+        for l in range(n_lanes):
+            x, y = on[k, l], message[b, l] * off[k, l]
+            num, den = gain * x + y, x + gain * y
+            u, v = on[i, l], message[a, l] * off[i, l]
+            other_num, other_den = gain * u + v, u + gain * v
+            scale = one / (den * other_den)
+            sent[first, l] = num * other_den * scale
+            sent[second, l] = other_num * den * scale
+    else:
+        for l in range(n_lanes):
+            x, y = on[k, l], message[b, l] * off[k, l]
+            num, den = max(gain * x, y), max(x, gain * y)
+            u, v = on[i, l], message[a, l] * off[i, l]
+            other_num, other_den = max(gain * u, v), max(u, gain * v)
+            scale = one / (den * other_den)
+            sent[first, l] = num * other_den * scale
+            sent[second, l] = other_num * den * scale
+
+
+@jit
+def _store(halved, message, edge, sent, row, belief, v, n_lanes):
+    """Make sent[row] the message of a directed edge, and count it in the belief of variable v."""
+    if halved:
+        for l in range(n_lanes):
+            message[edge, l] = math.sqrt(message[edge, l]) * math.sqrt(sent[row, l])
+    else:
+        for l in range(n_lanes):
+            message[edge, l] = sent[row, l]
+    for l in range(n_lanes):
+        belief[v, l] *= message[edge, l]
+
+
+@jit
+def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lanes):
+    """Send all messages once, all from the old beliefs.
+
+    Parameters
+    ----------
+    kind : SUM or MAX
+    halved : bool
+        Whether to damp by a half: the new message is the geometric mean of both.
+    edges : (E, 2) int64
+    gain : (E,), e^(2 s)
+    on, off : (n, lanes)
+        Beliefs, as weights that need not sum to 1; 1 and 0 where held.
+    message : (2 E, lanes) in and out
+    belief : (n, lanes)
+        In: fields, as weights of 1 to those in `off` of 0. Out: times the new messages.
+    sent : (2, lanes) work array
+    n_lanes : uintp
+        How many lanes to work on.
+    """
+    one = gain.dtype.type(1)
+    first, second = np.uintp(0), np.uintp(1)
+    for e in range(np.uintp(edges.shape[0])):
+        i, k = np.uintp(edges[e, 0]), np.uintp(edges[e, 1])
+        _send(kind, message, e, gain[e], on, off, i, k, sent, n_lanes, one)
+        edge = np.uintp(2) * e
+        _store(halved, message, edge, sent, first, belief, i, n_lanes)
+        _store(halved, message, edge + second, sent, second, belief, k, n_lanes)
+
+
+@jit
+def _form_beliefs(edges, on, message, belief, n_lanes):
+    """Fill belief with the fields times all messages."""
+    copy_lanes(on, belief, n_lanes)
+    for e in range(np.uintp(edges.shape[0])):
+        for side in range(np.uintp(2)):
+            v, edge = np.uintp(edges[e, side]), np.uintp(2) * e + side
+            for l in range(n_lanes):
+                belief[v, l] *= message[edge, l]
+
+
+@jit
+def _score_lanes(edges, coupling, field, on, off, score, n_lanes):
+    """Fill score with that of the state that each lane's beliefs prefer; fields as log-odds."""
+    for l in range(n_lanes):
+        score[l] = 0.0
+    for v in range(np.uintp(on.shape[0])):
+        for l in range(n_lanes):
+            if on[v, l] > off[v, l]:
+                score[l] += field[v, l]
+    for e in range(np.uintp(edges.shape[0])):
+        i, k, s = np.uintp(edges[e, 0]), np.uintp(edges[e, 1]), coupling[e]
+        for l in range(n_lanes):
+            same = (on[i, l] > off[i, l]) == (on[k, l] > off[k, l])
+            score[l] += s if same else -s
+
+
+@jit
+def pass_sparse_ising(
+    kind, halved, edges, gain, coupling, field, on, off, message, start, max_iter, tol, factor,
+    order, n_iter, converged, trace, score, state, log_odds,
+):  # fmt: skip
+    """Pass messages for a block of models, each until it has converged.
+
+    Parameters
+    ----------
+    kind, halved, edges, gain, on, off, message
+        As of `sweep_ising`; of SUM no score is kept.
+    coupling : (E,) float64
+    field : (n, lanes)
+        As log-odds, for scores.
+    start : (n or 0, lanes)
+        Log-odds of the beliefs that the first messages are sent from; none: those of the fields
+        and the messages.
+    max_iter : int
+    tol : float
+        Largest change of a belief as a probability.
+    factor : float
+        Largest change of the odds of a belief.
+    order : (lanes,) int64 output
+        Which model each lane of `on`, `off`, `field` and `message` is, in the end.
+    n_iter, converged, score : (lanes,) output, by model
+    trace : (lanes, max_iter) output, or (lanes, 0)
+    state, log_odds : (lanes, n) output
+    """
+    n, n_models = on.shape
+    n_lanes = np.uintp(n_models)
+    sent = np.empty((2, n_models), gain.dtype)
+    belief = np.empty((n, n_models), gain.dtype)
+    after = np.empty((n, n_models), gain.dtype)
+    last = np.empty((n, n_models), gain.dtype)
+    change, here = np.empty(n_models, gain.dtype), np.empty(n_models)
+    for l in range(n_models):
+        order[l] = l
+        n_iter[l] = max_iter
+    _form_beliefs(edges, on, message, belief, n_lanes)
+    if start.shape[0]:
+        for v in range(n):
+            for l in range(n_models):
+                if on[v, l] > 0 and off[v, l] > 0:
+                    belief[v, l] = off[v, l] * gain.dtype.type(math.exp(start[v, l]))
+    lane_probabilities(belief, off, last, n_lanes)
+    for iteration in range(max_iter):
+        copy_lanes(on, after, n_lanes)
+        sweep_ising(kind, halved, edges, gain, belief, off, message, after, sent, n_lanes)
+        lane_changes(after, off, last, change, n_lanes)
+        if kind != SUM:
+            _score_lanes(edges, coupling, field, after, off, here, n_lanes)
+            for l in range(n_lanes):
+                m = order[l]
+                if here[l] > score[m]:
+                    score[m] = here[l]
+                    for v in range(n):
+                        state[m, v] = after[v, l] > off[v, l]
+        n_left = np.int64(n_lanes)
+        for l in range(n_left - 1, -1, -1):
+            if trace.shape[1]:
+                trace[order[l], iteration] = change[l]
+            if change[l] < tol and not lane_moved(after, belief, off, l, factor):
+                n_iter[order[l]] = iteration + 1
+                converged[order[l]] = True
+                n_left -= 1
+                if l < n_left:
+                    order[l], order[n_left] = order[n_left], order[l]
+                    for array in (on, off, message, field, after, last):
+                        swap_lanes(array, l, n_left)
+        belief, after = after, belief
+        n_lanes = np.uintp(n_left)
+        if n_left == 0:
+            break
+    _form_beliefs(edges, on, message, belief, np.uintp(n_models))
+    for l in range(n_models):
+        for v in range(n):
+            if on[v, l] > 0 and off[v, l] > 0:
+                log_odds[order[l], v] = math.log(belief[v, l]) - math.log(off[v, l])
+            else:
+                log_odds[order[l], v] = 0
+
+
+@jit
+def finish_sparse_ising(
+    edges, gain, coupling, on, off, message, order, weight, want_log_z, want_statistics, each,
+    log_partition, statistics,
+):  # fmt: skip
+    """Bethe's log Z and P(both +1) of all edges, from the messages.
+
+    Parameters
+    ----------
+    edges, gain, coupling, on, off, message, order
+        As they are after `pass_sparse_ising`.
+    weight : (lanes,) of the models, for the sum of the statistics
+    want_log_z, want_statistics : bool
+    each : bool
+        Whether the statistics are those of each model.
+    log_partition : (lanes,) output, added to
+    statistics : (1 or lanes, 4 E) output, added to: the last entry of each edge's table
+    """
+    n, n_models = on.shape
+    belief = np.empty((n, n_models), gain.dtype)
+    _form_beliefs(edges, on, message, belief, np.uintp(n_models))
+    if want_log_z:
+        for v in range(n):
+            for l in range(n_models):
+                log_partition[order[l]] += math.log(belief[v, l] + off[v, l])
+    for e in range(edges.shape[0]):
+        i, k, g = edges[e, 0], edges[e, 1], gain[e]
+        for l in range(n_models):
+            to_i, to_k = message[2 * e, l], message[2 * e + 1, l]
+            yes, no = belief[i, l], to_i * off[i, l]
+            total = yes + no
+            yes, no = yes / total, no / total
+            other_yes, other_no = belief[k, l], to_k * off[k, l]
+            total = other_yes + other_no
+            other_yes, other_no = other_yes / total, other_no / total
+            both = g * yes * other_yes
+            total = both + g * no * other_no + yes * other_no + no * other_yes
+            if want_log_z:
+                log_partition[order[l]] += (
+                    math.log(total) - coupling[e] - math.log(no + yes * to_i)
+                    - math.log(other_no + other_yes * to_k)
+                )  # fmt: skip
+            if want_statistics:
+                row, w = (order[l], 1.0) if each else (0, float(weight[order[l]]))
+                statistics[row, 4 * e + 3] += w * both / total

@@ -1,0 +1,149 @@
+"""Coordinates to train a conditional RBM in: scaled columns, and the space of the rows."""
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
+from scipy.sparse import issparse
+
+from skcrbm.energies import CRBMParams
+from skcrbm.utils.limits import ROTATED_ROWS
+
+
+class _ScaledColumns:
+    """Coordinates of `Columns`, as maps of the parameters of a conditional RBM."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def inner(self, params):
+        """Parameters for z, of parameters for x; what constant columns do goes to intercepts."""
+        return self._mapped(params, self.columns.inside)
+
+    def outer(self, params):
+        """Parameters for x, of parameters for z."""
+        return self._mapped(params, self.columns.as_given)
+
+    def _mapped(self, params, change):
+        p = CRBMParams(*(np.asarray(a, np.float64) for a in params))
+        visible_coef, visible_intercept = change(p.visible_coef, p.visible_intercept)
+        hidden_coef, hidden_intercept = change(p.hidden_coef, p.hidden_intercept)
+        return CRBMParams(p.weights, visible_coef, hidden_coef, visible_intercept, hidden_intercept)
+
+
+def mean_square(X, weight):
+    """Return the mean square length of a row of X, dense or sparse."""
+    squares = X.multiply(X).sum(axis=1) if issparse(X) else np.einsum("ij,ij->i", X, X)
+    return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
+
+
+class RowSpace:
+    """The rows of Z as coordinates in an orthonormal basis of the space that they span.
+
+    With an L2 penalty on the coefficients the best ones lie in that space, so that fits in
+    these coordinates are the same with N parameters a unit for D. The basis is that of a
+    pivoted Cholesky factor of ZZ', and is never formed.
+
+    Parameters
+    ----------
+    Z : ndarray or CSR matrix (N, D)
+
+    Attributes
+    ----------
+    X : ndarray (N, rank)
+    """
+
+    def __init__(self, Z):
+        gram = Z @ Z.T
+        gram = gram.toarray() if issparse(gram) else gram
+        scale = max(float(gram.diagonal().max(initial=0.0)), np.finfo(np.float64).tiny)
+        factor, order, rank, _ = dpstrf(gram / scale, lower=1)
+        order = order - 1
+        factor = np.tril(factor)[:, :rank] * np.sqrt(scale)
+        self.X = np.empty_like(factor)
+        self.X[order] = factor
+        self._corner = np.ascontiguousarray(factor[:rank])  # (rank, rank), lower
+        self._rows = Z[order[:rank]]
+
+    def inner(self, params):
+        """Parameters in these coordinates, of parameters for z: projections on the rows."""
+        return params._replace(
+            visible_coef=self._project(params.visible_coef),
+            hidden_coef=self._project(params.hidden_coef),
+        )
+
+    def outer(self, params):
+        """Parameters for z."""
+        return params._replace(
+            visible_coef=self._spread(params.visible_coef),
+            hidden_coef=self._spread(params.hidden_coef),
+        )
+
+    def _project(self, coef):
+        return np.ascontiguousarray(self._solve(np.asarray(self._rows @ coef.T), "N").T)
+
+    def _solve(self, right, trans):
+        if not len(self._corner):  # all rows are 0; SciPy below 1.14 refuses an empty system
+            return right
+        return solve_triangular(self._corner, right, lower=True, trans=trans)
+
+    def _spread(self, coef):
+        weights = self._solve(coef.T, "T")
+        return np.ascontiguousarray(np.asarray(self._rows.T @ weights).T)
+
+
+class Design:
+    """Rows to train on, and the maps between their parameters and those of X as given.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix (N, D)
+    columns : Columns or None
+        None: the columns stay as they are.
+    double : bool
+        Whether to train in float64 whatever X is in.
+    rotate : bool
+        Whether to train in the space of the rows where there are more columns than rows.
+
+    Attributes
+    ----------
+    X : ndarray or CSR matrix
+        What takes the place of X in training.
+    columns : Columns or None
+    """
+
+    def __init__(self, X, columns=None, *, double=False, rotate=False):
+        self._dtype, self._double = X.dtype, double
+        self.columns = columns
+        self._maps = []
+        if columns is not None:
+            self._maps.append(_ScaledColumns(columns))
+            X = columns.transform(X)
+        elif double:
+            X = X.astype(np.float64, copy=False)
+        if rotate and X.shape[0] < X.shape[1] and X.shape[0] <= ROTATED_ROWS:
+            space = RowSpace(X)
+            self._maps.append(space)
+            X = space.X
+        self.X = X if double else X.astype(self._dtype, copy=False)
+
+    def inner(self, model):
+        """Return a model of X as one of the rows to train on."""
+        if not self._maps and not self._double:
+            return model
+        params = model.params
+        for space in self._maps:
+            params = space.inner(params)
+        return model._replace(params=_cast(params, self.X.dtype))
+
+    def outer(self, model):
+        """Return a trained model as one of X as given."""
+        if not self._maps and not self._double:
+            return model
+        params = model.params
+        for space in reversed(self._maps):
+            params = space.outer(params)
+        return model._replace(params=_cast(params, self._dtype))
+
+
+def _cast(params, dtype):
+    return type(params)(*(np.asarray(p).astype(dtype, copy=False) for p in params))

@@ -1,0 +1,82 @@
+"""Penalties on the parameters, chosen by whoever trains."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from skcrbm.energies import CRBMParams
+
+
+class Penalty(ABC):
+    """A term of the objective that depends on the parameters alone.
+
+    It stands beside the mean loss of a row.
+    """
+
+    @abstractmethod
+    def value(self, params):
+        """Return the penalty of the parameters, a float."""
+
+    @abstractmethod
+    def add_gradient(self, gradient, params):
+        """Add the penalty's gradient to that of the mean loss, in place."""
+
+
+class L2(Penalty):
+    """``sum of factor / 2 |parameter - centre|^2`` over the parameter arrays.
+
+    Parameters
+    ----------
+    factors : params of float or ndarray
+        For each parameter array one factor, or an array of them that broadcasts with it; an
+        array of factor 0 is free.
+    centres : params of ndarray or None, default=None
+        Where the parameters are pulled to; None, as a whole or for an array: to 0.
+    """
+
+    def __init__(self, factors, centres=None):
+        self.factors = factors
+        self.centres = (None,) * len(factors) if centres is None else centres
+        self._pulled = [k for k, factor in enumerate(factors) if np.any(factor)]
+
+    def value(self, params):
+        """Return the penalty of the parameters."""
+        total = 0.0
+        for k in self._pulled:
+            away, factor = self._away(params, k), self.factors[k]
+            total += float(
+                (factor * (away * away)).sum() if np.ndim(factor) else factor * np.vdot(away, away)
+            )
+        return 0.5 * total
+
+    def add_gradient(self, gradient, params):
+        """Add ``factor * (parameter - centre)`` to each array of the gradient."""
+        for k in self._pulled:
+            away = self._away(params, k)
+            gradient[k][...] += np.asarray(self.factors[k], away.dtype) * away
+
+    def _away(self, params, k):
+        """Distance of an array of parameters from where it is pulled to."""
+        centre = self.centres[k]
+        return params[k] if centre is None else params[k] - centre.astype(params[k].dtype)
+
+
+def crbm_penalty(alpha, alpha_hidden, intercept=0.0, hidden_intercept=0.0, centre=None):
+    """Return the `L2` of a conditional RBM.
+
+    Parameters
+    ----------
+    alpha : float
+        Of U and S.
+    alpha_hidden : float
+        Of W.
+    intercept : float or ndarray (V,), default=0.0
+        Of the distance of b from `centre`.
+    hidden_intercept : float, default=0.0
+        Of c.
+    centre : ndarray (V,), default=None
+    """
+    return L2(
+        CRBMParams(alpha_hidden, alpha, alpha, intercept, hidden_intercept),
+        CRBMParams(None, None, None, centre, None),
+    )

@@ -1,0 +1,198 @@
+"""1-D y: a class in each row."""
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.exceptions import DataConversionWarning
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from skcrbm.targets._base import Targets
+from skcrbm.targets._class_weight import weights_by_class
+from skcrbm.utils.warnings import warn_user
+
+
+class ClassTargets(Targets):
+    """1-D y: what holds for any number of classes.
+
+    Parameters
+    ----------
+    classes : ndarray (K,)
+        Sorted.
+    """
+
+    def __init__(self, classes):
+        self.classes = classes
+
+    def _class_index(self, y):
+        """Index (N,) of each row's class; refuse new classes."""
+        y = class_vector(y, warn=True)
+        unknown = np.setdiff1d(y, self.classes)
+        if len(unknown):
+            raise ValueError(f"y holds classes that were not given at first: {unknown.tolist()}")
+        return np.searchsorted(self.classes, y)
+
+    def _of_index(self, index):
+        return self.classes[np.asarray(index, dtype=np.intp)]
+
+    def for_classifier(self, y):
+        """Return y as it is; a column as a vector, with scikit-learn's warning."""
+        y = y if hasattr(y, "ndim") else np.asarray(y)
+        return y if y.ndim == 1 else class_vector(y, warn=True)
+
+    def check_known(self, y_known, n_rows):
+        """Refuse known labels: a class is known or it is not."""
+        if y_known is not None:
+            raise ValueError("y_known is for 2-D indicator y; this model was fitted on a 1-D y")
+
+    def check_classes(self, classes):
+        """Refuse other classes than these."""
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes):
+            raise ValueError(
+                f"classes={list(classes)} differs from the classes of the first call to "
+                f"partial_fit: {self.classes.tolist()}"
+            )
+
+    def require_multilabel(self, method):
+        """Refuse."""
+        raise ValueError(f"{method} is for 2-D y; this model was fitted on a 1-D y")
+
+    def loss_factors(self, class_weight, visible, weight):
+        """Factors (N, V), the same for all units of a row: "balanced", or a dict of classes."""
+        return weights_by_class(class_weight, self.classes, self.decode(visible), visible, weight)
+
+    def accuracy(self, y, y_pred, sample_weight=None):
+        """Share of the rows with the right class."""
+        return accuracy_score(y, y_pred, sample_weight=sample_weight)
+
+    def predict(self, model, rows):
+        """Most probable class (N,)."""
+        return self.labels(self.scores(model, rows))
+
+    def labels_of_proba(self, proba):
+        """Most probable class (N,)."""
+        return self._of_index(proba.argmax(axis=1))
+
+
+class BinaryTargets(ClassTargets):
+    """1-D y of two classes: one visible unit, on for the second class."""
+
+    n_visible = 1
+
+    def encode(self, y):
+        """Return 0/1 visible units (N, 1); refuse new classes."""
+        return self._class_index(y)[:, None].astype(np.float64)
+
+    def decode(self, visible):
+        """Classes (N,) of 0/1 visible units (N, 1)."""
+        return self._of_index(visible[:, 0])
+
+    def scores(self, model, rows):
+        """Score (N, 1) of the second class against the first."""
+        return model._binary_scores(rows)
+
+    def log_odds(self, model, rows):
+        """Log-odds (N, 1) of the second class."""
+        return model._log_odds_scale * model._binary_scores(rows)
+
+    def labels(self, scores):
+        """Second class where the score is positive."""
+        return self._of_index(scores[:, 0] > 0)
+
+    def decision(self, scores):
+        """Scores (N,)."""
+        return scores[:, 0]
+
+    def proba(self, log_odds):
+        """Probabilities (N, 2) of both classes."""
+        return np.hstack([expit(-log_odds), expit(log_odds)])
+
+    def class_log_proba(self, log_odds):
+        """Log-probabilities (N, 2) of both classes."""
+        return np.hstack([log_expit(-log_odds), log_expit(log_odds)])
+
+    def marginals(self, proba, classes=None, name="predict_proba(X)"):
+        """P(second class), (N, 1)."""
+        return _all_classes(proba, classes, self.classes)[:, 1:]
+
+    def proba_of_marginals(self, marginals):
+        """Probabilities (N, 2) of both classes."""
+        return np.hstack([1 - marginals, marginals])
+
+
+class MulticlassTargets(ClassTargets):
+    """1-D y of any other number of classes K: a one-hot group of K visible units."""
+
+    one_hot = True
+
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.n_visible = len(classes)
+
+    def encode(self, y):
+        """Return one-hot visible units (N, K); refuse new classes."""
+        return np.eye(self.n_visible)[self._class_index(y)]
+
+    def decode(self, visible):
+        """Classes (N,) of one-hot visible units (N, K)."""
+        return self._of_index(visible.argmax(axis=1))
+
+    def scores(self, model, rows):
+        """Score (N, K) of each class."""
+        return model._class_scores(rows)
+
+    def log_odds(self, model, rows):
+        """Unnormalised log-probability (N, K) of each class."""
+        return model._class_scores(rows)
+
+    def labels(self, scores):
+        """Class of the highest score."""
+        return self.decode(scores)
+
+    def proba(self, log_odds):
+        """Probabilities (N, K) of the classes."""
+        return softmax(log_odds, axis=1)
+
+    def class_log_proba(self, log_odds):
+        """Log-probabilities (N, K) of the classes."""
+        return log_softmax(log_odds, axis=1)
+
+    def marginals(self, proba, classes=None, name="predict_proba(X)"):
+        """P(class), (N, K)."""
+        return _all_classes(proba, classes, self.classes)
+
+
+def _all_classes(proba, classes, wanted):
+    """Probabilities (N, K) of all classes, 0 for those that a classifier did not see."""
+    proba = np.asarray(proba)
+    if classes is None or len(classes) == len(wanted):
+        return proba
+    full = np.zeros((len(proba), len(wanted)))
+    full[:, np.searchsorted(wanted, classes)] = proba
+    return full
+
+
+def class_vector(y, warn):
+    """1-D y, NaN refused; a column is taken, with scikit-learn's warning if asked for."""
+    y = y.toarray() if sparse.issparse(y) else y
+    y = y if hasattr(y, "ndim") else np.asarray(y)
+    column = y.ndim == 2
+    y = column_or_1d(y)
+    if column and warn:  # scikit-learn's own would point into this file
+        warn_user(
+            "A column-vector y was passed when a 1d array was expected. Please change the shape of "
+            "y to (n_samples,), for example using ravel().",
+            DataConversionWarning,
+        )
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError(
+            "y contains NaN or infinity; only a 2-D indicator y may hold NaN (not observed)"
+        )
+    if y.dtype == object and any(v is None or v != v for v in y):
+        raise ValueError("y contains NaN or None; only a 2-D indicator y may hold NaN")
+    try:
+        check_classification_targets(y)
+    except TypeError as error:
+        raise ValueError(f"y must hold labels of one type, which can be sorted: {error}") from error
+    return y

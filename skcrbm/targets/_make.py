@@ -1,0 +1,46 @@
+"""The validation of y: which kind it is."""
+
+import numpy as np
+
+from skcrbm.targets._classes import BinaryTargets, MulticlassTargets, class_vector
+from skcrbm.targets._multilabel import MultilabelTargets
+from skcrbm.utils.indicator import indicator_with_nan
+
+
+def make_targets(y, classes=None, estimator=None):
+    """Find out what kind of y this is.
+
+    Parameters
+    ----------
+    y : array-like
+    classes : array-like or None
+        All classes, for `partial_fit` with 1-D y.
+    estimator : object, default=None
+        Whose `fit` got y, for the error messages.
+
+    Returns
+    -------
+    Targets
+
+    Raises
+    ------
+    ValueError
+        On a y that is neither an indicator matrix nor a class vector.
+    """
+    if y is None:
+        name = "This estimator" if estimator is None else type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    if not hasattr(y, "ndim"):
+        y = np.asarray(y)
+    if y.ndim == 2 and y.shape[1] != 1:
+        if y.shape[1] == 0:
+            raise ValueError("y must have at least one output, got shape (n_samples, 0)")
+        indicator = indicator_with_nan(y)
+        if len(indicator) and np.isnan(indicator).all():
+            raise ValueError("y holds no observed entry: all of it is NaN")
+        return MultilabelTargets(y.shape[1])
+    if y.ndim > 2:
+        raise ValueError(f"y must have one or two dimensions, got {y.ndim}")
+    y = class_vector(y, warn=False)  # encode will
+    classes = np.unique(y if classes is None else classes)
+    return BinaryTargets(classes) if len(classes) == 2 else MulticlassTargets(classes)

@@ -1,0 +1,102 @@
+"""2-D y: a matrix of 0/1 labels, NaN where not observed."""
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.metrics import masked_score
+from skcrbm.targets._base import Targets
+from skcrbm.targets._class_weight import weights_by_label
+from skcrbm.utils.indicator import indicator_with_nan
+from skcrbm.utils.outputs import label_marginals
+
+
+class MultilabelTargets(Targets):
+    """2-D y: L binary outputs.
+
+    Parameters
+    ----------
+    n_outputs : int
+    """
+
+    multilabel = True
+
+    def __init__(self, n_outputs):
+        self.n_visible = n_outputs
+        self.classes = np.tile(np.array([0, 1]), (n_outputs, 1))
+
+    def encode(self, y):
+        """Return y as (N, L) float64 with NaN; refuse another number of outputs."""
+        if not hasattr(y, "ndim"):
+            y = np.asarray(y)
+        if y.ndim != 2 or y.shape[1] != self.n_visible:
+            raise ValueError(
+                f"y must have shape (n_samples, {self.n_visible}) as in the first fit, "
+                f"got {y.shape}"
+            )
+        return indicator_with_nan(y)
+
+    def decode(self, visible):
+        """Labels (N, L) of 0/1 visible units."""
+        return visible.astype(np.int64)
+
+    def for_classifier(self, y):
+        """Return y (N, L): integers, or floats if some are NaN."""
+        visible = self.encode(y)
+        return visible if np.isnan(visible).any() else visible.astype(np.int64)
+
+    def check_known(self, y_known, n_rows):
+        """Known labels (N, L) with NaN elsewhere, or None."""
+        if y_known is None:
+            return None
+        known = indicator_with_nan(y_known, "y_known")
+        shape = (n_rows, self.n_visible)
+        if known.shape != shape:
+            raise ValueError(f"y_known must have shape {shape}, got {known.shape}")
+        return known
+
+    def check_classes(self, classes):
+        """Refuse any, as the classes of a 2-D y are 0 and 1."""
+        if classes is not None:
+            raise ValueError(
+                f"classes={list(classes)} differs from the classes of the first call to "
+                f"partial_fit: {self.classes.tolist()}"
+            )
+
+    def require_multilabel(self, method):
+        """Do nothing: y is 2-D."""
+
+    def loss_factors(self, class_weight, visible, weight):
+        """Factors (N, L): "balanced", a dict for each label, or weights of the positive class."""
+        return weights_by_label(class_weight, visible, weight)
+
+    def accuracy(self, y, y_pred, sample_weight=None):
+        """Share of the rows in which all observed labels are right."""
+        return masked_score("accuracy", self.encode(y), y_pred=y_pred, sample_weight=sample_weight)
+
+    def scores(self, model, rows):
+        """Score (N, L) of each label."""
+        return model._label_scores(rows)
+
+    def log_odds(self, model, rows):
+        """Log-odds (N, L) of each label's marginal."""
+        return model._label_log_odds(rows)
+
+    def predict(self, model, rows):
+        """Labels (N, L) that the model decodes."""
+        return self.decode(model._labels(rows))
+
+    def labels(self, scores):
+        """Labels (N, L) with a score of 0 or more."""
+        return self.decode(scores >= 0)
+
+    def proba(self, log_odds):
+        """P(y_i = 1), (N, L)."""
+        return expit(log_odds)
+
+    def marginals(self, proba, classes=None, name="predict_proba(X)"):
+        """P(y_i = 1), (N, L), of an array (N, L) or L arrays (N, 2)."""
+        return label_marginals(proba, classes, name)
+
+    def labels_of_proba(self, proba):
+        """Labels (N, L) with a probability of 0.5 or more."""
+        return self.decode(proba >= 0.5)

@@ -1,0 +1,115 @@
+"""Columns of X on one scale, dense or CSR, and coefficients for the columns as given."""
+
+from copy import copy
+
+import numpy as np
+from scipy import sparse
+
+# Of the largest absolute value of a sparse column: variance below its square is rounding.
+_CONSTANT = 1e-7
+_BLOCK_COLUMNS = 256  # no float64 copy of all of X
+
+
+class Columns:
+    """Columns of X brought to a scale that does not depend on their units.
+
+    ``z = (x - shift) * factor``: a dense column of two values becomes 0 and 1, any other
+    (x - mean) / (2 sd), which is the sd of a balanced 0/1 column. A sparse column keeps its
+    zeros: it is divided by the root mean square of what is not 0, or by 2 sd if that is more,
+    so that one of 0 and c becomes 0 and 1, too. Columns that are constant up to rounding become 0.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix (N, D)
+    weight : ndarray (N,), positive
+        A weight k counts as k copies of the row.
+    centre : bool, default=False
+        Whether two-valued columns of a dense X are shifted to mean 0 as well: intercepts then
+        learn on their own, as gradient descent needs. With intercepts that are free the best
+        model is the same.
+
+    Attributes
+    ----------
+    shift, factor : ndarray (D,) float64
+    variance : float
+        Sum of the variances of the columns z.
+    """
+
+    def __init__(self, X, weight, centre=False):
+        share = weight / weight.sum()
+        scales = _sparse_scales if sparse.issparse(X) else _dense_scales
+        shift, width, unit, second, varies = scales(X, share, centre)
+        # Columns are `width` times ones of this unit and variance.
+        inside = np.divide(1.0, unit, out=np.zeros_like(unit), where=varies & (unit > 0))
+        self.shift = shift
+        self.factor = inside / width
+        self.variance = float((second * inside**2).sum())
+
+    def transform(self, X):
+        """Return z (N, D) for X, dense or CSR, in float64."""
+        if not sparse.issparse(X):
+            return (X - self.shift) * self.factor
+        Z = X.astype(np.float64)  # a copy
+        Z.data *= self.factor[Z.indices]
+        return Z
+
+    def serving(self, X):
+        """Return these columns for a further X: one that is sparse cannot be shifted."""
+        if not sparse.issparse(X) or not self.shift.any():
+            return self
+        unshifted = copy(self)
+        unshifted.shift = np.zeros_like(self.shift)
+        return unshifted
+
+    def inside(self, coef, intercept):
+        """Coefficients (K, D) and intercepts (K,) for z, of those for x.
+
+        What constant columns do goes to the intercepts, but for sparse ones.
+        """
+        scale = np.divide(1.0, self.factor, out=np.zeros_like(self.factor), where=self.factor > 0)
+        return coef * scale, intercept + coef @ self.shift
+
+    def as_given(self, coef, intercept):
+        """Coefficients (K, D) and intercepts (K,) for x, of those for z."""
+        coef = coef * self.factor
+        return coef, intercept - coef @ self.shift
+
+
+def _dense_scales(X, share, centre):
+    """Shift, width, unit, variance (D,) and whether a column varies."""
+    mean, second = np.empty(X.shape[1]), np.empty(X.shape[1])
+    low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+    rounding = 10.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
+    varies = high - low > rounding
+    two_valued = ((low == X) | (high == X)).all(axis=0)
+    width = np.where(varies, high - low, 1.0)
+    for start in range(0, X.shape[1], _BLOCK_COLUMNS):
+        part = slice(start, start + _BLOCK_COLUMNS)
+        unit = (X[:, part] - low[part]) / width[part]  # in [0, 1]: its squares do not overflow
+        mean[part] = share @ unit
+        second[part] = share @ (unit - mean[part]) ** 2
+    shift = np.where(two_valued & (not centre), low, low + width * mean)
+    return shift, width, np.where(two_valued, 1.0, 2.0 * np.sqrt(second)), second, varies
+
+
+def _sparse_scales(X, share, centre):
+    """Of CSR, the same as `_dense_scales`; nothing is shifted."""
+    n_columns = X.shape[1]
+    top = np.zeros(n_columns)
+    np.maximum.at(top, X.indices, np.abs(X.data))
+    width = np.where(top > 0, top, 1.0)
+    values = X.data / width[X.indices]
+    shares = np.repeat(share, np.diff(X.indptr))
+
+    def total(terms):
+        return np.bincount(X.indices, terms, minlength=n_columns)
+
+    filled = total(shares * (values != 0))
+    square = total(shares * values**2)
+    mean = total(shares * values)
+    # Around the mean, where what is not stored is a 0.
+    second = total(shares * ((values - mean[X.indices]) ** 2 - mean[X.indices] ** 2)) + mean**2
+    varies = second > _CONSTANT**2 * square
+    second = np.where(varies, second, 0.0)
+    unit = np.sqrt(np.maximum(square / np.where(varies, filled, 1.0), 4.0 * second))
+    return np.zeros(n_columns), width, unit, second, varies

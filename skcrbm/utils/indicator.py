@@ -1,0 +1,92 @@
+"""Indicator matrices: their validation, with NaN for what is not observed; distinct rows."""
+
+from collections import Counter
+
+import numpy as np
+from scipy import sparse
+
+_PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
+
+
+def indicator_with_nan(y, name="y"):
+    """Return a 2-D y as float64 with values 0, 1 and NaN.
+
+    Parameters
+    ----------
+    y : array-like or sparse matrix (N, L)
+    name : str
+        Argument name, for the error messages.
+
+    Raises
+    ------
+    ValueError
+        On any other value, naming the conversion where there is a usual one.
+    """
+    prefix = _PREFIX.replace("y", name, 1)
+    if sparse.issparse(y):
+        y = y.toarray()
+    if hasattr(y, "isna"):  # pandas: NA of any kind is not observed
+        y = y.astype(object).where(y.notna(), np.nan)
+    y = np.asarray(y)
+    if y.dtype.kind in "US" or (
+        y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
+    ):
+        raise ValueError(f"{prefix}; it holds strings: convert it with MultiLabelBinarizer")
+    if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
+        raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
+    try:
+        y = y.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{prefix}: {error}") from error
+    observed = y[~np.isnan(y)]
+    if np.isin(observed, (0, 1)).all():
+        return y
+    if np.isin(observed, (-1, 1)).all():
+        raise ValueError(f"{prefix}; it holds -1 and +1: convert it with (y + 1) / 2")
+    if np.isin(observed, (0, 1, 2)).all():
+        advice = ". Multiclass-multioutput targets are not supported; if y went through "
+        advice += "cross_val_predict, NaN was turned into 2 there: use cross_val_score with "
+        advice += "masked_scorer instead"
+        raise ValueError(f"{prefix}; it holds a 2{advice if name == 'y' else ''}")
+    if np.isinf(observed).any():
+        raise ValueError(f"{prefix}; it holds infinity")
+    values = ", ".join(f"{value:g}" for value in np.unique(observed)[:5])
+    raise ValueError(f"{prefix}; it holds other values: {values}. Unknown label type: continuous")
+
+
+def distinct_rows(rows):
+    """Distinct rows of a 0/1 array (N, V) in lexicographic order, as int8."""
+    # Sorting strings of bits takes milliseconds where np.unique(axis=0) takes many seconds.
+    packed = np.packbits(rows.astype(bool), axis=1)
+    found = sorted({row.tobytes() for row in packed})
+    bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), packed.shape[1])
+    return np.unpackbits(bits, axis=1, count=rows.shape[1]).astype(np.int8)
+
+
+def label_sets_of(visible):
+    """Distinct complete rows of visible (N, V), as int8; (0, V) if there is none."""
+    return distinct_rows(visible[~np.isnan(visible).any(axis=1)])
+
+
+def may_be_empty(y):
+    """Whether y (N, L) of 0/1/NaN leaves open that no label of a row is on.
+
+    It does not if some row has a label on and no complete row has none. Rows with an entry that
+    is not observed and no label on decide nothing. A single label may always be off.
+    """
+    if y.shape[1] < 2:
+        return True
+    return bool((y == 0).all(axis=1).any() or not (y == 1).any())
+
+
+def unseen_share(y):
+    """Share of new rows whose label set is not among those of y (N, L) of 0/1/NaN.
+
+    By Good and Turing: the share of the complete rows whose label set no other one has. 1 if no
+    row is complete.
+    """
+    packed = np.packbits(y[~np.isnan(y).any(axis=1)].astype(bool), axis=1)
+    if not len(packed):
+        return 1.0
+    counts = Counter(row.tobytes() for row in packed)
+    return sum(count == 1 for count in counts.values()) / len(packed)

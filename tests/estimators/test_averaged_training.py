@@ -1,0 +1,138 @@
+"""Averaged gradient descent, the recipe where inference is approximate."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits
+
+from skcrbm import MSSVMCRBM, CRBMClassifier
+from skcrbm.inference import SumProduct
+
+LARGE = {"n_hidden": 12, "inference": SumProduct(max_iter=5), "alpha": 0.003, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Upper half of digits, and all of their pixels."""
+    Y = (load_digits().data[:300] >= 8).astype(int)
+    return Y[:, :32].astype(float), Y
+
+
+def fitted(X, Y, **options):
+    return CRBMClassifier(**{**LARGE, "max_iter": 2, **options}).fit(X, Y)
+
+
+def params(model):
+    return [model.coef_, model.hidden_coef_, model.weights_, model.intercept_]
+
+
+def same(a, b):
+    return all(map(np.array_equal, params(a), params(b)))
+
+
+def test_auto_stands_for_it_where_inference_is_approximate(digits):
+    X, Y = digits
+    auto = fitted(X, Y)
+    named = fitted(X, Y, solver="asgd")
+    spelled_out = {"momentum": 0.9, "average": True, "n_iter_no_change": 10, "early_stopping": True}
+    assert same(auto, named)
+    assert same(auto, fitted(X, Y, **spelled_out))
+    for options in (
+        {"momentum": 0.5},
+        {"average": False},
+        {"solver": "adam"},
+        {"solver": "sgd"},
+        {"batch_size": 30},
+    ):
+        assert not same(auto, fitted(X, Y, **options))
+
+
+def test_a_step_size_that_is_given_is_one_for_adam(digits):
+    X, Y = digits
+    options = {"learning_rate_init": 0.002}
+    assert same(fitted(X, Y, **options), fitted(X, Y, solver="adam", **options))
+    assert not same(fitted(X, Y, **options), fitted(X, Y, solver="asgd", **options))
+
+
+def test_other_solvers_do_what_they_did(digits):
+    """No average, no momentum, a patience of 25 epochs unless they are asked for."""
+    X, Y = digits
+    for solver in ("adam", "sgd"):
+        old = {"average": False, "momentum": 0.0, "n_iter_no_change": 25, "early_stopping": False}
+        assert same(fitted(X, Y, solver=solver), fitted(X, Y, solver=solver, **old))
+
+
+def test_scales_and_shifts_of_columns_do_not_matter(digits):
+    X, Y = digits
+    first = fitted(X, Y, alpha="auto")
+    scale = np.logspace(-1, 2, X.shape[1])
+    other = fitted(5 + scale * X, Y, alpha="auto")
+    assert other.alpha_ == pytest.approx(first.alpha_, rel=1e-3)
+    np.testing.assert_allclose(other.coef_ * scale, first.coef_, atol=1e-4)
+    np.testing.assert_allclose(
+        other.predict_proba(5 + scale * X), first.predict_proba(X), atol=1e-4
+    )
+
+
+def test_sparse_columns_are_not_shifted_and_train_too(digits):
+    X, Y = digits
+    model = fitted(sp.csr_matrix(X), Y, max_iter=4)
+    dense = fitted(X, Y, max_iter=4)
+    both = (m.predict_proba(A) for m, A in ((model, sp.csr_matrix(X)), (dense, X)))
+    errors = [((p >= 0.5) != Y).mean() for p in both]
+    base = (Y.mean(axis=0).round() != Y).mean()
+    assert max(errors) < 0.8 * base
+
+
+def test_it_learns_in_a_few_epochs_what_columns_and_rates_of_old_do_not(digits):
+    X, Y = digits
+    train, test = slice(0, 220), slice(220, None)
+    wrong = {
+        name: (
+            fitted(X[train], Y[train], max_iter=12, **options).predict(X[test]) != Y[test]
+        ).mean()
+        for name, options in (
+            ("auto", {}),
+            ("old", {"solver": "adam", "alpha": 0.1, "early_stopping": False}),
+        )
+    }
+    assert wrong["auto"] < wrong["old"]
+
+
+def test_an_explicit_penalty_is_that_of_the_columns_as_given(digits):
+    X, Y = digits
+    model = fitted(X, Y, alpha=0.01)
+    assert model.alpha_ == 0.01
+    assert len(model.alpha_path_["alpha"]) == 0
+
+
+def test_the_penalty_is_worth_a_row_at_least(digits):
+    Y = digits[1]
+    model = fitted(Y, Y, alpha="auto")  # the pixels themselves: regressions want no penalty at all
+    assert model.alpha_ >= 1 / len(Y)
+
+
+def test_a_piece_of_the_rows_goes_on_with_the_step_size_of_its_first(digits):
+    X, Y = digits
+    model = CRBMClassifier(**LARGE, solver="asgd")
+    model.partial_fit(X[:100], Y[:100])
+    rates = model._progress.optimizer.learning_rates
+    model.partial_fit(3 * X[100:], Y[100:])
+    assert model._progress.optimizer.learning_rates == rates
+    assert rates.visible_coef == pytest.approx(2 / (1 + (X[:100] ** 2).sum(axis=1).mean()))
+
+
+def test_max_margin_takes_it_on_large_layers_only(digits):
+    X, Y = digits
+    options = {"inference": "icm", "max_iter": 2, "random_state": 0}
+
+    def fit(n_hidden, **changes):
+        return MSSVMCRBM(n_hidden=n_hidden, **options, **changes).fit(X, Y)
+
+    assert same(fit(12), fit(12, solver="asgd"))
+    assert not same(fit(12), fit(12, solver="adam"))
+    small = fit(4)
+    assert same(small, fit(4, solver="adam", alpha=0.1))
+    assert small.alpha_ == 0.1
+    two_valued = X.var(axis=0).sum()
+    assert fit(12).alpha_ == pytest.approx(2e-3 * two_valued, rel=1e-4)

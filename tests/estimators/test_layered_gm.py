@@ -1,0 +1,511 @@
+"""LayeredGMClassifier."""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from reference.layered_models import make_model
+from reference.naive_layered import NaiveLayered
+from reference.steps import first_step
+from scipy import sparse
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from skcrbm import LayeredGMClassifier
+from skcrbm.energies import LayeredParams, LayeredStructure
+from skcrbm.inference import infer
+from skcrbm.layers import Conv2d, Dense, Local2d
+from skcrbm.learning import Batch
+from skcrbm.learning._truncated import MomentMatching, TruncatedLikelihood
+
+SMALL = (Dense(4, 3),)
+IMAGE = {"input_shape": (8, 8), "layers": (Conv2d(3, 3, 2, padding=1), Local2d(2, 2, 1))}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_classification(
+        60, n_features=5, n_informative=4, n_redundant=0, n_classes=3, random_state=0
+    )
+    return MinMaxScaler().fit_transform(X), y
+
+
+def quick(**options):
+    return LayeredGMClassifier(**{"layers": SMALL, "max_iter": 3, "random_state": 0, **options})
+
+
+def labels(y):
+    return np.column_stack([y == 0, y > 0, y == 1]).astype(int)
+
+
+def batch_of(X, visible):
+    return Batch(X, visible.astype(float), np.linspace(0.5, 2, len(X)), np.arange(len(X)))
+
+
+# ---------------------------------------------------------------- objectives
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("net", ["dense", "labels"])
+def test_loss_and_gradient(net, smoothing):
+    model = make_model(net)
+    X = np.random.RandomState(0).random_sample((6, model.structure.n_nodes[0]))
+    visible = np.eye(3)[[0, 1, 2, 0, 1, 2]] if net == "dense" else labels(np.arange(6) % 3)[:, :2]
+    visible = visible.astype(float)
+    if net == "labels":
+        visible[0, 1] = np.nan
+    batch = batch_of(X, visible)
+    objective = TruncatedLikelihood("tree_reweighted", "sequential", 4, smoothing)
+    step = first_step(objective, model, batch)
+    np.testing.assert_allclose(step.loss, objective.loss(model, batch), rtol=1e-12)
+    # The loss from the reference's beliefs.
+    expected = 0.0
+    for row in range(6):
+        reference = NaiveLayered(model.structure, model.params, X[row])
+        beliefs = reference.infer("tree_reweighted", "sequential", 4)
+        for output in range(model.structure.n_nodes[-1]):
+            log_p = np.log(softmax(beliefs[model.structure.depth, output]))
+            if net == "dense":
+                target = visible[row]
+            else:
+                target = np.array([1 - visible[row, output], visible[row, output]])
+            target = (1 - smoothing) * target + smoothing / len(target)
+            if not np.isnan(target).any():
+                expected -= batch.weight[row] * (target * log_p).sum()
+    np.testing.assert_allclose(step.loss, expected, rtol=1e-10)
+    rng = np.random.RandomState(1)
+    direction = LayeredParams(*(rng.normal(size=p.shape) for p in model.params))
+
+    def value(h):
+        params = LayeredParams(*(p + h * d for p, d in zip(model.params, direction)))
+        return objective.loss(model._replace(params=params), batch)
+
+    slope = (value(1e-6) - value(-1e-6)) / 2e-6
+    mine = sum(g @ d for g, d in zip(step.gradient, direction))
+    np.testing.assert_allclose(mine, slope, rtol=1e-6)
+
+
+def test_gradient_with_missing_inputs():
+    model = make_model("conv", free=True)
+    X = np.random.RandomState(0).random_sample((5, 9))
+    X[np.random.RandomState(1).random_sample(X.shape) < 0.4] = np.nan
+    batch = batch_of(X, np.eye(3)[[0, 1, 2, 0, 1]])
+    for inference in ("mean_field", "sum_product", "tree_reweighted"):
+        objective = TruncatedLikelihood(inference, "sequential", 5)
+        gradient = first_step(objective, model, batch).gradient
+        unary = gradient.unaries[:9]
+        h, k = 1e-6, 4
+        change = np.zeros_like(model.params.unaries)
+        change[k] = h
+        up, down = (
+            objective.loss(
+                model._replace(params=model.params._replace(unaries=model.params.unaries + c)),
+                batch,
+            )
+            for c in (change, -change)
+        )
+        np.testing.assert_allclose(unary[k], (up - down) / (2 * h), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("inference", ["sum_product", "tree_reweighted"])
+@pytest.mark.parametrize("net", ["none", "star"])
+def test_analytic_gradient_is_the_gradient_on_trees(net, inference):
+    """Moments from exact inference give the gradient of the likelihood; so does backprop."""
+    model = make_model("none") if net == "none" else star_model()
+    X = np.random.RandomState(0).random_sample((6, 4))
+    batch = batch_of(X, np.eye(3)[[0, 1, 2, 0, 1, 2]])
+    analytic = first_step(MomentMatching(inference, "sequential", 6), model, batch, 0)
+    backprop = first_step(TruncatedLikelihood(inference, "sequential", 6), model, batch, 0)
+    np.testing.assert_allclose(analytic.loss, backprop.loss, rtol=1e-12)
+    for mine, other in zip(analytic.gradient, backprop.gradient):
+        np.testing.assert_allclose(mine, other, rtol=1e-8, atol=1e-10)
+
+
+def test_analytic_gradient_needs_the_iteration_that_tells_hidden_nodes_about_the_output():
+    """On a star: the output knows X from iteration 2 on, and its answer comes in iteration 3."""
+    model = star_model()
+    batch = batch_of(np.random.RandomState(0).random_sample((6, 4)), np.eye(3)[[0, 1, 2, 0, 1, 2]])
+    for n_iter, same in ((2, False), (3, True)):
+        analytic, backprop = (
+            first_step(kind("sum_product", "sequential", n_iter), model, batch, 0)
+            for kind in (MomentMatching, TruncatedLikelihood)
+        )
+        np.testing.assert_allclose(analytic.loss, backprop.loss, rtol=1e-12)
+        error = abs(analytic.gradient.input_weights - backprop.gradient.input_weights).max()
+        assert (error < 1e-10) == same
+        assert same or error > 0.01
+
+
+def star_model():
+    deep = make_model("dense")
+    structure = LayeredStructure((Dense(3, 3),), (4,), 2, 1, 3)
+    rng = np.random.RandomState(5)
+    sizes = (structure.connections[0].n_weights, structure.connections[1].n_weights)
+    params = LayeredParams(*(rng.normal(size=s) for s in (*sizes, structure.unary_slices[-1].stop)))
+    return deep._replace(params=params, structure=structure)
+
+
+@pytest.mark.parametrize("inference", ["mean_field", "sum_product", "tree_reweighted"])
+def test_analytic_gradient_is_off_on_loopy_graphs(inference):
+    model = make_model("dense")
+    X = np.random.RandomState(0).random_sample((6, 4))
+    batch = batch_of(X, np.eye(3)[[0, 1, 2, 0, 1, 2]])
+    steps = [
+        first_step(kind(inference, "sequential", 6), model, batch, 0)
+        for kind in (MomentMatching, TruncatedLikelihood)
+    ]
+    difference = np.linalg.norm(steps[0].gradient.weights - steps[1].gradient.weights)
+    assert difference > 1e-3 * np.linalg.norm(steps[1].gradient.weights)
+    assert np.isfinite(difference)
+
+
+def test_objective_does_not_depend_on_chunks_or_threads():
+    model = make_model("dense")
+    X = np.random.RandomState(0).random_sample((150, 4))
+    batch = batch_of(X, np.eye(3)[np.arange(150) % 3])
+    steps = [
+        first_step(TruncatedLikelihood("sum_product", "sequential", 4, 0.0, n), model, batch, 0)
+        for n in (None, 3)
+    ]
+    for mine, other in zip(steps[0].gradient, steps[1].gradient):
+        np.testing.assert_array_equal(mine, other)
+    parts = [
+        first_step(
+            TruncatedLikelihood("sum_product", "sequential", 4),
+            model,
+            batch.rows(np.arange(a, b)),
+            0,
+        )
+        for a, b in pairwise([0, 50, 51, 150])
+    ]
+    for k in range(3):
+        total = sum(part.gradient[k] for part in parts)
+        np.testing.assert_allclose(steps[0].gradient[k], total, rtol=1e-9, atol=1e-12)
+
+
+# ---------------------------------------------------------------- estimator
+
+
+def test_no_hidden_layer_is_logistic_regression(data):
+    X, y = data
+    alpha = 0.05
+    model = quick(
+        layers=(),
+        n_inference_iter=1,
+        alpha=alpha,
+        max_iter=1500,
+        n_iter_no_change=1500,
+        learning_rate_init=0.02,
+    )
+    reference = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-10, max_iter=5000)
+    p = clone(model).fit(X, y > 0).predict_proba(X)
+    np.testing.assert_allclose(p, reference.fit(X, y > 0).predict_proba(X), atol=1e-4)
+    # Several classes: scores are against the first class, so hardly any penalty; Adam nears it.
+    p = clone(model).set_params(alpha=1e-6).fit(X, y).predict_proba(X)
+    reference.set_params(C=1 / (1e-6 * len(y)))
+    np.testing.assert_allclose(p, reference.fit(X, y).predict_proba(X), atol=0.03)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("inference", ["mean_field", "sum_product", "tree_reweighted"])
+@pytest.mark.parametrize("schedule", ["sequential", "parallel"])
+def test_learns_digits(inference, schedule):
+    X, y = load_digits(return_X_y=True)
+    model = LayeredGMClassifier(
+        layers=(Conv2d(6, 3, 2, padding=1), Dense(6, 4)),
+        input_shape=(8, 8),
+        inference=inference,
+        schedule=schedule,
+        max_iter=8,
+        early_stopping=False,
+        learning_rate_init=0.02,
+        random_state=0,
+    ).fit(X[:600] / 16, y[:600])
+    assert model.loss_curve_[-1] < 0.7 * model.loss_curve_[0]
+    assert model.score(X[600:900] / 16, y[600:900]) > 0.5
+
+
+def test_attributes_and_shapes(data):
+    X, y = data
+    model = quick(layers=(Dense(4, 3), Dense(2))).fit(X, y)
+    first, second, output = model.layers_
+    assert first.pairwise.shape == (5, 4, 1, 2)
+    assert first.unary.shape == (4, 2)
+    assert second.pairwise.shape == (4, 2, 2, 1)
+    assert output.pairwise.shape == (2, 1, 1, 2)
+    assert output.layer == Dense(1, 3)
+    assert model.input_unary_.shape == (5, 1)
+    assert len(model.loss_curve_) == len(model.convergence_curve_) == model.n_iter_ == 3
+    assert model.n_inference_iter_ == 5
+    states = model.map_states(X)
+    assert [s.shape for s in states] == [(60, 4), (60, 2), (60, 1)]
+    assert states[0].max() <= 2
+    conv = LayeredGMClassifier(**IMAGE, max_iter=1, random_state=0)
+    X, y = load_digits(return_X_y=True)
+    conv.fit(X[:40] / 16, y[:40])
+    assert conv.layers_[0].pairwise.shape == (9, 1, 2)
+    assert conv.layers_[1].pairwise.shape == (9 * 4, 2, 1)
+
+
+@pytest.mark.parametrize("target", ["multiclass", "binary", "strings", "labels", "one class"])
+def test_kinds_of_y(data, target):
+    X, y = data
+    y = {
+        "multiclass": y,
+        "binary": (y > 0).astype(int),
+        "strings": np.array(["a", "b", "c"])[y],
+        "labels": labels(y),
+        "one class": np.zeros(len(y), int),
+    }[target]
+    model = quick().fit(X, y)
+    p, score, prediction = model.predict_proba(X), model.decision_function(X), model.predict(X)
+    assert prediction.shape == y.shape
+    assert 0 <= model.score(X, y) <= 1
+    if target == "labels":
+        expected = p >= 0.5
+        none = ~expected.any(axis=1)  # no row of fit is empty: then the best label goes on
+        expected[none, p[none].argmax(axis=1)] = True
+        np.testing.assert_array_equal(prediction, expected)
+        np.testing.assert_array_equal(model.classes_, [[0, 1]] * 3)
+        assert p.shape == score.shape == y.shape
+    else:
+        np.testing.assert_allclose(p.sum(1), 1)
+        np.testing.assert_array_equal(prediction, model.classes_[p.argmax(1)])
+
+
+def test_missing_labels(data):
+    X, y = data
+    Y = labels(y).astype(float)
+    Y[::3, 0] = np.nan
+    model = quick().fit(X, Y)
+    assert np.isfinite(model.predict_proba(X)).all()
+    np.testing.assert_array_equal(model.predict(X).shape, Y.shape)
+
+
+def test_sample_weight_counts_copies(data):
+    X, y = data
+    weight = np.random.RandomState(0).randint(0, 3, len(y))
+    one = quick().fit(X, y, sample_weight=weight)
+    two = quick().fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=1e-8)
+
+
+def test_one_result_for_any_number_of_threads(data):
+    X, y = np.tile(data[0], (3, 1)), np.tile(data[1], 3)
+    fits = [quick(n_jobs=n).fit(X, y) for n in (None, 2, 3)]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(fits[0].predict_proba(X), other.predict_proba(X))
+    part = fits[0].predict_proba(X[7:9])
+    np.testing.assert_allclose(part, fits[0].predict_proba(X)[7:9], rtol=1e-10)
+
+
+def test_sparse_and_pandas(data):
+    X, y = data
+    X = np.where(X < 0.4, 0, X)
+    dense = quick().fit(X, y)
+    for layers in (SMALL, ()):
+        reference = quick(layers=layers).fit(X, y)
+        rows = quick(layers=layers).fit(sparse.csr_matrix(X), y)
+        np.testing.assert_allclose(
+            rows.predict_proba(sparse.csr_matrix(X)), reference.predict_proba(X), rtol=1e-9
+        )
+    hard = quick(clamping="hard", thresholds=[0.3, 0.6])
+    np.testing.assert_allclose(
+        clone(hard).fit(sparse.csr_matrix(X), y).predict_proba(X),
+        clone(hard).fit(X, y).predict_proba(X),
+    )
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    named = quick().fit(frame, y)
+    np.testing.assert_array_equal(named.feature_names_in_, list("abcde"))
+    np.testing.assert_array_equal(named.predict(frame), dense.predict(X))
+
+
+def test_float32(data):
+    X, y = data
+    model = quick().fit(X.astype(np.float32), y)
+    assert model.layers_[0].pairwise.dtype == np.float32
+    assert model.predict_proba(X.astype(np.float32)).dtype == np.float32
+
+
+def test_pickle_clone_partial_fit_and_warm_start(data):
+    X, y = data
+    model = quick(layers=[Dense(3)]).fit(X, y)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(
+        copy.partial_fit(X, y).predict_proba(X), model.partial_fit(X, y).predict_proba(X)
+    )
+    assert model.n_iter_ == 4
+    assert len(model.loss_curve_) == 4
+    assert clone(model).layers == [Dense(3)]
+    warm = quick(warm_start=True).fit(X, y)
+    before = warm.loss_curve_[-1]
+    warm.fit(X, y)
+    assert warm.loss_curve_[-1] < before
+    with pytest.raises(ValueError, match="layers, input_shape, clamping or thresholds differ"):
+        warm.set_params(layers=(Dense(5),)).fit(X, y)
+    with pytest.raises(ValueError, match="does not support early_stopping=True"):
+        quick(early_stopping=True).partial_fit(X, y)
+
+
+def test_partial_fit_goes_on_with_the_same_classes(data):
+    X, y = data
+    model = (
+        quick().partial_fit(X, y, classes=[0, 1, 2]).partial_fit(X[:9], y[:9], classes=[2, 1, 0])
+    )
+    for classes in ([0, 1], [0, 1, 2, 3]):
+        with pytest.raises(ValueError, match="differs from the classes of the first call"):
+            model.partial_fit(X, y, classes=classes)
+    with pytest.raises(ValueError, match=r"classes that were not given at first: \[3\]"):
+        model.partial_fit(X, y + 1)
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Calls up: training raises KeyboardInterrupt in the given step, from 0."""
+
+    def at(step):
+        original, done = TruncatedLikelihood.step, []
+
+        def interrupted(self, *args):
+            if len(done) == step:
+                raise KeyboardInterrupt
+            done.append(1)
+            return original(self, *args)
+
+        monkeypatch.setattr(TruncatedLikelihood, "step", interrupted)
+
+    return at
+
+
+def test_interrupt_keeps_what_was_learned(data, interrupt, monkeypatch):
+    X, y = data
+    interrupt(2)
+    with pytest.warns(UserWarning, match="interrupted; keeping what was learned") as caught:
+        model = quick(max_iter=50).fit(X, y)
+    assert caught[0].filename == __file__
+    monkeypatch.undo()
+    assert model.n_iter_ == len(model.loss_curve_) == 2
+    np.testing.assert_array_equal(
+        model.predict_proba(X), quick(max_iter=2).fit(X, y).predict_proba(X)
+    )
+
+
+def test_interrupt_in_the_first_epoch_propagates(data, interrupt, monkeypatch):
+    X, y = data
+    model = quick().fit(X, y)
+    interrupt(3)
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(batch_size=10).fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    monkeypatch.undo()
+    warm = quick(warm_start=True).fit(X, y)
+    before = warm.predict_proba(X)
+    interrupt(0)
+    with pytest.raises(KeyboardInterrupt):
+        warm.fit(X, y)
+    np.testing.assert_array_equal(warm.predict_proba(X), before)
+
+
+def test_callbacks_see_the_model_of_the_epoch(data):
+    callback = pytest.importorskip("sklearn.callback")
+    X, y = data
+    monitor = callback.ScoringMonitor(scoring="accuracy")
+    model = quick().set_callbacks(monitor).fit(X, y)
+    scores = [quick(max_iter=n).fit(X, y).score(X, y) for n in (1, 2, 3)]
+    epochs = [row for row in monitor.get_logs().data if row["task_name"] == "epoch"]
+    assert [row["accuracy"] for row in epochs] == scores
+    assert model.score(X, y) == scores[-1]
+
+
+def test_map_states_equal_enumeration(data):
+    """One hidden layer below one output is a tree; the states are those of all nodes at once."""
+    X, y = data
+    for options in ({}, {"inference": "mean_field", "schedule": "parallel"}):
+        model = quick(max_iter=60, n_iter_no_change=60, learning_rate_init=0.3, **options).fit(X, y)
+        hidden, output = model.map_states(X)
+        assert len(np.unique(hidden)) > 1
+        assert len(np.unique(output)) > 1
+        for row in range(6):
+            _, _, best = NaiveLayered(model._model.structure, model._model.params, X[row]).exact()
+            assert [best[1, k] for k in range(4)] == hidden[row].tolist()
+            assert best[2, 0] == output[row, 0]
+
+
+def test_grid_search_and_pipeline(data):
+    X, y = data
+    grid = GridSearchCV(
+        make_pipeline(MinMaxScaler(), quick()),
+        {
+            "layeredgmclassifier__layers": [(Dense(2),), (Dense(3, 3),)],
+            "layeredgmclassifier__n_inference_iter": [2, 3],
+        },
+        cv=KFold(2),
+    ).fit(X, y)
+    assert 0 <= grid.best_score_ <= 1
+    assert cross_val_predict(quick(), X, y, method="predict_proba", cv=3).shape == (60, 3)
+
+
+def test_early_stopping_keeps_the_best_epoch(data):
+    X, y = data
+    model = quick(
+        early_stopping=True, refit=False, max_iter=30, n_iter_no_change=2, learning_rate_init=0.5
+    )
+    model.fit(X, y)
+    assert len(model.validation_scores_) == len(model.loss_curve_)
+    assert model.n_iter_ == np.argmax(model.validation_scores_) + 1
+    again = clone(model).set_params(refit=True).fit(X, y)
+    assert again.n_iter_ == model.n_iter_
+    assert len(again.loss_curve_) == model.n_iter_
+
+
+@pytest.mark.compiled
+def test_label_smoothing_tempers_probabilities(data):
+    X, y = data
+    sharp, soft = (
+        quick(max_iter=200, n_iter_no_change=200, label_smoothing=eps).fit(X, y) for eps in (0, 0.5)
+    )
+    assert soft.predict_proba(X).max() < sharp.predict_proba(X).max()
+
+
+def test_verbose(data, capsys):
+    quick(verbose=1, max_iter=2).fit(*data)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("Epoch 1  loss")
+
+
+@pytest.mark.parametrize("inference", ["mean_field", "sum_product", "tree_reweighted"])
+@pytest.mark.parametrize(
+    "net", [{"layers": (Dense(5), Dense(3, 3))}, IMAGE], ids=["dense", "local"]
+)
+def test_predictions_are_those_of_infer(net, inference):
+    """T iterations of a method on the energy given X; no fewer, at tol=0."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:150] / 16, y[:150]
+    n_iter = len(net["layers"]) + 3
+    for target in (y, (y[:, None] // [1, 2, 4]) % 2):
+        model = LayeredGMClassifier(
+            **net,
+            inference=inference,
+            n_inference_iter=n_iter,
+            max_iter=2,
+            early_stopping=False,
+            random_state=0,
+        ).fit(X, target)
+        energy = model._model.energy(X)
+        found = infer(energy, inference, max_iter=n_iter, tol=0.0).marginals
+        found = found[:, : energy.n_visible]
+        expected = model.predict_proba(X)
+        np.testing.assert_allclose(found, expected[:, -energy.n_visible :], rtol=1e-6, atol=1e-9)
+    with pytest.raises(ValueError, match="X must not hold NaN here"):
+        model._model.energy(np.full((1, 64), np.nan))

@@ -1,0 +1,194 @@
+"""LayeredGMClassifier: clamped and missing inputs, what is refused."""
+
+import numpy as np
+import pytest
+from reference.naive_layered import NaiveLayered
+from scipy import sparse
+from scipy.special import softmax
+from sklearn.datasets import make_classification
+from sklearn.preprocessing import MinMaxScaler
+
+from skcrbm import LayeredGMClassifier
+from skcrbm.layers import Conv2d, Dense, Local2d
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_classification(
+        60, n_features=5, n_informative=4, n_redundant=0, n_classes=3, random_state=0
+    )
+    return MinMaxScaler().fit_transform(X), y
+
+
+def quick(**options):
+    return LayeredGMClassifier(
+        **{"layers": (Dense(4, 3),), "max_iter": 3, "random_state": 0, **options}
+    )
+
+
+def with_nan(X, share=0.3, seed=0):
+    X = X.copy()
+    X[np.random.RandomState(seed).random_sample(X.shape) < share] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("options", [{}, {"clamping": "hard", "thresholds": [0.3, 0.6]}])
+@pytest.mark.parametrize("inference", ["mean_field", "sum_product", "tree_reweighted"])
+def test_missing_inputs(data, inference, options):
+    X, y = data
+    holes = with_nan(X)
+    model = quick(inference=inference, **options).fit(holes, y)
+    assert np.isfinite(model.predict_proba(holes)).all()
+    filled = model.impute(holes)
+    observed = ~np.isnan(holes)
+    np.testing.assert_array_equal(filled[observed], holes[observed])
+    assert ((filled[~observed] >= 0) & (filled[~observed] <= 1)).all()
+    np.testing.assert_array_equal(np.isnan(holes), ~observed)  # left as it was
+    rows = sparse.csr_matrix(np.where(np.isnan(holes), 7, holes))
+    rows.data[rows.data == 7] = np.nan
+    np.testing.assert_allclose(model.predict_proba(rows), model.predict_proba(holes), rtol=1e-9)
+    np.testing.assert_allclose(model.impute(rows), filled, rtol=1e-9)
+    # A complete row is the same whether others have holes or not.
+    np.testing.assert_allclose(
+        model.predict_proba(np.vstack([X[:1], holes[1:9]]))[0], model.predict_proba(X[:1])[0]
+    )
+
+
+def test_imputation_equals_the_reference(data):
+    X, y = data
+    holes = with_nan(X, seed=3)
+    model = quick(layers=(Dense(3),)).fit(holes, y)
+    filled = model.impute(holes)
+    for row in range(3):
+        missing = np.isnan(holes[row])
+        reference = NaiveLayered(
+            model._model.structure, model._model.params, np.nan_to_num(holes[row]), missing
+        )
+        beliefs = reference.infer("tree_reweighted", "sequential", 5)
+        for i in np.flatnonzero(missing):
+            np.testing.assert_allclose(filled[row, i], softmax(beliefs[0, i])[1], rtol=1e-9)
+
+
+@pytest.mark.compiled
+def test_imputation_finds_a_copied_feature():
+    """Two equal features that decide y: each one's belief follows from the other's value."""
+    rng = np.random.RandomState(0)
+    x = rng.randint(0, 2, 400).astype(float)
+    X = np.column_stack([x, x, rng.random_sample(400)])
+    holes = X.copy()
+    holes[::2, 0] = np.nan
+    holes[1::4, 1] = np.nan
+    model = quick(max_iter=150, n_iter_no_change=150, batch_size=400).fit(holes, x.astype(int))
+    assert model.score(holes, x) > 0.98
+
+
+def test_features_that_may_and_may_not_be_missing(data):
+    X, y = data
+    model = quick().fit(X, y)  # complete, in [0, 1]: may be missing later
+    assert np.isfinite(model.predict_proba(with_nan(X))).all()
+    assert np.isfinite(model.impute(with_nan(X))).all()
+    wide = X * 10 - 3
+    assert np.isfinite(quick().fit(wide, y).predict_proba(wide)).all()
+    with pytest.raises(ValueError, match="MinMaxScaler"):
+        quick().fit(wide, y).predict(with_nan(wide))
+    with pytest.raises(ValueError, match=r"must lie in \[0, 1\]; scale X with MinMaxScaler"):
+        quick().fit(with_nan(wide), y)
+    with pytest.raises(ValueError, match="MinMaxScaler"):
+        quick().fit(with_nan(X), y).predict(wide)
+    with pytest.raises(ValueError, match="MinMaxScaler"):
+        quick().fit(sparse.csr_matrix(with_nan(wide)), y)
+    # Hard clamping has thresholds for any scale.
+    hard = quick(clamping="hard", thresholds=2.0).fit(with_nan(wide), y)
+    assert np.isfinite(hard.predict_proba(wide)).all()
+    all_nan = X.copy()
+    all_nan[:, 2] = np.nan
+    assert np.isfinite(quick().fit(all_nan, y).predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("go_on", ["warm_start", "partial_fit"])
+def test_a_feature_that_left_the_unit_interval_can_no_longer_be_missing(data, go_on):
+    X, y = data
+    wide = X.copy()
+    wide[:, 0] = 10 * X[:, 0]
+    model = quick(warm_start=True)
+    step = model.fit if go_on == "warm_start" else model.partial_fit
+    step(X, y)
+    assert np.isfinite(model.predict_proba(with_nan(X))).all()
+    step(wide, y)
+    all_but_0 = with_nan(X)
+    all_but_0[:, 0] = X[:, 0]
+    assert np.isfinite(model.predict_proba(all_but_0)).all()
+    with pytest.raises(ValueError, match="feature 0 is NaN, but it was outside"):
+        model.predict(with_nan(X))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_other_dtype_than_in_fit(data, missing):
+    """Everything is computed in the dtype of the fit: no kernel is compiled for mixtures."""
+    X, y = data
+    X, y = (with_nan(X) if missing else X)[:12].astype(np.float32), y[:12]
+    wide = X.astype(np.float64)
+    for a, b in ((X, wide), (wide, X)):
+        for matrix in (np.array, sparse.csr_matrix):
+            model = quick(layers=(Dense(3, 3), Dense(2))).fit(matrix(a), y)
+            p = model.predict_proba(matrix(b))
+            assert p.dtype == a.dtype
+            np.testing.assert_array_equal(p, model.predict_proba(matrix(a)))
+            model.partial_fit(matrix(b), y)
+            assert {p.dtype for p in model._model.params} == {a.dtype}
+            assert model.impute(b).dtype == b.dtype
+
+
+def test_infinity_is_refused(data):
+    X, y = data
+    X = X.copy()
+    X[0, 0] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        quick().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"layers": (Dense(3), Dense(3)), "n_inference_iter": 2},
+            "n_inference_iter=2 is too small for 2 hidden layer.*n_inference_iter=3",
+        ),
+        ({"layers": (100,)}, r"layers must hold objects from skcrbm.layers such as Dense\(100\)"),
+        ({"layers": 100}, "The 'layers' parameter"),
+        ({"layers": (Conv2d(2, 3, 1),)}, "needs an image below it.*set input_shape"),
+        ({"layers": (Dense(4), Local2d(2, 3, 1)), "input_shape": (5, 1)}, "no Dense layer before"),
+        ({"layers": (Conv2d(2, 7, 1),), "input_shape": (5, 1)}, "does not fit"),
+        ({"input_shape": (2, 2)}, r"input_shape=\(2, 2\) must be.*the 5 features"),
+        ({"input_shape": (2.5, 2)}, "integers with the 5 features"),
+        ({"input_shape": (-1, -5)}, "positive integers"),
+        ({"input_shape": ()}, "positive integers"),
+        ({"thresholds": 0.5}, "thresholds are for clamping='hard'"),
+        ({"clamping": "hard", "thresholds": [0.5, 0.2]}, "thresholds must increase"),
+        ({"clamping": "hard", "thresholds": [0.5, np.nan]}, "thresholds must be a number"),
+        ({"clamping": "hard", "thresholds": []}, "thresholds must be a number"),
+        ({"clamping": "hard", "thresholds": ["low"]}, "thresholds must be a number"),
+        ({"clamping": "hard", "thresholds": [[0.2], [0.3, 0.4]]}, "thresholds must be a number"),
+        ({"inference": "exact"}, "'inference' parameter"),
+        ({"gradient": "cd"}, "'gradient' parameter"),
+        ({"label_smoothing": 1.0}, "'label_smoothing' parameter"),
+    ],
+)
+def test_errors(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**options).fit(*data)
+
+
+def test_imputation_needs_two_iterations(data):
+    X, y = data
+    model = quick(layers=(), n_inference_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match="impute needs n_inference_iter of at least 2"):
+        model.impute(with_nan(X))
+
+
+def test_a_failed_fit_leaves_no_model(data):
+    X, y = data
+    model = quick().fit(X, y)
+    with pytest.raises(ValueError, match="input_shape"):
+        model.set_params(input_shape=(2, 2)).fit(X, y)
+    assert not hasattr(model, "layers_")

@@ -1,0 +1,201 @@
+"""Long programs may be stopped anywhere and go on where they were."""
+
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples._harness import (
+    OUTPUT,
+    Arrays,
+    Rows,
+    make_parser,
+    replacing,
+    results_path,
+    run_missing,
+    run_tables,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def cells(ran, names=("b", "a", "c"), fails=()):
+    """Cells that note that they ran."""
+
+    def work(name):
+        ran.append(name)
+        if name in fails:
+            raise KeyboardInterrupt
+        return {"name": name, "value": f"{ord(name)}"}
+
+    for name in names:
+        yield f"cell {name}", partial(work, name)
+
+
+def test_runs_what_is_missing_in_the_order_of_the_program(tmp_path):
+    rows, ran = Rows(tmp_path / "new" / "rows.csv"), []
+    rows.add("cell a", {"name": "a", "value": "kept"})
+    run_missing(cells(ran), rows)
+    assert ran == ["b", "c"]
+    done = Rows(rows.path).read()
+    assert list(done) == ["cell a", "cell b", "cell c"]
+    assert done["cell a"]["value"] == "kept"
+    assert done["cell b"] == {"key": "cell b", "name": "b", "value": "98"}
+    run_missing(cells(ran), rows)
+    assert ran == ["b", "c"]
+
+
+def test_an_interrupted_cell_is_run_again(tmp_path):
+    rows, ran = Rows(tmp_path / "rows.csv"), []
+    with pytest.raises(KeyboardInterrupt):
+        run_missing(cells(ran, fails=("a",)), rows)
+    assert list(rows.read()) == ["cell b"]
+    run_missing(cells(ran), rows)
+    assert ran == ["b", "a", "a", "c"]
+    assert list(rows.read()) == ["cell b", "cell a", "cell c"]
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_half_a_row_is_not_taken_for_a_finished_cell(tmp_path, cut):
+    """Wherever a file was cut that somebody else wrote, rows are whole or not there."""
+    rows = Rows(tmp_path / "rows.csv")
+    whole = [{"text": 'commas, and "quotes"', "value": "1.25"}, {"text": "", "value": "12.5"}]
+    for k, row in enumerate(whole):
+        rows.add(f"cell {k}", row)
+    content = rows.path.read_bytes()
+    rows.path.write_bytes(content[:-cut])
+    for k, row in enumerate(whole):
+        found = rows.read().get(f"cell {k}")
+        assert found in (None, {"key": f"cell {k}", **row})
+    assert "cell 1" not in rows
+    rows.add("cell 1", whole[1])  # and the file is whole again
+    assert rows.read()["cell 1"] == {"key": "cell 1", **whole[1]}
+
+
+def test_rows_may_differ_in_their_columns(tmp_path):
+    rows = Rows(tmp_path / "rows.csv")
+    rows.add("one", {"a": 1})
+    rows.add("two", {"b": 2})
+    assert rows.read() == {
+        "one": {"key": "one", "a": "1", "b": ""},
+        "two": {"key": "two", "a": "", "b": "2"},
+    }
+
+
+def test_two_programs_may_share_a_file(tmp_path):
+    first, second = Rows(tmp_path / "rows.csv"), Rows(tmp_path / "rows.csv")
+    first.add("one", {"a": 1})
+    second.add("two", {"a": 2})
+    first.add("three", {"a": 3})
+    assert list(first.read()) == ["one", "two", "three"]
+
+
+def test_a_file_is_replaced_when_it_is_complete_and_left_alone_else(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), replacing(path) as file:  # noqa: PT012
+        file.write("half of the n")
+        file.flush()
+        raise RuntimeError
+    assert path.read_text() == "old"
+    with replacing(path) as file:
+        file.write("new")
+        file.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_a_killed_program_goes_on(tmp_path):
+    """Killed while it writes all the time, again and again, it loses no cell and breaks none."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+from examples._harness import Rows, run_missing
+rows = Rows(Path({str(tmp_path)!r}) / "rows.csv")
+work = lambda k: {{"k": k, "text": str(k) * 2000}}
+run_missing(((f"cell {{k}}", lambda k=k: work(k)) for k in range(100000)), rows)
+"""
+    finished = 0
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        for line in process.stdout:
+            if line.strip() == f"cell {finished + 10}".encode():
+                break
+        time.sleep(0.003)
+        process.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+        process.communicate()
+        rows = Rows(tmp_path / "rows.csv").read()
+        assert len(rows) >= finished + 10
+        assert list(rows) == [f"cell {k}" for k in range(len(rows))]
+        assert all(row["text"] == row["k"] * 2000 for row in rows.values())
+        finished = len(rows)
+
+
+def test_arrays_are_files_of_a_folder(tmp_path):
+    store, calls = Arrays(tmp_path / "fits"), []
+
+    def work():
+        calls.append(1)
+        return {"labels of x": np.arange(3), "seconds": 1.5}
+
+    for _ in range(2):
+        run_missing([("some data__a method", work)], store)
+    assert len(calls) == 1
+    (path,) = store.folder.iterdir()
+    assert path.name == "some_data__a_method.npz"
+    with np.load(path) as arrays:
+        np.testing.assert_array_equal(arrays["labels of x"], np.arange(3))
+        assert arrays["seconds"] == 1.5
+
+
+def test_only_takes_cells_with_all_the_words(tmp_path, capsys):
+    rows, ran = Rows(tmp_path / "rows.csv"), []
+    rows.add("cell a", {"name": "a"})
+    run_missing(cells(ran), rows, only=["cell", "a"])
+    run_missing(cells(ran), rows, listed=True)
+    assert ran == []
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["missing: cell b", "finished: cell a", "missing: cell c"]
+    run_missing(cells(ran), rows, only=["c", "b"])
+    assert ran == ["b"]
+
+
+def test_options(tmp_path, capsys):
+    parser = make_parser("What it does.", "name", "less")
+    arguments = parser.parse_args(["--results", str(tmp_path / "rows.csv"), "--only", "b"])
+    ran = []
+    done = run_tables(arguments, cells(ran), lambda rows: f"{len(rows)} rows\n")
+    assert ran == ["b"]
+    assert list(done) == ["cell b"]
+    assert (tmp_path / "rows.md").read_text() == "1 rows\n"
+    arguments.no_run, arguments.only = True, []
+    run_tables(arguments, cells(ran), lambda rows: f"{list(rows)}")
+    assert ran == ["b"]
+    assert (tmp_path / "rows.md").read_text() == "['cell b']"
+    assert "['cell b']" in capsys.readouterr().out
+
+
+def test_a_quick_run_has_results_of_its_own():
+    parser = make_parser("What it does.", "name", "less")
+    assert results_path(parser.parse_args([]), ".csv") == OUTPUT / "name.csv"
+    assert results_path(parser.parse_args(["--quick"]), ".csv") == OUTPUT / "name_quick.csv"
+    assert results_path(parser.parse_args(["--quick"])) == OUTPUT / "name_quick"
+
+
+@pytest.mark.parametrize("name", ["crbm_tables", "lmbm_tables", "layered_tables", "learning_rules"])
+def test_published_results_are_read(name):
+    """Those beside the guide were finished by the same programs."""
+    path = ROOT / "doc" / f"{name}.csv"
+    rows = Rows(path).read()
+    lines = path.read_text().splitlines()
+    assert len(rows) == len(lines) - 1 > 10
+    for key, row in rows.items():
+        assert key == row["key"]
+        assert len(row) == len(lines[0].split(","))

@@ -1,0 +1,136 @@
+"""Units known beforehand: answers are those of the conditioned model."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.naive_mean_field import naive_mean_field
+from reference.random_models import random_clamp, random_rbm
+from reference.trees import CLAMPS, assert_exact, tree
+
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference import (
+    MeanField,
+    SumProduct,
+    available_methods,
+    infer,
+)
+from skcrbm.inference._registry import METHODS
+
+ALL = ("marginals", "pairwise", "log_partition")
+DTYPES = [np.float32, np.float64]
+NAMES = available_methods(random_rbm(0, 2, 2))
+SUMS = available_methods(random_rbm(0, 2, 2), ALL)
+ITERATIVE = [name for name in SUMS if "max_iter" in METHODS.get(name)().get_params()]
+
+
+@pytest.mark.parametrize("clamp", CLAMPS.values(), ids=CLAMPS.keys())
+@pytest.mark.parametrize("name", ["exact", "sum_product"])
+def test_clamped_tree_equals_brute_force(name, clamp):
+    energy = tree(n_models=2)
+    options = {"returns": ALL, "pairwise": "per_example", "clamp": clamp}
+    if name in ITERATIVE:
+        options["tol"] = 1e-13
+    result = infer(energy, name, **options)
+    assert_exact(energy, result, np.array(clamp), all_pairs=name == "exact")
+    clamped = ~np.isnan(clamp)
+    np.testing.assert_array_equal(
+        result.log_odds[:, clamped],
+        np.where(np.array(clamp)[clamped] == 1, np.inf, -np.inf) + np.zeros((2, clamped.sum())),
+    )
+    total = infer(energy, name, **{**options, "pairwise": "sum"}).pairwise
+    np.testing.assert_allclose(total, result.pairwise.sum(0), atol=1e-13)
+
+
+@given(seed=st.integers(0, 2**32 - 1), share=st.floats(0, 1))
+def test_random_clamps_exact(seed, share):
+    rng = np.random.default_rng(seed)
+    shape = rng.integers(1, 5, 2)
+    energy = random_rbm(seed, *shape, n_models=2, scale=2.0)
+    clamp = random_clamp(rng, 2, sum(shape), share)
+    result = infer(energy, "exact", returns=ALL, pairwise="per_example", clamp=clamp)
+    assert_exact(energy, result, clamp, all_pairs=True)
+
+
+@given(seed=st.integers(0, 2**32 - 1), share=st.floats(0, 1))
+def test_random_clamps_sum_product_on_a_tree(seed, share):
+    clamp = random_clamp(np.random.default_rng(seed), 2, 7, share)
+    result = infer(
+        tree(2), "sum_product", tol=1e-13, returns=ALL, pairwise="per_example", clamp=clamp
+    )
+    assert_exact(tree(2), result, clamp)
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+def test_clamp_equals_conditioning_by_hand(damping):
+    """Loopy sum-product and mean field on the smaller model that is left, per iteration."""
+    energy = random_rbm(10, 6, 5, scale=2.0)
+    clamp = np.full(11, np.nan)
+    clamp[[1, 4]], clamp[[6, 8, 10]] = (1, 0), (1, 0, 1)
+    free_v, free_h = [0, 2, 3, 5], [1, 3]
+    w, b, c = energy.weights, energy.visible_bias[0], energy.hidden_bias[0]
+    smaller = RBMEnergy(
+        w[np.ix_(free_v, free_h)],
+        (b + w[:, [0, 4]].sum(1))[free_v],
+        (c + w[1])[free_h],
+    )
+    offset = b[1] + c[0] + c[4] + w[1, 0] + w[1, 4]
+    free = free_v + [6 + j for j in free_h]
+    for method in (SumProduct(damping=damping), MeanField()):
+        for n_iter in (1, 3):
+            options = {"max_iter": n_iter, "tol": 0, "returns": ALL}
+            result = infer(energy, method, clamp=clamp, **options)
+            expected = infer(smaller, method, **options)
+            np.testing.assert_allclose(result.log_odds[0, free], expected.log_odds[0], rtol=1e-12)
+            pairs = result.pairwise[np.ix_(free_v, free_h)]
+            np.testing.assert_allclose(pairs, expected.pairwise, atol=1e-13)
+            np.testing.assert_allclose(
+                result.log_partition, expected.log_partition + offset, rtol=1e-12
+            )
+            np.testing.assert_allclose(result.pairwise[1, free_h], result.marginals[0, [7, 9]])
+            np.testing.assert_allclose(result.pairwise[free_v, 4], result.marginals[0, free_v])
+            assert result.pairwise[1, 4] == 1
+            assert (result.pairwise[4] == 0).all()
+    reference = naive_mean_field(smaller.weights, *(f[0] for f in smaller.fields), 3)
+    np.testing.assert_allclose(result.log_odds[0, free], reference.log_odds, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_all_units_clamped(name, dtype):
+    energy = random_rbm(11, 3, 2, n_models=2, dtype=dtype)
+    clamp = np.array([[1, 0, 1, 1, 0], [0, 1, 1, 1, 1]])
+    result = infer(energy, name, clamp=clamp, returns=ALL, pairwise="per_example")
+    np.testing.assert_array_equal(result.marginals, clamp)
+    v, h = clamp[:, :3].astype(float), clamp[:, 3:].astype(float)
+    np.testing.assert_array_equal(result.pairwise, v[:, :, None] * h[:, None, :])
+    b, c = energy.fields
+    score = (v * b).sum(1) + (h * c).sum(1) + np.einsum("ni,ij,nj->n", v, energy.weights, h)
+    np.testing.assert_allclose(result.log_partition, score, rtol=1e-6, atol=1e-6)
+    assert result.marginals.dtype == dtype
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_clamp_nothing_changes_nothing(name):
+    energy = random_rbm(12, 4, 3, n_models=2)
+    free = infer(energy, name, returns=ALL)
+    clamped = infer(energy, name, returns=ALL, clamp=np.full((2, 7), np.nan))
+    for field in ALL:
+        np.testing.assert_array_equal(getattr(clamped, field), getattr(free, field))
+
+
+def test_inputs_are_left_alone():
+    energy = random_rbm(13, 4, 3, n_models=2)
+    before = [a.copy() for a in (energy.weights, *energy.fields)]
+    clamp = np.array([1, 0, np.nan, 1, np.nan, 0, np.nan])
+    kept = clamp.copy()
+    for name in NAMES:
+        first = infer(energy, name)
+        start = None if first.log_odds is None else first.log_odds.copy()
+        options = {"init": first} if "init" in METHODS.get(name).accepts else {}
+        infer(energy, name, clamp=clamp, **options)
+        if start is not None:
+            np.testing.assert_array_equal(first.log_odds, start)
+    np.testing.assert_array_equal(clamp, kept)
+    for now, then in zip((energy.weights, *energy.fields), before, strict=True):
+        np.testing.assert_array_equal(now, then)

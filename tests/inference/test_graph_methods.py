@@ -1,0 +1,280 @@
+"""Tree-reweighted, mean field, modes, chains and running messages on factor graphs."""
+
+import numpy as np
+import pytest
+from reference.naive_factor_graph import naive_graph, naive_graph_mean_field
+from reference.random_models import random_clamp, random_graph, random_rbm, random_tree_of_tables
+
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
+from skcrbm.inference import (
+    GibbsWithGradients,
+    MeanField,
+    SumProduct,
+    TreeReweighted,
+    infer,
+    sample,
+)
+from skcrbm.inference.factor_graph._graph import flat_graph
+from skcrbm.inference.factor_graph._lanes import Lanes
+from skcrbm.inference.factor_graph._tree_weights import factor_appearance
+from skcrbm.inference.ising._messages import edge_appearance
+from skcrbm.kernels.scalar import MAX, SUM
+
+ALL = ("marginals", "pairwise", "log_partition")
+EACH = {"returns": ALL, "pairwise": "per_example"}
+
+
+def random_sparse_ising(seed, n=8, n_models=3, scale=0.5, share=0.4, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    edges = [(i, k) for i in range(n) for k in range(i) if rng.random() < share]
+    weights = rng.normal(0, scale, len(edges)).astype(dtype)
+    return SparseIsingEnergy.from_edges(
+        edges, weights, rng.normal(0, 0.7, (n_models, n)).astype(dtype)
+    )
+
+
+# ------------------------------------------------------------------------ tree-reweighted
+
+
+def test_tree_reweighted_is_an_upper_bound():
+    n_converged = 0
+    for seed in range(8):
+        energy = random_graph(
+            seed, 9, 8, 3, scale=1.0, arity=4, zeros=seed % 3, logic=seed % 2 == 1
+        )
+        clamp = random_clamp(np.random.default_rng(seed), 3, 9, share=0.1)
+        clamp[:, [0, 1, 2, 3, 4, 5]] = np.nan  # of which OR and AND speak
+        exact = infer(energy, "exact", returns="log_partition", clamp=clamp).log_partition
+        method = TreeReweighted(max_iter=3000, damping=0.5, tol=1e-8)
+        found = infer(energy, method, returns="log_partition", clamp=clamp)
+        done = found.converged
+        n_converged += done.sum()
+        assert (found.log_partition[done] >= exact[done] - 1e-6).all()
+    assert n_converged >= 20  # of 24
+
+
+@pytest.mark.parametrize("n_iter", [1, 4])
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+def test_tree_reweighted_equals_naive(n_iter, damping):
+    energy = random_graph(2, 8, 7, 2, scale=0.8, arity=4)
+    rho = factor_appearance(flat_graph(energy), 8)
+    assert ((rho > 0) & (rho <= 1)).all()
+    method = TreeReweighted(max_iter=n_iter, tol=0, damping=damping)
+    result = infer(energy, method, **EACH)
+    for n in range(2):
+        expected = naive_graph(energy, n, n_iter, damping, rho)
+        np.testing.assert_allclose(result.marginals[n], expected.on, atol=1e-12)
+        entries = np.concatenate([part.ravel() for part in expected.entries])
+        np.testing.assert_allclose(result.pairwise[n], entries, atol=1e-12)
+    settled = TreeReweighted(max_iter=3000, tol=1e-11, damping=0.5)
+    found = infer(energy, settled, returns="log_partition")
+    assert found.converged.all()
+    for n in range(2):
+        expected = naive_graph(energy, n, 150, 0.5, rho)
+        np.testing.assert_allclose(found.log_partition[n], expected.log_partition, rtol=1e-7)
+
+
+def test_tree_weights():
+    """Uniform spanning trees of pairs, parallel ones apart; 1 on trees of tables."""
+    coupling = np.triu(np.random.default_rng(0).random((7, 7)) < 0.5, 1).astype(float)
+    coupling += coupling.T
+    edges = np.argwhere(np.triu(coupling))
+    graph = FactorGraphEnergy([TableFactors(edges, np.zeros(4))], n_variables=7)
+    found = factor_appearance(flat_graph(graph), 7)
+    np.testing.assert_allclose(found, edge_appearance(coupling)[edges[:, 0], edges[:, 1]])
+    twice = FactorGraphEnergy([TableFactors([[0, 1], [1, 0]], np.zeros(4))])
+    np.testing.assert_allclose(factor_appearance(flat_graph(twice), 2), [0.5, 0.5])
+    tree = random_tree_of_tables(0, 6)
+    np.testing.assert_array_equal(factor_appearance(flat_graph(tree), tree.n_variables), 1)
+    exact = infer(tree, "exact", returns="log_partition").log_partition
+    found = infer(tree, TreeReweighted(tol=1e-11), returns="log_partition").log_partition
+    np.testing.assert_allclose(found, exact, rtol=1e-9)
+
+
+# ----------------------------------------------------------------------------- mean field
+
+
+def test_mean_field_equals_naive():
+    energy = random_graph(1, 7, 7, 2, scale=0.8, arity=4)
+    for n_iter in (1, 3):
+        result = infer(energy, MeanField(max_iter=n_iter, tol=0), returns=ALL)
+        for n in range(2):
+            on, bound = naive_graph_mean_field(energy, n, n_iter)
+            np.testing.assert_allclose(result.marginals[n], on, atol=1e-12)
+            np.testing.assert_allclose(result.log_partition[n], bound, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mean_field_is_a_lower_bound_that_rises(seed):
+    energy = random_graph(seed, 9, 8, 3, scale=1.0, arity=4, zeros=2, logic=True)
+    exact = infer(energy, "exact", returns="log_partition").log_partition
+    before = -np.inf
+    for n_iter in (1, 2, 5, 100):
+        method = MeanField(max_iter=n_iter, tol=0)
+        bound = infer(energy, method, returns="log_partition").log_partition
+        assert (bound <= exact + 1e-8).all()
+        assert (bound >= before - 1e-8 * np.abs(before)).all()
+        before = bound
+
+
+def test_mean_field_reports_contradictions():
+    same = TableFactors([[0, 1]], [0, -np.inf, -np.inf, 0])
+    energy = FactorGraphEnergy([same], np.ones((2, 2)))
+    result = infer(energy, "mean_field", clamp=[[1, 0], [1, 1]], **EACH)
+    np.testing.assert_array_equal(result.converged, [False, True])
+    assert np.isfinite(result.log_partition).all()
+
+
+# -------------------------------------------------------------------------- best states
+
+
+@pytest.mark.parametrize("logic", [False, True])
+def test_icm_ends_where_no_flip_is_better(logic):
+    energy = random_graph(4, 9, 10, 4, scale=1.5, arity=4, zeros=2, logic=logic)
+    clamp = np.full(9, np.nan)
+    clamp[7] = 1
+    found = infer(energy, "icm", clamp=clamp)
+    score = energy.score(found.assignment)
+    for i in np.setdiff1d(np.arange(9), [7]):
+        other = found.assignment.copy()
+        other[:, i] ^= 1
+        done = found.converged
+        assert (energy.score(other)[done] <= score[done] + 1e-9).all()
+    top = infer(energy, "exact", returns="map_bound", clamp=clamp).map_bound
+    best = infer(energy, "icm", clamp=clamp, n_restarts=30, random_state=0)
+    assert (energy.score(best.assignment) >= score).all()
+    assert (energy.score(best.assignment) <= top + 1e-9).all()
+
+
+# --------------------------------------------------------------------------- sparse Ising
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("damping", [0.0, 0.5, 0.3])
+@pytest.mark.parametrize("clamped", [False, True])
+def test_sparse_ising_equals_its_tables(dtype, damping, clamped):
+    energy = random_sparse_ising(0, dtype=dtype)
+    graph = FactorGraphEnergy.from_energy(energy)
+    clamp = random_clamp(np.random.default_rng(0), 3, 8) if clamped else None
+    atol = {np.float32: 3e-5, np.float64: 1e-11}[dtype]
+    method = SumProduct(max_iter=7, tol=0, damping=damping)
+    one = infer(energy, method, clamp=clamp, return_trace=True, return_state=True, **EACH)
+    other = infer(graph, method, clamp=clamp, return_trace=True, return_state=True, **EACH)
+    for field in ("marginals", "log_odds", "log_partition", "trace"):
+        np.testing.assert_allclose(getattr(one, field), getattr(other, field), atol=atol)
+    np.testing.assert_allclose(one.pairwise, other.pairwise[:, 3::4], atol=atol)
+    np.testing.assert_allclose(one.state.values, other.state.values, atol=10 * atol)
+    again = infer(energy, method, clamp=clamp, init=one)
+    expected = infer(graph, method, clamp=clamp, init=other)
+    np.testing.assert_allclose(again.marginals, expected.marginals, atol=atol)
+    states = [
+        infer(e, "max_product", clamp=clamp, max_iter=9, damping=damping).assignment
+        for e in (energy, graph)
+    ]
+    np.testing.assert_array_equal(*states)
+
+
+@pytest.mark.parametrize("method", [TreeReweighted(damping=0.5), MeanField()])
+def test_sparse_ising_equals_the_dense_one(method):
+    energy = random_sparse_ising(1)
+    dense = IsingEnergy(energy.coupling.toarray(), energy.field)
+    i, k = energy.edges.T
+    options = {"tol": 1e-11, "max_iter": 5000, **EACH}
+    one, other = infer(energy, method, **options), infer(dense, method, **options)
+    np.testing.assert_allclose(one.marginals, other.marginals, atol=1e-8)
+    np.testing.assert_allclose(one.log_partition, other.log_partition, atol=1e-8)
+    np.testing.assert_allclose(one.pairwise, other.pairwise[:, i, k], atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_strong_sparse_ising(dtype):
+    """Rows that fit and rows that do not: bits do not depend on the batch, all is finite."""
+    energy = random_sparse_ising(2, n_models=70, scale=2.0, dtype=dtype)
+    field = energy.field.copy()
+    field[::3] *= 500
+    energy = energy.with_fields(field)
+    whole = infer(energy, "sum_product", **EACH)
+    for rows in ([3], [5, 60, 0]):
+        part = infer(energy.rows(rows), "sum_product", **EACH)
+        for field in ALL:
+            assert np.isfinite(getattr(whole, field)).all()
+            np.testing.assert_array_equal(getattr(part, field), getattr(whole, field)[rows])
+    weight = np.random.default_rng(0).random(70)
+    total = infer(energy, "sum_product", returns="pairwise", sample_weight=weight, n_jobs=2)
+    rtol = {np.float32: 1e-5, np.float64: 1e-12}[dtype]
+    np.testing.assert_allclose(total.pairwise, weight @ whole.pairwise, rtol=rtol)
+
+
+# ------------------------------------------------------------------- Gibbs with gradients
+
+
+MODELS = {
+    "RBM": lambda: random_rbm(0, 4, 3, 2, scale=0.8),
+    "Ising": lambda: IsingEnergy(
+        random_sparse_ising(3, 6, 2).coupling.toarray(), random_sparse_ising(3, 6, 2).field
+    ),
+    "sparse Ising": lambda: random_sparse_ising(3, 6, 2),
+    "factor graph": lambda: random_graph(0, 6, 6, 2, scale=0.7, arity=4),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("clamped", [False, True])
+def test_gibbs_with_gradients(model, clamped):
+    energy = MODELS[model]()
+    clamp = None
+    if clamped:
+        clamp = np.full(energy.n_variables, np.nan)
+        clamp[[1, -1]] = 1, 0
+    options = {"returns": ("marginals", "pairwise"), "clamp": clamp, "pairwise": "per_example"}
+    method = GibbsWithGradients(max_iter=60, burn_in=10, n_chains=60, max_rhat=1.3, random_state=0)
+    found, exact = infer(energy, method, **options), infer(energy, "exact", **options)
+    assert found.converged.all()
+    np.testing.assert_allclose(found.marginals, exact.marginals, atol=0.03)
+    np.testing.assert_allclose(found.pairwise, exact.pairwise, atol=0.04)
+    drawn = sample(
+        energy, GibbsWithGradients(burn_in=20), n_samples=1000, clamp=clamp, random_state=1
+    )
+    np.testing.assert_allclose(drawn.mean(1), exact.marginals, atol=0.08)
+    if clamped:
+        np.testing.assert_array_equal(drawn[..., 1], 1)
+
+
+def test_gibbs_with_gradients_goes_on():
+    energy = MODELS["sparse Ising"]()
+    method = GibbsWithGradients(burn_in=0, n_chains=2, random_state=0)
+    whole = sample(energy, method, n_samples=8)
+    first, state = sample(energy, method, n_samples=4, return_state=True)
+    rest = sample(energy, method, n_samples=4, init=state)
+    np.testing.assert_array_equal(np.concatenate([first, rest], axis=1), whole)
+    np.testing.assert_array_equal(sample(energy, method, n_samples=8, n_jobs=2), whole)
+    with pytest.raises(ValueError, match="no option 'thin'"):
+        sample(energy, method, thin=2)
+
+
+# ------------------------------------------------------------------------ running messages
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+@pytest.mark.parametrize("zeros", [0, 1])
+@pytest.mark.parametrize("kind", [SUM, MAX])
+def test_lanes_are_inference_given_what_is_held(kind, zeros, damping):
+    """On a tree, where there is one fixed point; some variables are held on the way."""
+    energy = random_tree_of_tables(0, 5, 5, scale=0.6)
+    n = energy.n_variables
+    if zeros:
+        flat = energy.log_potentials.copy()
+        flat[[3, -1]] = -np.inf
+        energy = energy.with_log_potentials(flat)
+    lanes = Lanes(energy, kind, damping)
+    lanes.sweep(3)
+    held = np.full((5, n), np.nan)
+    for variable in (n - 1, 4):
+        held[:, variable] = [0, 1, 0, 1, 1]
+        lanes.hold(variable, held[:, variable])
+        lanes.sweep(80)
+    method = "sum_product" if kind == SUM else "max_product"
+    found = infer(energy, method, clamp=held, damping=damping, max_iter=80, tol=0)
+    for variable in range(n):
+        expected = found.log_odds[:, variable]
+        np.testing.assert_allclose(lanes.log_odds(variable), expected, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,120 @@
+"""An energy and a method of another package are like the house's own."""
+
+import numpy as np
+import pytest
+from reference import conformance, outside
+from reference.conformance import Case
+
+from skcrbm.energies import IsingEnergy, RBMEnergy
+from skcrbm.inference import (
+    InferenceMethod,
+    available_methods,
+    infer,
+    register_method,
+    register_solver,
+    sample,
+)
+from skcrbm.inference._registry import ANSWERS, METHODS, SOLVERS
+
+TRIPLES = [[0, 1, 2], [1, 2, 3]]
+
+
+def make(seed, n_models, scale, dtype):
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(0, scale, len(TRIPLES)).astype(dtype)
+    return outside.TripleEnergy(TRIPLES, weights, rng.normal(0, 1, (n_models, 4)).astype(dtype))
+
+
+def score(energy, n, state):
+    total = sum(float(energy.field[n, i]) * state[i] for i in range(4))
+    for w, (i, j, k) in zip(energy.weights, energy.triples, strict=True):
+        total += float(w) * state[i] * state[j] * state[k]
+    return total
+
+
+def statistics(energy, state):
+    return (np.array([state[i] * state[j] * state[k] for i, j, k in energy.triples]),)
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(METHODS, "locations", dict(METHODS.locations))
+    monkeypatch.setattr("skcrbm.inference._registry.SOLVERS", dict(SOLVERS))
+    monkeypatch.setattr("skcrbm.inference._registry.ANSWERS", dict(ANSWERS))
+    outside.register()
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_outside_energy_passes_the_conformance_suite(monkeypatch):
+    """With its own method, and with the house's "exact" and "gibbs", which serve any energy."""
+    energy = make(0, 2, 1.0, np.float64)
+    assert available_methods(energy) == ["exact", "gibbs", "greedy_flips"]
+    conformance.check_energy(Case("triples", make, score, statistics), monkeypatch)
+
+
+@pytest.mark.usefixtures("registered")
+def test_an_outside_method_serves_the_houses_energies():
+    rng = np.random.default_rng(0)
+    coupling = np.triu(rng.normal(0, 0.1, (6, 6)), 1)
+    energy = IsingEnergy(coupling + coupling.T, rng.normal(0, 1, (20, 6)))
+    found = infer(energy, "greedy_flips")
+    best = infer(energy, "exact", returns="map")
+    assert found.converged.all()
+    np.testing.assert_allclose(energy.score(found.assignment), energy.score(best.assignment))
+    held = infer(energy, outside.GreedyFlips(max_iter=50), clamp=[1, 0, *[np.nan] * 4])
+    np.testing.assert_array_equal(held.assignment[:, :2], np.tile([1, 0], (20, 1)))
+    assert "greedy_flips" in available_methods(energy, returns="map")
+    assert "greedy_flips" not in available_methods(energy, returns="marginals")
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_it_cannot_do_is_said_by_the_same_errors():
+    rbm = RBMEnergy(np.ones((2, 1)), np.zeros(2), np.zeros(1))
+    with pytest.raises(ValueError, match="'greedy_flips' does not work on RBMEnergy; methods"):
+        infer(rbm, "greedy_flips")
+    energy = make(0, 1, 1.0, np.float64)
+    with pytest.raises(ValueError, match="'greedy_flips' cannot answer 'marginals'; methods"):
+        infer(energy, "greedy_flips", returns="marginals")
+    with pytest.raises(ValueError, match="'greedy_flips' has no option 'damping'"):
+        infer(energy, "greedy_flips", damping=0.5)
+    with pytest.raises(ValueError, match="'exact' has no option 'burn_in'"):
+        sample(energy, "exact", burn_in=3)
+
+
+@pytest.mark.usefixtures("registered")
+def test_names_are_taken_once():
+    register_method("greedy_flips", "reference.outside:GreedyFlips")  # the same again
+    with pytest.raises(ValueError, match="'exact' is taken"):
+        register_method("exact", "reference.outside:GreedyFlips")
+    with pytest.raises(ValueError, match="'exact' has a solver for RBMEnergy already"):
+        register_solver("exact", "RBMEnergy", "reference.outside:solve_greedy_flips")
+
+
+class Twice(InferenceMethod):
+    """A method around another one: it is run twice, as a user's restarts might be."""
+
+    name = "twice"
+
+    def __init__(self, method="exact"):
+        self.method = method
+
+    def _inner(self):
+        return METHODS.get(self.method)()
+
+    def supports(self, energy):
+        return self._inner().supports(energy) & {"map"}
+
+    def solve(self, energy, query):
+        self._inner().solve(energy, query)
+        return self._inner().solve(energy, query)
+
+
+def test_a_method_around_another_answers_what_that_one_supports():
+    energy = make(0, 2, 1.0, np.float64)
+    found = infer(energy, Twice(), returns="map")
+    best = infer(energy, "exact", returns="map")
+    np.testing.assert_array_equal(found.assignment, best.assignment)
+    with pytest.raises(ValueError, match="'twice' cannot answer 'marginals'"):
+        infer(energy, Twice(), returns="marginals")
+    with pytest.raises(ValueError, match="'twice' does not work on TripleEnergy"):
+        infer(energy, Twice("sum_product"), returns="map")

@@ -1,0 +1,229 @@
+"""The disk cache of compiled kernels: it may cost a compilation, never an error.
+
+Every case runs in processes of its own, as the cache is read once per process. Most use
+the house decorator on two small functions, which compile in a moment.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skcrbm
+
+PACKAGE = Path(skcrbm.__file__).parent
+pytestmark = pytest.mark.compiled
+
+CALLEE = """
+from skcrbm.kernels.jit import jit
+
+@jit
+def double(x):
+    return x * x.dtype.type(2)
+"""
+CALLER = """
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.callee import double
+
+@jit
+def total(x):
+    out = x.dtype.type(0)
+    for i in range(x.shape[0]):
+        out += double(x)[i]
+    return out
+"""
+# For each dtype: the result. Last, how many compiled versions came from the cache.
+CALL = """
+import sys
+import numpy as np
+from skcrbm.kernels.caller import total
+
+for dtype in sys.argv[1:]:
+    print(float(total(np.array([1, 2, 3], dtype))))
+print(sum(total.stats.cache_hits.values()))
+"""
+INFER = """
+import numpy as np
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference import infer
+
+energy = RBMEnergy([[1.0], [-2.0]], [0.3, 0.2], [0.5])
+result = infer(energy, "sum_product", returns=("marginals", "log_partition"))
+v = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+weight = np.exp(v @ [0.3, 0.2]) * (1 + np.exp(v @ [1.0, -2.0] + 0.5))
+assert np.allclose(result.marginals[0, :2], weight @ v / weight.sum())
+assert np.allclose(result.log_partition, np.log(weight.sum()))
+"""
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A folder with the house decorator and two small kernels."""
+    kernels = tmp_path / "site" / "skcrbm" / "kernels"
+    kernels.mkdir(parents=True)
+    for name in ("__init__.py", "jit.py"):
+        shutil.copy(PACKAGE / "kernels" / name, kernels)
+    (kernels.parent / "__init__.py").touch()
+    (kernels / "callee.py").write_text(CALLEE)
+    (kernels / "caller.py").write_text(CALLER)
+    return tmp_path / "site"
+
+
+@pytest.fixture
+def blocker(tmp_path):
+    """A path that cannot become a folder, whoever runs the tests: it leads through a file."""
+    (tmp_path / "file").write_text("not a folder")
+    return tmp_path / "file" / "folder"
+
+
+def start(code, site, *args, **variables):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    # Python's own cache is off, so that everything written is Numba's.
+    env |= {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    env |= {k: str(v) for k, v in variables.items()}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        cwd=site,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert not err
+    return out.split()
+
+
+def call(site, *dtypes, expected="12.0", **variables):
+    """Run the small kernels in a process; return how many versions came from the cache."""
+    dtypes = dtypes or ("float64",)
+    *values, hits = finish(start(CALL, site, *dtypes, **variables))
+    assert values == [expected] * len(dtypes)
+    return int(hits)
+
+
+def cached(folder):
+    """{path: modification time} of the files of the cache."""
+    found = [p for p in folder.rglob("*") if p.suffix in (".nbc", ".nbi")]
+    return {p: p.stat().st_mtime_ns for p in found}
+
+
+def test_second_process_hits_the_cache(site, tmp_path):
+    cache = tmp_path / "cache"
+    assert call(site, NUMBA_CACHE_DIR=cache) == 0
+    first = cached(cache)
+    assert len(first) == 2
+    assert call(site, NUMBA_CACHE_DIR=cache) == 1
+    assert cached(cache) == first
+
+
+def test_damaged_files_are_compiled_again_and_replaced(site, tmp_path):
+    cache = tmp_path / "cache"
+    dtypes = ("int8", "int16", "int32", "int64", "float32", "float64")
+    damage = [
+        lambda content: b"",
+        lambda content: content[:30],
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-1],
+        lambda content: b"neither a pickle nor ours",
+        lambda content: b"\x80\x05N.",  # a pickle, of None
+    ]
+    call(site, *dtypes, NUMBA_CACHE_DIR=cache)
+    files = sorted(cached(cache))
+    assert len(files) == 2 * len(damage)  # sorted: those of one function, of the other
+    for path, change in zip(files, 2 * damage, strict=True):
+        path.write_bytes(change(path.read_bytes()))
+    assert call(site, *dtypes, NUMBA_CACHE_DIR=cache) == 0
+    assert sorted(cached(cache)) == files
+    assert call(site, *dtypes, NUMBA_CACHE_DIR=cache) == len(dtypes)
+    # Folders in place of the files: neither reading nor replacing them works.
+    for path in files:
+        path.unlink()
+        path.mkdir()
+    assert call(site, *dtypes, NUMBA_CACHE_DIR=cache) == 0
+
+
+def test_cache_beside_the_sources_by_default(site):
+    call(site)
+    assert {p.parent for p in cached(site)} == {site / "skcrbm" / "kernels" / "__pycache__"}
+
+
+def test_unusable_cache_folder(site, blocker):
+    call(site, NUMBA_CACHE_DIR=blocker)
+    call(site, NUMBA_CACHE_DIR=blocker.parent)
+
+
+def test_nowhere_to_write(site, blocker):
+    """Not in the named folder, not beside the sources, not at home; the real kernels too."""
+    variables = {"HOME": blocker, "XDG_CACHE_HOME": blocker, "NUMBA_CACHE_DIR": blocker}
+    shutil.copytree(
+        PACKAGE,
+        site / "whole" / "skcrbm",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for folder in (site, site / "whole"):
+        in_tree = folder / "skcrbm" / "kernels" / "__pycache__"
+        in_tree.write_text("a file where a folder should be")
+    assert call(site, **variables) == 0
+    assert finish(start(INFER, site / "whole", **variables)) == []
+    assert not cached(site.parent)
+
+
+def test_folder_lost_between_import_and_compilation(site, tmp_path):
+    cache = tmp_path / "cache"
+    lose = f"""
+import pathlib, shutil
+import skcrbm.kernels.caller
+shutil.rmtree({str(cache)!r})
+pathlib.Path({str(cache)!r}).write_text("a file now")
+"""
+    assert finish(start(lose + CALL, site, "float64", NUMBA_CACHE_DIR=cache))[0] == "12.0"
+    assert cache.is_file()
+
+
+def test_editing_a_callee_changes_the_caller(site, tmp_path):
+    """Numba's own key covers the caller's file only; here the callee is in another one."""
+    cache = tmp_path / "cache"
+    assert call(site, NUMBA_CACHE_DIR=cache) == 0
+    callee = site / "skcrbm" / "kernels" / "callee.py"
+    callee.write_text(CALLEE.replace("type(2)", "type(3)"))
+    assert call(site, expected="18.0", NUMBA_CACHE_DIR=cache) == 0
+    # And back: what was compiled before is still there, and still right.
+    callee.write_text(CALLEE)
+    assert call(site, NUMBA_CACHE_DIR=cache) == 1
+
+
+def test_processes_that_compile_at_once(site, tmp_path):
+    """Three processes, two dtypes, one empty cache; then each finds its own version."""
+    cache = tmp_path / "cache"
+    dtypes = ["float32", "float64", "float32"]
+    processes = [start(CALL, site, dtype, NUMBA_CACHE_DIR=cache) for dtype in dtypes]
+    for process, dtype in zip(processes, dtypes, strict=True):
+        assert finish(process)[0] == "12.0", dtype
+    before = cached(cache)
+    assert len(before) == 4
+    assert call(site, *dtypes[:2], NUMBA_CACHE_DIR=cache) == 2
+    assert cached(cache) == before
+
+
+def test_importing_the_package_is_quick_and_compiles_nothing():
+    code = """
+import sys, time
+start = time.perf_counter()
+import skcrbm
+seconds = time.perf_counter() - start
+assert "numba" not in sys.modules
+import skcrbm.energies, skcrbm.inference
+assert "numba" not in sys.modules
+assert not [m for m in sys.modules if m.startswith("skcrbm.kernels")]
+print(seconds)
+"""
+    (seconds,) = finish(start(code, PACKAGE.parent))
+    assert float(seconds) < 1.5

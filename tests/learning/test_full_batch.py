@@ -1,0 +1,198 @@
+"""L-BFGS on all rows: the minimiser, the coordinates it works in, and the designs."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize, rosen, rosen_der
+
+from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
+from skcrbm.inference import resolve_method
+from skcrbm.learning import OBJECTIVES, Batch, Design, crbm_params, crbm_penalty
+from skcrbm.learning._coordinates import CenteredCoordinates
+from skcrbm.learning._design import RowSpace
+from skcrbm.learning._full_batch import RowsObjective, fit_rows
+from skcrbm.learning._lbfgs import LBFGS
+from skcrbm.utils.columns import Columns
+
+
+def objective():
+    return OBJECTIVES.get("mle")(resolve_method("exact"))
+
+
+def problem(n=30, d=5, n_visible=4, n_hidden=2, energy=RBMEnergy, missing=False, seed=0):
+    """Model with parameters in general position, rows, penalty on everything."""
+    rng = np.random.RandomState(seed)
+    X = rng.randn(n, d) * np.arange(1, d + 1) + 3
+    X[:, 0] = X[:, 0] > 3
+    if energy is OneHotRBMEnergy:
+        visible = np.eye(n_visible)[rng.randint(0, n_visible, n)]
+    else:
+        visible = (rng.rand(n, n_visible) < 0.4).astype(float)
+        if missing:
+            visible[rng.rand(*visible.shape) < 0.2] = np.nan
+    params = CRBMParams(
+        *(
+            rng.normal(scale=0.5, size=size)
+            for size in (
+                (n_visible, n_hidden), (n_visible, d), (n_hidden, d), n_visible, n_hidden
+            )
+        )
+    )  # fmt: skip
+    batch = Batch(X, visible, rng.uniform(0.5, 2, n), np.arange(n))
+    penalty = crbm_penalty(0.1, 0.03, rng.rand(n_visible), 0.02, rng.randn(n_visible))
+    return ConditionalRBM(params, energy), batch, penalty
+
+
+# ----------------------------------------------------------------------- the minimiser
+
+
+def test_a_quadratic_in_few_steps():
+    rng = np.random.RandomState(0)
+    A = rng.randn(8, 8)
+    A = A @ A.T + np.eye(8)
+    b = rng.randn(8)
+    minimiser = LBFGS(lambda x: (0.5 * x @ A @ x - b @ x, A @ x - b, None), np.zeros(8))
+    values = [minimiser.value]
+    for _ in range(60):
+        moved = minimiser.iterate()
+        values.append(minimiser.value)
+        if not moved:
+            break
+    np.testing.assert_allclose(minimiser.x, np.linalg.solve(A, b), atol=1e-6)
+    assert (np.diff(values) <= 0).all()
+
+
+def test_rosenbrock_as_fast_as_scipy():
+    calls = []
+
+    def evaluate(x):
+        calls.append(1)
+        return rosen(x), rosen_der(x), None
+
+    start = np.full(20, -1.2)
+    minimiser = LBFGS(evaluate, start)
+    while minimiser.value > 1e-10 and minimiser.iterate():
+        pass
+    assert minimiser.value <= 1e-10
+    theirs = minimize(rosen, start, jac=rosen_der, method="L-BFGS-B", options={"maxiter": 1000})
+    assert len(calls) < 2 * theirs.nfev
+
+
+def test_a_wall_is_stepped_back_from():
+    """Where the value is infinite or NaN the step was too long."""
+
+    def evaluate(x):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return x[0] - np.log(x[0]), np.array([1 - 1 / x[0]]), None
+
+    minimiser = LBFGS(evaluate, np.array([30.0]))
+    for _ in range(40):
+        minimiser.iterate()
+    assert minimiser.x[0] == pytest.approx(1, abs=1e-6)
+
+
+def test_at_a_minimum_it_stays():
+    minimiser = LBFGS(lambda x: (x @ x, 2 * x, None), np.zeros(3))
+    assert not minimiser.iterate()
+    assert (minimiser.x == 0).all()
+
+
+# -------------------------------------------------------------- objective, coordinates
+
+
+@pytest.mark.parametrize("energy", [RBMEnergy, OneHotRBMEnergy])
+@pytest.mark.parametrize("n_hidden", [0, 2])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
+def test_gradient_by_finite_differences(energy, n_hidden, container):
+    model, batch, penalty = problem(n_hidden=n_hidden, energy=energy, missing=True)
+    batch = Batch(container(batch.X), batch.visible, batch.weight, batch.index)
+    function = RowsObjective(model, batch, objective(), penalty)
+    vector = function.coordinates.vector(model.params)
+    value, gradient, _ = function(vector)
+    assert gradient.shape == vector.shape
+    step = 1e-5
+    for i in range(len(vector)):
+        ends = []
+        for sign in (-1, 1):
+            moved = vector.copy()
+            moved[i] += sign * step
+            ends.append(function(moved)[0])
+        assert gradient[i] == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-5, abs=1e-7)
+    # What it is the value of: mean loss of a row, and the penalties.
+    p = model.params
+    mean = objective().loss(model, batch) / batch.weight.sum()
+    u, w = (p.visible_coef**2).sum() + (p.hidden_coef**2).sum(), (p.weights**2).sum()
+    b, c = p.visible_intercept - penalty.centres.visible_intercept, p.hidden_intercept
+    rest = penalty.factors.visible_intercept @ b**2 + 0.02 * c @ c
+    assert value == pytest.approx(mean + 0.5 * (0.1 * u + 0.03 * w + rest), rel=1e-12)
+
+
+def test_coordinates_there_and_back():
+    model, batch, penalty = problem()
+    coordinates = CenteredCoordinates(model, batch, penalty)
+    back = coordinates.params(coordinates.vector(model.params))
+    for a, b in zip(back, model.params, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_parameters_too_large_are_infinitely_bad():
+    model, batch, penalty = problem()
+    function = RowsObjective(model, batch, objective(), penalty)
+    assert function(np.full(len(function.coordinates.vector(model.params)), 1e300))[0] == np.inf
+
+
+# ------------------------------------------------------------------------------ designs
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("rotate", [False, True])
+def test_parameters_of_a_design_say_the_same_of_x(container, scale, rotate):
+    model, batch, _ = problem(n=12, d=20)
+    X = batch.X.copy()
+    X[:, 3] = 2.5
+    X[:, 5] = X[:, 6]  # fewer directions than columns
+    X = container(X)
+    columns = Columns(X, batch.weight) if scale else None
+    design = Design(X, columns, double=True, rotate=rotate)
+    assert (design.X.shape[1] < 20) == rotate
+    inner = design.inner(model)
+    outer = design.outer(inner)
+    for one, rows in ((inner, design.X), (outer, X)):
+        energy, given = one.energy(rows), model.energy(X)
+        if scale:  # a constant column has no coefficients: its part may not be lost
+            constant = X[:, [3]].toarray() if sparse.issparse(X) else X[:, [3]]
+            lost = constant @ model.params.visible_coef[:, [3]].T if sparse.issparse(X) else 0
+            np.testing.assert_allclose(energy.visible_bias, given.visible_bias - lost, atol=1e-8)
+        else:
+            np.testing.assert_allclose(energy.visible_bias, given.visible_bias, atol=1e-8)
+            np.testing.assert_allclose(energy.hidden_bias, given.hidden_bias, atol=1e-8)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
+def test_row_space_keeps_angles(container):
+    rng = np.random.RandomState(0)
+    Z = rng.randn(15, 40)
+    Z[4] = Z[5]
+    space = RowSpace(container(Z))
+    assert space.X.shape == (15, 14)
+    np.testing.assert_allclose(space.X @ space.X.T, Z @ Z.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
+def test_fits_in_the_row_space_are_the_same(container):
+    """The convex problem has one solution."""
+    model, batch, _ = problem(n=25, d=60, n_hidden=0)
+    penalty = crbm_penalty(0.1, 0.0, 0.01, 0.0, np.zeros(4))
+    X = container(batch.X / batch.X.std(axis=0))
+    found = []
+    for rotate in (False, True):
+        design = Design(X, double=True, rotate=rotate)
+        rows = Batch(design.X, batch.visible, batch.weight, batch.index)
+        start = crbm_params(
+            batch.visible, batch.weight, design.X.shape[1], 0, np.random.RandomState(0)
+        )
+        fitted = fit_rows(model._replace(params=start), rows, objective(), penalty, 500, 1e-13)
+        found.append(design.outer(fitted).params)
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)

@@ -1,0 +1,236 @@
+"""Runs: what they start from, what they leave, and where their rows come from."""
+
+import numpy as np
+import pytest
+from reference.density import DensityParams, density_problem
+
+from skcrbm import CRBMClassifier
+from skcrbm.inference import Exact, _random
+from skcrbm.learning import OBJECTIVES, ArraySource, Source, Training
+
+
+def training(name="mle", n_gibbs_steps=1, n_chains=None, **options):
+    rule = OBJECTIVES.get(name)
+    more = {} if n_chains is None else {"n_chains": n_chains}
+    more |= {"n_gibbs_steps": n_gibbs_steps} if rule.options else {}
+    defaults = {
+        "objective": rule(Exact(), **more),
+        "penalty": None,
+        "solver": "adam",
+        "learning_rate": 0.01,
+        "rate_factors": DensityParams(1.0, 1.0, 1.0),
+        "momentum": 0.0,
+        "average": False,
+        "batch_size": 4,
+        "max_iter": 3,
+        "early_stopping": False,
+        "refit": True,
+        "validation_fraction": 0.25,
+        "stratify": False,
+        "n_iter_no_change": 5,
+        "tol": 0.0,
+        "verbose": 0,
+    }
+    return Training(**{**defaults, **options})
+
+
+def rng(seed=0):
+    return np.random.RandomState(seed)
+
+
+@pytest.fixture
+def numbers(monkeypatch):
+    """All (key, stream, counter) that are drawn."""
+    drawn, fill = [], _random.fill_uniform
+
+    def recording(key, streams, step, out):
+        drawn.extend((int(key), int(stream), int(step)) for stream in streams)
+        fill(key, streams, step, out)
+
+    monkeypatch.setattr(_random, "fill_uniform", recording)
+    return drawn
+
+
+@pytest.mark.parametrize("n_chains", [None, 10])
+def test_a_run_goes_on_where_the_last_one_was(n_chains, numbers):
+    model, source = density_problem()
+    first = training("pcd", n_chains=n_chains).run(model, source, rng())
+    progress = first.progress
+    assert (progress.n_epochs, progress.n_steps) == (3, 9)
+    chains = progress.state[1].states
+    kept = chains.copy()
+    seen = []
+
+    class Watching(Source):
+        n_rows, total_weight = source.n_rows, source.total_weight
+
+        def batches(self, rng, size):
+            seen.append(True)
+            yield from source.batches(rng, size)
+
+    # More sweeps than before: numbers drawn until now do not come again.
+    second = training("pcd", n_gibbs_steps=3, n_chains=n_chains).run(
+        model._replace(params=first.history.best.params), Watching(), rng(), progress
+    )
+    assert seen
+    assert (second.progress.n_epochs, second.progress.n_steps) == (6, 18)
+    assert second.history.epochs[0].number == 3
+    assert len(set(numbers)) == len(numbers)
+    np.testing.assert_array_equal(chains, kept)  # what an earlier call left is not touched
+
+
+def test_chains_belong_to_their_rows_unless_all_rows_share_them():
+    model, source = density_problem()
+    _, other = density_problem(n=7)
+    for n_chains, goes_on in ((None, False), (10, True)):
+        fit = training("pcd", n_chains=n_chains, max_iter=1)
+        progress = fit.run(model, source, rng()).progress
+        marked = progress._replace(
+            state=(None, progress.state[1]._replace(visited=np.full(n_chains or 12, True)))
+        )
+        steps = []
+        objective = fit.objective
+        original = objective.step
+
+        def step(model, batch, clock, state, original=original, steps=steps):
+            steps.append(state[1].states is not None)
+            return original(model, batch, clock, state)
+
+        objective.step = step
+        fit.run_one_epoch(model, other, rng(), marked)
+        fit.run(model, source, rng(), marked)
+        # The first step on other rows; the first one on the same rows.
+        assert (steps[0], steps[2]) == (goes_on, True)
+
+
+def test_another_rule_begins_anew():
+    model, source = density_problem()
+    progress = training("pcd").run(model, source, rng()).progress
+    result = training("cd").run(model, source, rng(), progress)
+    assert result.progress.state == (None, None)
+    assert result.progress.n_steps == 18
+
+
+def test_a_refit_and_a_lost_run_use_up_numbers(numbers):
+    model, source = density_problem(n=20)
+    fit = training("cd", early_stopping=True, batch_size=5, max_iter=4)
+    result = fit.run(model, source, rng())
+    assert len(result.validation_scores) == 4
+    n_refit = len(result.history.epochs)
+    assert result.progress.n_steps == 4 * 3 + n_refit * 4
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_the_optimiser_goes_on_in_partial_runs_only():
+    model, source = density_problem()
+    fit = training(max_iter=1)
+    one = fit.run_one_epoch(model, source, rng())
+    model = model._replace(params=one.history.best.params)
+    went_on = fit.run_one_epoch(model, source, rng(), one.progress)
+    assert went_on.progress.optimizer.n_steps == 6
+    assert one.progress.optimizer.n_steps == 3  # a copy went on
+    anew = fit.run(model, source, rng(), one.progress)
+    assert anew.progress.optimizer.n_steps == 3
+    other = training(max_iter=1, learning_rate=0.1)
+    assert other.run_one_epoch(model, source, rng(), one.progress).progress.optimizer.n_steps == 3
+
+
+# -------------------------------------------------------------------------- sources
+
+
+class Blocks(Source):
+    """Rows in blocks of their own, as of a file that does not fit memory; in order."""
+
+    def __init__(self, parts):
+        self.parts = parts
+        self.n_rows = sum(len(part) for part in parts)
+        self.total_weight = sum(part.weight.sum() for part in parts)
+
+    def batches(self, rng, size):
+        for part in self.parts:
+            assert len(part) % size == 0
+            for start in range(0, len(part), size):
+                yield part.rows(slice(start, start + size))
+
+
+class InOrder(ArraySource):
+    def batches(self, rng, size):
+        for start in range(0, self.n_rows, size):
+            yield self.all.rows(slice(start, start + size))
+
+
+@pytest.mark.parametrize("name", ["mle", "cd", "pcd", "cd_percloss"])
+def test_blocks_give_the_same_as_arrays(name):
+    model, arrays = density_problem()
+    everything = arrays.all
+    blocks = Blocks([everything.rows(slice(0, 8)), everything.rows(slice(8, 12))])
+    ordered = InOrder(everything.X, everything.visible, everything.weight)
+    found = [training(name).run(model, source, rng()) for source in (ordered, blocks)]
+    for a, b in zip(*(result.history.best.params for result in found), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert found[0].history.epochs[-1].loss == pytest.approx(found[1].history.epochs[-1].loss)
+
+
+def test_a_source_that_cannot_hold_rows_out():
+    model, arrays = density_problem()
+    blocks = Blocks([arrays.all])
+    with pytest.warns(UserWarning, match="Blocks cannot hold rows out; training goes on") as caught:
+        result = training(early_stopping=True).run(model, blocks, rng())
+    assert caught[0].filename == __file__
+    assert result.validation_scores is None
+
+
+def test_parts_keep_the_positions_of_their_rows():
+    _, source = density_problem()
+    rest, held_out = source.split(0.25, rng())
+    assert rest.n_rows + len(held_out) == 12
+    assert rest.n_indices == 12
+    assert sorted([*rest.all.index, *held_out.index]) == list(range(12))
+    np.testing.assert_array_equal(rest.all.visible, source.all.visible[rest.all.index])
+
+
+# ----------------------------------------------------------------------- the estimator
+
+
+def data(n=40):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(n, 3))
+    return X, (X[:, [0, 1, 0]] + generator.normal(size=(n, 3)) > 0).astype(int)
+
+
+@pytest.mark.parametrize("name", ["cd", "pcd", "cd_percloss"])
+def test_an_estimator_never_repeats_a_number(name, numbers):
+    X, Y = data()
+    options = {"n_hidden": 2, "learning": name, "batch_size": 10, "max_iter": 3, "random_state": 0}
+    model = CRBMClassifier(warm_start=True, **options).fit(X, Y)
+    first = len(numbers)
+    model.set_params(n_gibbs_steps=4).fit(X, Y)
+    assert len(numbers) > first
+    model.set_params(early_stopping=True).fit(X, Y)
+    if name != "pcd":
+        model.set_params(early_stopping=False).partial_fit(X, Y).partial_fit(X, Y)
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_a_warm_start_goes_on_with_its_chains():
+    X, Y = data()
+    model = CRBMClassifier(
+        n_hidden=2, learning="pcd", max_iter=2, warm_start=True, random_state=0
+    ).fit(X, Y)
+    before = model._progress.state[1]
+    assert before.states.shape == (40, 5)
+    assert before.visited.all()
+    # Chains of 0s, which a new chain would not begin with: a sweep of certain units keeps them.
+    certain = np.zeros((40, 5), bool)
+    model._progress = model._progress._replace(state=(None, before._replace(states=certain)))
+    model.weights_ = np.full_like(model.weights_, 30.0)
+    model.intercept_ = np.full_like(model.intercept_, -30.0)
+    model.hidden_intercept_ = np.full_like(model.hidden_intercept_, -45.0)
+    model.set_params(max_iter=1, learning_rate_init=1e-9).fit(X, Y)
+    assert not model._progress.state[1].states.any()
+    # On other rows the chains begin at their outputs.
+    other = CRBMClassifier(**model.get_params())
+    model.fit(X[:30], Y[:30])
+    assert model._progress.state[1].states.shape == (30, 5)
+    assert model._progress.n_steps == 4
+    assert not hasattr(other, "_progress")

@@ -1,0 +1,503 @@
+"""What every energy must do, checked against enumeration by plain loops.
+
+A kind of energy is described by a `Case`; every function ``check_*(case, ...)`` compares some
+of its members, or what `infer` answers about it, with sums over all states of a naive score.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from skcrbm.inference import METHODS, available_methods, infer
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of energy, with what it should be.
+
+    Attributes
+    ----------
+    name : str
+    make : callable
+        ``make(seed, n_models, scale, dtype)`` -> energy without evidence, of a few variables.
+    score : callable
+        ``score(energy, n, state)`` -> -E of one 0/1 state of model n, by plain arithmetic; -inf
+        for a state that does not exist.
+    statistics : callable
+        ``statistics(energy, state)`` -> tuple of arrays, of one state.
+    connected : bool
+        Whether flips of one variable at a time lead from any possible state to any other, as
+        Gibbs chains need.
+    """
+
+    name: str
+    make: Callable
+    score: Callable
+    statistics: Callable
+    connected: bool = True
+
+
+def _as_tuple(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+def all_states(n):
+    return np.array(list(itertools.product((0, 1), repeat=n)), dtype=float).reshape(-1, n)
+
+
+def log_sum_exp(values):
+    values = np.asarray(values, float)
+    high = values.max(initial=-np.inf)
+    return high if high == -np.inf else high + np.log(np.exp(values - high).sum())
+
+
+def log_ratio(on, off):
+    """on - off of logarithms; 0 where both are -inf (a condition that cannot be)."""
+    if on == off == -np.inf:
+        return 0.0
+    return on - off
+
+
+class Enumeration:
+    """All states of one model with their naive scores, those that contradict evidence left out."""
+
+    def __init__(self, case, energy, n):
+        states = all_states(energy.n_variables)
+        scores = np.array([case.score(energy, n, state) for state in states], float)
+        if energy.evidence is not None:
+            held = energy.evidence[n]
+            agrees = (np.isnan(held) | (states == held)).all(axis=1)
+            scores[~agrees] = -np.inf
+        self.states, self.scores = states, scores
+        self.log_z = log_sum_exp(scores)
+        self.probability = np.exp(scores - self.log_z)
+        self.n_visible = energy.n_visible
+
+    def marginals(self):
+        return np.clip(self.probability @ self.states, 0, 1)
+
+    def reduced(self, hidden):
+        """Visible states (K, V) and their log-weights, hidden units summed out or at their best."""
+        visible = all_states(self.n_visible)
+        reduce = log_sum_exp if hidden == "marginal" else np.max
+        groups = self.states[:, : self.n_visible]
+        return visible, np.array([reduce(self.scores[(groups == v).all(1)]) for v in visible])
+
+    def conditional(self, variable, given, state):
+        """Log-odds of a variable given that the variables `given` are as in `state`."""
+        fits = (self.states[:, given] == state[given]).all(axis=1)
+        on = self.states[:, variable] == 1
+        return log_ratio(log_sum_exp(self.scores[fits & on]), log_sum_exp(self.scores[fits & ~on]))
+
+    def statistics(self, case, energy):
+        parts = [case.statistics(energy, state) for state in self.states]
+        return tuple(
+            np.tensordot(self.probability, np.array(part), 1) for part in zip(*parts, strict=True)
+        )
+
+
+def evidences(case, energy, seed=0):
+    """Evidence of every kind: none, each variable held either way, many, all; as energies."""
+    n, width = energy.n_models, energy.n_variables
+    rng = np.random.default_rng(seed)
+    states = all_states(width)
+    possible = np.array(
+        [[case.score(energy, m, state) > -np.inf for state in states] for m in range(n)]
+    ).all(axis=0)
+    states = states[possible]
+    found = [energy]
+    for variable, value in itertools.product(range(width), (0.0, 1.0)):
+        held = np.full((n, width), np.nan)
+        held[:, variable] = value
+        if (states[:, variable] == value).any():
+            found.append(energy.condition(held))
+    for share in (0.3, 0.7, 1.0):  # every row other variables, at values that can be
+        held = states[rng.integers(len(states), size=n)]
+        held = np.where(rng.random(held.shape) < share, held, np.nan)
+        found.append(energy.condition(held))
+    return found
+
+
+def tolerances(dtype):
+    return {"rtol": 2e-4, "atol": 2e-4} if dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-9}
+
+
+# Fewer draws than by default: what is checked does not depend on their number.
+FEWER_DRAWS = {
+    "gibbs": {"max_iter": 20, "burn_in": 5, "n_chains": 4},
+    "gibbs_with_gradients": {"max_iter": 10, "burn_in": 2, "n_chains": 4},
+    "ais": {"n_chains": 10, "n_betas": 10},
+}
+
+
+def methods_for(energy):
+    """Objects of all methods that serve an energy, with a seed if they take one."""
+    for name in available_methods(energy):
+        method = METHODS.get(name)()
+        options = dict(FEWER_DRAWS.get(name, {}))
+        if "random_state" in vars(method):
+            options["random_state"] = 0
+        yield name, method.set_params(**options)
+
+
+def check_shapes(case):
+    energy = case.make(0, 3, 1.0, np.float64)
+    assert energy.n_models == 3
+    assert energy.n_visible + energy.n_hidden == energy.n_variables
+    assert all(len(field) == 3 for field in energy.fields)
+    assert energy.n_statistics == sum(int(np.prod(s)) for s in energy.statistic_shapes)
+    assert energy.free.shape == (3, energy.n_variables)
+    assert energy.free.all()
+    covered = np.concatenate([np.arange(energy.n_variables)[b] for b in energy.sampling_blocks])
+    np.testing.assert_array_equal(np.sort(covered), np.arange(energy.n_variables))
+    assert case.make(0, 3, 1.0, np.float32).dtype == np.float32
+
+
+def check_weights(case):
+    """Scores and log-weights of all states, under every evidence."""
+    energy = case.make(1, 3, 1.0, np.float64)
+    for given in evidences(case, energy):
+        exact = [Enumeration(case, given, n) for n in range(given.n_models)]
+        for state in exact[0].states:
+            found = given.score(np.tile(state, (given.n_models, 1)))
+            expected = [e.scores[(e.states == state).all(1)][0] for e in exact]
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        for hidden in ("marginal", "max"):
+            visible = exact[0].reduced(hidden)[0]
+            expected = np.array([e.reduced(hidden)[1] for e in exact])
+            found = given.log_weight_of_sets(visible, hidden)
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+            for k, v in enumerate(visible):
+                rows = np.tile(v, (given.n_models, 1))
+                one = given.log_weight(rows, hidden)
+                both = given.hidden_and_log_weight(rows, hidden)
+                np.testing.assert_array_equal(both[0], given.hidden_given_visible(rows, hidden))
+                np.testing.assert_array_equal(both[1], one)
+                np.testing.assert_allclose(one, expected[:, k], rtol=1e-9, atol=1e-9)
+
+
+def check_conditionals(case):
+    """Conditionals of blocks, of hidden given visible, and of visible units alone."""
+    energy = case.make(2, 2, 1.0, np.float64)
+    rng = np.random.default_rng(0)
+    for given in evidences(case, energy):
+        exact = [Enumeration(case, given, n) for n in range(given.n_models)]
+        possible = [e.states[e.scores > -np.inf] for e in exact]
+        states = np.stack([p[rng.integers(len(p), size=3)] for p in possible])
+        everything = np.arange(given.n_variables)
+        for block in given.sampling_blocks:
+            found = given.conditional_log_odds(states, block)
+            outside = np.setdiff1d(everything, everything[block])
+            for n, c in np.ndindex(states.shape[:2]):
+                expected = [
+                    exact[n].conditional(i, outside, states[n, c]) for i in everything[block]
+                ]
+                np.testing.assert_allclose(found[n, c], expected, rtol=1e-8, atol=1e-8)
+        visible = states[:, 0, : given.n_visible]
+        hidden = everything[given.n_visible :]
+        on = given.hidden_given_visible(visible)
+        mode = given.hidden_given_visible(visible, "max")
+        assert on.shape == mode.shape == (given.n_models, given.n_hidden)
+        for n in range(given.n_models):
+            for place, j in enumerate(hidden):
+                x = exact[n].conditional(j, everything[: given.n_visible], states[n, 0])
+                np.testing.assert_allclose(on[n, place], 1 / (1 + np.exp(-x)), atol=1e-9)
+            fits = (exact[n].states[:, : given.n_visible] == visible[n]).all(axis=1)
+            chosen = fits & (exact[n].states[:, given.n_visible :] == mode[n]).all(axis=1)
+            best = exact[n].scores[fits].max()
+            np.testing.assert_allclose(exact[n].scores[chosen], [best], rtol=1e-9, atol=1e-9)
+        for reduced in ("marginal", "max"):
+            found = given.visible_log_odds(visible, reduced)
+            for n in range(given.n_models):
+                sets, weight = exact[n].reduced(reduced)
+                for i in range(given.n_visible):
+                    others = np.delete(np.arange(given.n_visible), i)
+                    fits = (sets[:, others] == visible[n, others]).all(axis=1)
+                    expected = log_ratio(
+                        weight[fits & (sets[:, i] == 1)][0], weight[fits & (sets[:, i] == 0)][0]
+                    )
+                    np.testing.assert_allclose(found[n, i], expected, rtol=1e-8, atol=1e-8)
+
+
+def check_draws(case):
+    """Blocks drawn by `draw` are distributed as their conditionals; held ones are certain."""
+    energy = case.make(3, 2, 1.0, np.float64)
+    n_draws = 20_000
+    for given in evidences(case, energy)[::3]:
+        exact = [Enumeration(case, given, n) for n in range(given.n_models)]
+        start = np.stack([e.states[e.probability.argmax()] for e in exact])
+        states = np.repeat(start[:, None], n_draws, axis=1)
+        everything = np.arange(given.n_variables)
+        for block in given.sampling_blocks:
+            log_odds = given.conditional_log_odds(states[:, :1], block)
+            log_odds = np.broadcast_to(log_odds, (given.n_models, n_draws, log_odds.shape[2]))
+            u = np.random.default_rng(1).random(log_odds.shape)
+            drawn = given.draw(log_odds, u, block)
+            assert drawn.dtype == bool
+            outside = np.setdiff1d(everything, everything[block])
+            for n, e in enumerate(exact):
+                fits = (e.states[:, outside] == start[n, outside]).all(axis=1)
+                p = np.where(fits, e.probability, 0)
+                expected = np.clip(p @ e.states[:, block] / p.sum(), 0, 1)
+                # 5 standard errors
+                bound = 5 * np.sqrt(expected * (1 - expected) / n_draws) + 1e-12
+                assert (np.abs(drawn[n].mean(0) - expected) <= bound).all()
+                block_states = {tuple(row) for row in e.states[fits & (p > 0)][:, block]}
+                assert {tuple(row) for row in drawn[n].astype(float)} <= block_states
+
+
+def check_statistics(case):
+    """Statistics of states, of weighted ones, and expectations of independent variables."""
+    for dtype in (np.float32, np.float64):
+        energy = case.make(4, 2, 1.0, dtype)
+        states = all_states(energy.n_variables)
+        weight = np.random.default_rng(0).random(len(states))
+        naive = list(zip(*[case.statistics(energy, s) for s in states], strict=True))
+        found = _as_tuple(energy.statistics(states, weight))
+        summed = energy.sum_statistics(states, weight)
+        plain = _as_tuple(energy.statistics(states))
+        means = np.random.default_rng(1).random((2, energy.n_variables))
+        expected = energy.sum_statistics(means.astype(dtype), np.array([1.0, 0.5]))
+        assert tuple(part.shape for part in found) == energy.statistic_shapes
+        for k, part in enumerate(naive):
+            total = np.tensordot(weight, np.array(part), 1)
+            options = {"rtol": 1e-5 if dtype == np.float32 else 1e-12, "atol": 1e-5}
+            np.testing.assert_allclose(summed[k], total, **options)
+            np.testing.assert_allclose(found[k], total / weight.sum(), **options)
+            np.testing.assert_allclose(plain[k], np.mean(part, axis=0), **options)
+            chance = [np.where(states == 1, m, 1 - m).prod(axis=1) for m in means]
+            total = np.tensordot(chance[0] + 0.5 * chance[1], np.array(part), 1)
+            np.testing.assert_allclose(expected[k], total, rtol=1e-5, atol=1e-5)
+
+
+def check_evidence(case):
+    """Evidence is carried by rows and with_fields, adds up, and is refused where it cannot be."""
+    energy = case.make(5, 4, 1.0, np.float64)
+    exact = Enumeration(case, energy, 0)
+    state = exact.states[exact.probability.argmax()]
+    held = np.full(energy.n_variables, np.nan)
+    held[0] = state[0]
+    given = energy.condition(held)
+    assert energy.evidence is None, "condition must not change the energy"
+    np.testing.assert_array_equal(given.free[:, 0], False)
+    np.testing.assert_array_equal(given.rows([2, 1]).evidence, given.evidence[[2, 1]])
+    np.testing.assert_array_equal(given.with_fields(*given.fields).evidence, given.evidence)
+    for old, new in zip(energy.fields, given.fields, strict=True):
+        np.testing.assert_array_equal(old, new)
+    more = np.full(energy.n_variables, np.nan)
+    more[-1] = state[-1]
+    both = given.condition(more)
+    np.testing.assert_array_equal(both.evidence[0, [0, -1]], state[[0, -1]])
+    with pytest.raises(ValueError, match="contradict"):
+        given.condition(np.where(np.isnan(held), np.nan, 1 - held))
+    with pytest.raises(ValueError, match="clamp must have shape"):
+        energy.condition(np.full(energy.n_variables + 1, np.nan))
+    with pytest.raises(ValueError, match="clamp must hold 0 or 1"):
+        energy.condition(np.full(energy.n_variables, 0.5))
+
+
+def check_tilted(case):
+    """Shifts of the visible variables' log-weights, by the log-weight of each state."""
+    energy = case.make(8, 3, 1.0, np.float64)
+    shift = np.random.default_rng(0).normal(size=(energy.n_models, energy.n_visible))
+    for given in evidences(case, energy):
+        for change in (shift, np.float64(-0.7)):
+            tilted, offset = given.tilted(change)
+            assert type(tilted) is type(energy)
+            for n in range(given.n_models):
+                states = Enumeration(case, given, n).states
+                index = np.full(len(states), n)
+                total = (
+                    np.broadcast_to(change, shift.shape)[n] * states[:, : energy.n_visible]
+                ).sum(1)
+                found = tilted.rows(index).score(states) + offset[n]
+                expected = given.rows(index).score(states) + total
+                np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def check_exact(case, dtype=np.float64, scale=1.0):
+    """All answers of "exact", under every evidence, each alone and together with the others."""
+    energy = case.make(6, 3, scale, dtype)
+    tolerance = tolerances(dtype)
+    weight = np.array([1.0, 0.0, 2.5])
+    queries = energy.queries
+    for given in evidences(case, energy):
+        exact = [Enumeration(case, given, n) for n in range(given.n_models)]
+        together = ["marginals", "statistics", "log_partition"]
+        each = infer(given, "exact", returns=together, pairwise="per_example")
+        total = infer(given, "exact", returns="statistics", sample_weight=weight)
+        for n, e in enumerate(exact):
+            np.testing.assert_allclose(each.marginals[n], e.marginals(), **tolerance)
+            np.testing.assert_allclose(each.log_partition[n], e.log_z, **tolerance)
+            for found, part in zip(each.statistics, e.statistics(case, given), strict=True):
+                np.testing.assert_allclose(found[n], part, **tolerance)
+        for k, found in enumerate(total.statistics):
+            parts = np.array([e.statistics(case, given)[k] for e in exact])
+            np.testing.assert_allclose(found, np.tensordot(weight, parts, 1), **tolerance)
+        for query in sorted({"map", "marginal_map"} & queries):
+            hidden = "max" if query == "map" else "marginal"
+            asked = [query, "log_partition"]
+            if "map_bound" in queries and query == "map":
+                asked.append("map_bound")
+            answer = infer(given, "exact", returns=asked)
+            assert not np.isnan(answer.log_odds).any()
+            best = given.log_weight(answer.assignment[:, : given.n_visible], hidden)
+            top = [e.reduced(hidden)[1].max() for e in exact]
+            np.testing.assert_allclose(best, top, **tolerance)
+            np.testing.assert_allclose(answer.log_partition, [e.log_z for e in exact], **tolerance)
+            if query == "map":
+                score = given.score(answer.assignment)
+                np.testing.assert_allclose(score, top, **tolerance)
+                np.testing.assert_allclose(answer.map_bound, top, **tolerance)
+                np.testing.assert_array_equal(answer.gap, 0)
+
+
+def check_samples(case):
+    """Samples of "exact" and "gibbs" under evidence: marginals, and log-probabilities."""
+    energy = case.make(7, 2, 0.7, np.float64)
+    n_samples = 4000
+    for given in evidences(case, energy)[::4]:
+        exact = [Enumeration(case, given, n) for n in range(given.n_models)]
+        drawn = infer(
+            given, "exact", returns="sample_log_prob", n_samples=n_samples, random_state=0
+        )
+        chains = infer(given, "gibbs", returns="samples", n_samples=n_samples, random_state=0)
+        assert chains.samples.shape == drawn.samples.shape
+        assert drawn.samples.shape == (given.n_models, n_samples, given.n_variables)
+        for n, e in enumerate(exact):
+            p = e.marginals()
+            bound = 5 * np.sqrt(p * (1 - p) / n_samples) + 1e-12
+            assert (np.abs(drawn.samples[n].mean(0) - p) <= bound).all()
+            # Chains of 40 samples each are correlated within: three times as wide.
+            if case.connected:
+                assert (np.abs(chains.samples[n].mean(0) - p) <= 3 * bound).all()
+            for s in range(20):
+                place = (e.states == drawn.samples[n, s]).all(1)
+                expected = e.scores[place][0] - e.log_z
+                np.testing.assert_allclose(drawn.sample_log_prob[n, s], expected, atol=1e-9)
+
+
+def check_methods(case, dtype=np.float64):
+    """Every method that serves this energy: held variables, ranges, bounds, batches, threads."""
+    energy = case.make(8, 3, 0.8, dtype)
+    slack = 1e-4 if dtype == np.float32 else 1e-9
+    for given in evidences(case, energy)[::2]:
+        exact = [Enumeration(case, given, n) for n in range(given.n_models)]
+        log_z = np.array([e.log_z for e in exact])
+        top = np.array([e.scores.max() for e in exact])
+        held = ~given.free
+        values = given.evidence[held] if held.any() else np.empty(0)
+        for name, method in methods_for(given):
+            for query in sorted(method.supports(given) - {"sample_log_prob"}):
+                one = infer(given, method, returns=query)
+                assert one.converged.shape == (given.n_models,)
+                assert_same(one, infer(given, method, returns=query, n_jobs=2))
+                if query == "marginals":
+                    assert ((one.marginals >= 0) & (one.marginals <= 1)).all()
+                    np.testing.assert_array_equal(one.marginals[held], values)
+                    assert not np.isnan(one.log_odds).any()
+                if query == "statistics":
+                    shapes = tuple(part.shape for part in one.statistics)
+                    assert shapes == given.statistic_shapes
+                if query in ("map", "marginal_map"):
+                    np.testing.assert_array_equal(one.assignment[held], values)
+                    assert (given.score(one.assignment) <= top + slack * (1 + abs(top))).all()
+                if query == "map_bound":
+                    assert (one.map_bound >= top - slack * (1 + abs(top))).all()
+                    assert (one.gap >= 0).all()
+                if query == "log_partition" and name == "mean_field":
+                    assert (one.log_partition <= log_z + slack * (1 + abs(log_z))).all()
+                if query == "log_partition" and name == "tree_reweighted":
+                    above = one.log_partition >= log_z - slack * (1 + abs(log_z))
+                    assert (above | ~one.converged).all()
+
+
+def check_independent(case, make_independent, dtype=np.float64):
+    """Without couplings every method is exact, whatever is held."""
+    energy = make_independent(9, 3, dtype)
+    tolerance = tolerances(dtype)
+    for given in evidences(case, energy)[::2]:
+        exact = [Enumeration(case, given, n) for n in range(given.n_models)]
+        for _, method in methods_for(given):
+            answers = method.supports(given)
+            if "marginals" in answers:
+                found = infer(given, method, returns="marginals").marginals
+                np.testing.assert_allclose(found, [e.marginals() for e in exact], **tolerance)
+            if "log_partition" in answers:
+                found = infer(given, method, returns="log_partition").log_partition
+                np.testing.assert_allclose(found, [e.log_z for e in exact], **tolerance)
+            if "map" in answers:
+                score = given.score(infer(given, method, returns="map").assignment)
+                best = [e.scores.max() for e in exact]
+                np.testing.assert_allclose(score, best, **tolerance)
+
+
+def check_nothing_unfilled(case, monkeypatch):
+    """What was not computed is None: no answer shows what lay in memory."""
+    energy = case.make(10, 3, 1.0, np.float64)
+    cases = evidences(case, energy)
+    cases = [cases[0], cases[1], cases[-2], cases[-1]]
+    real = np.empty
+
+    def poisoned(*args, **kwargs):
+        array = real(*args, **kwargs)
+        if array.dtype.kind == "f":
+            array.fill(np.nan)
+        elif array.dtype.kind in "iu":
+            array.fill(np.iinfo(array.dtype).max)
+        return array
+
+    monkeypatch.setattr(np, "empty", poisoned)
+    for given in cases:
+        for name, method in methods_for(given):
+            answers = sorted(method.supports(given))
+            for returns in itertools.chain(
+                itertools.combinations(answers, 1), itertools.combinations(answers, 2)
+            ):
+                if {"map", "marginal_map"} <= set(returns):
+                    continue
+                result = infer(given, method, returns=returns)
+                for field in ARRAYS:
+                    value = getattr(result, field)
+                    for part in value if isinstance(value, tuple) else (value,):
+                        if part is not None and part.dtype.kind == "f":
+                            assert not np.isnan(part).any(), (name, returns, field)
+                        elif part is not None:
+                            assert part.max(initial=0) <= 10**6, (name, returns, field)
+
+
+ARRAYS = (
+    "marginals", "log_odds", "assignment", "map_bound", "gap", "statistics", "log_partition",
+    "standard_error", "effective_sample_size", "samples", "sample_log_prob", "n_iter",
+)  # fmt: skip
+
+
+def assert_same(one, other):
+    """Two results are the same, bit for bit."""
+    for field in (*ARRAYS, "converged"):
+        left, right = getattr(one, field), getattr(other, field)
+        assert (left is None) == (right is None), field
+        if left is None:
+            continue
+        pairs = zip(left, right, strict=True) if isinstance(left, tuple) else [(left, right)]
+        for a, b in pairs:
+            np.testing.assert_array_equal(a, b, err_msg=field)
+
+
+def check_energy(case, monkeypatch):
+    """Everything that holds for any kind of energy."""
+    check_shapes(case)
+    check_weights(case)
+    check_conditionals(case)
+    check_draws(case)
+    check_statistics(case)
+    check_evidence(case)
+    check_tilted(case)
+    for dtype in (np.float32, np.float64):
+        check_exact(case, dtype)
+        check_methods(case, dtype)
+    check_samples(case)
+    check_nothing_unfilled(case, monkeypatch)

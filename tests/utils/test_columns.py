@@ -1,0 +1,86 @@
+"""Columns on one scale: what becomes of them, and of coefficients."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skcrbm.utils.columns import Columns
+
+
+def make_columns():
+    """Two-valued, normal, constant, two-valued with a large offset, few that are not 0."""
+    rng = np.random.default_rng(0)
+    some = np.where(rng.random(40) < 0.2, rng.normal(size=40), 0.0)
+    return np.column_stack(
+        [
+            rng.integers(0, 2, 40) * 5.0,
+            rng.normal(3.0, 0.1, 40),
+            np.full(40, 0.1),
+            1e4 + rng.integers(0, 2, 40),
+            some,
+        ]
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scales(dtype):
+    X = make_columns().astype(dtype)
+    columns = Columns(X, np.ones(40))
+    Z = columns.transform(X)
+    for d in (0, 3):
+        np.testing.assert_array_equal(Z[:, d], X[:, d] > X[:, d].min())
+    for d in (1, 4):
+        np.testing.assert_allclose([Z[:, d].mean(), Z[:, d].std()], [0.0, 0.5], atol=1e-5)
+    np.testing.assert_array_equal(Z[:, 2], 0)
+    assert columns.variance == pytest.approx(Z.var(axis=0).sum())
+
+
+def test_units_do_not_matter():
+    X = make_columns()
+    moved = X * [1e-3, 7.0, 2.0, 1.0, 1e200] + [4.0, 0.0, 1.0, 1e3, 0.0]
+    np.testing.assert_allclose(
+        Columns(moved, np.ones(40)).transform(moved),
+        Columns(X, np.ones(40)).transform(X),
+        atol=1e-9,
+    )
+
+
+def test_sparse_columns_keep_their_zeros():
+    X = make_columns()[:, [0, 4, 2]]
+    X[:, 0] *= 1e180
+    columns = Columns(sparse.csr_matrix(X), np.ones(40))
+    Z = columns.transform(sparse.csr_matrix(X))
+    assert sparse.issparse(Z)
+    Z = Z.toarray()
+    np.testing.assert_allclose(Z[:, 0], X[:, 0] > 0)
+    assert np.sqrt((Z[X[:, 1] != 0, 1] ** 2).mean()) == pytest.approx(1.0)
+    np.testing.assert_array_equal(Z[:, 2], 0)
+    assert columns.variance == pytest.approx(Z.var(axis=0).sum())
+    dense = np.random.default_rng(0).normal(size=(40, 1))  # of which nothing is 0
+    Z = Columns(sparse.csr_matrix(dense), np.ones(40)).transform(sparse.csr_matrix(dense))
+    assert Z.toarray().std() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_weights_are_copies(kind):
+    X = make_columns()
+    weight = np.random.default_rng(1).integers(1, 4, 40)
+    one, other = (
+        Columns(kind(rows), w.astype(float))
+        for rows, w in ((X, weight), (np.repeat(X, weight, axis=0), np.ones(weight.sum())))
+    )
+    np.testing.assert_allclose(one.factor, other.factor)
+    np.testing.assert_allclose(one.shift, other.shift)
+    assert one.variance == pytest.approx(other.variance)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_coefficients_for_the_columns_as_given(kind):
+    X = make_columns()
+    columns = Columns(kind(X), np.ones(40))
+    rng = np.random.default_rng(2)
+    inside, b = rng.normal(size=(3, 5)), rng.normal(size=3)
+    coef, intercept = columns.as_given(inside, b)
+    np.testing.assert_allclose(
+        X @ coef.T + intercept, columns.transform(kind(X)) @ inside.T + b, atol=1e-8
+    )

@@ -1,0 +1,63 @@
+"""Orders of elimination: their widths on graphs where these are known."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from skcrbm.utils import elimination
+from skcrbm.utils.elimination import min_fill
+
+
+def lattice(side):
+    number = np.arange(side * side).reshape(side, side)
+    pairs = [(number[:-1], number[1:]), (number[:, :-1], number[:, 1:])]
+    return [edge for a, b in pairs for edge in zip(a.ravel().tolist(), b.ravel().tolist())]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "n", "width"),
+    [
+        ([], 3, 0),
+        ([(i, i + 1) for i in range(50)], 51, 1),
+        ([(0, i) for i in range(1, 30)], 30, 1),
+        ([(i, (i + 1) % 12) for i in range(12)], 12, 2),
+        (list(itertools.combinations(range(9), 2)), 9, 8),
+        ([(0, 1, 2, 3), (3, 4), (4, 5, 6)], 7, 3),
+        (lattice(4), 16, 4),
+    ],
+    ids=["no factors", "chain", "star", "ring", "all pairs", "tree of scopes", "lattice"],
+)
+def test_width(scopes, n, width):
+    found = min_fill(scopes, range(n))
+    assert found.complete
+    assert found.width == width
+    assert sorted(found.order) == list(range(n))
+
+
+def test_neighbours_are_those_of_the_graph_with_what_was_filled_in():
+    rng = np.random.default_rng(0)
+    scopes = [rng.permutation(14)[:3].tolist() for _ in range(12)]
+    found = min_fill(scopes, range(14))
+    joined = {v: set() for v in range(14)}
+    for scope in scopes:
+        for v in scope:
+            joined[v] |= set(scope) - {v}
+
+    def missing(v):
+        return sum(b not in joined[a] for a, b in itertools.combinations(joined[v], 2))
+
+    for v, near in zip(found.order, found.neighbours, strict=True):
+        assert near == joined[v]
+        assert v == min(joined, key=lambda u: (missing(u), len(joined[u]), u))
+        for u in joined.pop(v):
+            joined[u] |= near - {u}
+            joined[u].discard(v)
+
+
+@pytest.mark.parametrize("limit", [10, 2000, 4000])
+def test_a_graph_that_is_too_large_is_not_searched_to_the_end(monkeypatch, limit):
+    monkeypatch.setattr(elimination, "_MAX_WORK", limit)
+    found = min_fill(lattice(12), range(144))
+    assert not found.complete
+    assert 1 <= found.width <= 20
