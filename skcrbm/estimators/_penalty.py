@@ -77,11 +77,6 @@ def is_auto(value):
     return isinstance(value, str)
 
 
-def _n_copies(weight):
-    """Return how many rows those of this weight stand for: a weight k is k copies of a row."""
-    return max(len(weight), weight.sum())
-
-
 def make_penalty(alpha_hidden, visible, weight, *, categorical, every_intercept):
     """Return ``penalty(alpha)``, the `L2` of fits by L-BFGS.
 
@@ -95,7 +90,7 @@ def make_penalty(alpha_hidden, visible, weight, *, categorical, every_intercept)
         Whether all intercepts are pulled to the labels' log-odds, or only those that would go
         to infinity: of labels that are on in no row, or in all.
     """
-    weak = _WEAK / max(_n_copies(weight), MIN_SEARCH_ROWS)
+    weak = _WEAK / max(len(visible), MIN_SEARCH_ROWS)
     positive = np.nan_to_num(visible).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)
@@ -199,7 +194,7 @@ def search_convex(estimator, model, batch, variance):
         every_intercept=True,
     )
     alpha, _, points = search_penalty(estimator, penalty, model, batch, variance, with_hidden=False)
-    return max(alpha, 1 / _n_copies(batch.weight)), points
+    return max(alpha, 1 / max(n_rows, MIN_SEARCH_ROWS)), points
 
 
 def path_record(points):
