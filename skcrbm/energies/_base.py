@@ -130,6 +130,29 @@ class BaseEnergy(ABC):
         first[:, : self.n_visible] += shift
         return self.with_fields(first, *others), np.zeros(self.n_models)
 
+    def scaled(self, beta):
+        """Return the same fields, and evidence, with the couplings times a number.
+
+        Without couplings, ``scaled(0)``, the variables are independent, but for states of weight
+        0: these keep it, whatever the number.
+
+        Parameters
+        ----------
+        beta : float
+            At least 0.
+
+        Returns
+        -------
+        BaseEnergy
+            Of the same kind.
+
+        Raises
+        ------
+        NotImplementedError
+            If this kind of energy does not say what its couplings are.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define scaled")
+
     def rows(self, index):
         """Return the models of the given rows, sharing the couplings."""
         other = self._with_fields(*(f[index] for f in self.fields))

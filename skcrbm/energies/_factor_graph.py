@@ -326,6 +326,15 @@ class FactorGraphEnergy(BaseEnergy):
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
+    def scaled(self, beta):
+        """Return the same fields with all log-potentials times `beta`; see the base.
+
+        Entries of -inf, ORs and ANDs stay as they are.
+        """
+        flat = self.log_potentials
+        scaled = np.where(flat == -np.inf, flat, np.nan_to_num(flat) * self.dtype.type(beta))
+        return self.with_log_potentials(scaled.astype(self.dtype))
+
     # ----------------------------------------------------- weights of states
 
     def _factor_scores(self, states):

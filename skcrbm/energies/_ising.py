@@ -106,6 +106,10 @@ class IsingEnergy(PairwiseEnergy):
         field = np.where(held, 0.0, self.field + pull)
         return (kernel_array(field, self.dtype),), offset
 
+    def scaled(self, beta):
+        """Return the same fields with the couplings times `beta`; see the base."""
+        return self._copy_with(coupling=self.coupling * self.dtype.type(beta))
+
     def held_pairs(self, values, free):
         """Factors of the pair probabilities (N, L, L) with a held label; see the base."""
         return ((values, values + free), (free, values))

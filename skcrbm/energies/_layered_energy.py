@@ -77,6 +77,13 @@ class LayeredEnergy(BaseEnergy):
         other.evidence = self.evidence
         return other
 
+    def scaled(self, beta):
+        """Return the same unaries with all pairwise scores times `beta`; see the base."""
+        weights = [w * self.dtype.type(beta) for w in self.weights]
+        other = LayeredEnergy(self.structure, weights, self.field, self.unaries)
+        other.evidence = self.evidence
+        return other
+
     # ------------------------------------------------------------------ shape
 
     @property

@@ -110,6 +110,10 @@ class RBMEnergy(PairwiseEnergy):
             hidden_bias=kernel_array(hidden_bias, self.dtype),
         )
 
+    def scaled(self, beta):
+        """Return the same biases with the weights times `beta`; see the base."""
+        return self._copy_with(weights=self.weights * self.dtype.type(beta))
+
     # -------------------------------------------------------------- evidence
 
     def _held(self):

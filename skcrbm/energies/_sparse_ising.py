@@ -256,6 +256,10 @@ class SparseIsingEnergy(PairwiseEnergy):
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
+    def scaled(self, beta):
+        """Return the same fields with the couplings times `beta`; see the base."""
+        return self._copy_with(edge_coupling=self.edge_coupling * self.dtype.type(beta))
+
     # -------------------------------------------------------------- evidence
 
     def fold_evidence(self):

@@ -17,6 +17,7 @@ from skcrbm.inference._trust import checked_rows, marginal_error
 __all__ = [
     "METHODS",
     "AnnealedImportanceSampling",
+    "BPChain",
     "BranchAndBound",
     "Exact",
     "Gibbs",

@@ -26,7 +26,7 @@ class Query:
     sample_weight : ndarray (N,)
         Weights of the models in that sum.
     n_samples : int
-        Samples of each model.
+        Samples of each model, also those that other answers are made of.
     start : InferenceResult or None
         An earlier result to go on from, its log-odds (N, n_variables) made finite.
     return_trace, return_state : bool
@@ -125,6 +125,8 @@ class InferenceMethod(BaseEstimator, ABC):
     answers: ClassVar[frozenset] = frozenset()
     #: What `infer` asks for when nothing is said.
     default_returns: ClassVar[tuple] = ("marginals",)
+    #: Which answers, other than the samples themselves, are made of `n_samples` samples.
+    from_samples: ClassVar[frozenset] = frozenset()
     #: Arguments of `infer` that not every method has: "init", "return_trace", "return_state";
     #: and "state", if a state without beliefs is enough of an `init`.
     accepts: ClassVar[frozenset] = frozenset()
@@ -195,8 +197,9 @@ class InferenceMethod(BaseEstimator, ABC):
 
     def check_options(self):
         """Raise scikit-learn's error on an invalid option."""
-        options = dict(vars(self))
-        if _VALID_OPTIONS.get(self) != options:  # training asks thousands of times
+        options, valid = dict(vars(self)), _VALID_OPTIONS.get(self)
+        # Training asks thousands of times. By identity, as options may be arrays.
+        if valid is None or any(valid.get(k, _VALID_OPTIONS) is not options[k] for k in options):
             self._validate_params()
             _VALID_OPTIONS[self] = options
 

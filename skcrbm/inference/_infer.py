@@ -10,6 +10,7 @@ from scipy.special import expit
 from skcrbm.energies import QUERIES, BaseEnergy
 from skcrbm.inference._base import InferenceMethod, InferenceResult, Query
 from skcrbm.inference._registry import METHODS
+from skcrbm.utils.limits import ESTIMATE_SAMPLES
 from skcrbm.utils.validation import as_float_array
 
 # Beliefs to start from need not be further on one side: these are 0 or 1 in any dtype, and
@@ -178,7 +179,7 @@ def infer(
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "max_product", "mixed_product", "icm", "branch_and_bound",
-        "milp", "ais", or a configured object such as
+        "milp", "bp_chain", "ais", or a configured object such as
         ``SumProduct(damping=0.5)``; a name stands for the object with its defaults.
         Options given here override the object's; one that the method lacks is refused.
     max_iter : int, default=None
@@ -211,7 +212,8 @@ def infer(
     n_restarts : int, default=None
         For methods that restart. None: the method's own, 1.
     n_samples : int, default=None
-        Samples of each model, where "samples" are asked for; None: 1.
+        Samples of each model, where "samples" are asked for, or log Z of a method that estimates
+        it from samples ("bp_chain"); None: 1, and 1000 for log Z.
     return_trace : bool, default=False
         Keep the largest belief change of each iteration.
     return_state : bool, default=False
@@ -257,7 +259,10 @@ def infer(
     if pairwise not in ("sum", "per_example"):
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
     check_answers(method, energy, returns)
-    if n_samples is not None and "samples" not in returns:
+    estimated = returns & method.from_samples
+    if n_samples is None:
+        n_samples = ESTIMATE_SAMPLES if estimated else 1
+    elif not estimated and "samples" not in returns:
         raise ValueError("n_samples is for returns='samples'")
     if return_trace:
         _check_accepted(method, "return_trace")
@@ -267,7 +272,7 @@ def infer(
         returns=returns,
         per_example=pairwise == "per_example",
         sample_weight=_check_weight(sample_weight, energy.n_models),
-        n_samples=check_count("n_samples", 1 if n_samples is None else n_samples),
+        n_samples=check_count("n_samples", n_samples),
         start=_check_init(init, energy, method),
         return_trace=return_trace,
         return_state=return_state,

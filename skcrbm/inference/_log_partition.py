@@ -4,8 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.inference._infer import check_count, infer
-from skcrbm.inference.methods._ais import AnnealedImportanceSampling
+from skcrbm.inference._infer import (
+    available_methods,
+    check_answers,
+    check_count,
+    infer,
+    resolve_method,
+)
+from skcrbm.inference._registry import METHODS
 
 
 class LogPartitionEstimate(NamedTuple):
@@ -14,35 +20,52 @@ class LogPartitionEstimate(NamedTuple):
     Attributes
     ----------
     log_partition : ndarray (N,)
-        Logarithm of an unbiased estimate of Z.
+        What the method says of it: of "ais" and "bp_chain" the logarithm of an unbiased
+        estimate of Z.
     standard_error : ndarray (N,)
-        Of log_partition, by the delta method.
-    effective_sample_size : ndarray (N,)
-        Between 1 and the number of chains; a small one means that few chains carry the
-        estimate, and that its standard error is too small.
+        Of log_partition, by the delta method; infinite where all weights are 0.
+    effective_sample_size : ndarray (N,) or None
+        Between 1 and the number of chains or samples; a small one means that few of them
+        carry the estimate, and that its standard error is too small. None of a method that has
+        no weights.
     """
 
     log_partition: np.ndarray
     standard_error: np.ndarray
-    effective_sample_size: np.ndarray
+    effective_sample_size: np.ndarray | None
 
 
 def estimate_log_partition(
-    energy, n_chains=100, n_betas=1000, random_state=None, *, clamp=None, n_jobs=None
+    energy,
+    n_chains=None,
+    n_betas=None,
+    random_state=None,
+    *,
+    method="ais",
+    n_samples=None,
+    clamp=None,
+    n_jobs=None,
 ):
-    """Estimate log Z of each of N RBMs by annealed importance sampling.
+    """Estimate log Z of each of N models from samples.
 
-    A short form of ``infer(energy, AnnealedImportanceSampling(...))``.
+    A short form of ``infer(energy, method, returns="log_partition")``.
 
     Parameters
     ----------
-    energy : RBMEnergy
-    n_chains, n_betas, random_state
-        As in `AnnealedImportanceSampling`.
-    clamp : array-like (N, V + H) or (V + H,), default=None
-        0 or 1 holds a unit, NaN leaves it free.
+    energy : RBMEnergy, IsingEnergy, SparseIsingEnergy or FactorGraphEnergy
+    n_chains, n_betas : int or None, default=None
+        Of "ais", as in `AnnealedImportanceSampling`. None: as `method` says, 100 and 1000
+        by default.
+    random_state : int, RandomState or None, default=None
+    method : {"ais", "bp_chain"} or InferenceMethod, default="ais"
+        Annealed importance sampling; importance weights of chained belief propagation; or a
+        configured object such as ``BPChain(warm_iter=10)``.
+    n_samples : int or None, default=None
+        Samples of each model, of methods that draw them: "bp_chain". None: 1000.
+    clamp : array-like (N, n_variables) or (n_variables,), default=None
+        0 or 1 holds a variable, NaN leaves it free.
     n_jobs : int or None, default=None
-        Threads over the models; the result does not depend on it.
+        Threads; the result does not depend on it.
 
     Returns
     -------
@@ -51,7 +74,8 @@ def estimate_log_partition(
     Raises
     ------
     ValueError
-        If an argument is invalid.
+        If an argument is invalid, if the method has no such option, or if it does not
+        estimate log Z by random numbers.
 
     Examples
     --------
@@ -63,10 +87,32 @@ def estimate_log_partition(
     >>> bool(abs(estimate.log_partition - exact) < 4 * estimate.standard_error)
     True
     """
-    method = AnnealedImportanceSampling(
-        check_count("n_chains", n_chains, 2), check_count("n_betas", n_betas), random_state
+    method = resolve_method(method, "method")
+    if not (method.draws and "log_partition" in method.answers):
+        able = [name for name in available_methods(energy, "log_partition") if _estimates(name)]
+        raise ValueError(
+            f"method must be one that estimates log Z by random numbers, such as "
+            f"{', '.join(map(repr, able))}; {method.name!r} does not: ask infer for it"
+        )
+    check_answers(method, energy, {"log_partition"})
+    options = {
+        "n_chains": None if n_chains is None else check_count("n_chains", n_chains, 2),
+        "n_betas": None if n_betas is None else check_count("n_betas", n_betas),
+        "random_state": random_state,
+    }
+    method = method.with_options(**options)
+    if n_samples is not None and "log_partition" not in method.from_samples:
+        raise ValueError(
+            f"{method.name!r} has no option 'n_samples'; its options are: "
+            f"{', '.join(sorted(vars(method)))}"
+        )
+    result = infer(
+        energy, method, returns="log_partition", n_samples=n_samples, clamp=clamp, n_jobs=n_jobs
     )
-    result = infer(energy, method, clamp=clamp, n_jobs=n_jobs)
     return LogPartitionEstimate(
         result.log_partition, result.standard_error, result.effective_sample_size
     )
+
+
+def _estimates(name):
+    return METHODS.get(name)().draws

@@ -25,12 +25,14 @@ METHODS = Registry(
         "icm": "skcrbm.inference.methods._icm:ICM",
         "gibbs": "skcrbm.inference.methods._gibbs:Gibbs",
         "gibbs_with_gradients": "skcrbm.inference.methods._gibbs_with_gradients:GibbsWithGradients",
+        "bp_chain": "skcrbm.inference.methods._bp_chain:BPChain",
         "ais": "skcrbm.inference.methods._ais:AnnealedImportanceSampling",
     },
 )
 
 _FACTOR_GRAPH = "skcrbm.inference.factor_graph"
 _SPARSE_ISING = "skcrbm.inference.sparse_ising._solve"
+_AIS = "skcrbm.inference.any_energy._ais:solve"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
 #: (method, kind of energy) -> where the solver is. "BaseEnergy" stands for every kind that
@@ -72,7 +74,14 @@ SOLVERS = {
     ("gibbs_with_gradients", "IsingEnergy"): _GRADIENTS,
     ("gibbs_with_gradients", "SparseIsingEnergy"): _GRADIENTS,
     ("gibbs_with_gradients", "FactorGraphEnergy"): _GRADIENTS,
+    ("bp_chain", "RBMEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve_rbm",
+    ("bp_chain", "IsingEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve_ising",
+    ("bp_chain", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve_ising",
+    ("bp_chain", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve",
     ("ais", "RBMEnergy"): "skcrbm.inference.rbm._ais:solve",
+    ("ais", "IsingEnergy"): _AIS,
+    ("ais", "SparseIsingEnergy"): _AIS,
+    ("ais", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._ais:solve",
 }
 
 #: (method, kind of energy) -> what that solver answers, where the method answers more elsewhere.

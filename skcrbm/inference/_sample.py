@@ -26,10 +26,11 @@ def sample(
     Parameters
     ----------
     energy : RBMEnergy, IsingEnergy or another energy
-    method : {"gibbs", "exact"} or InferenceMethod, default="gibbs"
-        Gibbs chains, block by block; independent samples by enumerating the smaller layer,
-        or all labels, 20 units at most, and of factor graphs and sparse Ising models by
-        eliminating variables; or a configured object such as
+    method : str or InferenceMethod, default="gibbs"
+        "gibbs": chains, block by block; "exact": independent samples by enumerating the smaller
+        layer, or all labels, 20 units at most, and of factor graphs and sparse Ising models by
+        eliminating variables; "gibbs_with_gradients"; "bp_chain": independent samples by belief
+        propagation, one variable after the other (`BPChain`); or a configured object such as
         ``Gibbs(burn_in=500)``.
     n_samples : int, default=1
         Samples of each model.
@@ -39,10 +40,10 @@ def sample(
     clamp : array-like (N, V + H) or (V + H,), default=None
         0 or 1 holds a unit, NaN leaves it free.
     init : object, default=None
-        State of an earlier call: its chains, and random numbers, go on.
+        State of an earlier call: its chains, if there are any, and random numbers go on.
     return_log_prob : bool, default=False
-        Return the log-probability with which each state was drawn, too, where the method
-        knows it.
+        Return the log-probability with which each state was drawn, too: "exact" and "bp_chain"
+        know it, the others refuse.
     return_state : bool, default=False
         Return the sampler's state, too: the `init` of the next call.
     n_jobs : int or None, default=None

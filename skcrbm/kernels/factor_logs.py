@@ -282,6 +282,33 @@ def work_for(graph):
 
 
 @jit
+def repeat_logs(kind, graph, rho, damping, limit, field, held, message, belief, after, n_iter):
+    """Send all messages of N models `n_iter` times, each time from the beliefs of the last.
+
+    Parameters
+    ----------
+    kind, graph, rho, damping, limit, field, held, message
+        As of `pass_logs`.
+    belief : (N, n) float64 in and out
+        Log-odds, 0 where held.
+    after : (N, n) work array
+    n_iter : int
+    """
+    work = work_for(graph)
+    for m in range(field.shape[0]):
+        theta, other = belief[m], after[m]
+        for _ in range(n_iter):
+            sweep_logs(
+                kind, graph, rho, damping, limit[m], field[m], held[m], message[m], theta, other,
+                work,
+            )  # fmt: skip
+            theta, other = other, theta
+        if n_iter % 2:
+            for v in range(belief.shape[1]):
+                belief[m, v] = after[m, v]
+
+
+@jit
 def _score(graph, rho, field, held, theta):
     """Score of the state that beliefs prefer, -inf where it cannot be."""
     variables, edge_start, _, logs, table_start, n_tables, negated = graph

@@ -313,6 +313,39 @@ def sweep_tables(
 
 
 @jit
+def repeat_tables(
+    kind, halved, variables, edge_start, table, table_start, on, off, message, belief, after, work,
+    n_iter,
+):  # fmt: skip
+    """Send all messages `n_iter` times, each time from the beliefs of the last.
+
+    Parameters
+    ----------
+    kind, halved, variables, edge_start, table, table_start, off, message, work
+        As of `sweep_tables`.
+    on : (n, lanes)
+        Fields, as weights of 1 to those in `off` of 0.
+    belief : (n, lanes) in and out
+    after : (n, lanes) work array
+    n_iter : int
+
+    Returns
+    -------
+    tuple of arrays
+        The one of `belief` and `after` that holds the beliefs, then the other.
+    """
+    n_lanes = np.uintp(on.shape[1])
+    for _ in range(n_iter):
+        copy_lanes(on, after, n_lanes)
+        sweep_tables(
+            kind, halved, variables, edge_start, table, table_start, belief, off, message, after,
+            work, n_lanes,
+        )  # fmt: skip
+        belief, after = after, belief
+    return belief, after
+
+
+@jit
 def work_arrays(table, n_lanes):
     """Arrays that `sweep_tables` works in, of the dtype of the table, _WIDTH lanes at least."""
     n_lanes = max(n_lanes, _WIDTH)

@@ -94,6 +94,33 @@ def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lan
 
 
 @jit
+def repeat_ising(kind, halved, edges, gain, on, off, message, belief, after, sent, n_iter):
+    """Send all messages `n_iter` times, each time from the beliefs of the last.
+
+    Parameters
+    ----------
+    kind, halved, edges, gain, off, message, sent
+        As of `sweep_ising`.
+    on : (n, lanes)
+        Fields, as weights of 1 to those in `off` of 0.
+    belief : (n, lanes) in and out
+    after : (n, lanes) work array
+    n_iter : int
+
+    Returns
+    -------
+    tuple of arrays
+        The one of `belief` and `after` that holds the beliefs, then the other.
+    """
+    n_lanes = np.uintp(on.shape[1])
+    for _ in range(n_iter):
+        copy_lanes(on, after, n_lanes)
+        sweep_ising(kind, halved, edges, gain, belief, off, message, after, sent, n_lanes)
+        belief, after = after, belief
+    return belief, after
+
+
+@jit
 def _form_beliefs(edges, on, message, belief, n_lanes):
     """Fill belief with the fields times all messages."""
     copy_lanes(on, belief, n_lanes)

@@ -80,6 +80,9 @@ CHAIN_UNITS = 2**18
 
 # ------------------------------------------------------------ ranges, tolerances
 
+#: Samples that an estimate of log Z is made of, where their number is left open.
+ESTIMATE_SAMPLES = 1000
+
 #: Iterations of a method that leaves them open, in `infer`.
 MAX_ITER = 100
 

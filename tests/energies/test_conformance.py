@@ -233,6 +233,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
         conformance.check_draws,
         conformance.check_statistics,
         conformance.check_evidence,
+        conformance.check_scaled,
         conformance.check_samples,
     ],
     ids=lambda check: check.__name__,

@@ -318,6 +318,26 @@ def check_tilted(case):
                 np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
+def check_scaled(case):
+    """Scores with couplings scaled, fields and evidence as they are, zeros included."""
+    energy = case.make(11, 2, 1.0, np.float64)
+    plain = energy.with_fields(*(np.zeros_like(field) for field in energy.fields))
+    for given in evidences(case, energy)[::3]:
+        for beta in (0.0, 0.3, 1.0):
+            scaled = given.scaled(beta)
+            assert type(scaled) is type(energy)
+            for field, other in zip(scaled.fields, energy.fields, strict=True):
+                np.testing.assert_array_equal(field, other)
+            for n in range(energy.n_models):
+                exact = Enumeration(case, given, n)
+                coupled = np.array([case.score(plain, n, state) for state in exact.states])
+                with np.errstate(invalid="ignore"):
+                    expected = exact.scores - (1 - beta) * coupled
+                expected[exact.scores == -np.inf] = -np.inf
+                found = scaled.rows(np.full(len(exact.states), n)).score(exact.states)
+                np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
 def check_exact(case, dtype=np.float64, scale=1.0):
     """All answers of "exact", under every evidence, each alone and together with the others."""
     energy = case.make(6, 3, scale, dtype)
@@ -496,6 +516,7 @@ def check_energy(case, monkeypatch):
     check_statistics(case)
     check_evidence(case)
     check_tilted(case)
+    check_scaled(case)
     for dtype in (np.float32, np.float64):
         check_exact(case, dtype)
         check_methods(case, dtype)

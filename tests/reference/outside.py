@@ -29,6 +29,9 @@ class TripleEnergy(BaseEnergy):
     def _with_fields(self, field):
         return self._copy_with(field=np.asarray(field, self.dtype))
 
+    def scaled(self, beta):
+        return self._copy_with(weights=self.weights * beta)
+
     def _score(self, states):
         states = np.asarray(states, np.float64)
         return (states * self.field).sum(1) + states[:, self.triples].prod(2) @ self.weights

@@ -13,9 +13,11 @@ class AnnealedImportanceSampling(InferenceMethod):
 
     Chains start from the model without couplings, whose log Z is known, and pass through
     models with couplings beta W, beta from 0 to 1 in equal steps, by one Gibbs sweep each;
-    hidden units are summed out of the weights. The result has `standard_error`, by the delta
-    method, and `effective_sample_size`, between 1 and the number of chains: a small one means
-    that few chains carry the estimate, and that its standard error is too small.
+    hidden units of an RBM are summed out of the weights. The couplings of a factor graph are all
+    its log-potentials, those of single variables included. One with entries of -inf, ORs or ANDs
+    is refused: its variables would not become independent. The result has `standard_error`, by
+    the delta method, and `effective_sample_size`, between 1 and the number of chains: a small one
+    means that few chains carry the estimate, and that its standard error is too small.
 
     Parameters
     ----------
@@ -25,6 +27,11 @@ class AnnealedImportanceSampling(InferenceMethod):
         Steps; more of them make the chains' weights more equal.
     random_state : int, RandomState or None, default=None
         All models use the same random numbers: an answer does not depend on the batch.
+
+    Raises
+    ------
+    ValueError
+        By `infer`, of a factor graph with states of weight 0.
 
     Examples
     --------

@@ -1,0 +1,214 @@
+"""Chained belief propagation: variables drawn one by one, many samples side by side."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._importance import fill_estimate
+from skcrbm.inference._random import uniforms
+from skcrbm.inference.factor_graph._graph import flat_graph
+from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
+from skcrbm.kernels.scalar import SUM
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.random import random_key
+
+# Lanes at least, however many messages a model has.
+_MIN_LANES = 8
+# The stream of random numbers that an order is drawn from, which no sample has.
+_ORDER = 2**63
+
+
+def solve(method, energy, query):
+    """Answer of a factor graph; see `BPChain`."""
+    return _solve(method, energy, energy, query, Lanes)
+
+
+def solve_rbm(method, energy, query):
+    """Answer by the factor graph with a table for each pair of units."""
+    return _solve(method, energy, FactorGraphEnergy.from_energy(energy), query, Lanes)
+
+
+def solve_ising(method, energy, query):
+    """Answer by the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
+    return _solve(method, energy, FactorGraphEnergy.from_energy(energy), query, IsingLanes)
+
+
+class Draws(NamedTuple):
+    """Where the random numbers stand.
+
+    Attributes
+    ----------
+    key : uint64
+    n_drawn : int
+        Samples drawn so far, of each model.
+    """
+
+    key: Any
+    n_drawn: int
+
+
+def _solve(method, energy, graph, query, kind):
+    """Answer about an energy by lanes of this kind over its factor graph."""
+    if "log_partition" in query.returns and query.n_samples < 2:
+        raise ValueError(
+            f"n_samples must be at least 2 for log_partition, got {query.n_samples}: its error "
+            "is taken from how they differ"
+        )
+    before = _earlier(method, query)
+    order = _check_order(method.order, energy.n_visible, before.key)
+    fields = empty_result(energy, query)
+    shape = energy.n_models, query.n_samples
+    chain = _Chain(method, energy, graph, kind, before, order, shape)
+    with one_blas_thread():
+        for rows in kind.by_form(graph, method.damping) if shape[0] else ():
+            chain.run(rows, query.n_jobs)
+        need = "log_partition" in query.returns or chain.flat.hard  # else no weight is 0
+        score = chain.scores() if need else None
+    n_free = energy.free[:, : energy.n_visible].sum(axis=1)
+    later = method.max_iter if method.warm_iter is None else method.warm_iter
+    fields["n_iter"][:] = np.where(n_free > 0, method.max_iter + later * (n_free - 1), 0)
+    if score is not None:
+        fields["converged"][:] = (score > -np.inf).all(axis=1)
+    if "samples" in query.returns:
+        fields["samples"] = chain.states
+    if "sample_log_prob" in query.returns:
+        fields["sample_log_prob"] = chain.log_prob
+    if "log_partition" in query.returns:
+        fill_estimate(fields, score - chain.log_prob)
+    fields["state"] = Draws(before.key, before.n_drawn + query.n_samples)
+    return fields
+
+
+def _earlier(method, query):
+    """Return the `Draws` to go on from: those of an earlier call, or the first."""
+    if query.start is None:
+        return Draws(random_key(method.random_state), 0)
+    if not isinstance(query.start.state, Draws):
+        raise ValueError(
+            "init must be the state of an earlier call of 'bp_chain', got "
+            f"{type(query.start.state).__name__}"
+        )
+    return query.start.state
+
+
+def _check_order(order, n_visible, key):
+    """Return the order as an array of int (V,)."""
+    if isinstance(order, str):
+        if order == "index":
+            return np.arange(n_visible)
+        return np.argsort(uniforms(key, [_ORDER], 0, n_visible)[0], kind="stable")
+    given = np.asarray(order)
+    whole = given.shape == (n_visible,) and given.dtype.kind in "iu"
+    if not whole or not np.array_equal(np.sort(given), np.arange(n_visible)):
+        raise ValueError(
+            "order must be 'index', 'random' or a permutation of the numbers of the visible "
+            f"variables, 0 to {n_visible - 1}; got {order!r}"
+        )
+    return given.astype(np.int64)
+
+
+class _Chain:
+    """Samples of N models in the making.
+
+    Attributes
+    ----------
+    flat : FlatGraph
+    states : ndarray of int8 (N, S, n)
+    log_prob : ndarray (N, S)
+    order : ndarray of int (N, V)
+        The free variables of each model in order, then those that are held.
+    n_steps : ndarray of int (N,)
+    """
+
+    def __init__(self, method, energy, graph, kind, before, order, shape):
+        self.method, self.energy, self.graph = method, energy, graph
+        self.kind, self.before = kind, before
+        self.flat = flat_graph(graph)
+        self.states = np.zeros((*shape, energy.n_variables), np.int8)
+        self.log_prob = np.zeros(shape)
+        free = energy.free[:, order]
+        self.order = order[np.argsort(~free, axis=1, kind="stable")]
+        self.n_steps = free.sum(axis=1)
+
+    def run(self, rows, n_jobs):
+        """Draw all samples of some models, whose messages have one form."""
+        n_samples, n_edges = self.states.shape[1], max(1, self.flat.n_edges)
+        n_lanes = min(self.kind.n_lanes, max(_MIN_LANES, BLOCK_ENTRIES // n_edges))
+        at_once = max(1, BLOCK_ENTRIES // (n_edges * n_lanes)) * n_lanes
+        for some in row_chunks(len(rows), at_once):
+            chunks = [rows[some][part] for part in row_chunks(len(rows[some]), n_lanes)]
+
+            def begin(chunk):
+                start = self.kind(self.graph.rows(chunk), SUM, self.method.damping)
+                start.sweep(self.method.max_iter)
+                return start
+
+            starts = ordered_map(begin, chunks, n_jobs)
+            blocks = [
+                (start, chunk, np.arange(part.start, part.stop))
+                for chunk, start in zip(chunks, starts)
+                for part in row_chunks(len(chunk) * n_samples, n_lanes)
+            ]
+            for _ in ordered_map(self._draw, blocks, n_jobs):
+                pass
+
+    def _draw(self, block):
+        """Draw some samples, of models that all have had the first iterations."""
+        start, chunk, lane = block
+        which, sample = np.divmod(lane, self.states.shape[1])
+        models = chunk[which]
+        lanes = start.copies(which)
+        u = self._uniforms(models, sample)
+        every = np.arange(len(lane))
+        log_prob = np.zeros(len(lane))
+        for step in range(self.n_steps[models].max(initial=0)):
+            if step and self.method.warm_iter is None:
+                lanes.forget()
+                lanes.sweep(self.method.max_iter)
+            elif step:
+                lanes.sweep(self.method.warm_iter)
+            # A lane that is done comes to variables that are held: they stay, with probability 1.
+            variable = self.order[models, step]
+            log_odds = lanes.log_odds(variable).astype(np.float64)
+            on = u[every, variable] < expit(log_odds)
+            log_prob -= np.logaddexp(0, np.where(on, -log_odds, log_odds))
+            lanes.hold(variable, on)
+        n_visible = self.energy.n_visible
+        states = np.zeros((len(lane), self.energy.n_variables), np.int8)
+        states[:, :n_visible] = lanes.held[:, :n_visible]
+        if self.energy.n_hidden:
+            hidden = slice(n_visible, self.energy.n_variables)
+            part = self.energy.rows(models)
+            log_odds = part.conditional_log_odds(states[:, None], hidden)[:, 0].astype(np.float64)
+            on = u[:, hidden] < expit(log_odds)
+            states[:, hidden] = on
+            log_prob -= np.logaddexp(0, np.where(on, -log_odds, log_odds)).sum(axis=1)
+        self.states[models, sample] = states
+        self.log_prob[models, sample] = log_prob
+
+    def _uniforms(self, models, sample):
+        """Return a uniform number for each lane and variable, (K, n)."""
+        first = np.flatnonzero(np.append(True, models[1:] != models[:-1]))
+        parts = np.split(np.arange(len(models)), first[1:])
+        n_variables, drawn = self.energy.n_variables, self.before.n_drawn
+        return np.concatenate(
+            [
+                uniforms(self.before.key, sample[part] + drawn, models[part[0]], n_variables)
+                for part in parts
+            ]
+        )
+
+    def scores(self):
+        """Return ``-E`` (N, S) of all samples."""
+        n, n_samples, width = self.states.shape
+        score = np.empty((n, n_samples))
+        for rows in row_chunks(n, max(1, BLOCK_ENTRIES // max(1, n_samples * width))):
+            size = rows.stop - rows.start
+            models = self.energy.rows(np.repeat(np.arange(rows.start, rows.stop), n_samples))
+            states = self.states[rows].reshape(size * n_samples, width)
+            score[rows] = models.score(states).reshape(size, n_samples)
+        return score
