@@ -4,7 +4,9 @@
 processor time per message factor -> variable, iteration and model, in one thread, of
 `infer(energy, "sum_product")` and of the same messages as NumPy arrays in logs, in turns. Then
 how the cost grows with factors, models and iterations, what a single model costs, and a
-lattice of 100 x 100 as a `SparseIsingEnergy`, per undirected edge. Prints Markdown tables.
+lattice of 100 x 100 as a `SparseIsingEnergy`, per undirected edge. Last, a sample by chained belief
+propagation beside what it would take with a run of 20 iterations for each variable. Prints
+Markdown tables.
 
     python -m examples.speed.benchmark_factor_graphs
 """
@@ -14,8 +16,9 @@ import time
 
 import numpy as np
 
+from skcrbm.datasets import make_random_factor_graph
 from skcrbm.energies import FactorGraphEnergy, SparseIsingEnergy, TableFactors
-from skcrbm.inference import MaxProduct, SumProduct, infer
+from skcrbm.inference import BPChain, MaxProduct, SumProduct, infer, sample
 
 
 def random_graph(arity, n_models, n_factors=400, n_variables=200):
@@ -85,6 +88,32 @@ def ours(energy, kind=SumProduct):
     return run
 
 
+def chained(energy, n_samples, repeats, **options):
+    """Processor time in ms of a sample by chained belief propagation."""
+    method, times = BPChain(random_state=0, **options), []
+    sample(energy, method, n_jobs=1)
+    for _ in range(repeats):
+        start = time.process_time()
+        sample(energy, method, n_samples=n_samples, n_jobs=1)
+        times.append(time.process_time() - start)
+    return 1e3 * min(times) / n_samples
+
+
+def print_chains(repeats):
+    """Compare chained samples with n runs of one model, calls of `infer` included and not."""
+    print("\n| variables | samples | ms a sample | cold | n runs | n runs, iterations alone |")
+    print("|---|---|---|---|---|---|")
+    for n in (10, 22, 31):
+        energy = make_random_factor_graph(n, random_state=0)
+        run = ours(energy)
+        alone = 2e4 * n * seconds(run, 100, 600, repeats)
+        calls = n * 1e3 * (seconds(lambda t, r=run: [r(20) for _ in range(t)], 0, 10, repeats))
+        for n_samples in (64, 640, 6400):
+            warm = chained(energy, n_samples, repeats)
+            cold = chained(energy, n_samples, 1, warm_iter=None)
+            print(f"| {n} | {n_samples} | {warm:.3f} | {cold:.3f} | {calls:.1f} | {alone:.2f} |")
+
+
 def main():
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -137,6 +166,7 @@ def main():
                     f"| {side} x {side} | {np.dtype(dtype).name} | {n_models} | {cost[0]:.2f} | "
                     f"{cost[1]:.2f} |"
                 )
+    print_chains(repeats)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from reference.factor_graphs import random_graph
-from reference.random_models import random_ising, random_rbm, random_tree_of_tables
+from reference.random_models import random_graph, random_ising, random_rbm
 from scipy.stats import chi2
 
 from skcrbm.energies import (
@@ -31,9 +30,12 @@ def random_sparse(seed, n=7, n_models=2, dtype=np.float64):
 
 KINDS = {
     "factor graph": lambda dtype=np.float64: random_graph(
-        1, n=7, n_models=2, per_arity=1, zeros=0, logic=False, dtype=dtype
+        1, 7, 6, n_models=2, arity=4, dtype=dtype
     ),
-    "zeros and logic": lambda dtype=np.float64: random_graph(4, n=8, n_models=2, dtype=dtype),
+    # Ten states are possible, and the chain allows all of them.
+    "zeros and logic": lambda dtype=np.float64: random_graph(
+        28, 7, 7, n_models=2, arity=4, zeros=3, logic=True, dtype=dtype
+    ),
     "Ising": lambda dtype=np.float64: random_ising(0, 6, 2, scale=0.4, dtype=dtype),
     "sparse Ising": lambda dtype=np.float64: random_sparse(0, dtype=dtype),
     "RBM": lambda dtype=np.float64: random_rbm(0, 4, 3, n_models=2, scale=1.0, dtype=dtype),
@@ -71,24 +73,23 @@ def fits(states, log_probability):
 
 
 def tree(zeros):
-    energy = random_tree_of_tables(0, 5, 2, scale=0.8)
+    """Tables of three and two of six variables, without a loop."""
+    rng = np.random.default_rng(0)
+    tables = [rng.normal(size=2**k) for k in (3, 2, 3, 1)]
     if zeros:
-        flat = energy.log_potentials.copy()
-        flat[[3, -1]] = -np.inf
-        energy = energy.with_log_potentials(flat)
-    return energy
+        tables[0][3] = tables[2][[1, 6]] = -np.inf
+    scopes = [[4, 1, 2], [2, 3], [5, 0, 3], [1]]
+    return FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 6)))
 
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize(
-    "options", [{}, {"order": "random"}, {"warm_iter": None, "damping": 0.5}], ids=str
-)
+@pytest.mark.parametrize("options", [{}, {"order": "random"}, {"warm_iter": None}], ids=str)
 def test_on_a_tree_draws_are_exact(zeros, options):
     """State by state, and so are the probabilities that are returned."""
     energy = tree(zeros)
-    method = BPChain(random_state=0, **{"max_iter": 60, "warm_iter": 20, **options})
-    states, log_prob = sample(energy, method, n_samples=4000, return_log_prob=True)
+    method = BPChain(random_state=0, **{"max_iter": 8, "warm_iter": 6, **options})
+    states, log_prob = sample(energy, method, n_samples=2000, return_log_prob=True)
     for n in range(energy.n_models):
         log_probability, _ = exact_probability(energy, n)
         assert fits(states[n], log_probability) > 1e-4
@@ -105,7 +106,7 @@ def test_ising_models_and_rbms_without_loops(kind):
     else:
         pairs = np.column_stack([np.arange(5), np.arange(1, 6)])
         energy = SparseIsingEnergy.from_edges(pairs, rng.normal(size=5), rng.normal(size=(2, 6)))
-    states = sample(energy, BPChain(warm_iter=12, random_state=0), n_samples=4000)
+    states = sample(energy, BPChain(warm_iter=12, random_state=0), n_samples=2000)
     for n in range(2):
         assert fits(states[n], exact_probability(energy, n)[0]) > 1e-4
 
@@ -137,17 +138,17 @@ def test_six_bits_with_marginals_of_one_half():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_weights_average_to_z(make, dtype):
     energy = make(dtype)
-    found = infer(energy, "bp_chain", returns=BOTH, n_samples=4000, random_state=1)
+    found = infer(energy, "bp_chain", returns=BOTH, n_samples=2000, random_state=1)
     for n in range(energy.n_models):
         log_z = exact_probability(energy, n)[1]
-        score = energy.rows(np.full(4000, n)).score(found.samples[n])
+        score = energy.rows(np.full(2000, n)).score(found.samples[n])
         weight = np.exp(score - found.sample_log_prob[n] - log_z)
-        assert abs(weight.mean() - 1) < 5 * weight.std() / np.sqrt(4000) + 1e-5
+        assert abs(weight.mean() - 1) < 5 * weight.std() / np.sqrt(2000) + 1e-5
         assert abs(found.log_partition[n] - log_z) < 5 * found.standard_error[n] + 1e-5
         np.testing.assert_allclose(found.log_partition[n] - log_z, np.log(weight.mean()), atol=1e-9)
         expected = weight.sum() ** 2 / (weight**2).sum()
         np.testing.assert_allclose(found.effective_sample_size[n], expected, rtol=1e-6)
-        error = weight.std(ddof=1) / weight.mean() / np.sqrt(4000)
+        error = weight.std(ddof=1) / weight.mean() / np.sqrt(2000)
         np.testing.assert_allclose(found.standard_error[n], error, rtol=1e-6)
 
 
@@ -157,7 +158,7 @@ def test_returned_probabilities_are_those_of_the_draws(make):
     """q sums to 1 over the states met, and is how often each is met; equal for equal states."""
     energy = make()
     states, log_prob = sample(
-        energy, "bp_chain", n_samples=5000, return_log_prob=True, random_state=0
+        energy, "bp_chain", n_samples=2000, return_log_prob=True, random_state=0
     )
     for n in range(energy.n_models):
         met, first, which = np.unique(states[n], axis=0, return_index=True, return_inverse=True)
@@ -165,24 +166,26 @@ def test_returned_probabilities_are_those_of_the_draws(make):
         np.testing.assert_allclose(log_prob[n], log_prob[n][first][which], atol=1e-9)
         q = np.exp(log_prob[n][first])
         assert q.sum() < 1 + 1e-9
-        share = np.bincount(which) / 5000
-        often = q > 0.002
-        bound = 5 * np.sqrt(q * (1 - q) / 5000)
+        share = np.bincount(which) / 2000
+        often = q > 0.005
+        bound = 5 * np.sqrt(q * (1 - q) / 2000)
         assert (np.abs(share - q) <= bound)[often].all()
         # What was not met is as improbable as it says.
-        assert q.sum() > 1 - 5 * np.sqrt(len(met) / 5000)
+        assert q.sum() > 1 - 5 * np.sqrt(len(met) / 2000)
 
 
-def test_what_a_step_is():
+@pytest.mark.parametrize("damping", [0.0, 0.5, 0.2])
+def test_what_a_step_is(damping):
     """The first variable from `max_iter` cold iterations; the next goes on from these messages."""
     energy = KINDS["factor graph"]()
-    method = BPChain(max_iter=7, warm_iter=2, order=[3, 0, 1, 2, 4, 5, 6], random_state=0)
+    order = [3, 0, 1, 2, 4, 5, 6]
+    method = BPChain(max_iter=7, warm_iter=2, order=order, damping=damping, random_state=0)
     states, log_prob = sample(energy, method, n_samples=4, return_log_prob=True)
     n = energy.n_variables
     for s in range(4):
         total, held, before = np.zeros(2), np.full((2, n), np.nan), None
         for step, variable in enumerate(method.order):
-            rule = SumProduct(max_iter=2 if step else 7, tol=0)
+            rule = SumProduct(max_iter=2 if step else 7, tol=0, damping=damping)
             before = infer(energy, rule, clamp=held, init=before, return_state=True)
             log_odds = before.log_odds[:, variable]
             on = states[:, s, variable] == 1
@@ -220,7 +223,7 @@ def test_clamps(make):
     held[0, [1, width - 1]] = state[[1, width - 1]]
     if exact_probability(energy.condition(state), 1)[1] > -np.inf:
         held[1] = state
-    found = infer(energy, "bp_chain", returns=BOTH, n_samples=3000, clamp=held, random_state=0)
+    found = infer(energy, "bp_chain", returns=BOTH, n_samples=1000, clamp=held, random_state=0)
     given = energy.condition(held)
     for n in range(2):
         fixed = ~np.isnan(held[n])

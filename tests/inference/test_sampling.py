@@ -350,7 +350,7 @@ def test_estimate_with_clamps_and_threads(monkeypatch):
     whole = estimate_log_partition(energy, 100, 100, 0, clamp=clamp)
     error = np.abs(whole.log_partition - exact)
     assert (error < 5 * whole.standard_error + 1e-9).all()
-    monkeypatch.setattr("skcrbm.inference.rbm._ais.CHAIN_UNITS", 1)
+    monkeypatch.setattr("skcrbm.inference._importance.CHAIN_UNITS", 1)
     for n_jobs in (1, 2):
         cut = estimate_log_partition(energy, 100, 100, 0, clamp=clamp, n_jobs=n_jobs)
         np.testing.assert_allclose(cut.log_partition, whole.log_partition, rtol=1e-9)

@@ -24,10 +24,13 @@ class BPChain(InferenceMethod):
     `effective_sample_size`, between 1 and the number of samples: a small one means that few
     samples carry the estimate, and that its standard error is too small.
 
-    A belief never forbids what is possible, but where weights are zero, it may allow what is not:
-    then a state of weight 0 may be drawn, whose importance weight is 0. Once both values of a
-    variable have become impossible, what forbids them cancels, and the rest decides. A model of
-    which such a state was drawn is reported as not converged.
+    Where tables hold weights of zero, and with ORs and ANDs, beliefs may allow what is not
+    possible: then a state of weight 0 may be drawn, whose importance weight is 0. Once both values
+    of a variable have become impossible, what forbids them cancels, and the rest decides. A model
+    of which such a state was drawn is reported as not converged. Beliefs may also exclude what
+    is possible: where such factors share several variables, log-odds may grow with every iteration
+    until they are as good as infinite. A state of that kind is never drawn, and the estimate of
+    Z misses its weight without a sign in its error.
 
     Parameters
     ----------
