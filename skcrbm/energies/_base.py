@@ -130,6 +130,11 @@ class BaseEnergy(ABC):
         first[:, : self.n_visible] += shift
         return self.with_fields(first, *others), np.zeros(self.n_models)
 
+    @property
+    def has_zeros(self):
+        """Whether some states have weight 0, also those of ``scaled(0)``."""
+        return False
+
     def scaled(self, beta):
         """Return the same fields, and evidence, with the couplings times a number.
 

@@ -326,6 +326,12 @@ class FactorGraphEnergy(BaseEnergy):
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
+    @property
+    def has_zeros(self):
+        """Whether there are entries of -inf, ORs or ANDs; see the base."""
+        logic = len(self.ors.outputs) + len(self.ands.outputs) > 0
+        return logic or bool((self.log_potentials == -np.inf).any())
+
     def scaled(self, beta):
         """Return the same fields with all log-potentials times `beta`; see the base.
 

@@ -81,7 +81,7 @@ SOLVERS = {
     ("ais", "RBMEnergy"): "skcrbm.inference.rbm._ais:solve",
     ("ais", "IsingEnergy"): _AIS,
     ("ais", "SparseIsingEnergy"): _AIS,
-    ("ais", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._ais:solve",
+    ("ais", "FactorGraphEnergy"): _AIS,
 }
 
 #: (method, kind of energy) -> what that solver answers, where the method answers more elsewhere.

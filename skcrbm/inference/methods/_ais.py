@@ -58,6 +58,10 @@ class AnnealedImportanceSampling(InferenceMethod):
         self.n_betas = n_betas
         self.random_state = random_state
 
+    def supports(self, energy):
+        """Nothing where there are states of weight 0; see the base."""
+        return frozenset() if energy.has_zeros else super().supports(energy)
+
     @property
     def draws(self):
         """True: all answers are made of random numbers."""
