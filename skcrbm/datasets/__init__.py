@@ -5,6 +5,11 @@ Nothing is shipped with the package: the files are read from a folder of the use
 """
 
 from skcrbm.datasets._corruption import flip_pixels, occlude_patch
+from skcrbm.datasets._deconvolution import (
+    deconvolution_energy,
+    digit_contours,
+    make_deconvolution,
+)
 from skcrbm.datasets._graphical import (
     make_ising_lattice,
     make_random_factor_graph,
@@ -21,6 +26,8 @@ from skcrbm.datasets._multilabel import load_mediamill, load_mulan, load_scene, 
 from skcrbm.datasets._structured import make_structured_labels
 
 __all__ = [
+    "deconvolution_energy",
+    "digit_contours",
     "flip_pixels",
     "load_caltech101_silhouettes",
     "load_fashion_mnist",
@@ -29,6 +36,7 @@ __all__ = [
     "load_mulan",
     "load_scene",
     "load_yeast",
+    "make_deconvolution",
     "make_ising_lattice",
     "make_random_factor_graph",
     "make_random_ising",

@@ -1,18 +1,13 @@
 """Graphical models with a known distribution: factor graphs and Ising models."""
 
 import itertools
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from skcrbm.datasets._checks import check_size
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
-
-
-def _check_size(name, value, least):
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
-    return int(value)
 
 
 def make_random_factor_graph(n_variables, random_state=None):
@@ -49,7 +44,7 @@ def make_random_factor_graph(n_variables, random_state=None):
     >>> infer(energy, "exact").marginals.shape
     (1, 10)
     """
-    n = _check_size("n_variables", n_variables, 6)
+    n = check_size("n_variables", n_variables, 6)
     rng = check_random_state(random_state)
     scopes, tables = [], []
     for _ in range(rng.randint(n, 2 * n + 1)):
@@ -94,7 +89,7 @@ def make_weighted_3sat(n_variables, random_state=None):
     >>> make_weighted_3sat(10, random_state=0).factors
     (TableFactors(30 tables of 3 variables),)
     """
-    n = _check_size("n_variables", n_variables, 3)
+    n = check_size("n_variables", n_variables, 3)
     rng = check_random_state(random_state)
     n_clauses = 3 * n
     scopes = np.sort([rng.permutation(n)[:3] for _ in range(n_clauses)], axis=1)
@@ -140,7 +135,7 @@ def make_structured_sequences(n_variables):
     >>> sequences.shape
     (16, 7)
     """
-    n = _check_size("n_variables", n_variables, 5)
+    n = check_size("n_variables", n_variables, 5)
     if n % 2 == 0:
         raise ValueError(f"n_variables must be odd, as windows begin at every other one; got {n}")
     scopes = np.arange(0, n - 4, 2)[:, None] + np.arange(5)
@@ -192,7 +187,7 @@ def make_ising_lattice(shape, coupling, *, periodic=True):
     sides = tuple(shape) if np.iterable(shape) else ()
     if not sides:
         raise ValueError(f"shape must be a tuple of sides, got {shape!r}")
-    sides = tuple(_check_size("shape", side, 1) for side in sides)
+    sides = tuple(check_size("shape", side, 1) for side in sides)
     if not isinstance(coupling, Real) or not np.isfinite(coupling):
         raise ValueError(f"coupling must be a finite number, got {coupling!r}")
     number = np.arange(np.prod(sides)).reshape(sides)
@@ -245,7 +240,7 @@ def make_random_ising(n_variables, *, mean_degree=None, random_state=None):
     >>> make_random_ising(200, mean_degree=4, random_state=0).n_variables
     200
     """
-    n = _check_size("n_variables", n_variables, 1)
+    n = check_size("n_variables", n_variables, 1)
     rng = check_random_state(random_state)
     if mean_degree is None:
         half = np.triu(rng.uniform(-2, 2, (2, n, n)).sum(axis=0), 1)
