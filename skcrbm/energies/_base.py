@@ -207,6 +207,11 @@ class BaseEnergy(ABC):
         """Raise a ValueError if no state agrees with the evidence."""
 
     @property
+    def is_pairwise(self):
+        """Whether the score is a sum of terms of one or two variables, each of them 0/1."""
+        return False
+
+    @property
     def free(self):
         """Which variables are free, (N, n_variables) of bool."""
         if self.evidence is None:

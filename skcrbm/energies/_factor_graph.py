@@ -341,6 +341,12 @@ class FactorGraphEnergy(BaseEnergy):
         scaled = np.where(flat == -np.inf, flat, np.nan_to_num(flat) * self.dtype.type(beta))
         return self.with_log_potentials(scaled.astype(self.dtype))
 
+    @property
+    def is_pairwise(self):
+        """Whether there are tables of one or two variables only, no OR and no AND."""
+        logic = len(self.ors.outputs) + len(self.ands.outputs)
+        return not logic and all(group.variables.shape[1] <= 2 for group in self.tables)
+
     # ----------------------------------------------------- weights of states
 
     def _factor_scores(self, states):

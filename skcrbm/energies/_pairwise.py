@@ -12,6 +12,11 @@ class PairwiseEnergy(BaseEnergy):
     not know of values, only of which variables are left out.
     """
 
+    @property
+    def is_pairwise(self):
+        """True."""
+        return True
+
     @abstractmethod
     def fold_evidence(self):
         """Fields of the free variables, with the pull of the held ones in them.

@@ -130,6 +130,8 @@ class InferenceMethod(BaseEstimator, ABC):
     #: Arguments of `infer` that not every method has: "init", "return_trace", "return_state";
     #: and "state", if a state without beliefs is enough of an `init`.
     accepts: ClassVar[frozenset] = frozenset()
+    #: Which energies of a kind it takes, if not all; for the error message.
+    restriction: ClassVar[str] = ""
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     @property

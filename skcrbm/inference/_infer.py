@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from skcrbm.energies import QUERIES, BaseEnergy
 from skcrbm.inference._base import InferenceMethod, InferenceResult, Query
-from skcrbm.inference._registry import METHODS
+from skcrbm.inference._registry import METHODS, has_solver
 from skcrbm.utils.limits import ESTIMATE_SAMPLES
 from skcrbm.utils.validation import as_float_array
 
@@ -82,12 +82,20 @@ def _quoted(names):
     return ", ".join(map(repr, names)) or "none"
 
 
+def _described(method, energy):
+    """Return the kind of energy, and the reason if a method takes others of this kind."""
+    kind = type(energy).__name__
+    if method.restriction and has_solver(method.name, type(energy)):
+        return f"this {kind}, as {method.restriction}"
+    return kind
+
+
 def check_answers(method, energy, returns):
     """Raise one readable error if `method` cannot answer `returns` on `energy`."""
     answers = method.supports(energy)
     if not answers:
         raise ValueError(
-            f"{_name(method)!r} does not work on {type(energy).__name__}; methods that do: "
+            f"{_name(method)!r} does not work on {_described(method, energy)}; methods that do: "
             f"{_quoted(available_methods(energy, returns))}"
         )
     missing = sorted(returns - answers)
@@ -179,7 +187,7 @@ def infer(
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "max_product", "mixed_product", "icm", "branch_and_bound",
-        "milp", "bp_chain", "ais", or a configured object such as
+        "milp", "mplp", "linear_program", "bp_chain", "ais", or a configured object such as
         ``SumProduct(damping=0.5)``; a name stands for the object with its defaults.
         Options given here override the object's; one that the method lacks is refused.
     max_iter : int, default=None

@@ -22,6 +22,8 @@ METHODS = Registry(
         "mixed_product": "skcrbm.inference.methods._mixed_product:MixedProduct",
         "branch_and_bound": "skcrbm.inference.methods._branch_and_bound:BranchAndBound",
         "milp": "skcrbm.inference.methods._milp:MixedIntegerProgram",
+        "mplp": "skcrbm.inference.methods._mplp:MPLP",
+        "linear_program": "skcrbm.inference.methods._linear_program:LinearProgram",
         "icm": "skcrbm.inference.methods._icm:ICM",
         "gibbs": "skcrbm.inference.methods._gibbs:Gibbs",
         "gibbs_with_gradients": "skcrbm.inference.methods._gibbs_with_gradients:GibbsWithGradients",
@@ -33,6 +35,8 @@ METHODS = Registry(
 _FACTOR_GRAPH = "skcrbm.inference.factor_graph"
 _SPARSE_ISING = "skcrbm.inference.sparse_ising._solve"
 _AIS = "skcrbm.inference.any_energy._ais:solve"
+_MPLP = f"{_FACTOR_GRAPH}._mplp:solve"
+_LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._linear_program:solve"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
 #: (method, kind of energy) -> where the solver is. "BaseEnergy" stands for every kind that
@@ -65,6 +69,14 @@ SOLVERS = {
     ("mixed_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_mixed_product",
     ("branch_and_bound", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
     ("milp", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
+    ("mplp", "RBMEnergy"): _MPLP,
+    ("mplp", "IsingEnergy"): _MPLP,
+    ("mplp", "SparseIsingEnergy"): _MPLP,
+    ("mplp", "FactorGraphEnergy"): _MPLP,
+    ("linear_program", "RBMEnergy"): _LINEAR_PROGRAM,
+    ("linear_program", "IsingEnergy"): _LINEAR_PROGRAM,
+    ("linear_program", "SparseIsingEnergy"): _LINEAR_PROGRAM,
+    ("linear_program", "FactorGraphEnergy"): _LINEAR_PROGRAM,
     ("icm", "RBMEnergy"): "skcrbm.inference.rbm._icm:solve",
     ("icm", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
     ("icm", "FactorGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",

@@ -1,0 +1,122 @@
+"""MPLP on models of pairs: block coordinate descent on the dual of the local polytope."""
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+
+
+@jit
+def _sweep(edges, coupling, free, message, belief):
+    """Update the messages of all edges in their order, both of an edge at once.
+
+    Given the beliefs of its ends without its own messages, a and b, an edge takes half of what
+    it would send by max-product and leaves half of what comes back.
+    """
+    for e in range(len(edges)):
+        i, k = edges[e, 0], edges[e, 1]
+        if not (free[i] and free[k]):
+            continue
+        w = coupling[e]
+        a = belief[i] - message[e, 0]
+        b = belief[k] - message[e, 1]
+        message[e, 0] = 0.5 * (max(w + b, 0.0) - max(b, 0.0) - a)
+        message[e, 1] = 0.5 * (max(w + a, 0.0) - max(a, 0.0) - b)
+        belief[i] = a + message[e, 0]
+        belief[k] = b + message[e, 1]
+
+
+@jit
+def _sum_beliefs(edges, field, message, belief):
+    """Beliefs afresh from the messages: rounding does not add up over sweeps."""
+    for i in range(len(field)):
+        belief[i] = field[i]
+    for e in range(len(edges)):
+        belief[edges[e, 0]] += message[e, 0]
+        belief[edges[e, 1]] += message[e, 1]
+
+
+@jit
+def _dual(edges, coupling, free, message, belief):
+    """Dual (a float), every maximum on its own; compensated, with the error of a single sum."""
+    total, lost = 0.0, 0.0
+    for t in range(len(belief) + len(edges)):
+        if t < len(belief):
+            term = max(belief[t], 0.0)  # held: 0
+        else:
+            e = t - len(belief)
+            if not (free[edges[e, 0]] and free[edges[e, 1]]):
+                continue
+            left, right = -message[e, 0], -message[e, 1]
+            term = max(max(left, right), max(coupling[e] + left + right, 0.0))
+        after = total + term
+        if abs(total) >= abs(term):
+            lost += (total - after) + term
+        else:
+            lost += (term - after) + total
+        total = after
+    return total + lost
+
+
+@jit
+def _score(edges, coupling, field, free, belief):
+    """Score of the free variables on the side of their beliefs."""
+    total = 0.0
+    for i in range(len(field)):
+        if free[i] and belief[i] > 0:
+            total += field[i]
+    for e in range(len(edges)):
+        i, k = edges[e, 0], edges[e, 1]
+        if free[i] and free[k] and belief[i] > 0 and belief[k] > 0:
+            total += coupling[e]
+    return total
+
+
+@jit
+def pair_dual(
+    edges, coupling, field, free, max_iter, tol, state, dual, magnitude, n_iter, converged
+):
+    """Sweep over the edges of each of N models until its dual falls by no more than `tol`.
+
+    Parameters
+    ----------
+    edges : (E, 2) int64
+    coupling : (E,)
+        Of ``x_i x_k``, 0/1.
+    field : (N, n)
+        0 where held.
+    free : (N, n) bool
+        Edges with a held variable are left out.
+    max_iter : int
+    tol : float
+    state : (N, n) int8 output
+        The best of the states that the beliefs stand for after a sweep, or before the first.
+    dual : (N,) output
+        No state of the free variables has a higher score, up to rounding.
+    magnitude : (N,) output, added to
+        Sum of the magnitudes of the messages.
+    n_iter, converged : (N,) output
+    """
+    message = np.empty((len(edges), 2))
+    belief = np.empty(field.shape[1])
+    for n in range(len(field)):
+        for e in range(len(edges)):
+            message[e, 0] = message[e, 1] = 0.0
+        best = -np.inf
+        for iteration in range(max_iter + 1):
+            if iteration > 0:
+                _sweep(edges, coupling, free[n], message, belief)
+            _sum_beliefs(edges, field[n], message, belief)
+            now = _dual(edges, coupling, free[n], message, belief)
+            score = _score(edges, coupling, field[n], free[n], belief)
+            if score > best:
+                best = score
+                for i in range(len(belief)):
+                    state[n, i] = belief[i] > 0
+            n_iter[n] = iteration
+            if iteration > 0 and dual[n] - now <= tol:
+                converged[n] = True
+                dual[n] = min(dual[n], now)
+                break
+            dual[n] = now
+        for e in range(len(edges)):
+            magnitude[n] += abs(message[e, 0]) + abs(message[e, 1])

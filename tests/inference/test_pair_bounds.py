@@ -1,0 +1,291 @@
+"""MPLP and the linear program on models of pairs: states, and bounds of the maximum."""
+
+import itertools
+import os
+import time
+
+import numpy as np
+import pytest
+
+from skcrbm.datasets import make_ising_lattice
+from skcrbm.energies import (
+    AndFactors,
+    FactorGraphEnergy,
+    IsingEnergy,
+    RBMEnergy,
+    SparseIsingEnergy,
+    TableFactors,
+)
+from skcrbm.inference import MPLP, LinearProgram, available_methods, infer
+
+JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
+BOUNDED = ("map", "map_bound")
+METHODS = ["mplp", "linear_program"]
+
+
+def make_rbm(rng, n, scale, sign=None):
+    weights = rng.normal(0, scale, (4, 3))
+    weights = weights if sign is None else sign * np.abs(weights)
+    return RBMEnergy(weights, rng.normal(size=(n, 4)), rng.normal(size=(n, 3)))
+
+
+def make_ising(rng, n, scale, sign=None):
+    half = np.triu(rng.normal(0, scale, (7, 7)), 1)
+    half = half if sign is None else sign * np.abs(half)
+    return IsingEnergy(half + half.T, rng.normal(size=(n, 7)))
+
+
+def make_sparse(rng, n, scale, sign=None):
+    edges = np.array(list(itertools.combinations(range(7), 2)))[rng.permutation(21)[:11]]
+    weights = rng.normal(0, scale, 11)
+    weights = weights if sign is None else sign * np.abs(weights)
+    return SparseIsingEnergy.from_edges(edges, weights, rng.normal(size=(n, 7)))
+
+
+def make_tables(rng, n, scale, sign=None):
+    edges = np.array(list(itertools.combinations(range(7), 2)))[rng.permutation(21)[:12]]
+    edges = np.concatenate([edges, edges[:1, ::-1]])  # a pair with two tables
+    tables = rng.normal(0, scale, (13, 2, 2))
+    if sign is not None:
+        tables[:, 1, 1] += sign * (0.1 - min(0, (sign * (tables[:, 0, 0] + tables[:, 1, 1]
+            - tables[:, 0, 1] - tables[:, 1, 0])).min()))  # fmt: skip
+    factors = [
+        TableFactors(edges, tables.reshape(-1, 4)),
+        TableFactors([[2], [0]], rng.normal(0, scale, (2, 2))),
+    ]
+    return FactorGraphEnergy(factors, rng.normal(size=(n, 7)))
+
+
+MAKERS = [make_rbm, make_ising, make_sparse, make_tables]
+each_energy = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__[5:])
+
+
+def best_scores(energy):
+    """Highest score (N,) by enumeration."""
+    states = itertools.product((0, 1), repeat=energy.n_variables)
+    return np.max([energy.score(np.tile(s, (energy.n_models, 1))) for s in states], axis=0)
+
+
+def evidence(rng, energy, share):
+    shape = energy.n_models, energy.n_variables
+    return np.where(rng.uniform(size=shape) < share, rng.randint(2, size=shape), np.nan)
+
+
+def check_answer(energy, found, best):
+    size = 1e-12 * (1 + np.abs(best))
+    score = energy.score(found.assignment)
+    assert (found.map_bound >= best - size).all()
+    assert (score <= best + size).all()
+    np.testing.assert_allclose(found.gap, found.map_bound - score, atol=1e-12)
+    assert (found.gap >= 0).all()
+
+
+@each_energy
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("scale", [0.3, 1.5, 20.0])
+def test_bounds_hold(make, scale, share):
+    rng = np.random.RandomState(int(10 * scale))
+    for _ in range(3):
+        energy = make(rng, 5, scale)
+        held = evidence(rng, energy, share)
+        given = energy.condition(held)
+        best = best_scores(given)
+        program = infer(energy, "linear_program", clamp=held)
+        mplp = infer(energy, "mplp", clamp=held)
+        for found in (program, mplp):
+            check_answer(given, found, best)
+            np.testing.assert_array_equal(found.assignment[~np.isnan(held)], held[~np.isnan(held)])
+        assert program.converged.all()
+        # Coordinate descent on the dual of that program: no lower, and on most not much higher.
+        excess = mplp.map_bound - program.map_bound
+        assert (excess >= -1e-6 * (1 + np.abs(best))).all()
+        assert np.median(excess) <= 0.05 * scale
+        if share == 1:
+            np.testing.assert_allclose(program.gap, 0, atol=1e-10)
+            np.testing.assert_allclose(mplp.gap, 0, atol=1e-10)
+
+
+@each_energy
+def test_attractive_models_are_exact(make):
+    rng = np.random.RandomState(1)
+    for _ in range(3):
+        energy = make(rng, 6, 0.7, sign=1)
+        best = best_scores(energy)
+        found = infer(energy, "linear_program")
+        np.testing.assert_allclose(found.map_bound, best, atol=1e-6)
+        np.testing.assert_allclose(energy.score(found.assignment), best, atol=1e-10)
+        bound = infer(energy, MPLP(max_iter=5000, tol=1e-10)).map_bound
+        assert np.median(bound - best) < 1e-3
+
+
+def test_a_frustrated_triangle_is_loose():
+    energy = IsingEnergy(np.eye(3) - 1.0, np.zeros(3))
+    for method in METHODS:
+        found = infer(energy, method)
+        np.testing.assert_allclose(found.map_bound, 3, atol=1e-6)
+        assert best_scores(energy) == [1]
+        assert found.gap[0] >= 2 - 1e-6
+
+
+def test_trees_are_exact():
+    rng = np.random.RandomState(0)
+    edges = [[0, 1], [1, 2], [1, 3], [3, 4], [3, 5], [0, 6]]
+    for _ in range(5):
+        energy = SparseIsingEnergy.from_edges(edges, rng.normal(0, 2, 6), rng.normal(size=(4, 7)))
+        for method in (MPLP(max_iter=5000, tol=0.0), LinearProgram()):
+            found = infer(energy, method)
+            np.testing.assert_allclose(found.map_bound, best_scores(energy), atol=1e-6)
+            np.testing.assert_allclose(found.gap, 0, atol=1e-6)
+
+
+@each_energy
+def test_the_dual_never_rises(make):
+    energy = make(np.random.RandomState(3), 4, 1.5)
+    last, score = np.full(4, np.inf), np.full(4, -np.inf)
+    for sweeps in range(1, 25):
+        found = infer(energy, MPLP(max_iter=sweeps, tol=0.0))
+        assert (found.map_bound <= last + 1e-11).all()
+        assert (energy.score(found.assignment) >= score - 1e-11).all()
+        last, score = found.map_bound, energy.score(found.assignment)
+        assert (found.n_iter <= sweeps).all()
+    few = infer(energy, MPLP(max_iter=1))
+    assert not few.converged.any()
+    assert infer(energy, MPLP(max_iter=10**5)).converged.all()
+
+
+def naive_mplp(model_field, edges, coupling, n_sweeps):
+    """Messages as tables (E, 2 ends, 2 values), updated as Globerson and Jaakkola write them."""
+    messages = np.zeros((len(edges), 2, 2))
+
+    def total(i, without):
+        found = np.array([0.0, model_field[i]])
+        for e, ends in enumerate(edges):
+            for side in (0, 1):
+                if ends[side] == i and e != without:
+                    found = found + messages[e, side]
+        return found
+
+    for _ in range(n_sweeps):
+        for e, (i, k) in enumerate(edges):
+            table = np.array([[0, 0], [0, coupling[e]]], float)
+            a, b = total(i, e), total(k, e)
+            messages[e, 0] = -0.5 * a + 0.5 * (table + b).max(axis=1)
+            messages[e, 1] = -0.5 * b + 0.5 * (table + a[:, None]).max(axis=0)
+    return sum(total(i, -1).max() for i in range(len(model_field)))
+
+
+def test_mplp_by_its_formula():
+    """With messages as tables the edges' own part is 0, and the dual that of the variables."""
+    rng = np.random.RandomState(0)
+    edges = np.array([[0, 1], [0, 2], [1, 2], [2, 3], [1, 3]])
+    coupling, field = rng.normal(0, 2, 5), rng.normal(size=4)
+    tables = coupling[:, None] * [0, 0, 0, 1]
+    energy = FactorGraphEnergy([TableFactors(edges, tables)], field)
+    for sweeps in (1, 2, 5):
+        found = infer(energy, MPLP(max_iter=sweeps, tol=0.0))
+        expected = naive_mplp(field, edges, coupling, sweeps)
+        np.testing.assert_allclose(found.map_bound, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_of_zero(method):
+    """Of states 01 and 10 alone; and where no state is left."""
+    differ = TableFactors([[0, 1], [1, 2]], [-np.inf, 0.0, 0.0, -np.inf])
+    energy = FactorGraphEnergy([differ], [[1.0, 0.5, 1.0], [0.1, 2.0, 0.2]])
+    found = infer(energy, method)
+    assert (found.map_bound >= best_scores(energy) - 1e-9).all()
+    np.testing.assert_array_equal(found.assignment, [[1, 0, 1], [0, 1, 0]])
+    np.testing.assert_allclose(found.gap, 0, atol=1e-5)
+    never = FactorGraphEnergy([differ, TableFactors([[0], [1]], [-np.inf, 0.0])], n_variables=3)
+    found = infer(never, method)
+    assert not found.converged.any()
+    assert np.isfinite(found.map_bound).all()
+    assert (found.gap == np.inf).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@each_energy
+def test_rows_and_threads_do_not_matter(make, method):
+    energy = make(np.random.RandomState(5), 70, 1.0)
+    energy = energy.with_fields(*(f.astype(np.float32).astype(f.dtype) for f in energy.fields))
+    rows = slice(0, 70 if method == "mplp" else 6)
+    one = infer(energy.rows(rows), method)
+    for other in (
+        infer(energy.rows(rows), method, n_jobs=2),
+        infer(energy.rows(slice(3, 6)), method),
+    ):
+        part = slice(3, 6) if len(other.gap) == 3 else slice(None)
+        np.testing.assert_array_equal(one.assignment[part], other.assignment)
+        np.testing.assert_array_equal(one.n_iter[part], other.n_iter)
+        np.testing.assert_array_equal(one.map_bound[part], other.map_bound)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_float32(method):
+    rng = np.random.RandomState(0)
+    weights, b, c = rng.normal(size=(5, 4)), rng.normal(size=(3, 5)), rng.normal(size=(3, 4))
+    single = RBMEnergy(*(part.astype(np.float32) for part in (weights, b, c)))
+    found = infer(single, method)
+    assert found.map_bound.dtype == np.float64
+    check_answer(single, found, best_scores(single))
+    np.testing.assert_allclose(found.map_bound, infer(RBMEnergy(weights, b, c), method).map_bound,
+        rtol=1e-5)  # fmt: skip
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e6])
+@pytest.mark.parametrize("method", METHODS)
+def test_any_scale(method, scale):
+    rng = np.random.RandomState(2)
+    energy = make_ising(rng, 4, 1.0)
+    energy = IsingEnergy(scale * energy.coupling, scale * energy.field)
+    best = best_scores(energy)
+    found = infer(energy, method)
+    assert (found.map_bound >= best * (1 - 1e-12 * np.sign(best))).all()
+    assert (found.map_bound <= best + 30 * scale).all()
+
+
+def test_without_pairs_and_without_variables():
+    for method in METHODS:
+        found = infer(IsingEnergy(np.zeros((3, 3)), [[1.0, -2.0, 0.5]]), method)
+        np.testing.assert_array_equal(found.assignment, [[1, 0, 1]])
+        np.testing.assert_allclose(found.map_bound, 3.5)
+        empty = infer(IsingEnergy(np.zeros((0, 0)), np.zeros((2, 0))), method)
+        np.testing.assert_allclose(empty.map_bound, 0, atol=1e-12)
+        assert infer(RBMEnergy(np.ones((2, 1)), np.zeros((0, 2)), [0.0]), method).gap.shape == (0,)
+
+
+@pytest.mark.compiled
+def test_a_lattice_in_seconds():
+    """15 x 15 with fields; the exact maximum by the program, as these bounds are tight."""
+    lattice = make_ising_lattice((15, 15), 0.2)
+    rng = np.random.RandomState(0)
+    energy = lattice.with_fields(rng.normal(size=(3, 225)))
+    energy = energy.with_edge_coupling(rng.normal(0, 0.5, len(energy.edges)))
+    infer(make_ising_lattice((3, 3), 0.2), "mplp")  # compiled
+    start = time.process_time()
+    program = infer(energy, "linear_program")
+    assert time.process_time() - start < 20
+    start = time.process_time()
+    mplp = infer(energy, MPLP(max_iter=5000))
+    assert time.process_time() - start < 10
+    assert (mplp.map_bound >= program.map_bound - 1e-5).all()
+    assert (mplp.map_bound <= program.map_bound * 1.01).all()
+    assert (energy.score(mplp.assignment) <= program.map_bound + 1e-6).all()
+
+
+def test_what_is_refused():
+    larger = FactorGraphEnergy([TableFactors([[0, 1, 2]], np.zeros(8))])
+    logic = FactorGraphEnergy([AndFactors([[0]], [1])])
+    for method, energy in itertools.product(METHODS, (larger, logic)):
+        assert method not in available_methods(energy)
+        with pytest.raises(ValueError, match="this FactorGraphEnergy, as it takes tables of one"):
+            infer(energy, method)
+    pairs = make_tables(np.random.RandomState(0), 1, 1.0)
+    assert set(METHODS) <= set(available_methods(pairs, returns=BOUNDED))
+    with pytest.raises(ValueError, match="cannot answer 'marginals'"):
+        infer(pairs, "mplp", returns="marginals")
+    with pytest.raises(ValueError, match="max_iter"):
+        infer(pairs, MPLP(max_iter=0))
+    with pytest.raises(ValueError, match="has no option 'max_iter'"):
+        infer(pairs, "linear_program", max_iter=5)
+    assert infer(pairs, "mplp", returns="map").map_bound is None
