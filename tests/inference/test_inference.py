@@ -74,6 +74,8 @@ def test_contract(name, answer, dtype):
     present = {*FIELDS.get(answer, (answer,)), "n_iter", "converged"}
     if name in ("ais", "bp_chain") and answer == "log_partition":
         present |= {"standard_error", "effective_sample_size"}
+    if name in ("mplp", "linear_program"):  # nothing like max-marginals
+        present -= {"log_odds"}
     for field in ("trace", *shapes):
         value = getattr(result, field)
         if field not in present:

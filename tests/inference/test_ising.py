@@ -140,7 +140,7 @@ def test_refusals_name_what_is_possible():
     with pytest.raises(ValueError, match="cannot answer 'marginal_map'"):
         infer(energy, "exact", returns="marginal_map")
     assert available_methods(energy, ["marginal_map"]) == []
-    searches = ["branch_and_bound", "milp", "icm"]
+    searches = ["branch_and_bound", "milp", "mplp", "linear_program", "icm"]
     assert available_methods(energy, ["map"]) == ["exact", *searches]
     sums = ["exact", "mean_field", "sum_product", "tree_reweighted"]
     assert available_methods(energy) == [*sums, *searches, "gibbs", "gibbs_with_gradients"]

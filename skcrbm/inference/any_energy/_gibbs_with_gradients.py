@@ -3,8 +3,11 @@
 import numpy as np
 from scipy.special import logsumexp
 
+from skcrbm.energies import SparseIsingEnergy
 from skcrbm.inference._random import uniforms
 from skcrbm.inference.any_energy._gibbs import solve_by_sweeps
+from skcrbm.kernels.ising_gradients import ising_gradients
+from skcrbm.utils.validation import kernel_array
 
 # A flip that leads out of what cannot be, or into it, counts as this much for or against it.
 _IMPOSSIBLE = 1e6
@@ -13,6 +16,11 @@ _IMPOSSIBLE = 1e6
 def solve(method, energy, query):
     """Answer as "gibbs" does, by other sweeps; see `GibbsWithGradients`."""
     return solve_by_sweeps(method, energy, query, gradient_sweep)
+
+
+def solve_ising(method, energy, query):
+    """Answer the same of Ising models, with a kernel that follows the flips."""
+    return solve_by_sweeps(method, energy, query, ising_gradient_sweep)
 
 
 def gradient_sweep(energy, states, key, streams, step):
@@ -24,8 +32,7 @@ def gradient_sweep(energy, states, key, streams, step):
     n, c, width = states.shape
     n_visible = energy.n_visible
     models = energy.rows(np.repeat(np.arange(n), c))
-    u = uniforms(key, streams, step, 2 * n_visible + energy.n_hidden)
-    u = np.broadcast_to(u.reshape(len(streams) // c, c, -1), (n, c, u.shape[1])).reshape(n * c, -1)
+    u = _uniforms(energy, states, key, streams, step)
     free = models.free[:, :n_visible]
     visible = states.reshape(n * c, width)[:, :n_visible].astype(bool)
     log_odds = models.visible_log_odds(visible)
@@ -57,6 +64,42 @@ def gradient_sweep(energy, states, key, streams, step):
         last = u[:, 2 * n_visible :].reshape(n, c, energy.n_hidden)
         out[..., block] = energy.draw(found[..., block], last, block)
     return out, found
+
+
+def ising_gradient_sweep(energy, states, key, streams, step):
+    """Return what `gradient_sweep` returns, up to rounding, for Ising models, sparse or dense."""
+    n, c, width = states.shape
+    models = energy.rows(np.repeat(np.arange(n), c))
+    u = _uniforms(energy, states, key, streams, step)
+    visible = np.array(states.reshape(n * c, width), bool, order="C")
+    start, neighbours, coupling = _neighbours(energy)
+    log_odds = models.visible_log_odds(visible).astype(np.float64)
+    ising_gradients(
+        start, neighbours, coupling, kernel_array(models.free), kernel_array(u), _IMPOSSIBLE,
+        visible, log_odds,
+    )  # fmt: skip
+    found = log_odds.reshape(n, c, width).astype(energy.dtype)
+    return visible.reshape(n, c, width), found
+
+
+def _neighbours(energy):
+    """Where the neighbours of each variable begin, their numbers and couplings, float64."""
+    if isinstance(energy, SparseIsingEnergy):
+        there = energy.neighbours
+        coupling = energy.edge_coupling[there.edge].astype(np.float64)
+        return there.start, there.variables, coupling
+    i, k = np.nonzero(energy.coupling)
+    start = np.searchsorted(i, np.arange(energy.n_variables + 1)).astype(np.int64)
+    return start, k.astype(np.int64), energy.coupling[i, k].astype(np.float64)
+
+
+def _uniforms(energy, states, key, streams, step):
+    """Random numbers (N C, 2 V + H) of a sweep: two for each flip, one for each hidden unit."""
+    n, c, _ = states.shape
+    u = uniforms(key, streams, step, 2 * energy.n_visible + energy.n_hidden)
+    return np.broadcast_to(u.reshape(len(streams) // c, c, -1), (n, c, u.shape[1])).reshape(
+        n * c, -1
+    )
 
 
 def _logits(visible, log_odds, free):
