@@ -16,10 +16,9 @@ class GibbsWithGradients(InferenceMethod):
     variables that are about to turn over are tried more often than in a sweep of `Gibbs`. The
     D_i are exact here, not a gradient's estimate. A sweep is as many steps as there are visible
     variables. Of an `RBMEnergy` the visible units are moved with the hidden ones summed out;
-    these are drawn given them after each sweep. On Ising models a kernel follows the flips,
-    each in the time that its neighbours and a sum over all variables take; of other energies each step
-    works all D_i out again. Averages, convergence, chains and random
-    numbers are as of `Gibbs`.
+    these are drawn given them after each sweep. On Ising models a kernel follows the flips, each
+    in the time that its neighbours and a sum over all variables take; on other energies a step
+    works out all D_i again. Averages, convergence, chains and random numbers are as of `Gibbs`.
 
     Parameters
     ----------
