@@ -326,6 +326,11 @@ class FactorGraphEnergy(BaseEnergy):
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
+    def tilted(self, shift):
+        """Models with weights times ``exp(shift' x)``; see the base."""
+        other, _ = super().tilted(shift)
+        return other, self.offset - other.offset
+
     @property
     def has_zeros(self):
         """Whether there are entries of -inf, ORs or ANDs; see the base."""

@@ -260,6 +260,11 @@ class SparseIsingEnergy(PairwiseEnergy):
         """Return the same fields with the couplings times `beta`; see the base."""
         return self._copy_with(edge_coupling=self.edge_coupling * self.dtype.type(beta))
 
+    def tilted(self, shift):
+        """Models with weights times ``exp(shift' v)`` of v = (y + 1) / 2; see the base."""
+        half = np.broadcast_to(np.asarray(shift, np.float64) / 2, self.field.shape)
+        return self.with_fields(self.field + half), half.sum(axis=1)
+
     # -------------------------------------------------------------- evidence
 
     def fold_evidence(self):

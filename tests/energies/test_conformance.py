@@ -235,6 +235,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
         conformance.check_evidence,
         conformance.check_scaled,
         conformance.check_samples,
+        conformance.check_tilted,
     ],
     ids=lambda check: check.__name__,
 )

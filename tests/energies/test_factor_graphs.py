@@ -423,3 +423,14 @@ pair = TableFactors([[0, 5]], np.zeros(4))
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_tilted_tables_of_an_ising_model():
+    """The constant that goes with fields of -1/+1 variables follows the shift."""
+    rng = np.random.RandomState(0)
+    energy = SparseIsingEnergy.from_edges([[0, 1], [1, 2]], [0.5, -1.0], rng.normal(size=(2, 3)))
+    states, shift = rng.randint(2, size=(2, 3)), rng.normal(size=(2, 3))
+    for model in (energy, FactorGraphEnergy.from_energy(energy)):
+        tilted, offset = model.tilted(shift)
+        expected = energy.score(states) + (shift * states).sum(axis=1)
+        np.testing.assert_allclose(tilted.score(states) + offset, expected)
