@@ -1,7 +1,6 @@
 """MPLP and the linear program on models of pairs: states, and bounds of the maximum."""
 
 import itertools
-import os
 import time
 
 import numpy as np
@@ -18,7 +17,6 @@ from skcrbm.energies import (
 )
 from skcrbm.inference import MPLP, LinearProgram, available_methods, infer
 
-JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 BOUNDED = ("map", "map_bound")
 METHODS = ["mplp", "linear_program"]
 
