@@ -4,9 +4,10 @@ from abc import ABCMeta, abstractmethod
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.utils.fitting import forget, weighted_rows
 from skcrbm.utils.indicator import may_be_empty, unseen_share
 
 
@@ -76,6 +77,8 @@ class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         visible : ndarray (N, V), dtype of X, NaN where not observed
         weight : ndarray (N,), positive; rows of weight 0 are gone from all three
         """
+        if not reset:
+            self._targets.check_classes(classes)
         targets = make_targets(y, classes, self) if reset or y is None else self._targets
         X = self._validate_X(X, reset)
         # One memory layout, as sums run along it: a DataFrame's is another.
@@ -85,12 +88,7 @@ class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
                 "Found input variables with inconsistent numbers of samples: "
                 f"X has {X.shape[0]} rows, y has {len(visible)}"
             )
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        keep = weight > 0
-        if not keep.any():
-            raise ValueError("sample_weight is 0 for every row: there is nothing to fit")
-        if not keep.all():
-            X, visible, weight = X[keep], visible[keep], weight[keep]
+        (X, visible), weight = weighted_rows((X, visible), sample_weight)
         empty = not targets.multilabel or may_be_empty(visible)
         unseen = unseen_share(visible) if targets.multilabel else 1.0
         if reset:
@@ -119,5 +117,4 @@ class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _forget(self):
         """Drop what an earlier fit learned."""
-        for name in [name for name in vars(self) if name.endswith("_") or name in self._state]:
-            delattr(self, name)
+        forget(self, self._state)

@@ -2,8 +2,10 @@
 
 from skcrbm.learning._base import Batch, Clock, Objective, Step
 from skcrbm.learning._best_states import state_query
+from skcrbm.learning._callbacks import with_callbacks
 from skcrbm.learning._design import Design, mean_square
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
+from skcrbm.learning._fitting import StochasticFit
 from skcrbm.learning._full_batch import FullBatchTraining
 from skcrbm.learning._initial import (
     crbm_params,
@@ -43,6 +45,7 @@ __all__ = [
     "Progress",
     "Source",
     "Step",
+    "StochasticFit",
     "Training",
     "TrainingResult",
     "crbm_params",
@@ -57,4 +60,5 @@ __all__ = [
     "smoothed_log_odds",
     "state_query",
     "validation_score",
+    "with_callbacks",
 ]

@@ -138,7 +138,7 @@ class FullBatchTraining:
     verbose: int
 
     #: No rows are held out.
-    early_stopping = False
+    early_stopping = refit = False
 
     def run(self, model, source, rng, progress=None, on_epoch_begin=nothing, on_epoch_end=nothing):
         """Train on all rows; arguments and result as those of `Training.run`."""

@@ -239,8 +239,8 @@ import sklearn.model_selection, sklearn.pipeline  # they need the module that is
 sys.modules["sklearn.callback"] = None
 import numpy as np
 from skcrbm import CRBMClassifier
-from skcrbm.estimators import _callbacks
-assert _callbacks.CallbackSupportMixin.__module__ == "skcrbm.estimators._callbacks"
+from skcrbm.learning import _callbacks
+assert _callbacks.CallbackSupportMixin.__module__ == "skcrbm.learning._callbacks"
 rng = np.random.RandomState(0)
 X, Y = rng.randn(40, 3), rng.randint(0, 2, (40, 2))
 model = CRBMClassifier(n_hidden=2, max_iter=3, random_state=0).fit(X, Y)

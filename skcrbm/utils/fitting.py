@@ -1,0 +1,39 @@
+"""What every `fit` does to its rows and to what an earlier one left."""
+
+import numpy as np
+from sklearn.utils.validation import _check_sample_weight
+
+
+def weighted_rows(arrays, sample_weight):
+    """Validate the weights of rows, and leave out rows of weight 0.
+
+    Parameters
+    ----------
+    arrays : tuple of ndarray or CSR matrix (N, ...)
+    sample_weight : array-like (N,), float or None
+
+    Returns
+    -------
+    arrays : tuple
+    weight : ndarray (N,), float64, positive
+
+    Raises
+    ------
+    ValueError
+        On weights that are negative, no numbers, or all 0.
+    """
+    weight = _check_sample_weight(
+        sample_weight, arrays[0], dtype=np.float64, ensure_non_negative=True
+    )
+    keep = weight > 0
+    if not keep.any():
+        raise ValueError("sample_weight is 0 for every row: there is nothing to fit")
+    if keep.all():
+        return arrays, weight
+    return tuple(array[keep] for array in arrays), weight[keep]
+
+
+def forget(estimator, state=()):
+    """Drop fitted attributes: those that end in an underscore, and those named in `state`."""
+    for name in [name for name in vars(estimator) if name.endswith("_") or name in state]:
+        delattr(estimator, name)
