@@ -39,6 +39,7 @@ MAY_IMPORT = {
         "targets",
         "utils",
     },
+    "density": {"energies", "inference", "learning", "utils"},
     "_version": set(),
     "__init__": {"_version", "estimators"},
 }

@@ -2,6 +2,15 @@
 
 from skcrbm.energies._base import QUERIES, BaseEnergy
 from skcrbm.energies._conditional import ConditionalRBM, CRBMParams
+from skcrbm.energies._densities import (
+    DenseIsingModel,
+    IsingParams,
+    RBMModel,
+    RBMParams,
+    SparseIsingModel,
+    TableModel,
+    TableParams,
+)
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors
 from skcrbm.energies._graph import LogicGroup, TableGroup
@@ -22,10 +31,12 @@ __all__ = [
     "CRBMParams",
     "ConditionalRBM",
     "Connection",
+    "DenseIsingModel",
     "FactorGraphEnergy",
     "FittedLayer",
     "InputCode",
     "IsingEnergy",
+    "IsingParams",
     "LayeredEnergy",
     "LayeredModel",
     "LayeredParams",
@@ -36,8 +47,13 @@ __all__ = [
     "OrFactors",
     "PairwiseEnergy",
     "RBMEnergy",
+    "RBMModel",
+    "RBMParams",
     "SparseIsingEnergy",
+    "SparseIsingModel",
     "TableFactors",
     "TableGroup",
+    "TableModel",
+    "TableParams",
     "check_thresholds",
 ]

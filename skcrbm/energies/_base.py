@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from skcrbm.utils.limits import MAX_GENERIC_UNITS
+from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_real
 
@@ -82,6 +82,11 @@ class BaseEnergy(ABC):
         Its cost is exponential in this number alone.
         """
         return self.n_variables
+
+    @property
+    def max_enumerated(self):
+        """Largest `n_enumerated` of a model that "exact" does not refuse unless told to."""
+        return MAX_ENUMERATED
 
     @property
     def n_models(self):
@@ -494,6 +499,27 @@ class BaseEnergy(ABC):
         weight = np.ones(len(states)) if sample_weight is None else np.asarray(sample_weight)
         total = weight.sum()
         return tuple(part / total for part in self.sum_statistics(states, weight))
+
+    def expected_score(self, means, statistics):
+        """Mean of ``-E`` over states, of what one model says of their moments.
+
+        Parameters
+        ----------
+        means : ndarray (n_variables,)
+            Means of the variables.
+        statistics : tuple of ndarray
+            Means of the sufficient statistics.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        NotImplementedError
+            If the kind of energy is not linear in them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no score of moments")
 
     def _copy_with(self, **attributes):
         other = copy.copy(self)

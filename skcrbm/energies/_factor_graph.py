@@ -15,7 +15,7 @@ from skcrbm.energies._factors import (
 from skcrbm.energies._graph import FactorGraph
 from skcrbm.energies._pair_tables import pair_tables
 from skcrbm.energies._uai import read_uai, write_uai
-from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_TABLE_VARIABLES
+from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES, MAX_TABLE_VARIABLES
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_row_fields, kernel_array
 
@@ -309,7 +309,13 @@ class FactorGraphEnergy(BaseEnergy):
 
     def n_enumerated(self, query="log_partition"):
         """Variables of the largest table of an elimination; see the base."""
-        return self.graph.elimination.width + 1
+        found = self.graph.elimination
+        return found.width + 1 if found.complete else self.n_variables
+
+    @property
+    def max_enumerated(self):
+        """Variables of the largest table that "exact" makes unless told to; see the base."""
+        return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
     def n_entries(self):
@@ -467,6 +473,13 @@ class FactorGraphEnergy(BaseEnergy):
                     total += np.tensordot(here, _products(means[rows], group.variables), 1)
             flat[group.entries[:, None] + np.arange(size)] = total
         return (flat.astype(self.dtype),)
+
+    def expected_score(self, means, statistics):
+        """Score of a model's moments, which an OR or AND must allow; see the base."""
+        (entries,) = statistics
+        there = entries > 0  # weight 0 where there is nothing costs nothing
+        score = self.log_potentials[there].astype(np.float64) @ entries[there]
+        return float(score + self.field[0].astype(np.float64) @ means + self.offset[0])
 
     def statistics(self, states, sample_weight=None):
         """Weighted mean frequencies (n_entries,) of all entries, of 0/1 states (K, n).

@@ -11,7 +11,7 @@ from skcrbm.energies._factors import as_variables
 from skcrbm.energies._graph import colour_classes
 from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.utils.elimination import min_fill
-from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
@@ -246,7 +246,13 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     def n_enumerated(self, query="log_partition"):
         """Variables of the largest table of an elimination; see the base."""
-        return self._graph.elimination.width + 1
+        found = self._graph.elimination
+        return found.width + 1 if found.complete else self.n_variables
+
+    @property
+    def max_enumerated(self):
+        """Variables of the largest table that "exact" makes unless told to; see the base."""
+        return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
     def statistic_shapes(self):
@@ -352,3 +358,10 @@ class SparseIsingEnergy(PairwiseEnergy):
         for rows in row_chunks(len(means), max(1, BLOCK_ENTRIES // max(1, len(total)))):
             total += np.asarray(weight[rows], np.float64) @ (means[rows][:, i] * means[rows][:, k])
         return (total.astype(self.dtype),)
+
+    def expected_score(self, means, statistics):
+        """Score of a model's moments; see the base."""
+        i, k = self.edges.T
+        products = 4 * statistics[0] - 2 * (means[i] + means[k]) + 1
+        linear = self.field[0].astype(np.float64) @ (2 * means - 1)
+        return float(linear + self.edge_coupling.astype(np.float64) @ products)

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding import DECODERS, THRESHOLD_METRICS, Posterior
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
-from skcrbm.estimators._base_stochastic import BaseStochasticClassifier, warn_of_convergence
+from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
 from skcrbm.estimators._hidden_units import HiddenUnitsClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import infer, own_method, resolve_method
@@ -19,6 +19,7 @@ from skcrbm.learning import (
     crbm_penalty,
     crbm_rate_factors,
     mean_square,
+    warn_of_convergence,
 )
 from skcrbm.utils.indicator import distinct_rows, label_sets_of
 from skcrbm.utils.parallel import one_blas_thread

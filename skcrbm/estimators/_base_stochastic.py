@@ -3,12 +3,10 @@
 from numbers import Integral, Real
 
 from sklearn.base import _fit_context
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.learning import StochasticFit, Training, with_callbacks
-from skcrbm.utils.warnings import warn_user
 
 _FULL_BATCH_ROWS = 200
 _EARLY_STOPPING_ROWS = 1000
@@ -131,13 +129,3 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
 def resolved(value, automatic):
     """Return a hyperparameter, or what "auto" stands for in its place."""
     return automatic if isinstance(value, str) else value
-
-
-def warn_of_convergence(share, method, remedy):
-    """Warn if inference converged for less than 90% of the rows."""
-    if share < 0.9:
-        warn_user(
-            f"{method!r} inference converged for {share:.0%} of the rows in the last epoch; "
-            f"{remedy}",
-            ConvergenceWarning,
-        )

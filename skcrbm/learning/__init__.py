@@ -5,7 +5,7 @@ from skcrbm.learning._best_states import state_query
 from skcrbm.learning._callbacks import with_callbacks
 from skcrbm.learning._design import Design, mean_square
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
-from skcrbm.learning._fitting import StochasticFit
+from skcrbm.learning._fitting import StochasticFit, warn_of_convergence
 from skcrbm.learning._full_batch import FullBatchTraining
 from skcrbm.learning._initial import (
     crbm_params,
@@ -16,10 +16,16 @@ from skcrbm.learning._initial import (
 )
 from skcrbm.learning._large_margin_path import LargeMarginSearch
 from skcrbm.learning._loop import History, run_epochs
+from skcrbm.learning._moments import ModelStates, MomentMatching
 from skcrbm.learning._optimizers import make_optimizer
 from skcrbm.learning._path import START, PathPoint, PenaltyPath
-from skcrbm.learning._penalty import L2, Penalty, crbm_penalty
-from skcrbm.learning._registry import LAYERED_OBJECTIVES, MARGIN_OBJECTIVES, OBJECTIVES
+from skcrbm.learning._penalty import L2, ElasticNet, Penalty, crbm_penalty
+from skcrbm.learning._registry import (
+    LAYERED_OBJECTIVES,
+    MARGIN_OBJECTIVES,
+    NEGATIVE_PHASES,
+    OBJECTIVES,
+)
 from skcrbm.learning._scoring import validation_score
 from skcrbm.learning._source import ArraySource, Source
 from skcrbm.learning._training import Progress, Training, TrainingResult
@@ -28,16 +34,20 @@ __all__ = [
     "L2",
     "LAYERED_OBJECTIVES",
     "MARGIN_OBJECTIVES",
+    "NEGATIVE_PHASES",
     "OBJECTIVES",
     "START",
     "ArraySource",
     "Batch",
     "Clock",
     "Design",
+    "ElasticNet",
     "FullBatchTraining",
     "History",
     "LargeMarginProblem",
     "LargeMarginSearch",
+    "ModelStates",
+    "MomentMatching",
     "Objective",
     "PathPoint",
     "Penalty",
@@ -60,5 +70,6 @@ __all__ = [
     "smoothed_log_odds",
     "state_query",
     "validation_score",
+    "warn_of_convergence",
     "with_callbacks",
 ]

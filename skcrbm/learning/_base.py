@@ -10,7 +10,7 @@ import numpy as np
 _DRAWS_PER_STEP = 2**20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # what was worked out for a batch is looked up by it
 class Batch:
     """Rows of training data.
 
@@ -78,11 +78,14 @@ class Step(NamedTuple):
     loss : float
     n_converged : int
         Rows whose inference converged.
+    effective_share : float or None
+        Of weighted states, the share that they are worth of as many equal ones.
     """
 
     gradient: Any
     loss: float
     n_converged: int
+    effective_share: float | None = None
 
 
 class Objective(ABC):

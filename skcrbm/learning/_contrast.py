@@ -54,8 +54,9 @@ class Contrast(Objective):
         gradient = model.gradient(
             batch.X, _unary_difference(positive, negative, weight), tuple(statistics)
         )
-        converged = int((positive.converged & negative.converged).sum())
-        step = Step(gradient, float(weight @ excess), converged)
+        converged = np.broadcast_to(positive.converged & negative.converged, len(weight))
+        loss = float(weight @ np.broadcast_to(excess, len(weight)))
+        step = Step(gradient, loss, int(converged.sum()), negative.effective_share)
         return step, (positive_state, negative_state)
 
     @staticmethod
@@ -80,7 +81,7 @@ def _statistics(energy, moments, weight):
 def _unary_difference(positive, negative, weight):
     """Weighted difference of unary moments: row by row, or summed where a phase has one row."""
     dtype = negative.unary.dtype
-    if len(positive.unary) == len(negative.unary):
+    if len(positive.unary) == len(negative.unary) == len(weight):
         return weight[:, None].astype(dtype) * (negative.unary - positive.unary)
     return _total(negative.unary, weight) - _total(positive.unary, weight)
 

@@ -2,11 +2,13 @@
 
 from abc import abstractmethod
 
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from skcrbm.learning._callbacks import CallbackSupportMixin, EpochCallbacks
 from skcrbm.learning._design import Design
 from skcrbm.learning._source import ArraySource
+from skcrbm.utils.warnings import warn_user
 
 
 class StochasticFit(CallbackSupportMixin):
@@ -14,10 +16,10 @@ class StochasticFit(CallbackSupportMixin):
 
     A subclass says what is trained and what is kept of it; that is set in one step at the end.
     It has the public `fit` and `partial_fit`, which call `_fit` and `_fit_one_epoch`, and among
-    its hyperparameters `max_iter`, `early_stopping`, `warm_start` and `random_state`. Its other base
-    has the methods ``_check_training_data(X, y, sample_weight, *, reset, **options)``, which returns X,
-    visible and weight as a `Batch` has them, without rows of weight 0, and `_forget`, which drops
-    what an earlier fit learned.
+    its hyperparameters `max_iter`, `early_stopping`, `warm_start` and `random_state`. Its other
+    base has ``_check_training_data(X, y, sample_weight, *, reset, **options)``, which returns X,
+    visible and weight as a `Batch` has them, without rows of weight 0, and `_forget`, which
+    drops what an earlier fit learned.
     """
 
     @abstractmethod
@@ -38,9 +40,10 @@ class StochasticFit(CallbackSupportMixin):
 
     def _check_settings(self, partial):
         """Refuse hyperparameters that go beyond a constraint each."""
-        if partial and self.early_stopping is True:  # it does one epoch on the rows it is given
+        if partial and self.early_stopping is True:
             raise ValueError(
-                "partial_fit does not support early_stopping=True; use 'auto' or False"
+                "partial_fit does not support early_stopping=True, as it does one epoch on the "
+                "rows that it is given"
             )
 
     def _check_same_model(self):
@@ -89,8 +92,7 @@ class StochasticFit(CallbackSupportMixin):
 
     def _joined(self, new):
         """Fitted attributes after one more epoch, from those of that epoch."""
-        curves = ("loss_curve_", "convergence_curve_")
-        return {**new, **{name: getattr(self, name) + new[name] for name in curves}}
+        return {**new, **{name: getattr(self, name) + new[name] for name in self._curves([])}}
 
     def _curves(self, epochs):
         """Curves over epochs, as a dict of fitted attributes."""
@@ -190,3 +192,13 @@ class StochasticFit(CallbackSupportMixin):
     def _publish(self, attributes):
         """Set the fitted attributes, all at once."""
         vars(self).update(attributes)
+
+
+def warn_of_convergence(share, method, remedy):
+    """Warn if inference converged for less than 90% of the rows."""
+    if share < 0.9:
+        warn_user(
+            f"{method!r} inference converged for {share:.0%} of the rows in the last epoch; "
+            f"{remedy}",
+            ConvergenceWarning,
+        )

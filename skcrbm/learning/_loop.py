@@ -27,6 +27,8 @@ class Epoch(NamedTuple):
     seconds : float
     params : params
         At the end of the epoch.
+    effective_share : float or None
+        Mean over the steps of `Step.effective_share`, where a rule has it.
     """
 
     number: int
@@ -35,6 +37,7 @@ class Epoch(NamedTuple):
     converged: float
     seconds: float
     params: Any
+    effective_share: float | None = None
 
 
 @dataclass
@@ -129,7 +132,7 @@ def run_epochs(
             started = time.perf_counter()
             clocks = (Clock(number, step, key) for step in steps)
             with one_blas_thread():
-                model, loss, converged = _one_epoch(
+                model, loss, converged, share = _one_epoch(
                     model,
                     zip(source.batches(rng, batch_size), clocks),
                     source.total_weight / source.n_rows,
@@ -142,7 +145,7 @@ def run_epochs(
                 score = None if validate is None else validate(kept, number)
             seconds = time.perf_counter() - started
             loss, converged = loss / source.total_weight, converged / source.n_rows
-            epoch = Epoch(number, loss, score, converged, seconds, kept.params)
+            epoch = Epoch(number, loss, score, converged, seconds, kept.params, share)
             current = -loss if score is None else score
             better = current > reference + tol
             if score is None or history.best is None or score > history.best.score:
@@ -164,11 +167,23 @@ def run_epochs(
 
 
 def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, history):
-    """One pass over the rows; returns the model, the sum of losses and the converged rows.
+    """One pass over the rows.
 
-    `visits` yields batches, each with its clock.
+    Parameters
+    ----------
+    visits : iterable of (Batch, Clock)
+    mean_weight : float
+        Of a row.
+
+    Returns
+    -------
+    model
+    loss : float
+        Sum over the rows.
+    n_converged : int
+    effective_share : float or None
     """
-    loss, n_converged = 0.0, 0
+    loss, n_converged, shares = 0.0, 0, []
     for batch, clock in visits:
         step, history.state = objective.step(model, batch, clock, history.state)
         # Both phases of a step carry the same weights, so one division normalises both. It
@@ -183,6 +198,8 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
             value += total * penalty.value(model.params)
         loss += value
         n_converged += step.n_converged
+        if step.effective_share is not None:
+            shares.append(step.effective_share)
         model = model._replace(params=optimizer.update(model.params, gradient))
         # Parameters whose squares overflow will overflow in an energy, if not in this one.
         if not np.isfinite(loss) or not all(np.isfinite(np.vdot(p, p)) for p in model.params):
@@ -190,7 +207,7 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
                 f"training diverged in epoch {clock.epoch + 1}: the parameters grow without "
                 "bound; lower learning_rate_init or scale the columns of X"
             )
-    return model, loss, n_converged
+    return model, loss, n_converged, float(np.mean(shares)) if shares else None
 
 
 def _mean_gradient(gradient, total, params):

@@ -61,6 +61,38 @@ class L2(Penalty):
         return params[k] if centre is None else params[k] - centre.astype(params[k].dtype)
 
 
+class ElasticNet(L2):
+    """L2 and, besides, ``sum of factor |parameter|``.
+
+    Where a parameter is 0, the latter adds nothing to the gradient: it is followed by
+    subgradients, so that parameters come near 0 but are rarely 0.
+
+    Parameters
+    ----------
+    factors : params of float or ndarray
+        As of `L2`.
+    l1_factors : params of float or ndarray
+        In the same form.
+    """
+
+    def __init__(self, factors, l1_factors):
+        super().__init__(factors)
+        self.l1_factors = l1_factors
+        self._shrunk = [k for k, factor in enumerate(l1_factors) if np.any(factor)]
+
+    def value(self, params):
+        """Return the penalty of the parameters."""
+        lengths = (np.sum(self.l1_factors[k] * np.abs(params[k])) for k in self._shrunk)
+        return super().value(params) + float(sum(lengths))
+
+    def add_gradient(self, gradient, params):
+        """Add the gradient of the squares and a subgradient of the lengths."""
+        super().add_gradient(gradient, params)
+        for k in self._shrunk:
+            factor = np.asarray(self.l1_factors[k], params[k].dtype)
+            gradient[k][...] += factor * np.sign(params[k])
+
+
 def crbm_penalty(alpha, alpha_hidden, intercept=0.0, hidden_intercept=0.0, centre=None):
     """Return the `L2` of a conditional RBM.
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import expit
@@ -26,12 +27,15 @@ class Moments(NamedTuple):
     log_weight : ndarray (M,), float64
         The phase's part of the loss: its log-partition function, or a state's log-weight.
     converged : ndarray (M,) of bool
+    effective_share : float or None
+        Of weighted states, see `Step`.
     """
 
     unary: np.ndarray
     statistics: tuple | None
     log_weight: np.ndarray
     converged: np.ndarray
+    effective_share: float | None = None
 
 
 class Phase(ABC):
@@ -87,6 +91,31 @@ def moments_of_states(energy, visible, hidden="marginal", converged=None):
         None,
         log_weight,
         np.ones(len(visible), bool) if converged is None else converged,
+    )
+
+
+def moments_of_all(energy, visible, total, weight=None):
+    """`Moments` with one row, of states (S, V) of a model that all rows share.
+
+    Parameters
+    ----------
+    energy : BaseEnergy
+        A single model.
+    visible : ndarray (S, V)
+    total : float
+        Weight of the rows that the states stand for.
+    weight : ndarray (S,), default=None
+        Shares of the states, which add up to 1; None: equal ones.
+    """
+    n_states = len(visible)
+    weight = np.full(n_states, 1 / n_states) if weight is None else weight
+    energy = one_model_per_row(energy, n_states)
+    found = moments_of_states(energy, visible)
+    return Moments(
+        (weight @ found.unary)[None].astype(energy.dtype),
+        energy.sum_statistics(found.unary, weight * total),
+        np.array([weight @ found.log_weight]),
+        np.ones(1, bool),
     )
 
 
@@ -162,6 +191,31 @@ class Expected(Phase):
         return moments, state
 
 
+class ObservedOnce(Observed):
+    """The same, of models that all rows share: what is known of the data is worked out once.
+
+    The moments of complete rows do not depend on the parameters of a model without hidden
+    units, nor do the rows of a full batch change.
+    """
+
+    def __init__(self, inference, n_jobs=None):
+        super().__init__(inference, n_jobs)
+        self._known = WeakKeyDictionary()
+
+    def __call__(self, energy, batch, clock, state, positive=None):
+        """Return the `Moments` given the data; nothing is kept."""
+        if energy.n_hidden or np.isnan(batch.visible).any():
+            return super().__call__(energy, batch, clock, state)
+        if batch not in self._known:
+            weight = batch.weight
+            mean = (weight @ batch.visible / weight.sum())[None].astype(energy.dtype)
+            self._known[batch] = mean, energy.sum_statistics(batch.visible, weight)
+        mean, statistics = self._known[batch]
+        total = batch.weight.sum()
+        score = energy.expected_score(mean[0], [part / total for part in statistics])
+        return Moments(mean, statistics, np.array([score]), np.ones(1, bool)), state
+
+
 class ChainStates(NamedTuple):
     """Where persistent chains stand.
 
@@ -190,16 +244,15 @@ class Chains(Phase):
     start : {"data", "persistent"}
         At the row's outputs in each visit, or where the last visit ended.
     n_chains : int, default=None
-        Persistent chains that all rows share, of a model that does not depend on x; they
-        begin at coin flips. None: one chain a row, which begins at the row's outputs and is
-        known by `Batch.index`.
+        Chains that all rows share, of a model that does not depend on x; they begin at rows
+        drawn by their weights, with coin flips for what is not observed, or persistent ones at
+        coin flips. None: one chain a row, which begins at the row's outputs and is known by
+        `Batch.index`.
     """
 
     draws = True
 
     def __init__(self, n_steps, start="data", n_chains=None):
-        if n_chains is not None and start != "persistent":
-            raise ValueError("only chains with start='persistent' are shared by all rows")
         self.n_steps = n_steps
         self.begin = start
         self.n_chains = n_chains
@@ -245,20 +298,29 @@ class Chains(Phase):
                 "chains can be shared by all rows only if the model does not depend on x"
             )
         n_chains, n = self.n_chains, energy.n_variables
-        states, streams = state.states, np.arange(n_chains)
+        states, streams = None if state is None else state.states, np.arange(n_chains)
         if states is None:
             states = inference.uniforms(clock.key, streams, clock.draw(0), n) < 0.5
+        if self.begin == "data":
+            states = self._at_rows(energy, batch, clock, states)
         states = self._sweep(energy, states[None], streams, clock)[0]
-        energy = one_model_per_row(energy, n_chains)
-        found = moments_of_states(energy, states[:, : energy.n_visible])
-        share = np.full(n_chains, batch.weight.sum() / n_chains)
-        moments = Moments(
-            found.unary.mean(axis=0, keepdims=True),
-            energy.sum_statistics(found.unary, share),
-            found.log_weight.mean(keepdims=True),
-            np.ones(1, bool),
-        )
-        return moments, ChainStates(states, np.ones(n_chains, bool))
+        moments = moments_of_all(energy, states[:, : energy.n_visible], batch.weight.sum())
+        if state is not None:
+            state = ChainStates(states, np.ones(n_chains, bool))
+        return moments, state
+
+    def _at_rows(self, energy, batch, clock, states):
+        """States (n_chains, n) at rows of the data; hidden units as the rows have them."""
+        v, streams = energy.n_visible, np.arange(len(states))
+        draw = clock.draw(self.n_steps + 1)
+        u = inference.uniforms(clock.key, streams, draw, 1 + energy.n_hidden)
+        reach = np.cumsum(batch.weight)
+        row = np.searchsorted(reach, u[:, 0] * reach[-1], side="right")
+        rows = batch.visible[np.minimum(row, len(reach) - 1)]
+        states[:, :v] = np.where(np.isnan(rows), states[:, :v], rows == 1)
+        hidden = one_model_per_row(energy, len(states)).hidden_given_visible(states[:, :v])
+        states[:, v:] = u[:, 1:] < hidden
+        return states
 
     def _sweep(self, energy, states, streams, clock):
         """Return states (N, C, n_variables) after `n_steps` sweeps."""

@@ -12,6 +12,20 @@ OBJECTIVES = Registry(
     },
 )
 
+# What `learning` of a density names: where the moments of the model come from.
+NEGATIVE_PHASES = Registry(
+    "learning",
+    {
+        "mle": "skcrbm.learning._moments:MLE",
+        "cd": "skcrbm.learning._moments:CD",
+        "pcd": "skcrbm.learning._moments:PCD",
+        "bp_chain": "skcrbm.learning._moments:BP_CHAIN",
+        "weighted_bp_chain": "skcrbm.learning._moments:WEIGHTED_BP_CHAIN",
+        "bp": "skcrbm.learning._moments:BP",
+        "pmp": "skcrbm.learning._moments:PMP",
+    },
+)
+
 # What `MSSVMCRBM(hidden=...)` names.
 MARGIN_OBJECTIVES = Registry(
     "hidden",

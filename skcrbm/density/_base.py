@@ -1,0 +1,466 @@
+"""What the density estimators share: data of 0, 1 and NaN, training, questions about p(x)."""
+
+from abc import ABCMeta, abstractmethod
+from dataclasses import replace
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, DensityMixin, _fit_context, clone
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skcrbm import inference
+from skcrbm.inference import Gibbs, infer, method_constraint, own_method, resolve_method
+from skcrbm.learning import (
+    NEGATIVE_PHASES,
+    ElasticNet,
+    ModelStates,
+    MomentMatching,
+    StochasticFit,
+    Training,
+    warn_of_convergence,
+    with_callbacks,
+)
+from skcrbm.utils.fitting import forget, weighted_rows
+from skcrbm.utils.random import random_key
+from skcrbm.utils.warnings import warn_user
+
+_REMEDY = "its marginals may be off. Use inference='exact' if the model is small, or damping"
+
+
+class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta):
+    """Base of the density estimators.
+
+    A subclass has the hyperparameters of its `__init__`, among them all that
+    `_parameter_constraints` names here, and says what the model is.
+    """
+
+    _parameter_constraints: dict = {
+        "learning": [StrOptions(set(NEGATIVE_PHASES))],
+        "inference": method_constraint(auto=True),
+        "sampler": [*method_constraint(), None],
+        "n_chains": [Interval(Integral, 1, None, closed="left")],
+        "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "solver": [StrOptions({"adam", "sgd"})],
+        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha_l1": [Interval(Real, 0, None, closed="left")],
+        "binarize": [Real, None],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "warm_start": ["boolean"],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _state = ("_model", "_structure", "_learning", "_sampler", "_progress", "_rng")
+
+    # ---------------------------------------------------------- what the model is
+
+    @abstractmethod
+    def _structure_of(self, n_features):
+        """Return what the fitted model and the hyperparameters must agree in."""
+
+    @abstractmethod
+    def _penalised(self, model):
+        """Params of 0 and 1: which parameters the penalties pull."""
+
+    @abstractmethod
+    def _model_attributes(self, model):
+        """Fitted attributes of a model, as a dict."""
+
+    def _automatic_batch_size(self, n_rows):
+        """Return the rows of a step: all, as the data's moments are worked out once."""
+        return n_rows
+
+    # ---------------------------------------------------------------- the data
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _visible(self, X, reset):
+        """Validate X; 0, 1 and NaN (N, n_features), float32 or float64."""
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_all_finite="allow-nan",
+            reset=reset,
+        )
+        X = X.toarray() if sparse.issparse(X) else X
+        missing = np.isnan(X)
+        if self.binarize is None:
+            if not (missing | (X == 0) | (X == 1)).all():
+                raise ValueError(
+                    "X must hold 0, 1 and NaN alone with binarize=None; a number for binarize is "
+                    "the threshold above which a value counts as 1"
+                )
+            return X
+        if reset and X.size and (np.nanmin(X, initial=0) < 0 or np.nanmax(X, initial=1) > 1):
+            warn_user(
+                f"X has values outside of [0, 1]; what is above binarize={self.binarize} counts as "
+                "1, the rest as 0. Set binarize to where the columns are to be cut"
+            )
+        visible = np.greater(X, self.binarize).astype(X.dtype)
+        visible[missing] = np.nan
+        return visible
+
+    def _check_training_data(self, X, y, sample_weight, *, reset):
+        visible = self._visible(X, reset)
+        (visible,), weight = weighted_rows((visible,), sample_weight)
+        return np.empty((len(visible), 0), visible.dtype), visible, weight
+
+    def _forget(self):
+        forget(self, self._state)
+
+    # ---------------------------------------------------------------- training
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn the distribution of the rows of X.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Numbers, compared with `binarize`; NaN where not observed.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative; a weight k counts as k copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On an invalid X, weight or hyperparameter, and if the model is too large for the
+            inference that `learning` needs.
+        FloatingPointError
+            If the training diverges.
+        """
+        return self._fit(X, y, sample_weight)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Do one epoch on the given rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_one_epoch(X, y, sample_weight)
+
+    def _check_same_model(self):
+        if self._structure_of(self.n_features_in_) != self._structure:
+            raise ValueError(
+                f"the hyperparameters of {type(self).__name__} say another structure than that of "
+                "the fit so far; set warm_start=False, or keep them"
+            )
+
+    def _make_training(self, visible, rng, partial):
+        n_rows = len(visible)
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = self._automatic_batch_size(n_rows)
+        return Training(
+            objective=None,  # they depend on the model: see `_settle`
+            penalty=None,
+            rate_factors=None,
+            solver=self.solver,
+            learning_rate=self.learning_rate_init,
+            momentum=0.0,
+            average=False,
+            batch_size=min(batch_size, n_rows),
+            max_iter=self.max_iter,
+            early_stopping=self.early_stopping,
+            refit=False,
+            validation_fraction=self.validation_fraction,
+            stratify=False,
+            n_iter_no_change=self.n_iter_no_change,
+            tol=self.tol,
+            verbose=self.verbose,
+        )
+
+    def _settle(self, training, model, design, source, rng, go_on, partial):
+        energy = model.energy(design.X)
+        rule = NEGATIVE_PHASES.get(self.learning)
+        method = self._training_method(energy, bool(np.isnan(source.all.visible).any()))
+        method = own_method(method, rng)
+        sampler = self._checked_sampler(rule, energy)
+        states = ModelStates(method, sampler, self.n_chains, self.n_gibbs_steps, self.n_jobs)
+        which = self._penalised(model)
+        penalty = None
+        if self.alpha or self.alpha_l1:
+            penalty = ElasticNet(
+                type(which)(*(self.alpha * part for part in which)),
+                type(which)(*(self.alpha_l1 * part for part in which)),
+            )
+        training = replace(
+            training,
+            objective=MomentMatching(self.learning, method, states),
+            penalty=penalty,
+            rate_factors=type(model.params)(*(1.0 for _ in model.params)),
+        )
+        attributes = {
+            "_learning": self.learning,
+            "_sampler": sampler,
+            "_structure": self._structure_of(self.n_features_in_),
+        }
+        return training, model, attributes
+
+    def _training_method(self, energy, missing):
+        """Return the method of the phases that use one; "auto" resolved.
+
+        Parameters
+        ----------
+        energy : BaseEnergy
+        missing : bool
+            Whether there are entries to be marginalised.
+        """
+        if not self._is_auto():
+            return self._named()
+        wanted = self.learning == "mle" or (missing and self.learning != "bp")
+        if wanted and _is_small(energy):
+            return resolve_method("exact")
+        if self.learning == "mle":
+            raise ValueError(_too_large(energy, "learning='mle'"))
+        return resolve_method("sum_product")
+
+    def _is_auto(self):
+        return isinstance(self.inference, str) and self.inference == "auto"
+
+    def _named(self):
+        """Return the method that `inference` names, or is."""
+        return resolve_method(self.inference)
+
+    def _checked_sampler(self, rule, energy):
+        """Return a copy of the sampler, or None where the rule has no use for one."""
+        if rule.sampler is None:
+            return None
+        sampler = self.sampler
+        sampler = clone(resolve_method(rule.sampler if sampler is None else sampler, "sampler"))
+        lacking = rule.answers - sampler.supports(energy)
+        if lacking or "random_state" not in sampler.get_params(deep=False):
+            raise ValueError(
+                f"sampler={self.sampler!r} cannot be used with learning={self.learning!r} on "
+                f"{type(energy).__name__}: it must answer {sorted(rule.answers)} and have an "
+                "option random_state"
+            )
+        return sampler
+
+    def _fitted_model(self, X):
+        return self._model
+
+    def _fitted_attributes(self, model, epoch, X, visible):
+        return {
+            "_model": model,
+            "energy_": model.energy(X[:0]),
+            **self._model_attributes(model),
+        }
+
+    def _curves(self, epochs):
+        curves = super()._curves(epochs)
+        if self.learning == "weighted_bp_chain":
+            curves["effective_sample_size_curve_"] = [epoch.effective_share for epoch in epochs]
+        return curves
+
+    def _publish(self, attributes):
+        super()._publish(attributes)
+        if self.learning in ("mle", "bp"):
+            method = "sum_product" if self._is_auto() else self._named().name
+            warn_of_convergence(self.convergence_curve_[-1], method, _REMEDY)
+
+    # --------------------------------------------------------------- questions
+
+    def _method_of_use(self, energy, wanted):
+        """Return the method of `inference`; "auto" is exact, or a ValueError."""
+        if not self._is_auto():
+            return self._named()
+        if not _is_small(energy):
+            raise ValueError(_too_large(energy, wanted))
+        return resolve_method("exact")
+
+    def _known(self, X):
+        """Return validated X (N, n_features) of 0, 1 and NaN."""
+        check_is_fitted(self)
+        return self._visible(X, False)
+
+    def _clamp(self, visible):
+        """Evidence (N, n_variables) that holds what is observed."""
+        n_hidden = self.energy_.n_hidden
+        return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
+
+    def score_samples(self, X):
+        """Log-probability of the observed entries of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            As in `fit`; entries that are NaN are summed out.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; an approximation where `inference` is one.
+
+        Raises
+        ------
+        ValueError
+            With ``inference="auto"``, if the model is too large for exact inference.
+
+        Warns
+        -----
+        UserWarning
+            If the model was learned by "pmp": its parameters are those of the sampler, under
+            which the probabilities given here, of the Gibbs distribution, are not the data's.
+        """
+        visible = self._known(X)
+        if self._learning == "pmp":
+            warn_user(
+                "the parameters were learned for samples by perturb-and-max-product; they are no "
+                "parameters of the Gibbs distribution, whose log-probabilities these are"
+            )
+        energy = self.energy_
+        method = self._method_of_use(energy, "score_samples")
+        log_z = infer(energy, method, returns="log_partition").log_partition[0]
+        rows = energy.rows(np.zeros(len(visible), int))
+        log_weight = rows.log_weight(np.nan_to_num(visible))
+        partly = np.flatnonzero(np.isnan(visible).any(axis=1))
+        if len(partly):
+            log_weight[partly] = infer(
+                energy.rows(np.zeros(len(partly), int)),
+                method,
+                clamp=self._clamp(visible[partly]),
+                returns="log_partition",
+                n_jobs=self.n_jobs,
+            ).log_partition
+        return log_weight - log_z
+
+    def score(self, X, y=None):
+        """Mean of `score_samples`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def marginals(self, X):
+        """P(x_i = 1) of each entry given the observed entries of its row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            As in `fit`; what is observed keeps its value.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError
+            With ``inference="auto"``, if the model is too large for exact inference.
+        """
+        visible = self._known(X)
+        return self._beliefs(visible, "marginals")[:, : visible.shape[1]]
+
+    def _beliefs(self, visible, wanted):
+        """Marginals (N, n_variables) given the observed entries."""
+        energy = self.energy_.rows(np.zeros(len(visible), int))
+        method = self._method_of_use(self.energy_, wanted)
+        clamp = self._clamp(visible)
+        return infer(energy, method, clamp=clamp, returns="marginals", n_jobs=self.n_jobs).marginals
+
+    def sample(self, n_samples=1, *, given=None, random_state=None):
+        """Draw rows from the model, by the sampler that it was learned with.
+
+        That is Gibbs chains for "cd" and "pcd", every variable alone for "bp", `sampler` for
+        "bp_chain" and "pmp". For "mle" and "weighted_bp_chain" it is exact up to the sizes that
+        "exact" takes, and Gibbs chains beyond.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        given : array-like of shape (n_features,), default=None
+            0 or 1 where a value is given, NaN where it is drawn.
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        ndarray of int of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        energy, n_features = self.energy_, self.n_features_in_
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+            raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")
+        clamp = None
+        if given is not None:
+            given = np.asarray(given, np.float64)
+            if given.shape != (n_features,):
+                raise ValueError(
+                    f"given must have shape ({n_features},), NaN where a value is drawn; got "
+                    f"{given.shape}"
+                )
+            if not (np.isnan(given) | (given == 0) | (given == 1)).all():
+                raise ValueError("given must hold 0 or 1, or NaN where a value is drawn")
+            clamp = self._clamp(given[None])
+        if self._learning == "bp":
+            method = resolve_method("sum_product") if self._is_auto() else self._named()
+            p = infer(energy, method, clamp=clamp, returns="marginals").marginals[0, :n_features]
+            u = inference.uniforms(random_key(random_state), np.arange(n_samples), 0, n_features)
+            return (u < p).astype(np.int64)
+        found = infer(
+            energy,
+            self._sampling_method(n_samples).with_options(random_state=random_state),
+            clamp=clamp,
+            returns="samples",
+            n_samples=n_samples,
+            n_jobs=self.n_jobs,
+        )
+        return found.samples[0, :, :n_features].astype(np.int64)
+
+    def _sampling_method(self, n_samples):
+        if self._sampler is not None and self._learning != "weighted_bp_chain":
+            return self._sampler
+        if self._learning in ("mle", "weighted_bp_chain") and _is_small(self.energy_):
+            return resolve_method("exact")
+        return Gibbs(n_chains=n_samples)
+
+
+def _is_small(energy):
+    """Whether exact inference takes a model of this size."""
+    return energy.n_enumerated() <= energy.max_enumerated
+
+
+def _too_large(energy, wanted):
+    return (
+        f"{wanted} with inference='auto' needs exact inference, which would take 2^"
+        f"{energy.n_enumerated()} states (limit 2^{energy.max_enumerated}) for this model; name "
+        "an approximate one: inference='sum_product', 'tree_reweighted' or 'mean_field', or for "
+        "log-probabilities 'ais' where it works on the model"
+    )
