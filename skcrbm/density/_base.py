@@ -187,7 +187,8 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
             solver=self.solver,
             learning_rate=self.learning_rate_init,
             momentum=0.0,
-            average=False,
+            # Gradients that go by few states of the model make the iterates go round the solution.
+            average=not NEGATIVE_PHASES.get(self.learning).is_loss,
             batch_size=min(batch_size, n_rows),
             max_iter=self.max_iter,
             early_stopping=self.early_stopping,

@@ -42,6 +42,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         - "pmp": `n_chains` states of `sampler`, each the approximate maximum of a perturbed
           energy [PMP]_. The parameters then belong to that sampler: the Gibbs distribution with the
           same parameters is another one.
+
+        With all rules but "mle" the parameters kept are an average of the iterates, in which
+        late ones count more.
     inference : str or object, default="auto"
         Method of `score_samples` and `marginals`, of "mle", and for entries that are not
         observed: "exact", "sum_product", "tree_reweighted", "mean_field", or configured. "auto"
