@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from skcrbm.density._base import BaseDensity
+from skcrbm.density._base import BaseDensity, start_log_odds
 from skcrbm.energies import FactorGraphEnergy, TableFactors, TableModel, TableParams
-from skcrbm.learning import smoothed_log_odds
 
 
 class MarkovRandomField(BaseDensity):
@@ -56,7 +55,7 @@ class MarkovRandomField(BaseDensity):
         States of the model in each step.
     n_gibbs_steps : int, default=1
         Sweeps of the chains in each step.
-    max_iter : int, default=200
+    max_iter : int, default=100
         Epochs at most. All are done, unless there is a loss ("mle") or a validation part.
     batch_size : int or "auto", default="auto"
         Rows of a step; "auto": all, as the moments of complete rows are worked out once.
@@ -73,7 +72,7 @@ class MarkovRandomField(BaseDensity):
         Hold out a validation part and keep the best epoch, by the log-likelihood of small
         models and the pseudo-likelihood of large ones.
     validation_fraction : float in (0, 1), default=0.15
-    n_iter_no_change : int, default=25
+    n_iter_no_change : int, default=50
         Stop after so many epochs in which neither the validation score nor, in "mle" without a
         validation part, the loss got better by more than `tol`.
     tol : float, default=0.0
@@ -134,7 +133,7 @@ class MarkovRandomField(BaseDensity):
         sampler=None,
         n_chains=100,
         n_gibbs_steps=1,
-        max_iter=200,
+        max_iter=100,
         batch_size="auto",
         solver="adam",
         learning_rate_init="auto",
@@ -143,7 +142,7 @@ class MarkovRandomField(BaseDensity):
         binarize=0.5,
         early_stopping=False,
         validation_fraction=0.15,
-        n_iter_no_change=25,
+        n_iter_no_change=50,
         tol=0.0,
         warm_start=False,
         n_jobs=None,
@@ -215,7 +214,7 @@ class MarkovRandomField(BaseDensity):
         base = self._base_energy(visible.shape[1], visible.dtype)
         if isinstance(self.factors, str):
             flat = base.log_potentials.copy()
-            flat[1 : 2 * visible.shape[1] : 2] = smoothed_log_odds(visible, weight)
+            flat[1 : 2 * visible.shape[1] : 2] = start_log_odds(visible, weight)
             base = base.with_log_potentials(flat)
         return TableModel.of(base)
 

@@ -77,7 +77,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Hold out a validation part and keep the best epoch, by the log-likelihood of small
         models and the pseudo-likelihood of large ones.
     validation_fraction : float in (0, 1), default=0.15
-    n_iter_no_change : int, default=25
+    n_iter_no_change : int, default=50
         Stop after so many epochs in which neither the validation score nor, in "mle" without a
         validation part, the loss got better by more than `tol`.
     tol : float, default=0.0
@@ -150,7 +150,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         binarize=0.5,
         early_stopping=False,
         validation_fraction=0.15,
-        n_iter_no_change=25,
+        n_iter_no_change=50,
         tol=0.0,
         warm_start=False,
         n_jobs=None,

@@ -97,6 +97,7 @@ class FactorGraphEnergy(BaseEnergy):
     def _set_log_potentials(self, flat):
         self.log_potentials = flat
         self.tables = self.graph.tables(flat)
+        self._finite = [bool((g.log_potentials > -np.inf).all()) for g in self.tables]
 
     # ---------------------------------------------------------- other ways in and out
 
@@ -410,12 +411,16 @@ class FactorGraphEnergy(BaseEnergy):
         variables = np.arange(width)[block]
         edges = self.graph.edges_of(variables)
         total = np.zeros((4, len(bits), len(variables)))  # finite parts and zeros, off and on
-        for group, block in zip(self.tables, edges, strict=False):
-            factor, slot = np.divmod(block.edge, group.variables.shape[1])
-            bit = 1 << (group.variables.shape[1] - 1 - slot)
-            code = _codes(bits, group.variables[factor]) & ~bit
+        for group, finite, block in zip(self.tables, self._finite, edges, strict=False):
+            code = _codes(bits, block.scopes) & ~block.bit
+            if finite:
+                score = group.log_potentials[block.factor, code | block.bit]
+                score = score - group.log_potentials[block.factor, code]
+                _add_edges(total[1], score, block)
+                continue
             for value in (0, 1):
-                score = group.log_potentials[factor, code | bit * value].astype(np.float64)
+                score = group.log_potentials[block.factor, code | block.bit * value]
+                score = score.astype(np.float64)
                 zero = score == -np.inf
                 if zero.any():
                     score[zero] = 0
@@ -433,6 +438,8 @@ class FactorGraphEnergy(BaseEnergy):
         off, on, zeros_off, zeros_on = total
         log_odds = np.repeat(self.field[:, variables].astype(np.float64), n_chains, axis=0)
         log_odds += on - off
+        if all(self._finite) and not len(edges[-2].edge) and not len(edges[-1].edge):
+            return log_odds.reshape(n, n_chains, len(variables))
         neither = (zeros_off > 0) & (zeros_on > 0)
         log_odds += np.where(neither, _FORBIDDEN * (zeros_off - zeros_on), 0.0)
         log_odds[(zeros_on > 0) & ~neither] = -np.inf

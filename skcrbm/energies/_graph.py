@@ -55,11 +55,18 @@ class BlockEdges(NamedTuple):
         Where those of each variable begin that has any.
     where : ndarray of int64
         The places of these variables in the block.
+    factor, bit : ndarray of int64 (M,)
+        Of tables: the factor of each edge, and what its variable adds to the number of an entry.
+    scopes : ndarray of int64 (M, k)
+        Of tables: all variables of the factor.
     """
 
     edge: np.ndarray
     first: np.ndarray
     where: np.ndarray
+    factor: np.ndarray | None = None
+    bit: np.ndarray | None = None
+    scopes: np.ndarray | None = None
 
 
 class FactorGraph:
@@ -194,7 +201,14 @@ class FactorGraph:
         """
         key = variables.tobytes()
         if key not in self._of_blocks:  # of a sampler the same few, again and again
-            self._of_blocks[key] = [self._block(e, s, variables) for e, s in self._edges]
+            blocks = [self._block(e, s, variables) for e, s in self._edges]
+            for g, (scopes, _) in enumerate(self.scopes):
+                k = scopes.shape[1]
+                factor, slot = np.divmod(blocks[g].edge, k)
+                blocks[g] = blocks[g]._replace(
+                    factor=factor, bit=1 << (k - 1 - slot), scopes=scopes[factor]
+                )
+            self._of_blocks[key] = blocks
         return self._of_blocks[key]
 
     @staticmethod

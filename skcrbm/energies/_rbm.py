@@ -252,6 +252,11 @@ class RBMEnergy(PairwiseEnergy):
         weight = weight[:, None].astype(self.dtype)
         return ((weight * v).T @ h.astype(self.dtype, copy=False),)
 
+    def expected_score(self, means, statistics):
+        """Score of a model's moments; see the base."""
+        fields = np.concatenate([self.visible_bias[0], self.hidden_bias[0]]).astype(np.float64)
+        return float(fields @ means + np.vdot(self.weights, statistics[0]))
+
     def row_blocks(self, entries_per_row):
         """Slices of the rows that keep a temporary of so many entries a row in the cache."""
         return row_chunks(self.n_models, max(1, CACHED_ENTRIES // max(1, entries_per_row)))
