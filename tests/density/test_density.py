@@ -273,8 +273,7 @@ def test_warm_start_needs_the_same_structure(X):
 @every_model
 def test_interrupt_keeps_what_there_is(model, X, monkeypatch):
     model = clone(model)
-    done = []
-    step = type(model)._fitted_attributes
+    done, sweep = [], inference.gibbs_sweep
 
     def interrupted(energy, *args, **kwargs):
         done.append(1)
