@@ -437,3 +437,12 @@ def test_weights_of_states_are_tempered():
     assert (np.argsort(weight) == np.argsort(wild)).all()
     wild[3] = -np.inf
     assert tempered_weights(wild)[0][3] == 0
+
+
+def test_chained_samples_are_the_default_sampler(X):
+    best = clone(MODELS["scopes"]).set_params(learning="mle", max_iter=300).fit(X).score(X)
+    for learning in ("bp_chain", "weighted_bp_chain"):
+        model = clone(MODELS["scopes"]).set_params(learning=learning).fit(X)
+        assert model.score(X) > best - 0.04
+        assert model.sample(3, random_state=0).shape == (3, 4)
+    assert min(model.effective_sample_size_curve_) > 0.5
