@@ -22,7 +22,7 @@ from skcrbm.learning import (
     warn_of_convergence,
     with_callbacks,
 )
-from skcrbm.utils.fitting import forget, weighted_rows
+from skcrbm.utils.fitting import forget, resolved, weighted_rows
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
 
@@ -46,6 +46,7 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
         "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "solver": [StrOptions({"adam", "sgd"})],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "average": ["boolean", StrOptions({"auto"})],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "alpha_l1": [Interval(Real, 0, None, closed="left")],
         "binarize": [Real, None],
@@ -121,7 +122,7 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
         return np.empty((len(visible), 0), visible.dtype), visible, weight
 
     def __sklearn_is_fitted__(self):
-        return "_model" in vars(self)
+        return hasattr(self, "_model")
 
     def _forget(self):
         forget(self, self._state)
@@ -191,7 +192,7 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
             learning_rate=self.learning_rate_init,
             momentum=0.0,
             # Gradients that go by few states of the model make the iterates go round the solution.
-            average=not NEGATIVE_PHASES.get(self.learning).is_loss,
+            average=resolved(self.average, not NEGATIVE_PHASES.get(self.learning).is_loss),
             batch_size=min(batch_size, n_rows),
             max_iter=self.max_iter,
             early_stopping=self.early_stopping,
@@ -454,21 +455,6 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
         if self._learning in ("mle", "weighted_bp_chain") and _is_small(self.energy_):
             return resolve_method("exact")
         return Gibbs(n_chains=n_samples)
-
-
-def start_log_odds(visible, weight):
-    """Log-odds (V,) of each column's share of ones, half a row on and half a row off added.
-
-    Parameters
-    ----------
-    visible : ndarray (N, V)
-        NaN where not observed.
-    weight : ndarray (N,)
-        As numbers of copies.
-    """
-    on = weight @ np.nan_to_num(visible) + 0.5
-    off = weight @ (1 - np.nan_to_num(visible, nan=1.0)) + 0.5
-    return np.log(on) - np.log(off)
 
 
 def _is_small(energy):

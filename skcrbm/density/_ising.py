@@ -34,8 +34,6 @@ class IsingModel(BaseDensity):
           energy [PMP]_. The parameters then belong to that sampler: the Gibbs distribution with the
           same parameters is another one.
 
-        With all rules but "mle" the parameters kept are an average of the iterates, in which
-        late ones count more.
     inference : str or object, default="auto"
         Method of `score_samples` and `marginals`, of "mle", and for entries that are not
         observed: "exact", "sum_product", "tree_reweighted", "mean_field", or configured. "auto"
@@ -59,6 +57,10 @@ class IsingModel(BaseDensity):
     learning_rate_init : float or "auto", default="auto"
         Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that where
         an epoch has fewer than 60 steps.
+    average : bool or "auto", default="auto"
+        Whether the parameters kept are an average of the iterates, in which late ones count
+        more. "auto" does so with all rules but "mle", as states drawn from the model make the
+        iterates go round the solution. It lags behind an ascent that has not arrived.
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalty on the couplings, each pair counted once.
         The L1 part is followed by subgradients.
@@ -134,6 +136,7 @@ class IsingModel(BaseDensity):
         batch_size="auto",
         solver="adam",
         learning_rate_init="auto",
+        average="auto",
         alpha=0.0,
         alpha_l1=0.0,
         binarize=0.5,
@@ -156,6 +159,7 @@ class IsingModel(BaseDensity):
         self.batch_size = batch_size
         self.solver = solver
         self.learning_rate_init = learning_rate_init
+        self.average = average
         self.alpha = alpha
         self.alpha_l1 = alpha_l1
         self.binarize = binarize

@@ -38,8 +38,6 @@ class MarkovRandomField(BaseDensity):
           energy [PMP]_. The parameters then belong to that sampler: the Gibbs distribution with the
           same parameters is another one.
 
-        With all rules but "mle" the parameters kept are an average of the iterates, in which
-        late ones count more.
     inference : str or object, default="auto"
         Method of `score_samples` and `marginals`, of "mle", and for entries that are not
         observed: "exact", "sum_product", "tree_reweighted", "mean_field", or configured. "auto"
@@ -63,6 +61,10 @@ class MarkovRandomField(BaseDensity):
     learning_rate_init : float or "auto", default="auto"
         Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that where
         an epoch has fewer than 60 steps.
+    average : bool or "auto", default="auto"
+        Whether the parameters kept are an average of the iterates, in which late ones count
+        more. "auto" does so with all rules but "mle", as states drawn from the model make the
+        iterates go round the solution. It lags behind an ascent that has not arrived.
     alpha, alpha_l1 : float, default=0.0
         L2 and L1 penalty on the log-potentials of the tables of two and more columns.
         The L1 part is followed by subgradients.
@@ -137,6 +139,7 @@ class MarkovRandomField(BaseDensity):
         batch_size="auto",
         solver="adam",
         learning_rate_init="auto",
+        average="auto",
         alpha=0.0,
         alpha_l1=0.0,
         binarize=0.5,
@@ -159,6 +162,7 @@ class MarkovRandomField(BaseDensity):
         self.batch_size = batch_size
         self.solver = solver
         self.learning_rate_init = learning_rate_init
+        self.average = average
         self.alpha = alpha
         self.alpha_l1 = alpha_l1
         self.binarize = binarize

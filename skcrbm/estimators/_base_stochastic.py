@@ -7,6 +7,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.learning import StochasticFit, Training, with_callbacks
+from skcrbm.utils.fitting import resolved
 
 _FULL_BATCH_ROWS = 200
 _EARLY_STOPPING_ROWS = 1000
@@ -124,8 +125,3 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
             tol=self.tol,
             verbose=self.verbose,
         )
-
-
-def resolved(value, automatic):
-    """Return a hyperparameter, or what "auto" stands for in its place."""
-    return automatic if isinstance(value, str) else value

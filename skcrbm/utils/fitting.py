@@ -37,3 +37,8 @@ def forget(estimator, state=()):
     """Drop fitted attributes: those that end in an underscore, and those named in `state`."""
     for name in [name for name in vars(estimator) if name.endswith("_") or name in state]:
         delattr(estimator, name)
+
+
+def resolved(value, automatic):
+    """Return a hyperparameter, or what "auto" stands for in its place."""
+    return automatic if isinstance(value, str) else value
