@@ -72,8 +72,8 @@ left.errorbar(
 )
 left.axhline(0, color="k", lw=0.8)
 left.set_yscale("symlog", linthresh=0.1)
-left.set(xlabel="coupling", ylabel="log Z minus the exact value")
-left.legend(frameon=False)
+left.set(xlabel="coupling", ylabel="log Z minus the exact value", ylim=(-60, 200))
+left.legend(frameon=False, ncols=2, loc="upper left")
 right.plot(COUPLINGS, shares, "o-", color="C4", ms=4)
 right.set(xlabel="coupling", ylabel="effective share of samples", ylim=(0, 1.02))
 path = Path(__file__).parents[1] / "output" / "chained_samples.png"

@@ -122,7 +122,7 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
         return np.empty((len(visible), 0), visible.dtype), visible, weight
 
     def __sklearn_is_fitted__(self):
-        return hasattr(self, "_model")
+        return "_model" in vars(self)
 
     def _forget(self):
         forget(self, self._state)
@@ -455,6 +455,21 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
         if self._learning in ("mle", "weighted_bp_chain") and _is_small(self.energy_):
             return resolve_method("exact")
         return Gibbs(n_chains=n_samples)
+
+
+def start_log_odds(visible, weight):
+    """Log-odds (V,) of each column's share of ones, half a row on and half a row off added.
+
+    Parameters
+    ----------
+    visible : ndarray (N, V)
+        NaN where not observed.
+    weight : ndarray (N,)
+        As numbers of copies.
+    """
+    on = weight @ np.nan_to_num(visible) + 0.5
+    off = weight @ (1 - np.nan_to_num(visible, nan=1.0)) + 0.5
+    return np.log(on) - np.log(off)
 
 
 def _is_small(energy):
