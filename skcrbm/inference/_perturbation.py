@@ -1,0 +1,156 @@
+"""Perturb-and-max-product: noise, state and answers, which all families of energies share."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._random import logistic_noise, uniforms
+from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.random import random_key
+
+
+class Perturbations(NamedTuple):
+    """Where the samples of perturb-and-max-product stand.
+
+    Attributes
+    ----------
+    messages : ndarray (N * n_samples, ...)
+        Of each sample, samples of a model after one another, in the shape and units of the
+        energy's solver.
+    normal : ndarray (N * n_samples, n_variables), float64
+        Normal numbers that the noise is made of.
+    key : uint64
+    step : int
+        Number of draws made; the next one continues the same random numbers.
+    """
+
+    messages: np.ndarray
+    normal: np.ndarray
+    key: Any
+    step: int
+
+
+def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None, size=16):
+    """Answer "samples" and "log_partition" of a checked query.
+
+    Parameters
+    ----------
+    method : PerturbAndMaxProduct
+    energy : BaseEnergy
+        With its evidence, whose score counts.
+    query : Query
+    maximise : callable
+        ``maximise(rows, noise, message)`` -> states (K, n) of bool with held variables at their
+        values, messages (K, *message_shape) or None; of models `rows` (K,) with noise (K, n) on
+        their log-odds, from the messages of an earlier run or None. It
+        has an argument `keep`: whether messages are to be returned.
+    message_shape : tuple
+    noisy : ndarray of bool (n,), default=None
+        Which variables get noise; None: all.
+    size : int
+        Samples of a block, at most.
+    """
+    n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
+    wants_log_z = "log_partition" in query.returns
+    if wants_log_z and n_samples < 2:
+        raise ValueError(
+            "n_samples must be at least 2 for returns='log_partition', which is a mean with a "
+            f"standard error; got {n_samples}"
+        )
+    shape = n_models * n_samples, *message_shape
+    before = _earlier(query, shape, n)
+    key = random_key(method.random_state) if before is None else before.key
+    step = 0 if before is None else before.step
+    keep = query.return_state
+    messages = np.empty(shape, energy.dtype) if keep else None
+    normal = np.empty((shape[0], n)) if keep else None
+    samples = np.empty((shape[0], n), np.int8)
+    scores = np.empty(shape[0])
+
+    def run(items):
+        streams = np.arange(items.start, items.stop)
+        rows = streams // n_samples
+        noise = _noise(method, key, streams, step, before, items, normal, n)
+        if noisy is not None:
+            noise = np.where(noisy, noise, 0.0)
+        start = None if before is None else before.messages[items]
+        states, sent = maximise(rows, noise, start, keep=keep)
+        samples[items] = states
+        if keep:
+            messages[items] = sent
+        if wants_log_z:
+            part = energy.rows(rows)
+            noise[~part.free] = 0
+            # Noise on -1/+1: its mean is zero, and the mean varies less than of that on 0/1.
+            scores[items] = part.score(states) + (noise * (states - 0.5)).sum(axis=1)
+
+    for _ in ordered_map(run, row_chunks(shape[0], size), query.n_jobs):
+        pass
+    fields = empty_result(energy, query)
+    fields["n_iter"][:] = method.max_iter
+    if "samples" in query.returns:
+        fields["samples"] = samples.reshape(n_models, n_samples, n)
+    if wants_log_z:
+        _fill_log_partition(fields, scores.reshape(n_models, n_samples))
+    if keep:
+        fields["state"] = Perturbations(messages, normal, key, step + 1)
+    return fields
+
+
+def _noise(method, key, streams, step, before, items, normal, n):
+    """Noise (K, n) of some samples; fill in their normal numbers, where they are kept."""
+    if normal is None and (before is None or method.persistence == 0):
+        return logistic_noise(key, streams, step, n)
+    u = uniforms(key, streams, step, n)
+    if before is None or method.persistence == 0:
+        if normal is not None:
+            normal[items] = ndtri(u)
+        return np.log(u) - np.log1p(-u)
+    r = method.persistence
+    z = r * before.normal[items] + np.sqrt(1 - r**2) * ndtri(u)
+    if normal is not None:
+        normal[items] = z
+    return log_ndtr(z) - log_ndtr(-z)
+
+
+def _earlier(query, shape, n):
+    """Return the state that a query goes on from, None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If it is not one of as many samples of as many models.
+    """
+    if query.start is None:
+        return None
+    state = query.start.state
+    if (
+        not isinstance(state, Perturbations)
+        or state.messages.shape != shape
+        or state.normal.shape != (shape[0], n)
+    ):
+        raise ValueError(
+            "init must hold the state of 'perturb_and_max_product' on the same energy, with "
+            f"messages of shape {shape}, models times samples first (return_state=True keeps it)"
+        )
+    return state
+
+
+def _fill_log_partition(fields, scores):
+    """Mean of the scores (N, n_samples), and its standard error: infinite where a score is."""
+    fields["log_partition"] = scores.mean(axis=1)
+    possible = np.isfinite(scores).all(axis=1)
+    error = np.full(len(scores), np.inf)
+    error[possible] = scores[possible].std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+    fields["standard_error"] = error
+    fields["converged"] = possible
+
+
+def free_groups(free):
+    """Yield each pattern of free variables of some rows (K, n), and the rows that have it."""
+    patterns, which = np.unique(free, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    for p, pattern in enumerate(patterns):
+        yield pattern, np.flatnonzero(which == p)
