@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from skcrbm.inference._base import empty_result
-from skcrbm.inference._random import logistic_noise, uniforms
+from skcrbm.inference._random import uniforms
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.random import random_key
 
@@ -16,9 +16,9 @@ class Perturbations(NamedTuple):
 
     Attributes
     ----------
-    messages : ndarray (N * n_samples, ...)
+    messages : ndarray (N * n_samples, ...) or None
         Of each sample, samples of a model after one another, in the shape and units of the
-        energy's solver.
+        energy's solver; None where they were not asked for: the next call starts afresh.
     normal : ndarray (N * n_samples, n_variables), float64
         Normal numbers that the noise is made of.
     key : uint64
@@ -26,7 +26,7 @@ class Perturbations(NamedTuple):
         Number of draws made; the next one continues the same random numbers.
     """
 
-    messages: np.ndarray
+    messages: np.ndarray | None
     normal: np.ndarray
     key: Any
     step: int
@@ -54,28 +54,31 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
     """
     n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
     wants_log_z = "log_partition" in query.returns
-    if wants_log_z and n_samples < 2:
-        raise ValueError(
-            "n_samples must be at least 2 for returns='log_partition', which is a mean with a "
-            f"standard error; got {n_samples}"
-        )
     shape = n_models * n_samples, *message_shape
     before = _earlier(query, shape, n)
     key = random_key(method.random_state) if before is None else before.key
     step = 0 if before is None else before.step
     keep = query.return_state
     messages = np.empty(shape, energy.dtype) if keep else None
-    normal = np.empty((shape[0], n)) if keep else None
+    normal = np.empty((shape[0], n))
     samples = np.empty((shape[0], n), np.int8)
     scores = np.empty(shape[0])
 
     def run(items):
         streams = np.arange(items.start, items.stop)
         rows = streams // n_samples
-        noise = _noise(method, key, streams, step, before, items, normal, n)
+        u = uniforms(key, streams, step, n)
+        normal[items] = ndtri(u)
+        noise = np.log(u) - np.log1p(-u)
+        if before is not None and method.persistence > 0:
+            r = method.persistence
+            z = r * before.normal[items] + np.sqrt(1 - r**2) * normal[items]
+            normal[items] = z
+            noise = log_ndtr(z) - log_ndtr(-z)
         if noisy is not None:
             noise = np.where(noisy, noise, 0.0)
-        start = None if before is None else before.messages[items]
+        warm = before is not None and before.messages is not None
+        start = before.messages[items] if warm else None
         states, sent = maximise(rows, noise, start, keep=keep)
         samples[items] = states
         if keep:
@@ -94,25 +97,8 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
         fields["samples"] = samples.reshape(n_models, n_samples, n)
     if wants_log_z:
         _fill_log_partition(fields, scores.reshape(n_models, n_samples))
-    if keep:
-        fields["state"] = Perturbations(messages, normal, key, step + 1)
+    fields["state"] = Perturbations(messages, normal, key, step + 1)
     return fields
-
-
-def _noise(method, key, streams, step, before, items, normal, n):
-    """Noise (K, n) of some samples; fill in their normal numbers, where they are kept."""
-    if normal is None and (before is None or method.persistence == 0):
-        return logistic_noise(key, streams, step, n)
-    u = uniforms(key, streams, step, n)
-    if before is None or method.persistence == 0:
-        if normal is not None:
-            normal[items] = ndtri(u)
-        return np.log(u) - np.log1p(-u)
-    r = method.persistence
-    z = r * before.normal[items] + np.sqrt(1 - r**2) * ndtri(u)
-    if normal is not None:
-        normal[items] = z
-    return log_ndtr(z) - log_ndtr(-z)
 
 
 def _earlier(query, shape, n):
@@ -128,22 +114,23 @@ def _earlier(query, shape, n):
     state = query.start.state
     if (
         not isinstance(state, Perturbations)
-        or state.messages.shape != shape
+        or (state.messages is not None and state.messages.shape != shape)
         or state.normal.shape != (shape[0], n)
     ):
         raise ValueError(
-            "init must hold the state of 'perturb_and_max_product' on the same energy, with "
-            f"messages of shape {shape}, models times samples first (return_state=True keeps it)"
+            "init must hold the state of 'perturb_and_max_product' on the same energy, of "
+            f"{shape[0]} samples of all models together"
         )
     return state
 
 
 def _fill_log_partition(fields, scores):
-    """Mean of the scores (N, n_samples), and its standard error: infinite where a score is."""
+    """Mean of the scores (N, n_samples), and its standard error: infinite where unknown."""
     fields["log_partition"] = scores.mean(axis=1)
     possible = np.isfinite(scores).all(axis=1)
     error = np.full(len(scores), np.inf)
-    error[possible] = scores[possible].std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+    if scores.shape[1] > 1:
+        error[possible] = scores[possible].std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
     fields["standard_error"] = error
     fields["converged"] = possible
 

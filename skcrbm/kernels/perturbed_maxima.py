@@ -20,9 +20,8 @@ Nothing here depends on how many samples are in an array.
 
 import numpy as np
 
-from skcrbm.kernels.factor_logs import send_factor, work_for
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import MAX, copy_lanes
+from skcrbm.kernels.scalar import copy_lanes
 
 
 @jit(fastmath={"contract"})
@@ -272,10 +271,27 @@ def _sweep_logic(first, last, graph, limit, held, damping, theta, message, after
 
 
 @jit
+def _send_table(logs, first, k, cavity, on, off):
+    """Fill on and off (k,) with the best score of a table of k variables with each at 1 and 0."""
+    for j in range(k):
+        on[j] = off[j] = -np.inf
+    for state in range(1 << k):
+        score = logs[first + state]
+        for j in range(k):
+            if (state >> (k - 1 - j)) & 1:
+                score += cavity[j]
+        for j in range(k):
+            if (state >> (k - 1 - j)) & 1:
+                on[j] = max(on[j], score)
+            else:
+                off[j] = max(off[j], score)
+
+
+@jit
 def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work):
     """Send the messages of the first tables up to last - 1; add them to `after`."""
-    variables, edge_start = graph[0], graph[1]
-    cavity, sent = work[0], work[1]
+    variables, edge_start, logs, table_start = graph[0], graph[1], graph[3], graph[4]
+    cavity, on, off = work
     keep = 1.0 - damping
     for f in range(last):
         start = edge_start[f]
@@ -285,9 +301,13 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
             cavity[e - start] = theta[v] - message[e]
             if held.shape[0] and held[v] >= 0:
                 cavity[e - start] = (2.0 * held[v] - 1.0) * limit
-        send_factor(MAX, graph, f, limit, cavity, sent, work[2:])
+        _send_table(logs, table_start[f], k, cavity, on, off)
         for e in range(start, start + k):
-            message[e] = damping * message[e] + keep * sent[e - start]
+            j = e - start
+            new = 0.0  # neither value is possible
+            if on[j] > -np.inf or off[j] > -np.inf:
+                new = min(max(on[j] - off[j] - cavity[j], -limit), limit)
+            message[e] = damping * message[e] + keep * new
             after[variables[e]] += message[e]
 
 
@@ -298,6 +318,7 @@ def pass_factors(graph, field, held, limit, max_iter, damping, message, belief):
     Parameters
     ----------
     graph : tuple, see `factor_logs.send_factor`
+        Tables first, ANDs last.
     field : (K, n)
         Log-odds.
     held : (K or 0, n) int8
@@ -318,7 +339,10 @@ def pass_factors(graph, field, held, limit, max_iter, damping, message, belief):
         pairs > n_tables and negated[pairs - 1] and edge_start[pairs] - edge_start[pairs - 1] == 3
     ):
         pairs -= 1
-    work = work_for(graph)
+    longest = 0
+    for f in range(n_factors):
+        longest = max(longest, edge_start[f + 1] - edge_start[f])
+    work = np.empty(longest), np.empty(longest), np.empty(longest)
     n = field.shape[1]
     theta, after = np.empty(n), np.empty(n)
     none = np.empty(0, np.int8)

@@ -23,11 +23,11 @@ class PerturbAndMaxProduct(InferenceMethod):
     noise on single variables is not noise on every state. Parameters that are learned with such
     samples belong to this sampler.
 
-    "log_partition" is the mean over ``n_samples`` (2 at least) samples of their perturbed score,
-    that is of the score of each state plus its noise, with its standard error; there is no
-    effective sample size. It is an upper bound of log Z in the mean where every maximum is exact
-    [2]_, as on trees after enough iterations, and neither an upper nor a lower bound where it is
-    not. It is -inf where a state contradicts the model.
+    "log_partition" is the mean over ``n_samples`` samples of their perturbed score, that is of the
+    score of each state plus its noise, with its standard error, which one sample leaves infinite;
+    there is no effective sample size. It is an upper bound of log Z in the mean where every
+    maximum is exact [2]_, as on trees after enough iterations, and neither an upper nor a lower
+    bound where it is not. It is -inf where a state contradicts the model.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class PerturbAndMaxProduct(InferenceMethod):
         logit(Phi(z)) of normal numbers z, and z moves to
         ``persistence * z + sqrt(1 - persistence**2) * eps``. Each call's samples are distributed
         as those of a first one, while each state changes slowly from call to call. Messages go
-        on in any case, so fewer sweeps are enough.
+        on too, where that call had ``return_state=True``, so fewer sweeps are enough.
     random_state : int, RandomState or None, default=None
         Not used when `init` continues earlier samples: they keep their random numbers.
 
