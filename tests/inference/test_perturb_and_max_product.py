@@ -24,7 +24,13 @@ from skcrbm.energies import (
     SparseIsingEnergy,
     TableFactors,
 )
-from skcrbm.inference import PerturbAndMaxProduct, available_methods, infer, sample
+from skcrbm.inference import (
+    PerturbAndMaxProduct,
+    available_methods,
+    estimate_log_partition,
+    infer,
+    sample,
+)
 
 NAME = "perturb_and_max_product"
 NAN = np.nan
@@ -353,4 +359,16 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="init must hold the state"):
         sample(energy, NAME, n_samples=4, init=chains)
     assert NAME in available_methods(energy, "samples")
-    assert infer(energy, NAME, returns="log_partition").standard_error == np.inf  # one sample
+    one = infer(energy, NAME, returns="log_partition", n_samples=1)
+    assert one.standard_error == np.inf
+
+
+@pytest.mark.parametrize("kind", ENERGIES)
+def test_estimate_log_partition(kind):
+    energy = ENERGIES[kind]()
+    method = PerturbAndMaxProduct(10)
+    found = estimate_log_partition(energy, method=method, n_samples=20, random_state=3)
+    same = infer(energy, method, returns="log_partition", n_samples=20, random_state=3)
+    np.testing.assert_array_equal(found.log_partition, same.log_partition)
+    np.testing.assert_array_equal(found.standard_error, same.standard_error)
+    assert found.effective_sample_size is None

@@ -23,9 +23,9 @@ class PerturbAndMaxProduct(InferenceMethod):
     noise on single variables is not noise on every state. Parameters that are learned with such
     samples belong to this sampler.
 
-    "log_partition" is the mean over ``n_samples`` samples of their perturbed score, that is of the
-    score of each state plus its noise, with its standard error, which one sample leaves infinite;
-    there is no effective sample size. It is an upper bound of log Z in the mean where every
+    "log_partition" is the mean over ``n_samples`` samples (1000 by default) of their perturbed
+    score, that is of the score of each state plus its noise, with its standard error, which one
+    sample leaves infinite; there is no effective sample size. It is an upper bound of log Z in the mean where every
     maximum is exact [2]_, as on trees after enough iterations, and neither an upper nor a lower
     bound where it is not. It is -inf where a state contradicts the model.
 
