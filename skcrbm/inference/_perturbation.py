@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
+from scipy.special import expit, log_ndtr, ndtri
 
 from skcrbm.inference._base import empty_result
-from skcrbm.inference._random import uniforms
+from skcrbm.inference._random import logistic_noise
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.random import random_key
 
@@ -19,15 +19,15 @@ class Perturbations(NamedTuple):
     messages : ndarray (N * n_samples, ...) or None
         Of each sample, samples of a model after one another, in the shape and units of the
         energy's solver; None where they were not asked for: the next call starts afresh.
-    normal : ndarray (N * n_samples, n_variables), float64
-        Normal numbers that the noise is made of.
+    noise : ndarray (N * n_samples, n_variables), float64
+        Logistic, on the log-odds; normal numbers follow from it.
     key : uint64
     step : int
         Number of draws made; the next one continues the same random numbers.
     """
 
     messages: np.ndarray | None
-    normal: np.ndarray
+    noise: np.ndarray
     key: Any
     step: int
 
@@ -60,21 +60,19 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
     step = 0 if before is None else before.step
     keep = query.return_state
     messages = np.empty(shape, energy.dtype) if keep else None
-    normal = np.empty((shape[0], n))
+    every_noise = np.empty((shape[0], n))
     samples = np.empty((shape[0], n), np.int8)
     scores = np.empty(shape[0])
 
     def run(items):
         streams = np.arange(items.start, items.stop)
         rows = streams // n_samples
-        u = uniforms(key, streams, step, n)
-        normal[items] = ndtri(u)
-        noise = np.log(u) - np.log1p(-u)
+        noise = logistic_noise(key, streams, step, n)
         if before is not None and method.persistence > 0:
             r = method.persistence
-            z = r * before.normal[items] + np.sqrt(1 - r**2) * normal[items]
-            normal[items] = z
+            z = r * _normal(before.noise[items]) + np.sqrt(1 - r**2) * _normal(noise)
             noise = log_ndtr(z) - log_ndtr(-z)
+        every_noise[items] = noise
         if noisy is not None:
             noise = np.where(noisy, noise, 0.0)
         warm = before is not None and before.messages is not None
@@ -97,8 +95,13 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
         fields["samples"] = samples.reshape(n_models, n_samples, n)
     if wants_log_z:
         _fill_log_partition(fields, scores.reshape(n_models, n_samples))
-    fields["state"] = Perturbations(messages, normal, key, step + 1)
+    fields["state"] = Perturbations(messages, every_noise, key, step + 1)
     return fields
+
+
+def _normal(noise):
+    """Return the normal numbers z with noise = logit(Phi(z)), exact in both tails."""
+    return np.copysign(ndtri(expit(-np.abs(noise))), noise)
 
 
 def _earlier(query, shape, n):
@@ -115,7 +118,7 @@ def _earlier(query, shape, n):
     if (
         not isinstance(state, Perturbations)
         or (state.messages is not None and state.messages.shape != shape)
-        or state.normal.shape != (shape[0], n)
+        or state.noise.shape != (shape[0], n)
     ):
         raise ValueError(
             "init must hold the state of 'perturb_and_max_product' on the same energy, of "

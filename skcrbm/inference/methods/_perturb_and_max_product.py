@@ -25,9 +25,9 @@ class PerturbAndMaxProduct(InferenceMethod):
 
     "log_partition" is the mean over ``n_samples`` samples (1000 by default) of their perturbed
     score, that is of the score of each state plus its noise, with its standard error, which one
-    sample leaves infinite; there is no effective sample size. It is an upper bound of log Z in the mean where every
-    maximum is exact [2]_, as on trees after enough iterations, and neither an upper nor a lower
-    bound where it is not. It is -inf where a state contradicts the model.
+    sample leaves infinite; there is no effective sample size. It is an upper bound of log Z in the
+    mean where every maximum is exact [2]_, as on trees after enough iterations, and neither an
+    upper nor a lower bound where it is not. It is -inf where a state contradicts the model.
 
     Parameters
     ----------
