@@ -32,6 +32,7 @@ __all__ = [
     "MeanField",
     "MixedIntegerProgram",
     "MixedProduct",
+    "PerturbAndMaxProduct",
     "Query",
     "SumProduct",
     "TreeReweighted",

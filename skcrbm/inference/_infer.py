@@ -186,8 +186,9 @@ def infer(
         N models that share their couplings.
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
-        "gibbs_with_gradients", "max_product", "mixed_product", "icm", "branch_and_bound",
-        "milp", "mplp", "linear_program", "bp_chain", "ais", or a configured object such as
+        "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
+        "branch_and_bound", "milp", "mplp", "linear_program", "bp_chain", "ais", or a configured
+        object such as
         ``SumProduct(damping=0.5)``; a name stands for the object with its defaults.
         Options given here override the object's; one that the method lacks is refused.
     max_iter : int, default=None
@@ -221,7 +222,7 @@ def infer(
         For methods that restart. None: the method's own, 1.
     n_samples : int, default=None
         Samples of each model, where "samples" are asked for, or log Z of a method that estimates
-        it from samples ("bp_chain"); None: 1, and 1000 for log Z.
+        it from samples ("bp_chain", "perturb_and_max_product"); None: 1, and 1000 for log Z.
     return_trace : bool, default=False
         Keep the largest belief change of each iteration.
     return_state : bool, default=False

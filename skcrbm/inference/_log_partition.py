@@ -21,9 +21,9 @@ class LogPartitionEstimate(NamedTuple):
     ----------
     log_partition : ndarray (N,)
         What the method says of it: of "ais" and "bp_chain" the logarithm of an unbiased
-        estimate of Z.
+        estimate of Z; of "perturb_and_max_product" the mean of the perturbed maximum.
     standard_error : ndarray (N,)
-        Of log_partition, by the delta method; infinite where all weights are 0.
+        Of log_partition, of weights by the delta method; infinite where all weights are 0.
     effective_sample_size : ndarray (N,) or None
         Between 1 and the number of chains or samples; a small one means that few of them
         carry the estimate, and that its standard error is too small. None of a method that has
@@ -57,11 +57,14 @@ def estimate_log_partition(
         Of "ais", as in `AnnealedImportanceSampling`. None: as `method` says, 100 and 1000
         by default.
     random_state : int, RandomState or None, default=None
-    method : {"ais", "bp_chain"} or InferenceMethod, default="ais"
-        Annealed importance sampling; importance weights of chained belief propagation; or a
-        configured object such as ``BPChain(warm_iter=10)``.
+    method : {"ais", "bp_chain", "perturb_and_max_product"} or InferenceMethod, default="ais"
+        Annealed importance sampling; importance weights of chained belief propagation; the mean
+        of perturbed maxima, in the mean an upper bound where every maximum is exact, as on trees,
+        and neither an upper nor a lower bound elsewhere; or a configured object such as
+        ``BPChain(warm_iter=10)``.
     n_samples : int or None, default=None
-        Samples of each model, of methods that draw them: "bp_chain". None: 1000.
+        Samples of each model, of methods that draw them: "bp_chain" and
+        "perturb_and_max_product". None: 1000.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         0 or 1 holds a variable, NaN leaves it free.
     n_jobs : int or None, default=None

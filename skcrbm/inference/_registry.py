@@ -28,6 +28,9 @@ METHODS = Registry(
         "gibbs": "skcrbm.inference.methods._gibbs:Gibbs",
         "gibbs_with_gradients": "skcrbm.inference.methods._gibbs_with_gradients:GibbsWithGradients",
         "bp_chain": "skcrbm.inference.methods._bp_chain:BPChain",
+        "perturb_and_max_product": (
+            "skcrbm.inference.methods._perturb_and_max_product:PerturbAndMaxProduct"
+        ),
         "ais": "skcrbm.inference.methods._ais:AnnealedImportanceSampling",
     },
 )
@@ -37,6 +40,7 @@ _SPARSE_ISING = "skcrbm.inference.sparse_ising._solve"
 _AIS = "skcrbm.inference.any_energy._ais:solve"
 _MPLP = f"{_FACTOR_GRAPH}._mplp:solve"
 _LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._linear_program:solve"
+_PERTURBED = "skcrbm.inference.any_energy._perturb_and_max_product"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
 #: (method, kind of energy) -> where the solver is. "BaseEnergy" stands for every kind that
@@ -90,6 +94,12 @@ SOLVERS = {
     ("bp_chain", "IsingEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve_ising",
     ("bp_chain", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve_ising",
     ("bp_chain", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve",
+    ("perturb_and_max_product", "RBMEnergy"): f"{_PERTURBED}:solve_rbm",
+    ("perturb_and_max_product", "IsingEnergy"): f"{_PERTURBED}:solve_ising",
+    ("perturb_and_max_product", "SparseIsingEnergy"): f"{_PERTURBED}:solve_sparse_ising",
+    ("perturb_and_max_product", "FactorGraphEnergy"): (
+        f"{_FACTOR_GRAPH}._perturb_and_max_product:solve"
+    ),
     ("ais", "RBMEnergy"): "skcrbm.inference.rbm._ais:solve",
     ("ais", "IsingEnergy"): _AIS,
     ("ais", "SparseIsingEnergy"): _AIS,

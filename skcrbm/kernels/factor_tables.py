@@ -229,7 +229,7 @@ def _multiply(variables, first, last, message, belief, n_lanes):
 
 
 @jit
-def _form_beliefs(variables, on, message, belief, n_lanes):
+def form_beliefs(variables, on, message, belief, n_lanes):
     """Fill belief with the fields times all messages."""
     copy_lanes(on, belief, n_lanes)
     _multiply(variables, 0, variables.shape[0], message, belief, n_lanes)
@@ -427,7 +427,7 @@ def pass_tables(
     for l in range(n_models):
         order[l] = l
         n_iter[l] = max_iter
-    _form_beliefs(variables, on, message, belief, n_lanes)
+    form_beliefs(variables, on, message, belief, n_lanes)
     if start.shape[0]:
         for v in range(n):
             for l in range(n_models):
@@ -469,7 +469,7 @@ def pass_tables(
         n_lanes = np.uintp(n_left)
         if n_left == 0:
             break
-    _form_beliefs(variables, on, message, belief, np.uintp(n_models))
+    form_beliefs(variables, on, message, belief, np.uintp(n_models))
     for l in range(n_models):
         for v in range(n):
             if on[v, l] > 0 and off[v, l] > 0:
@@ -529,7 +529,7 @@ def finish_tables(
     joint = np.empty((64, n_models), table.dtype)
     total = np.empty(n_models, table.dtype)
     belief = np.empty((n, n_models), table.dtype)
-    _form_beliefs(variables, on, message, belief, n_lanes)
+    form_beliefs(variables, on, message, belief, n_lanes)
     if want_log_z:
         for v in range(n):
             for l in range(n_models):

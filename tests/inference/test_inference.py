@@ -76,6 +76,8 @@ def test_contract(name, answer, dtype):
         present |= {"standard_error", "effective_sample_size"}
     if name in ("mplp", "linear_program"):  # nothing like max-marginals
         present -= {"log_odds"}
+    if name == "perturb_and_max_product" and answer == "log_partition":
+        present |= {"standard_error"}
     for field in ("trace", *shapes):
         value = getattr(result, field)
         if field not in present:

@@ -143,7 +143,7 @@ def test_refusals_name_what_is_possible():
     searches = ["branch_and_bound", "milp", "mplp", "linear_program", "icm"]
     assert available_methods(energy, ["map"]) == ["exact", *searches]
     sums = ["exact", "mean_field", "sum_product", "tree_reweighted"]
-    samplers = ["gibbs", "gibbs_with_gradients", "bp_chain", "ais"]
+    samplers = ["gibbs", "gibbs_with_gradients", "bp_chain", "perturb_and_max_product", "ais"]
     assert available_methods(energy) == [*sums, *searches, *samplers]
     with pytest.raises(ValueError, match=r"free labels, of which there are 4.*max_units=3"):
         infer(random_ising(0, 4), Exact(max_units=3))

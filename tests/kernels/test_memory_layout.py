@@ -7,7 +7,7 @@ them one element at a time; a sum that it may reorder then rounds differently.
 import numpy as np
 import pytest
 
-from skcrbm.kernels import layered_messages, rbm_exact, rbm_log, rbm_odds
+from skcrbm.kernels import layered_messages, perturbed_maxima, rbm_exact, rbm_log, rbm_odds
 
 pytestmark = pytest.mark.compiled
 DTYPES = [np.float32, np.float64]
@@ -141,3 +141,38 @@ def test_layered_messages(dtype, n):
         [belief, weights, d_total, belief, weights],
         n_times=20,
     )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("triangle", [False, True])
+def test_perturbed_pairs(triangle, dtype):
+    rng = np.random.RandomState(0)
+    rows, columns = (21, 21) if triangle else (9, 21)
+    coupling = rng.normal(size=(rows, columns)).astype(dtype)
+    field = rng.normal(size=(2, columns if triangle else rows + columns)).astype(dtype)
+    message = np.zeros((2, 2, rows, columns), dtype)
+
+    def call(coupling, field, message, belief):
+        perturbed_maxima.pass_pairs(
+            coupling, triangle, field, dtype(0), False, 3, dtype(0.5), message, belief
+        )
+
+    assert_same_bits(call, [coupling, field, message, np.zeros_like(field)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_perturbed_edges(dtype):
+    rng = np.random.RandomState(0)
+    edges = np.array([[0, 1], [0, 2], [1, 2]])
+    field = rng.normal(size=(3, 21)).astype(dtype)
+
+    def call(coupling, field, message, belief):
+        perturbed_maxima.pass_edges(edges, coupling, field, 3, dtype(0.5), message, belief)
+
+    arrays = [
+        rng.normal(size=3).astype(dtype),
+        field,
+        np.zeros((6, 21), dtype),
+        np.zeros_like(field),
+    ]
+    assert_same_bits(call, arrays)

@@ -26,8 +26,8 @@ from skcrbm.inference.factor_graph._graph import (
     message_limits,
 )
 from skcrbm.inference.factor_graph._messages import field_weights
-from skcrbm.kernels.factor_logs import repeat_logs
-from skcrbm.kernels.factor_tables import repeat_tables, work_arrays
+from skcrbm.kernels.factor_logs import add_messages, repeat_logs
+from skcrbm.kernels.factor_tables import form_beliefs, repeat_tables, work_arrays
 from skcrbm.kernels.sparse_ising import repeat_ising
 from skcrbm.utils.limits import ROWS_PER_CHUNK
 from skcrbm.utils.validation import kernel_array
@@ -131,6 +131,32 @@ class Lanes:
             self._message = np.zeros(shape[::-1])
             self._belief = np.where(self.held < 0, self._field, 0.0)
         self._allocate(len(self.held))
+
+    @property
+    def messages(self):
+        """Messages (K, E) as log-odds."""
+        return self._message if self._dtype is None else np.log(self._message).T
+
+    def go_on_from(self, messages):
+        """Take what `messages` (K, E) were in an earlier run."""
+        if self._dtype is not None:
+            self._message = kernel_array(np.exp(messages.T), self._dtype)
+            n_lanes = np.uintp(len(self.held))
+            variables = self._graph.variables
+            form_beliefs(variables, self._on, self._message, self._belief, n_lanes)
+            return
+        self._message = kernel_array(messages, np.float64)
+        for k in range(len(self.held)):
+            add_messages(
+                self._factors, self._rho, self._field[k], self.held[k], self._message[k],
+                self._belief[k],
+            )  # fmt: skip
+
+    @property
+    def states(self):
+        """What the beliefs prefer (K, n) of bool, 1 where they prefer neither value."""
+        on = self._belief >= 0 if self._dtype is None else (self._belief >= self._off).T
+        return np.where(self.held < 0, on, self.held == 1)
 
     def hold(self, variable, values):
         """Hold a variable of each model from the next sweep on.

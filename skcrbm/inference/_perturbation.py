@@ -1,0 +1,146 @@
+"""Perturb-and-max-product: noise, state and answers, which all families of energies share."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, log_ndtr, ndtri
+
+from skcrbm.inference._base import empty_result
+from skcrbm.inference._random import logistic_noise
+from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.random import random_key
+
+
+class Perturbations(NamedTuple):
+    """Where the samples of perturb-and-max-product stand.
+
+    Attributes
+    ----------
+    messages : ndarray (N * n_samples, ...) or None
+        Of each sample, samples of a model after one another, in the shape and units of the
+        energy's solver; None where they were not asked for: the next call starts afresh.
+    noise : ndarray (N * n_samples, n_variables), float64
+        Logistic, on the log-odds; normal numbers follow from it.
+    key : uint64
+    step : int
+        Number of draws made; the next one continues the same random numbers.
+    """
+
+    messages: np.ndarray | None
+    noise: np.ndarray
+    key: Any
+    step: int
+
+
+def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None, size=16):
+    """Answer "samples" and "log_partition" of a checked query.
+
+    Parameters
+    ----------
+    method : PerturbAndMaxProduct
+    energy : BaseEnergy
+        With its evidence, whose score counts.
+    query : Query
+    maximise : callable
+        ``maximise(rows, noise, message)`` -> states (K, n) of bool with held variables at their
+        values, messages (K, *message_shape) or None; of models `rows` (K,) with noise (K, n) on
+        their log-odds, from the messages of an earlier run or None. It
+        has an argument `keep`: whether messages are to be returned.
+    message_shape : tuple
+    noisy : ndarray of bool (n,), default=None
+        Which variables get noise; None: all.
+    size : int
+        Samples of a block, at most.
+    """
+    n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
+    wants_log_z = "log_partition" in query.returns
+    shape = n_models * n_samples, *message_shape
+    before = _earlier(query, shape, n)
+    key = random_key(method.random_state) if before is None else before.key
+    step = 0 if before is None else before.step
+    keep = query.return_state
+    messages = np.empty(shape, energy.dtype) if keep else None
+    every_noise = np.empty((shape[0], n))
+    samples = np.empty((shape[0], n), np.int8)
+    scores = np.empty(shape[0])
+
+    def run(items):
+        streams = np.arange(items.start, items.stop)
+        rows = streams // n_samples
+        noise = logistic_noise(key, streams, step, n)
+        if before is not None and method.persistence > 0:
+            r = method.persistence
+            z = r * _normal(before.noise[items]) + np.sqrt(1 - r**2) * _normal(noise)
+            noise = log_ndtr(z) - log_ndtr(-z)
+        every_noise[items] = noise
+        if noisy is not None:
+            noise = np.where(noisy, noise, 0.0)
+        warm = before is not None and before.messages is not None
+        start = before.messages[items] if warm else None
+        states, sent = maximise(rows, noise, start, keep=keep)
+        samples[items] = states
+        if keep:
+            messages[items] = sent
+        if wants_log_z:
+            part = energy.rows(rows)
+            noise[~part.free] = 0
+            # Noise on -1/+1: its mean is zero, and the mean varies less than of that on 0/1.
+            scores[items] = part.score(states) + (noise * (states - 0.5)).sum(axis=1)
+
+    for _ in ordered_map(run, row_chunks(shape[0], size), query.n_jobs):
+        pass
+    fields = empty_result(energy, query)
+    fields["n_iter"][:] = method.max_iter
+    if "samples" in query.returns:
+        fields["samples"] = samples.reshape(n_models, n_samples, n)
+    if wants_log_z:
+        _fill_log_partition(fields, scores.reshape(n_models, n_samples))
+    fields["state"] = Perturbations(messages, every_noise, key, step + 1)
+    return fields
+
+
+def _normal(noise):
+    """Return the normal numbers z with noise = logit(Phi(z)), exact in both tails."""
+    return np.copysign(ndtri(expit(-np.abs(noise))), noise)
+
+
+def _earlier(query, shape, n):
+    """Return the state that a query goes on from, None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If it is not one of as many samples of as many models.
+    """
+    if query.start is None:
+        return None
+    state = query.start.state
+    if (
+        not isinstance(state, Perturbations)
+        or (state.messages is not None and state.messages.shape != shape)
+        or state.noise.shape != (shape[0], n)
+    ):
+        raise ValueError(
+            "init must hold the state of 'perturb_and_max_product' on the same energy, of "
+            f"{shape[0]} samples of all models together"
+        )
+    return state
+
+
+def _fill_log_partition(fields, scores):
+    """Mean of the scores (N, n_samples), and its standard error: infinite where unknown."""
+    fields["log_partition"] = scores.mean(axis=1)
+    possible = np.isfinite(scores).all(axis=1)
+    error = np.full(len(scores), np.inf)
+    if scores.shape[1] > 1:
+        error[possible] = scores[possible].std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+    fields["standard_error"] = error
+    fields["converged"] = possible
+
+
+def free_groups(free):
+    """Yield each pattern of free variables of some rows (K, n), and the rows that have it."""
+    patterns, which = np.unique(free, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    for p, pattern in enumerate(patterns):
+        yield pattern, np.flatnonzero(which == p)
