@@ -168,8 +168,6 @@ def test_compositions_that_make_no_sense():
     only = Contrast(Observed(exact), Expected(exact), only_violations=True, inference=exact)
     with pytest.raises(TypeError, match="one state per row"):
         first_step(only, model, source.all)
-    with pytest.raises(ValueError, match="start='persistent'"):
-        Chains(1, start="data", n_chains=3)
     conditional = model._replace(params=model.params._replace(visible_bias=np.zeros((12, 4))))
     with pytest.raises(ValueError, match="does not depend on x"):
         first_step(rule("pcd", n_chains=3), conditional, source.all, key=np.uint64(0))
