@@ -278,3 +278,12 @@ def test_lanes_are_inference_given_what_is_held(kind, zeros, damping):
     for variable in range(n):
         expected = found.log_odds[:, variable]
         np.testing.assert_allclose(lanes.log_odds(variable), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["gibbs", "gibbs_with_gradients"])
+def test_chains_report_contradictions(method):
+    same = TableFactors([[0, 1]], [0, -np.inf, -np.inf, 0])
+    energy = FactorGraphEnergy([same], np.ones((2, 2)))
+    result = infer(energy, method, clamp=[[1, 0], [1, 1]], random_state=0)
+    np.testing.assert_array_equal(result.converged, [False, True])
+    assert np.isfinite(result.marginals).all()

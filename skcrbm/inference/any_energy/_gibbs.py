@@ -125,6 +125,14 @@ def _first_states(method, energy, query, n_chains):
     return random_key(method.random_state), 0, None, beliefs
 
 
+def _all_possible(energy, states):
+    """Whether no chain of a model is at a state of weight 0, (N,): states (N, C, n_variables)."""
+    n, n_chains, n_variables = states.shape
+    every = energy.rows(np.repeat(np.arange(n), n_chains))
+    score = every.score(states.reshape(n * n_chains, n_variables))
+    return (score > -np.inf).reshape(n, n_chains).all(axis=1)
+
+
 def _average(method, energy, query, fields, sweep):
     n = energy.n_models
     n_chains = method.n_chains or _chains_so_far(query) or _CHAINS
@@ -154,7 +162,8 @@ def _average(method, energy, query, fields, sweep):
             moments.add(state, log_odds)
         states[rows] = state
         fields["log_odds"][rows] = moments.log_odds()
-        fields["converged"][rows] = moments.converged(method.max_rhat)
+        possible = _all_possible(part, state)
+        fields["converged"][rows] = moments.converged(method.max_rhat) & possible
 
     size = max(1, CHAIN_UNITS // max(1, n_chains * energy.n_variables))
     sum_statistics(run, row_chunks(n, size), query, fields.get("statistics"))
