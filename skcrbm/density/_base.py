@@ -49,7 +49,7 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
         "average": ["boolean", StrOptions({"auto"})],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "alpha_l1": [Interval(Real, 0, None, closed="left")],
-        "binarize": [Real, None],
+        "binarize": [Interval(Real, None, None, closed="neither"), None],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -425,7 +425,10 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
             raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")
         clamp = None
         if given is not None:
-            given = np.asarray(given, np.float64)
+            try:
+                given = np.asarray(given, np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"given must hold 0, 1 or NaN: {error}") from error
             if given.shape != (n_features,):
                 raise ValueError(
                     f"given must have shape ({n_features},), NaN where a value is drawn; got "

@@ -18,7 +18,8 @@ class MarkovRandomField(BaseDensity):
         Which tables there are: of all columns and all pairs of them, the former at the log-odds of
         the data to begin with, all others at 0; of the columns in each scope, a sequence of
         their numbers, at 0; or those of an energy of one model, at what they are
-        there. Its fields, ORs, ANDs and weights of zero are not learned.
+        there. Its fields, ORs, ANDs and weights of zero are not learned; complete rows to which
+        they give a weight of zero are refused when a fit begins.
     learning : str, default="pcd"
         Where the moments of the model come from, whose difference to those of the data is the
         gradient:
@@ -220,6 +221,7 @@ class MarkovRandomField(BaseDensity):
             flat = base.log_potentials.copy()
             flat[1 : 2 * visible.shape[1] : 2] = start_log_odds(visible, weight)
             base = base.with_log_potentials(flat)
+        _check_possible(base, visible, weight)
         return TableModel.of(base)
 
     def _penalised(self, model):
@@ -231,3 +233,15 @@ class MarkovRandomField(BaseDensity):
 
     def _model_attributes(self, model):
         return {"log_potentials_": model.energy(None).log_potentials}
+
+
+def _check_possible(energy, visible, weight):
+    """Raise ValueError if a complete row of data (N, V) has weight 0 whatever is learned."""
+    rows = np.flatnonzero((weight > 0) & ~np.isnan(visible).any(axis=1))
+    score = energy.rows(np.zeros(len(rows), int)).score(visible[rows])
+    impossible = rows[score == -np.inf]
+    if len(impossible):
+        raise ValueError(
+            f"X has {len(impossible)} rows to which factors give a weight of zero, which is not "
+            f"learned; one of them is {visible[impossible[0]].astype(int).tolist()}"
+        )

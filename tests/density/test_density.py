@@ -12,7 +12,13 @@ from sklearn.base import clone
 from skcrbm import inference
 from skcrbm.datasets import make_structured_sequences
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
-from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
+from skcrbm.energies import (
+    FactorGraphEnergy,
+    IsingEnergy,
+    OrFactors,
+    SparseIsingEnergy,
+    TableFactors,
+)
 from skcrbm.inference import ICM, Exact, Gibbs, infer
 from skcrbm.learning import ArraySource, Clock, Design
 from skcrbm.learning._sampled import LEAST_SHARE, tempered_weights
@@ -446,3 +452,26 @@ def test_chained_samples_are_the_default_sampler(X):
         assert model.score(X) > best - 0.04
         assert model.sample(3, random_state=0).shape == (3, 4)
     assert min(model.effective_sample_size_curve_) > 0.5
+
+
+@pytest.mark.parametrize("learning", ["mle", "pcd"])
+@pytest.mark.parametrize("kind", ["table", "or"])
+def test_rows_that_factors_forbid_are_refused(kind, learning):
+    table = TableFactors([[0, 1]], [0, 0, 0, -np.inf])
+    part = table if kind == "table" else OrFactors([[0, 1]], [2])
+    model = MarkovRandomField(
+        FactorGraphEnergy([part], n_variables=3), learning=learning, max_iter=2
+    )
+    possible = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 0]])
+    model.fit(possible)
+    with pytest.raises(ValueError, match="X has 1 rows to which factors give a weight of zero"):
+        model.fit(np.vstack([possible, [1, 1, 0]]))
+    model.fit(np.vstack([possible, [1, 1, 0]]), sample_weight=[1, 1, 1, 0])
+
+
+def test_what_is_no_threshold_and_no_value_is_refused():
+    X = np.eye(3)
+    with pytest.raises(ValueError, match="'binarize' parameter"):
+        MarkovRandomField(binarize=np.nan, max_iter=1).fit(X)
+    with pytest.raises(ValueError, match="given must hold"):
+        MarkovRandomField(max_iter=1).fit(X).sample(given=["a", "b", "c"])
