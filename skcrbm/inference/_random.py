@@ -24,7 +24,7 @@ def uniforms(key, streams, step, n_sites):
 
 
 def seeds(key, streams, step):
-    """What kernels make the numbers of `uniforms` of, (len(streams),) uint64."""
+    """Return what kernels make the numbers of `uniforms` of, (len(streams),) uint64."""
     out = np.empty(len(streams), np.uint64)
     with np.errstate(over="ignore"):
         fill_seeds(key, np.asarray(streams, np.uint64), np.uint64(step), out)

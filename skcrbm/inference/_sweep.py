@@ -31,9 +31,10 @@ def sweep_chains(kernel, factors, energy, states, key, streams, step):
         held = np.nan_to_num(2 * energy.evidence - 1).astype(np.int8)
     drawn = np.array(states.reshape(n * c, width), bool, order="C")
     log_odds = np.empty((n * c, width))
-    kernel(
-        order, *factors, kernel_array(energy.field, np.float64), c, kernel_array(held),
-        seeds(key, streams, step), drawn, log_odds,
-    )  # fmt: skip
+    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; heard of without the JIT only
+        kernel(
+            order, *factors, kernel_array(energy.field, np.float64), c, kernel_array(held),
+            seeds(key, streams, step), drawn, log_odds,
+        )  # fmt: skip
     log_odds = log_odds.astype(energy.dtype, copy=False)
     return drawn.reshape(n, c, width), log_odds.reshape(n, c, width)

@@ -10,6 +10,7 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import GOLDEN, mix, unit_interval
 
+
 @jit
 def _seed(key, stream, step):
     """Seed of the sequence over sites."""
