@@ -15,13 +15,14 @@ from skcrbm.energies._factors import (
 from skcrbm.energies._graph import FactorGraph
 from skcrbm.energies._pair_tables import pair_tables
 from skcrbm.energies._uai import read_uai, write_uai
-from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES, MAX_TABLE_VARIABLES
+from skcrbm.utils.limits import (
+    BLOCK_ENTRIES,
+    FORBIDDEN_LOG_ODDS,
+    MAX_ELIMINATED_ENTRIES,
+    MAX_TABLE_VARIABLES,
+)
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_row_fields, kernel_array
-
-# Where both values of a variable have weight 0 given the others, each factor that forbids a value
-# counts as this much against it: a chain started at a state that cannot be finds its way out.
-_FORBIDDEN = 10.0
 
 
 class FactorGraphEnergy(BaseEnergy):
@@ -441,7 +442,7 @@ class FactorGraphEnergy(BaseEnergy):
         if all(self._finite) and not len(edges[-2].edge) and not len(edges[-1].edge):
             return log_odds.reshape(n, n_chains, len(variables))
         neither = (zeros_off > 0) & (zeros_on > 0)
-        log_odds += np.where(neither, _FORBIDDEN * (zeros_off - zeros_on), 0.0)
+        log_odds += np.where(neither, FORBIDDEN_LOG_ODDS * (zeros_off - zeros_on), 0.0)
         log_odds[(zeros_on > 0) & ~neither] = -np.inf
         log_odds[(zeros_off > 0) & ~neither] = np.inf
         return log_odds.reshape(n, n_chains, len(variables))

@@ -69,6 +69,34 @@ class BlockEdges(NamedTuple):
     scopes: np.ndarray | None = None
 
 
+class Adjacency(NamedTuple):
+    """The factors of each variable; of the factors tables come first, then OR, then AND.
+
+    Attributes
+    ----------
+    start : ndarray of int64 (n + 1,)
+        The edges of variable i are ``start[i]`` to ``start[i + 1] - 1``, factors ascending.
+    factor : ndarray of int64 (E,)
+        In the order of `FactorGraph.lists`.
+    weight : ndarray of int64 (E,)
+        What the variable adds to the number of the entry of a table; 1 as an input of an OR, -1
+        of an AND, 0 as an output.
+    first_entry : ndarray of int64 (n_tables,)
+        Place of each table's first entry among all log-potentials.
+    at_zero : ndarray of int64 (F,)
+        Sum of the weights to start from: 0, or the number of inputs of an AND.
+    output : ndarray of int64 (F,)
+        Of OR and AND; 0 of tables.
+    """
+
+    start: np.ndarray
+    factor: np.ndarray
+    weight: np.ndarray
+    first_entry: np.ndarray
+    at_zero: np.ndarray
+    output: np.ndarray
+
+
 class FactorGraph:
     """The factors without their numbers; never changed, and shared by all energies made of it.
 
@@ -175,6 +203,37 @@ class FactorGraph:
                 for v in scope:
                     factors_of[v].append(used[-1])
         return colour_classes(factors_of)
+
+    @cached_property
+    def adjacency(self):
+        """`Adjacency` of all variables."""
+        none = np.empty(0, np.int64)
+        variables, factor, weight, first_entry = [none], [none], [none], [none]
+        at_zero, output, n_factors = [none], [none], 0
+        for scopes, entries in self.scopes:
+            n, k = scopes.shape
+            variables.append(scopes.ravel())
+            factor.append(np.repeat(n_factors + np.arange(n), k))
+            weight.append(np.tile(2 ** np.arange(k - 1, -1, -1), n))
+            first_entry.append(entries)
+            at_zero.append(np.zeros(n, np.int64))
+            output.append(np.zeros(n, np.int64))
+            n_factors += n
+        for group, sign in ((self.ors, 1), (self.ands, -1)):
+            n, count = len(group.outputs), np.diff(group.start)
+            every = n_factors + np.arange(n)
+            variables += [group.inputs, group.outputs]
+            factor += [np.repeat(every, count), every]
+            weight += [np.full(len(group.inputs), sign), np.zeros(n, np.int64)]
+            at_zero.append(count if sign < 0 else np.zeros(n, np.int64))
+            output.append(group.outputs)
+            n_factors += n
+        variables, factor, weight, first_entry, at_zero, output = (
+            np.concatenate(parts).astype(np.int64)
+            for parts in (variables, factor, weight, first_entry, at_zero, output)
+        )
+        order, start = self._sorted_edges(variables)
+        return Adjacency(start, factor[order], weight[order], first_entry, at_zero, output)
 
     @cached_property
     def _edges(self):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skcrbm.kernels.random_uniform import fill_uniform
+from skcrbm.kernels.random_uniform import fill_seeds, fill_uniform
 
 
 def uniforms(key, streams, step, n_sites):
@@ -20,6 +20,14 @@ def uniforms(key, streams, step, n_sites):
     out = np.empty((len(streams), n_sites))
     with np.errstate(over="ignore"):  # 64-bit numbers wrap around; heard of without the JIT only
         fill_uniform(key, np.asarray(streams, np.uint64), np.uint64(step), out)
+    return out
+
+
+def seeds(key, streams, step):
+    """Return what kernels make the numbers of `uniforms` of, (len(streams),) uint64."""
+    out = np.empty(len(streams), np.uint64)
+    with np.errstate(over="ignore"):
+        fill_seeds(key, np.asarray(streams, np.uint64), np.uint64(step), out)
     return out
 
 

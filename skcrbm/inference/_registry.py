@@ -106,6 +106,15 @@ SOLVERS = {
     ("ais", "FactorGraphEnergy"): _AIS,
 }
 
+#: Kind of energy -> where its Gibbs sweep is, see `gibbs_sweep`. "BaseEnergy" stands for every
+#: kind that has no line of its own.
+SWEEPS = {
+    "BaseEnergy": "skcrbm.inference.any_energy._gibbs:sweep_blocks",
+    "IsingEnergy": "skcrbm.inference.ising._gibbs:sweep",
+    "SparseIsingEnergy": "skcrbm.inference.ising._gibbs:sweep_sparse",
+    "FactorGraphEnergy": f"{_FACTOR_GRAPH}._gibbs:sweep",
+}
+
 #: (method, kind of energy) -> what that solver answers, where the method answers more elsewhere.
 ANSWERS = {
     ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
@@ -117,8 +126,15 @@ ANSWERS = {
 def solver_for(method, energy_type):
     """Return the solver of a method (its name) for this very type of energy, or None."""
     location = SOLVERS.get((method, energy_type.__name__), SOLVERS.get((method, "BaseEnergy")))
-    if location is None:
-        return None
+    return None if location is None else _imported(location)
+
+
+def sweep_for(energy_type):
+    """Return the Gibbs sweep for this very type of energy."""
+    return _imported(SWEEPS.get(energy_type.__name__, SWEEPS["BaseEnergy"]))
+
+
+def _imported(location):
     module, _, function = location.partition(":")
     return getattr(import_module(module), function)
 

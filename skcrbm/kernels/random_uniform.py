@@ -8,27 +8,14 @@ sites (Steele, Lea and Flood 2014, Fast splittable pseudorandom number generator
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
-_ONE = np.uint64(1)
-_S27, _S30, _S31, _S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
-
-
-@jit
-def _mix(x):
-    """Scramble the 64 bits of x; SplitMix64's finaliser."""
-    x = (x ^ (x >> _S30)) * _FIRST
-    x = (x ^ (x >> _S27)) * _SECOND
-    return x ^ (x >> _S31)
+from skcrbm.kernels.scalar import GOLDEN, mix, unit_interval
 
 
 @jit
 def _seed(key, stream, step):
     """Seed of the sequence over sites."""
-    inner = _mix(key + _GOLDEN * (stream + _ONE))
-    return _mix(inner + _GOLDEN * (step + _ONE))
+    inner = mix(key + GOLDEN * (stream + np.uint64(1)))
+    return mix(inner + GOLDEN * (step + np.uint64(1)))
 
 
 @jit
@@ -44,6 +31,19 @@ def fill_uniform(key, streams, step, out):
     for n in range(out.shape[0]):
         seed = _seed(key, streams[n], step)
         for k in range(np.uintp(out.shape[1])):
-            seed += _GOLDEN
-            # 2^-53 (integer + 1/2): never 0, never 1
-            out[n, k] = (np.float64(_mix(seed) >> _S11) + 0.5) * 1.1102230246251565e-16
+            seed += GOLDEN
+            out[n, k] = unit_interval(seed)
+
+
+@jit
+def fill_seeds(key, streams, step, out):
+    """Fill out (N,) uint64: number k of stream n is ``unit_interval(out[n] + GOLDEN * (k + 1))``.
+
+    Parameters
+    ----------
+    key, streams, step
+        As above.
+    out : (N,) uint64 output
+    """
+    for n in range(out.shape[0]):
+        out[n] = _seed(key, streams[n], step)

@@ -269,3 +269,148 @@ def swap_lanes(array, i, j):
     """Exchange two lanes of an array (n, lanes)."""
     for row in range(array.shape[0]):
         array[row, i], array[row, j] = array[row, j], array[row, i]
+
+
+# Exponentials and logarithms by their series after taking out powers of two, as loops that
+# the compiler can vectorise: no library does that for compiled code everywhere.
+_LN2_HIGH_32 = np.float32(0.693359375)
+_LN2_LOW_32 = np.float32(-2.12194440e-4)
+_ROUND_32 = np.float32(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer
+_ROUND_BITS_32 = np.int32(0x4B400000)
+_SQRT_HALF_BITS_32 = np.int32(0x3F3504F3)
+_LN2_HIGH_64 = 6.93147180369123816490e-01
+_LN2_LOW_64 = 1.90821492927058770002e-10
+_ROUND_64 = 6755399441055744.0
+_ROUND_BITS_64 = np.int64(0x4338000000000000)
+_SQRT_HALF_BITS_64 = np.int64(0x3FE6A09E667F3BCD)
+# Smallest sum that a message may be the logarithm of: its inverse times anything is finite.
+_FLOOR_32 = np.float32(1e-30)
+_FLOOR_64 = 1e-280
+
+
+@jit(fastmath={"contract"})
+def _exp_32(v, count):
+    """Replace v[:count] float32, at most 80, by its exponential, 1e-38 at least."""
+    one = np.float32(1)
+    for k in range(np.uintp(count)):
+        x = max(np.float32(v[k]), np.float32(-87))
+        shifted = x * np.float32(1.4426950408889634) + _ROUND_32
+        whole = shifted - _ROUND_32
+        f = x - whole * _LN2_HIGH_32 - whole * _LN2_LOW_32
+        p = one + f * np.float32(1 / 7)
+        p = one + f * np.float32(1 / 6) * p
+        p = one + f * np.float32(1 / 5) * p
+        p = one + f * np.float32(1 / 4) * p
+        p = one + f * np.float32(1 / 3) * p
+        p = one + f * np.float32(1 / 2) * p
+        p = one + f * p
+        bits = (np.float32(shifted).view(np.int32) - _ROUND_BITS_32 + np.int32(127)) << np.int32(23)
+        v[k] = p * np.int32(bits).view(np.float32)
+
+
+@jit(fastmath={"contract"})
+def _exp_64(v, count):
+    """Replace v[:count] float64, at most 700, by its exponential, 1e-307 at least."""
+    for k in range(np.uintp(count)):
+        x = max(np.float64(v[k]), -707.0)
+        shifted = x * 1.4426950408889634 + _ROUND_64
+        whole = shifted - _ROUND_64
+        f = x - whole * _LN2_HIGH_64 - whole * _LN2_LOW_64
+        p = 1.0 + f * (1 / 13)
+        p = 1.0 + f * (1 / 12) * p
+        p = 1.0 + f * (1 / 11) * p
+        p = 1.0 + f * (1 / 10) * p
+        p = 1.0 + f * (1 / 9) * p
+        p = 1.0 + f * (1 / 8) * p
+        p = 1.0 + f * (1 / 7) * p
+        p = 1.0 + f * (1 / 6) * p
+        p = 1.0 + f * (1 / 5) * p
+        p = 1.0 + f * (1 / 4) * p
+        p = 1.0 + f * (1 / 3) * p
+        p = 1.0 + f * (1 / 2) * p
+        p = 1.0 + f * p
+        bits = (np.float64(shifted).view(np.int64) - _ROUND_BITS_64 + np.int64(1023)) << np.int64(
+            52
+        )
+        v[k] = p * np.int64(bits).view(np.float64)
+
+
+@jit(fastmath={"contract"})
+def _log_32(v, count):
+    """Replace v[:count] float32, positive, by its logarithm; the floor where it is smaller."""
+    one = np.float32(1)
+    for k in range(np.uintp(count)):
+        bits = np.float32(max(np.float32(v[k]), _FLOOR_32)).view(np.int32)
+        power = np.int32((bits - _SQRT_HALF_BITS_32) >> np.int32(23))
+        m = np.int32(bits - (power << np.int32(23))).view(np.float32)
+        s = (m - one) / (m + one)
+        q = s * s
+        p = np.float32(1 / 7) + q * np.float32(1 / 9)
+        p = np.float32(1 / 5) + q * p
+        p = np.float32(1 / 3) + q * p
+        p = one + q * p
+        whole = np.int32(power + _ROUND_BITS_32).view(np.float32) - _ROUND_32
+        v[k] = whole * _LN2_HIGH_32 + (whole * _LN2_LOW_32 + np.float32(2) * s * p)
+
+
+@jit(fastmath={"contract"})
+def _log_64(v, count):
+    """Replace v[:count] float64, positive, by its logarithm; the floor where it is smaller."""
+    for k in range(np.uintp(count)):
+        bits = np.float64(max(np.float64(v[k]), _FLOOR_64)).view(np.int64)
+        power = np.int64((bits - _SQRT_HALF_BITS_64) >> np.int64(52))
+        m = np.int64(bits - (power << np.int64(52))).view(np.float64)
+        s = (m - 1.0) / (m + 1.0)
+        q = s * s
+        p = 1 / 19 + q * (1 / 21)
+        p = 1 / 17 + q * p
+        p = 1 / 15 + q * p
+        p = 1 / 13 + q * p
+        p = 1 / 11 + q * p
+        p = 1 / 9 + q * p
+        p = 1 / 7 + q * p
+        p = 1 / 5 + q * p
+        p = 1 / 3 + q * p
+        p = 1.0 + q * p
+        whole = np.int64(power + _ROUND_BITS_64).view(np.float64) - _ROUND_64
+        v[k] = whole * _LN2_HIGH_64 + (whole * _LN2_LOW_64 + 2.0 * s * p)
+
+
+@jit
+def exp_in_place(v, count):
+    """Replace v[:count] by its exponential; v is 1-D, float32 or float64."""
+    if v.itemsize == 4:
+        _exp_32(v, count)
+    else:
+        _exp_64(v, count)
+
+
+@jit
+def log_in_place(v, count):
+    """Replace v[:count] by its logarithm; v is 1-D, float32 or float64."""
+    if v.itemsize == 4:
+        _log_32(v, count)
+    else:
+        _log_64(v, count)
+
+
+# Random numbers by counters, see `random_uniform`.
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31, _S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
+
+
+@jit
+def mix(x):
+    """Scramble the 64 bits of x; SplitMix64's finaliser."""
+    x = (x ^ (x >> _S30)) * _FIRST
+    x = (x ^ (x >> _S27)) * _SECOND
+    return x ^ (x >> _S31)
+
+
+@jit
+def unit_interval(x):
+    """Uniform number on (0, 1) of 64 bits: 2^-53 (integer + 1/2), never 0, never 1."""
+    return (np.float64(mix(x) >> _S11) + 0.5) * 1.1102230246251565e-16

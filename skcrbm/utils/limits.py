@@ -93,6 +93,10 @@ INFER_TOL, ESTIMATOR_TOL = 1e-6, 1e-3
 #: Largest |log| of a product of messages that a dtype holds with room to spare.
 LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 
+#: Where both values of a variable have weight 0 given the others, each factor that forbids a value
+#: counts as this much against it: a chain started at a state that cannot be finds its way out.
+FORBIDDEN_LOG_ODDS = 10.0
+
 #: Values that differ by no more than this, relatively, are equal: rounding does not decide
 #: between label vectors or thresholds.
 TIE = 1e-12

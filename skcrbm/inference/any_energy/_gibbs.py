@@ -1,4 +1,4 @@
-"""Block Gibbs sampling of any energy: blocks in turn, from `conditional_log_odds`."""
+"""Gibbs sampling of any energy: by its own sweep, or block by block from conditionals."""
 
 from typing import Any, NamedTuple
 
@@ -7,6 +7,7 @@ from scipy.special import expit
 
 from skcrbm.inference._base import empty_result, sum_statistics
 from skcrbm.inference._random import uniforms
+from skcrbm.inference._registry import sweep_for
 from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.random import random_key
@@ -36,6 +37,9 @@ class Chains(NamedTuple):
 def gibbs_sweep(energy, states, key, streams, step):
     """Draw all blocks of variables in turn, each given the others.
 
+    An energy with a line in `SWEEPS` has a compiled sweep, which draws the same states as
+    `sweep_blocks` does from `conditional_log_odds`, but for rounding.
+
     Parameters
     ----------
     energy : BaseEnergy
@@ -52,6 +56,11 @@ def gibbs_sweep(energy, states, key, streams, step):
     log_odds : ndarray (N, C, n_variables)
         What each variable was drawn from: its log-odds given the others at that time.
     """
+    return sweep_for(type(energy))(energy, states, key, streams, step)
+
+
+def sweep_blocks(energy, states, key, streams, step):
+    """Do the sweep of `gibbs_sweep` for any energy."""
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
     u = u.reshape(len(streams) // c, c, n_variables)  # one row, or one per model
