@@ -56,15 +56,20 @@ class CRBMClassifier(BaseCRBM):
     n_hidden : int, default=8
         Number of hidden units. With ``alpha="auto"`` and L-BFGS, none are kept where they do not
         improve the validation likelihood beyond its noise: see `n_hidden_`.
-    learning : {"mle", "cd", "pcd", "cd_percloss"}, default="mle"
+    learning : {"mle", "cd", "pcd", "cd_percloss", "pmp"}, default="mle"
         Learning rule: maximum conditional likelihood with the marginals of `inference`;
         contrastive divergence, or persistent with one chain per training row (not in
-        `partial_fit`; a warm start on as many rows goes on with the chains); or
-        CD-PercLoss, which steps only where its chain finds a state better than the labels.
-        All but "mle" need every label observed and at most two classes in 1-D y;
+        `partial_fit`; a warm start on as many rows goes on with the chains);
+        CD-PercLoss, which steps only where its chain finds a state better than the labels; or
+        perturb-and-max-product [2]_, with a new sample of each row in each step. The weights that
+        "pmp" learns belong to that sampler and are no parameters of the Gibbs distribution:
+        predictions, which are that distribution's by `inference`, are off where couplings are
+        strong. All but "mle" need every label observed and at most two classes in 1-D y;
         `inference` then serves prediction only.
     n_gibbs_steps : int, default=1
-        Sweeps of the chains, for all rules but "mle"; "cd_percloss" wants some 10.
+        Sweeps of the chains of "cd", "pcd" and "cd_percloss", which wants some 10.
+    n_pmp_steps : int, default=50
+        Sweeps of max-product for each sample of "pmp".
     inference : str or object, default="auto"
         Method behind training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or configured, as in ``SumProduct(max_iter=30)``. "auto" is "exact"
@@ -136,8 +141,8 @@ class CRBMClassifier(BaseCRBM):
     validation_fraction : float in (0, 1), default=0.15
     n_iter_no_change : int or "auto", default="auto"
         Of stochastic solvers: stop after so many epochs in which neither the validation score
-        nor, without early stopping, the training loss got better by more than `tol`. "cd" and
-        "pcd" have no loss to go by and then do all epochs. "auto" is 10 with "asgd", else 25.
+        nor, without early stopping, the training loss got better by more than `tol`. "cd",
+        "pcd" and "pmp" have no loss to go by and then do all epochs. "auto" is 10 with "asgd", else 25.
     tol : float, default=0.0
         L-BFGS stops when ten iterations have lowered the objective by no more than this, or by no
         more than 5e-4 of itself (1e-8 without hidden units).
@@ -225,6 +230,8 @@ class CRBMClassifier(BaseCRBM):
     ----------
     .. [1] Ping and Ihler (2017). Belief propagation in conditional RBMs for structured
        prediction. AISTATS.
+    .. [2] Lazaro-Gredilla, Dedieu and George (2021). Perturb-and-max-product: sampling and
+       learning in discrete energy-based models. NeurIPS.
 
     Examples
     --------
@@ -240,6 +247,7 @@ class CRBMClassifier(BaseCRBM):
         **BaseCRBM._parameter_constraints,
         "learning": [StrOptions(set(OBJECTIVES))],
         "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
+        "n_pmp_steps": [Interval(Integral, 1, None, closed="left")],
         "inference": method_constraint(auto=True),
         "decode": [StrOptions(set(decoders_for(RBMEnergy)))],
         "solver": [StrOptions({"auto", "lbfgs", "asgd", "adam", "sgd"})],
@@ -259,6 +267,7 @@ class CRBMClassifier(BaseCRBM):
         n_hidden=8,
         learning="mle",
         n_gibbs_steps=1,
+        n_pmp_steps=50,
         inference="auto",
         decode="marginal",
         threshold_metric="f1_samples",
@@ -283,6 +292,7 @@ class CRBMClassifier(BaseCRBM):
         self.n_hidden = n_hidden
         self.learning = learning
         self.n_gibbs_steps = n_gibbs_steps
+        self.n_pmp_steps = n_pmp_steps
         self.inference = inference
         self.decode = decode
         self.threshold_metric = threshold_metric

@@ -46,6 +46,7 @@ __all__ = [
     "marginal_method",
     "method_constraint",
     "own_method",
+    "perturbed_states",
     "register_method",
     "register_solver",
     "resolve_method",
@@ -59,6 +60,7 @@ _ON_FIRST_USE = {
     "gibbs_sweep": "skcrbm.inference.any_energy._gibbs",
     "start_chains": "skcrbm.inference.any_energy._gibbs",
     "logistic_noise": "skcrbm.inference._random",
+    "perturbed_states": "skcrbm.inference._perturbation",
     "uniforms": "skcrbm.inference._random",
 }
 

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, log_ndtr, ndtri
 
-from skcrbm.inference._base import empty_result
+from skcrbm.inference._base import InferenceResult, empty_result
+from skcrbm.inference._infer import infer
 from skcrbm.inference._random import logistic_noise
+from skcrbm.inference.methods._perturb_and_max_product import PerturbAndMaxProduct
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.random import random_key
 
@@ -19,17 +21,45 @@ class Perturbations(NamedTuple):
     messages : ndarray (N * n_samples, ...) or None
         Of each sample, samples of a model after one another, in the shape and units of the
         energy's solver; None where they were not asked for: the next call starts afresh.
-    noise : ndarray (N * n_samples, n_variables), float64
-        Logistic, on the log-odds; normal numbers follow from it.
+    noise : ndarray (N * n_samples, n_variables), float64, or None
+        Logistic, on the log-odds; normal numbers follow from it. None: there is none to go on
+        from, as of samples whose random numbers a caller counts.
     key : uint64
     step : int
         Number of draws made; the next one continues the same random numbers.
+    streams : ndarray (N * n_samples,) of int or None
+        Whose random numbers each sample has; None: its own, by its position.
     """
 
     messages: np.ndarray | None
-    noise: np.ndarray
+    noise: np.ndarray | None
     key: Any
     step: int
+    streams: np.ndarray | None = None
+
+
+def perturbed_states(energy, key, streams, step, max_iter):
+    """Draw a state of each model, its random numbers counted by the caller.
+
+    Parameters
+    ----------
+    energy : BaseEnergy
+        N models.
+    key : uint64
+    streams : ndarray (N,) of int
+        Random numbers of each model.
+    step : int
+        Counts the draws of a stream.
+    max_iter : int
+        Sweeps, see `PerturbAndMaxProduct`.
+
+    Returns
+    -------
+    ndarray of int8 (N, n_variables)
+    """
+    counted = InferenceResult(state=Perturbations(None, None, key, step, streams))
+    method = PerturbAndMaxProduct(max_iter)
+    return infer(energy, method, returns="samples", init=counted).samples[:, 0]
 
 
 def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None, size=16):
@@ -58,6 +88,7 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
     before = _earlier(query, shape, n)
     key = random_key(method.random_state) if before is None else before.key
     step = 0 if before is None else before.step
+    own = None if before is None else before.streams
     keep = query.return_state
     messages = np.empty(shape, energy.dtype) if keep else None
     every_noise = np.empty((shape[0], n))
@@ -65,9 +96,9 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
     scores = np.empty(shape[0])
 
     def run(items):
-        streams = np.arange(items.start, items.stop)
-        rows = streams // n_samples
-        noise = logistic_noise(key, streams, step, n)
+        numbers = np.arange(items.start, items.stop)
+        rows = numbers // n_samples
+        noise = logistic_noise(key, numbers if own is None else own[items], step, n)
         if before is not None and method.persistence > 0:
             r = method.persistence
             z = r * _normal(before.noise[items]) + np.sqrt(1 - r**2) * _normal(noise)
@@ -95,7 +126,7 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
         fields["samples"] = samples.reshape(n_models, n_samples, n)
     if wants_log_z:
         _fill_log_partition(fields, scores.reshape(n_models, n_samples))
-    fields["state"] = Perturbations(messages, every_noise, key, step + 1)
+    fields["state"] = Perturbations(messages, every_noise, key, step + 1, own)
     return fields
 
 
@@ -118,7 +149,7 @@ def _earlier(query, shape, n):
     if (
         not isinstance(state, Perturbations)
         or (state.messages is not None and state.messages.shape != shape)
-        or state.noise.shape != (shape[0], n)
+        or (state.noise is not None and state.noise.shape != (shape[0], n))
     ):
         raise ValueError(
             "init must hold the state of 'perturb_and_max_product' on the same energy, of "

@@ -27,11 +27,22 @@ def sample(
     ----------
     energy : RBMEnergy, IsingEnergy or another energy
     method : str or InferenceMethod, default="gibbs"
-        "gibbs": chains, block by block; "exact": independent samples by enumerating the smaller
-        layer, or all labels, 20 units at most, and of factor graphs and sparse Ising models by
-        eliminating variables; "gibbs_with_gradients"; "bp_chain": independent samples by belief
-        propagation, one variable after the other (`BPChain`); or a configured object such as
-        ``Gibbs(burn_in=500)``.
+        A name, or a configured object such as ``Gibbs(burn_in=500)``:
+
+        - "gibbs": chains, block by block. On any energy; exact in the long run, slow to change
+          between modes far apart.
+        - "exact": independent samples, by enumerating the smaller layer, or all labels, 20 units
+          at most, and of factor graphs and sparse Ising models by eliminating variables. The one
+          to take where the model is small, or its graph a chain, a tree or nearly so.
+        - "gibbs_with_gradients": chains that flip those variables first which the score asks for;
+          for models of many variables few of which are about to change.
+        - "bp_chain": independent samples by belief propagation, one variable after the other,
+          each with the probability with which it was drawn (`BPChain`). For sparse graphs too
+          large for "exact", and to learn with; biased where the graph has short strong loops.
+        - "perturb_and_max_product": independent samples, each the approximate maximum of the
+          score with noise on the fields (`PerturbAndMaxProduct`). Fast, also on large dense
+          models, but of another distribution than the model's own: for models whose parameters
+          were learned with it.
     n_samples : int, default=1
         Samples of each model.
     burn_in, thin, n_chains : int or None, default=None

@@ -1,7 +1,7 @@
 """Contrastive learning rules: the negative phase is a short chain, not an expectation."""
 
 from skcrbm.learning._contrast import Contrast
-from skcrbm.learning._phases import Chains, LocalSearch, Observed
+from skcrbm.learning._phases import Chains, LocalSearch, Observed, PerturbedMaxima
 
 
 class ContrastiveDivergence(Contrast):
@@ -55,6 +55,33 @@ class PersistentContrastiveDivergence(Contrast):
         chains = Chains(n_gibbs_steps, start="persistent", n_chains=n_chains)
         self.state_key = n_chains
         super().__init__(Observed(inference), chains, inference=inference, n_jobs=n_jobs)
+
+
+class PerturbAndMaxProductLearning(Contrast):
+    """Learning by perturb-and-max-product (Lazaro-Gredilla, Dedieu and George 2021).
+
+    The moments of the model are those of a sample of each row: the approximate maximum of its
+    energy with noise on the fields. Where the samples' moments are those of the data the sampler
+    has been fitted; the parameters are its own, and those of the Gibbs distribution would be
+    others. The difference of log-weights is no loss.
+
+    Parameters
+    ----------
+    inference, n_jobs
+        As in `ContrastiveDivergence`.
+    n_pmp_steps : int, default=50
+        Sweeps of max-product.
+    """
+
+    options = ("n_pmp_steps",)
+    needs_complete = True
+    draws = True
+    is_loss = False
+
+    def __init__(self, inference, n_jobs=None, n_pmp_steps=50):
+        super().__init__(
+            Observed(inference), PerturbedMaxima(n_pmp_steps), inference=inference, n_jobs=n_jobs
+        )
 
 
 class PercLoss(Contrast):

@@ -330,6 +330,32 @@ class Chains(Phase):
         return states
 
 
+class PerturbedMaxima(Phase):
+    """Negative phase of learning by perturbed maxima: one state of each row's model.
+
+    The state is the approximate maximum of the energy with logistic noise on all fields, new in
+    each visit; the hidden units are then at their means given its visible part.
+
+    Parameters
+    ----------
+    n_steps : int
+        Sweeps of max-product.
+    """
+
+    draws = True
+
+    def __init__(self, n_steps):
+        self.n_steps = n_steps
+
+    def __call__(self, energy, batch, clock, state, positive=None):
+        """Return the `Moments` of the states; nothing is kept."""
+        energy = one_model_per_row(energy, len(batch))
+        states = inference.perturbed_states(
+            energy, clock.key, batch.index, clock.draw(0), self.n_steps
+        )
+        return moments_of_states(energy, states[:, : energy.n_visible]), state
+
+
 class LocalSearch(Phase):
     """Negative phase of CD-PercLoss: the best visible state that a stochastic search finds.
 

@@ -9,6 +9,7 @@ OBJECTIVES = Registry(
         "cd": "skcrbm.learning._contrastive:ContrastiveDivergence",
         "pcd": "skcrbm.learning._contrastive:PersistentContrastiveDivergence",
         "cd_percloss": "skcrbm.learning._contrastive:PercLoss",
+        "pmp": "skcrbm.learning._contrastive:PerturbAndMaxProductLearning",
     },
 )
 

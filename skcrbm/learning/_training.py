@@ -22,9 +22,9 @@ _LEARNING_RATE = {"adam": 0.001, "sgd": 0.05}
 # seventh of where full gradients of a logistic regression would begin to diverge.
 _AVERAGED_RATE = 2.0
 # With fewer steps in an epoch than this, Adam's rate is raised in proportion, as an epoch should
-# move a parameter by about as much; beyond 50 times its steps no longer are small.
+# move a parameter by about as much; beyond `Training.max_speedup` times its steps no longer are
+# small.
 _STEPS_PER_EPOCH = 60
-_MAX_SPEEDUP = 50
 INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
 
@@ -106,6 +106,8 @@ class Training:
         Whether the validation part keeps the share of each visible vector (1-D y).
     mean_square : float
         Mean square length of a row of X, by which "asgd" chooses its step size.
+    max_speedup : int
+        How many times its usual step size the automatic one of "adam" may be.
     """
 
     objective: Objective
@@ -125,6 +127,7 @@ class Training:
     tol: float
     verbose: int
     mean_square: float = 0.0
+    max_speedup: int = 50
 
     def run(self, model, source, rng, progress=None, on_epoch_begin=nothing, on_epoch_end=nothing):
         """Train; with early stopping on a part of the rows first, then on all of them.
@@ -202,7 +205,7 @@ class Training:
             steps = -(-n_rows // self.batch_size)
             rate = _LEARNING_RATE[self.solver]
             if self.solver == "adam":
-                rate *= float(np.clip(_STEPS_PER_EPOCH / steps, 1, _MAX_SPEEDUP))
+                rate *= float(np.clip(_STEPS_PER_EPOCH / steps, 1, self.max_speedup))
         rates = type(self.rate_factors)(*(rate * factor for factor in self.rate_factors))
         return make_optimizer(self.solver, rates, self.momentum, self.average)
 

@@ -1,4 +1,4 @@
-"""CD, PCD and CD-PercLoss, and decoding to the most probable state.
+"""CD, PCD, CD-PercLoss and perturbed maxima, and decoding to the most probable state.
 
 Statistical bounds are five standard errors at fixed seeds. Tests that draw many numbers are marked
 `compiled`: the interpreter would take minutes.
@@ -10,12 +10,13 @@ from reference.brute_force import best_states
 from reference.steps import first_step
 from sklearn.linear_model import LogisticRegression
 
-from skcrbm import CRBMClassifier
+from skcrbm import CRBMClassifier, inference
 from skcrbm.energies import ConditionalRBM, CRBMParams
-from skcrbm.inference import infer, resolve_method
+from skcrbm.inference import PerturbAndMaxProduct, infer, resolve_method
 from skcrbm.learning import OBJECTIVES, Batch, Clock
+from skcrbm.utils.random import random_key
 
-RULES = ("cd", "pcd", "cd_percloss")
+RULES = ("cd", "pcd", "cd_percloss", "pmp")
 
 
 def problem(n=6, n_visible=4, n_hidden=3, n_features=2, seed=0, scale=0.8):
@@ -37,17 +38,18 @@ def problem(n=6, n_visible=4, n_hidden=3, n_features=2, seed=0, scale=0.8):
     return ConditionalRBM(params), batch
 
 
-def rule(name, n_gibbs_steps=1):
-    return OBJECTIVES.get(name).from_options(resolve_method("exact"), n_gibbs_steps=n_gibbs_steps)
+def rule(name, n_steps=1):
+    options = {"n_gibbs_steps": n_steps, "n_pmp_steps": n_steps}
+    return OBJECTIVES.get(name).from_options(resolve_method("exact"), **options)
 
 
 def clock(step=0, key=0):
     return Clock(step, step, np.uint64(key))
 
 
-def a_step(name, model, batch, key=0, n_gibbs_steps=1):
+def a_step(name, model, batch, key=0, n_steps=1):
     """The first `Step` of a rule."""
-    return first_step(rule(name, n_gibbs_steps), model, batch, key=np.uint64(key))
+    return first_step(rule(name, n_steps), model, batch, key=np.uint64(key))
 
 
 def flat(gradient):
@@ -181,6 +183,7 @@ def data(n=300, seed=0):
 def test_fit_learns(name):
     X, Y = data()
     options = {"learning": name, "n_gibbs_steps": 5, "max_iter": 60, "random_state": 0}
+    options["n_pmp_steps"] = 10
     model = CRBMClassifier(**options).fit(X, Y)
     assert (model.predict(X) == Y).mean() > 0.8
     assert (np.broadcast_to(Y.mean(0) > 0.5, Y.shape) == Y).mean() < 0.7
@@ -200,6 +203,41 @@ def test_without_hidden_units_cd_is_logistic_regression():
     for j in range(5):
         reference = LogisticRegression(C=1 / (0.1 * 150)).fit(X, Y[:, j])
         np.testing.assert_allclose(model.coef_[j], reference.coef_[0], atol=0.15)
+
+
+def test_perturbed_maxima_are_samples_with_numbers_of_their_rows():
+    model, batch = problem(seed=4)
+    energy, key = model.energy(batch.X), random_key(0)
+    drawn = infer(energy, PerturbAndMaxProduct(30, random_state=0), n_samples=1).samples[:, 0]
+    found = inference.perturbed_states(energy, key, np.arange(6), 0, 30)
+    np.testing.assert_array_equal(found, drawn)
+    order = np.array([3, 0, 5, 1])
+    part = inference.perturbed_states(energy.rows(order), key, order, 0, 30)
+    np.testing.assert_array_equal(part, drawn[order])
+    assert (inference.perturbed_states(energy, key, np.arange(6), 1, 30) != drawn).any()
+    phase = rule("pmp", 30).negative
+    moments, _ = phase(energy, batch, Clock(0, 0, key), None)
+    np.testing.assert_array_equal(moments.unary[:, :4], drawn[:, :4])
+    hidden = energy.hidden_given_visible(drawn[:, :4])
+    np.testing.assert_allclose(moments.unary[:, 4:], hidden)
+
+
+@pytest.mark.compiled
+def test_perturbed_maxima_learn_label_sets():
+    """Outputs that depend on each other given x, of new rows, against the majority label set."""
+    X, Y = data(600, seed=1)
+    options = {"learning": "pmp", "n_pmp_steps": 10, "max_iter": 15, "random_state": 0}
+    options["alpha"] = 0.01
+    model = CRBMClassifier(**options).fit(X[:400], Y[:400])
+    sets, counts = np.unique(Y[:400], axis=0, return_counts=True)
+    majority = (Y[400:] == sets[counts.argmax()]).all(axis=1).mean()
+    assert model.score(X[400:], Y[400:]) > majority + 0.2
+    again = CRBMClassifier(n_jobs=2, **options).fit(X[:400], Y[:400])
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+    binary = CRBMClassifier(**options).fit(X[:400], Y[:400, 0])
+    assert binary.score(X[400:], Y[400:, 0]) > 0.8
+    warm = model.set_params(warm_start=True, learning_rate_init=1e-9).fit(X[:400], Y[:400])
+    np.testing.assert_allclose(warm.predict_proba(X), again.predict_proba(X), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -222,7 +260,7 @@ def test_refusals(name):
 
 def test_contrastive_differences_do_not_stop_the_training():
     X, Y = data(60)
-    for name, n_epochs in (("cd", 30), ("pcd", 30)):
+    for name, n_epochs in (("cd", 30), ("pcd", 30), ("pmp", 30)):
         model = CRBMClassifier(learning=name, max_iter=30, n_iter_no_change=2, random_state=0)
         assert model.fit(X, Y).n_iter_ == n_epochs
 

@@ -184,7 +184,7 @@ def test_contrasts_know_what_their_phases_need():
         assert (contrast.draws, contrast.keeps_chains) == expected
     for name in OBJECTIVES:
         cls = OBJECTIVES.get(name)
-        made = cls.from_options(exact, n_gibbs_steps=2, alpha=1.0)
+        made = cls.from_options(exact, n_gibbs_steps=2, n_pmp_steps=2, alpha=1.0)
         assert (made.draws, made.keeps_chains) == (cls.draws, cls.keeps_chains)
 
 

@@ -159,7 +159,7 @@ class InOrder(ArraySource):
             yield self.all.rows(slice(start, start + size))
 
 
-@pytest.mark.parametrize("name", ["mle", "cd", "pcd", "cd_percloss"])
+@pytest.mark.parametrize("name", ["mle", "cd", "pcd", "cd_percloss", "pmp"])
 def test_blocks_give_the_same_as_arrays(name):
     model, arrays = density_problem()
     everything = arrays.all
@@ -198,7 +198,7 @@ def data(n=40):
     return X, (X[:, [0, 1, 0]] + generator.normal(size=(n, 3)) > 0).astype(int)
 
 
-@pytest.mark.parametrize("name", ["cd", "pcd", "cd_percloss"])
+@pytest.mark.parametrize("name", ["cd", "pcd", "cd_percloss", "pmp"])
 def test_an_estimator_never_repeats_a_number(name, numbers):
     X, Y = data()
     options = {"n_hidden": 2, "learning": name, "batch_size": 10, "max_iter": 3, "random_state": 0}

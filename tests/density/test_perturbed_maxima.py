@@ -1,0 +1,61 @@
+"""Density models learned by perturb-and-max-product: small digits, and four variables."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.energies import IsingEnergy
+from skcrbm.inference import PerturbAndMaxProduct, sample
+from skcrbm.metrics import covariance_error, log_mmd
+
+pytestmark = pytest.mark.compiled
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return (load_digits().data > 7).astype(float)
+
+
+def test_ising_model_of_digits(digits):
+    sampler = PerturbAndMaxProduct(25)
+    model = IsingModel(learning="pmp", sampler=sampler, random_state=0).fit(digits)
+    drawn = model.sample(len(digits), random_state=1)
+    assert covariance_error(digits, drawn) < 0.2  # of independent columns .73
+    assert np.abs(drawn.mean(axis=0) - digits.mean(axis=0)).max() < 0.07
+    assert log_mmd(digits, drawn) < -7.4
+    # Drawn with the sampler that the model was learned with.
+    own = sample(model.energy_, sampler, n_samples=5, random_state=1)[0]
+    np.testing.assert_array_equal(model.sample(5, random_state=1), own)
+    model.set_params(inference="sum_product")
+    with pytest.warns(UserWarning, match="no parameters of the Gibbs distribution"):
+        model.score_samples(digits[:2])
+
+
+def test_rbm_of_digits(digits):
+    model = RBM(
+        n_hidden=64, learning="pmp", sampler=PerturbAndMaxProduct(20), max_iter=12, batch_size=100,
+        learning_rate_init=0.01, random_state=0,
+    ).fit(digits)  # fmt: skip
+    drawn = model.sample(1000, random_state=1)
+    assert covariance_error(digits, drawn) < 0.35
+    assert log_mmd(digits, drawn) < -5.2
+
+
+@pytest.mark.parametrize("make", [IsingModel, MarkovRandomField])
+def test_four_variables(make):
+    """Couplings of .5 an edge: those of the sampler with the same statistics are some .336."""
+    coupling = 0.5 * (np.ones((4, 4)) - np.eye(4))
+    data = sample(IsingEnergy(coupling, np.zeros(4)), "exact", n_samples=20000, random_state=0)[0]
+    model = make(learning="pmp", random_state=0).fit(data)
+    if make is IsingModel:
+        assert 0.29 < model.coupling_[np.triu_indices(4, 1)].mean() < 0.38
+    states = np.array(list(itertools.product((0, 1), repeat=4)))
+    signs = 2 * states - 1
+    p = np.exp(0.5 * np.einsum("si,ij,sj->s", signs, coupling, signs))
+    p /= p.sum()
+    drawn = model.sample(10000, random_state=1)
+    q = (np.bincount(drawn @ [8, 4, 2, 1], minlength=16) + 0.5) / (len(drawn) + 8)
+    assert p @ np.log(p / q) < 0.01
