@@ -142,7 +142,8 @@ class CRBMClassifier(BaseCRBM):
     n_iter_no_change : int or "auto", default="auto"
         Of stochastic solvers: stop after so many epochs in which neither the validation score
         nor, without early stopping, the training loss got better by more than `tol`. "cd",
-        "pcd" and "pmp" have no loss to go by and then do all epochs. "auto" is 10 with "asgd", else 25.
+        "pcd" and "pmp" have no loss to go by and then do all epochs. "auto" is 10 with "asgd",
+        else 25.
     tol : float, default=0.0
         L-BFGS stops when ten iterations have lowered the objective by no more than this, or by no
         more than 5e-4 of itself (1e-8 without hidden units).

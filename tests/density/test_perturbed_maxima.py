@@ -36,11 +36,11 @@ def test_ising_model_of_digits(digits):
 
 def test_rbm_of_digits(digits):
     model = RBM(
-        n_hidden=64, learning="pmp", sampler=PerturbAndMaxProduct(20), max_iter=12, batch_size=100,
+        n_hidden=64, learning="pmp", sampler=PerturbAndMaxProduct(20), max_iter=12,
         learning_rate_init=0.01, random_state=0,
     ).fit(digits)  # fmt: skip
-    drawn = model.sample(1000, random_state=1)
-    assert covariance_error(digits, drawn) < 0.35
+    drawn = model.sample(len(digits), random_state=1)
+    assert covariance_error(digits, drawn) < 0.45  # measured: .34
     assert log_mmd(digits, drawn) < -5.2
 
 
