@@ -26,9 +26,6 @@ from skcrbm.utils.fitting import forget, resolved, weighted_rows
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
 
-# Steps by few states of the model: at 50 times Adam's usual size they outrun the chains, and the
-# averaged iterates of hard data end far from the maximum.
-_SAMPLED_SPEEDUP = 20
 _REMEDY = "its marginals may be off. Use inference='exact' if the model is small, or damping"
 
 
@@ -62,6 +59,9 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+    # Steps by few states of the model: at 50 times Adam's usual size they outrun the chains, and
+    # the averaged iterates of hard data end far from the maximum.
+    _sampled_speedup = 20
     _state = ("_model", "_structure", "_learning", "_sampler", "_progress", "_rng")
 
     # ---------------------------------------------------------- what the model is
@@ -188,7 +188,7 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
         if batch_size == "auto":
             batch_size = self._automatic_batch_size(n_rows)
         by_states = not NEGATIVE_PHASES.get(self.learning).is_loss
-        speed = {"max_speedup": _SAMPLED_SPEEDUP} if by_states else {}
+        speed = {"max_speedup": self._sampled_speedup} if by_states else {}
         return Training(
             objective=None,  # they depend on the model: see `_settle`
             penalty=None,
