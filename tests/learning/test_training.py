@@ -12,7 +12,7 @@ from skcrbm.learning import OBJECTIVES, ArraySource, Source, Training
 def training(name="mle", n_gibbs_steps=1, n_chains=None, **options):
     rule = OBJECTIVES.get(name)
     more = {} if n_chains is None else {"n_chains": n_chains}
-    more |= {"n_gibbs_steps": n_gibbs_steps} if rule.options else {}
+    more |= {"n_gibbs_steps": n_gibbs_steps} if "n_gibbs_steps" in rule.options else {}
     defaults = {
         "objective": rule(Exact(), **more),
         "penalty": None,
