@@ -88,6 +88,9 @@ class BaseEnergy(ABC):
         """Largest `n_enumerated` of a model that "exact" does not refuse unless told to."""
         return MAX_ENUMERATED
 
+    def __repr__(self):
+        return f"{type(self).__name__}({self.n_models} models of {self.n_variables} variables)"
+
     @property
     def n_models(self):
         """Number of models N in the batch."""
