@@ -10,6 +10,11 @@ from skcrbm.inference import PerturbAndMaxProduct, sample
 N_FEATURES, SIZE = 5, 6
 
 
+def log_odds(p):
+    """Of a probability."""
+    return np.log(p) - np.log1p(-p)
+
+
 def painted(locations, features):
     """0/1 images (n, H, W) of shapes (F, k, k) at places (n, F, h, w)."""
     n, _, height, width = locations.shape
@@ -21,13 +26,19 @@ def painted(locations, features):
     return images
 
 
-def deconvolve(n_images, n_sweeps, seed):
-    """One sample of shapes and places, and how many pixels they explain."""
+def deconvolve(n_images, n_sweeps, damping, seed):
+    """One sample of shapes and places, and how many pixels they explain.
+
+    In the paper only messages from ANDs to places and shapes are damped, and those to and from
+    pixels are of the same sweep. Here every message is made of old ones, and damped: the way from
+    a place to a pixel and back takes three sweeps, and a damping of 0.5 is too little. Then shapes
+    of a single pixel lie everywhere, which `prior` tells from true ones.
+    """
     images, _, true = make_deconvolution(n_images, random_state=seed)
     started = time.process_time()
     energy = deconvolution_energy(images.astype(np.float32), N_FEATURES, SIZE, 0.01, 0.25)
     built = time.process_time()
-    method = PerturbAndMaxProduct(max_iter=n_sweeps)
+    method = PerturbAndMaxProduct(max_iter=n_sweeps, damping=damping)
     state = sample(energy, method, n_samples=1, random_state=seed)[0, 0]
     seconds = time.process_time() - built
     side = images.shape[1] - SIZE + 1
@@ -40,10 +51,12 @@ def deconvolve(n_images, n_sweeps, seed):
         "seed": seed,
         "n_images": n_images,
         "sweeps": n_sweeps,
+        "damping": damping,
         "explained": f"{100 * explained.mean():.2f}",
         "all_off": f"{100 * (1 - images.mean()):.2f}",
         "places": int(locations.sum()),
         "places_true": int(true.sum()),
+        "prior": f"{locations.sum() * log_odds(0.01) + features.sum() * log_odds(0.25):.0f}",
         "features": " ".join("".join(map(str, part)) for part in features.reshape(N_FEATURES, -1)),
         "seconds_building": f"{built - started:.1f}",
         "seconds": f"{seconds:.1f}",

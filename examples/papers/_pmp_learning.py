@@ -138,17 +138,14 @@ def digits_rbm(learner, seed, average):
 def zeros(learner, n_sweeps, seed, side, average):
     """Experiment 3: contours of the zeros.
 
-    A coupling of -1/+1 units is a quarter of one of 0/1 units, so the paper's step is four of
-    these.
+    A coupling of -1/+1 units is a quarter of one of 0/1 units, so its step is a quarter of the
+    paper's 0.001.
     """
     X = contours(side)
     model, seconds = fit_ising(
-        X, learner, n_sweeps, seed, n_steps=1000, rate=ZEROS_RATE, average=average
+        X, learner, n_sweeps, seed, n_steps=1000, rate=0.00025, average=average
     )
     return row_of(model, learner, X, seed, seconds, (5, 10, 25, 50, 100), len(X))
-
-
-ZEROS_RATE = 0.001
 
 
 def recovery(kind, side, learner, n_sweeps, seed, n_data_sweeps, average):

@@ -53,9 +53,10 @@ def make_cells(size):
         yield f"log Z random n={side}", partial(random_log_z, side, n, 10)
     yield from digit_cells(range(1) if quick else range(3))
     for n_images, n_sweeps in ((5, 50),) if quick else ((30, 500), (100, 1000)):
-        for seed in range(1) if quick else range(3 if n_images == 30 else 2):
-            key = f"deconvolution images={n_images} sweeps={n_sweeps} seed={seed}"
-            yield key, partial(deconvolve, n_images, n_sweeps, seed)
+        for seed in range(1) if quick else range(3):
+            for damping in (0.8, 0.5):
+                key = f"deconvolution images={n_images} sweeps={n_sweeps} damping={damping}"
+                yield f"{key} seed={seed}", partial(deconvolve, n_images, n_sweeps, damping, seed)
     if not quick:
         yield from learning_cells(full)
 
@@ -137,7 +138,7 @@ def draw(done, name):
     parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, row in zip(parts, rows):
         part.suptitle(
-            f"{row['n_images']} images, {row['sweeps']} sweeps, seed {row['seed']}: "
+            f"{row['n_images']} images, damping {row['damping']}, seed {row['seed']}: "
             f"{row['explained']}% of the pixels",
             fontsize=9,
         )
