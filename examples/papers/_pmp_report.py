@@ -201,7 +201,7 @@ def _deconvolution(rows):
     return [
         "Five shapes of 6 x 6 pixels for images made of four of 5 x 5; one sample. Measured "
         "before: 97.9 and 98.0% of the pixels at 100 images and 1000 sweeps, 97.8 to 98.8% at 30 "
-        "and 500. With a damping of 0.5 shapes are single pixels, which explain everything, at many "
+        "and 500. With a damping of 0.5 shapes are single pixels, which explain all, at many "
         "more places: the log-prior of the state, up to a constant, tells.",
         "",
         *_table(
