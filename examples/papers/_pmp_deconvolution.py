@@ -31,8 +31,9 @@ def deconvolve(n_images, n_sweeps, damping, seed):
 
     In the paper only messages from ANDs to places and shapes are damped, and those to and from
     pixels are of the same sweep. Here every message is made of old ones, and damped: the way from
-    a place to a pixel and back takes three sweeps, and a damping of 0.5 is too little. Then shapes
-    of a single pixel lie everywhere, which `prior` tells from true ones.
+    a place to a pixel and back takes some sweeps, all shapes grow together, and a damping of 0.5
+    is too little. Shapes of a single pixel then lie everywhere, which explains all pixels, too;
+    `prior`, the log-prior of the state up to a constant, tells this from a true solution.
     """
     images, _, true = make_deconvolution(n_images, random_state=seed)
     started = time.process_time()

@@ -185,6 +185,18 @@ def _digits(rows):
                 f"sweeps | damping | {_SCORES} | seconds",
                 [(row["sweeps"], row["damping"], *_at(row), row["seconds"]) for row in others],
             ),
+            "",
+        ]
+    best = [row for key, row in rows.items() if " best " in key]
+    if best:
+        lines += [
+            "The same RBM: each sample is the last state, then the best of those after 1, 2, .. "
+            "sweeps.",
+            "",
+            *_table(
+                f"sweeps | damping | {_SCORES}",
+                [(row["sweeps"], row["damping"], *_at(row)) for row in best],
+            ),
         ]
     return lines
 

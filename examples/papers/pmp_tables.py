@@ -54,7 +54,7 @@ def make_cells(size):
     yield from digit_cells(range(1) if quick else range(3))
     for n_images, n_sweeps in ((5, 50),) if quick else ((30, 500), (100, 1000)):
         for seed in range(1) if quick else range(3):
-            for damping in (0.8, 0.5):
+            for damping in (0.95, 0.8, 0.5):
                 key = f"deconvolution images={n_images} sweeps={n_sweeps} damping={damping}"
                 yield f"{key} seed={seed}", partial(deconvolve, n_images, n_sweeps, damping, seed)
     if not quick:
@@ -74,6 +74,9 @@ def digit_cells(seeds):
         for damping in (0.0, 0.5, 0.8):
             key = f"digits sweeps={n_sweeps} damping={damping}"
             yield key, partial(learning.digits_sweeps, n_sweeps, damping)
+    for n_sweeps in (10, 25):
+        key = f"digits best of sweeps={n_sweeps}"
+        yield key, partial(learning.digits_best, n_sweeps, 0.5)
 
 
 def learning_cells(full):
