@@ -134,7 +134,8 @@ def limited(work):
 
 def draw(done, name):
     """Picture of the shapes that the deconvolution finds."""
-    rows = [row for row in done.values() if row.get("features")]
+    rows = [row for row in done.values() if row.get("features") and row["damping"] != "0.8"]
+    rows.sort(key=lambda row: (float(row["damping"]), int(row["n_images"]), int(row["seed"])))
     if not rows:
         return
     figure = plt.figure(figsize=(5, 1.3 * len(rows)), layout="constrained")
