@@ -1,6 +1,7 @@
 """Experiments 3 to 5 and appendix B.3 of Lazaro-Gredilla et al. (2021): learning from samples."""
 
 import time
+from functools import cache
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -28,6 +29,7 @@ def small_digits():
     return (load_digits().data > 7.5).astype(np.float32)
 
 
+@cache
 def mnist_digits(label):
     """0/1 training images of one digit, or of all (None), float32 (n, 784)."""
     data = load_mnist()
@@ -37,6 +39,7 @@ def mnist_digits(label):
     return pixels.astype(np.float32)
 
 
+@cache
 def contours(side):
     """Outlines of the MNIST zeros, (5923, side ** 2); side 30, or 16 of images at half size."""
     images = mnist_digits(0).reshape(-1, 28, 28)
@@ -53,6 +56,7 @@ def ising_truth(kind, side):
     return make_random_ising(side, mean_degree=4, random_state=0)
 
 
+@cache
 def ising_data(kind, side, n_sweeps, seed=0):
     """2000 training rows and 2000 others of a model of experiment 4, by long Gibbs chains."""
     method = Gibbs(burn_in=n_sweeps - 1, n_chains=4000)
