@@ -54,7 +54,7 @@ def make_cells(size):
     yield from digit_cells(range(1) if quick else range(3))
     for n_images, n_sweeps in ((5, 50),) if quick else ((30, 500), (100, 1000)):
         for seed in range(1) if quick else range(3):
-            for damping in (0.95, 0.8, 0.5):
+            for damping in (0.99, 0.95, 0.5) if n_images == 100 else (0.95, 0.8, 0.5):
                 key = f"deconvolution images={n_images} sweeps={n_sweeps} damping={damping}"
                 yield f"{key} seed={seed}", partial(deconvolve, n_images, n_sweeps, damping, seed)
     if not quick:
