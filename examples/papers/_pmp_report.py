@@ -139,7 +139,7 @@ def _mean_text(values):
     values = np.array([float(value) for value in values])
     if np.isnan(values).any():
         return "not kept"
-    digits = 3 if np.abs(values).max() < 1 else 2
+    digits = 3 if np.abs(values).max() < 10 else 1
     text = f"{values.mean():.{digits}f}"
     if len(values) > 1:
         text += f" ({values.min():.{digits}f} to {values.max():.{digits}f})"
