@@ -189,7 +189,9 @@ def test_a_quick_run_has_results_of_its_own():
     assert results_path(parser.parse_args(["--quick"])) == OUTPUT / "name_quick"
 
 
-@pytest.mark.parametrize("name", ["crbm_tables", "lmbm_tables", "layered_tables", "learning_rules"])
+@pytest.mark.parametrize(
+    "name", ["crbm_tables", "lmbm_tables", "layered_tables", "learning_rules", "pmp_tables"]
+)
 def test_published_results_are_read(name):
     """Those beside the guide were finished by the same programs."""
     path = ROOT / "doc" / f"{name}.csv"

@@ -1,0 +1,71 @@
+"""Experiment 6 of Lazaro-Gredilla et al. (2021): which shapes, and where, make up images."""
+
+import time
+
+import numpy as np
+
+from skcrbm.datasets import deconvolution_energy, make_deconvolution
+from skcrbm.inference import PerturbAndMaxProduct, sample
+
+N_FEATURES, SIZE = 5, 6
+
+
+def log_odds(p):
+    """Of a probability."""
+    return np.log(p) - np.log1p(-p)
+
+
+def painted(locations, features):
+    """0/1 images (n, H, W) of shapes (F, k, k) at places (n, F, h, w)."""
+    n, _, height, width = locations.shape
+    images = np.zeros((n, height + SIZE - 1, width + SIZE - 1), bool)
+    for row in range(SIZE):
+        for column in range(SIZE):
+            on = features[:, row, column] == 1
+            images[:, row : row + height, column : column + width] |= locations[:, on].any(axis=1)
+    return images
+
+
+def deconvolve(n_images, n_sweeps, damping, seed):
+    """One sample of shapes and places, and how many pixels they explain.
+
+    In the paper only messages from ANDs to places and shapes are damped, and those to and from
+    pixels are of the same sweep. Here every message is made of old ones, and damped: the way from
+    a place to a pixel and back takes some sweeps, all shapes grow together, and a damping of 0.5
+    is too little. Shapes of a single pixel then lie everywhere, which explains all pixels, too;
+    `prior`, the log-prior of the state up to a constant, tells this from a true solution.
+    """
+    images, _, true = make_deconvolution(n_images, random_state=seed)
+    started = time.process_time()
+    energy = deconvolution_energy(images.astype(np.float32), N_FEATURES, SIZE, 0.01, 0.25)
+    built = time.process_time()
+    method = PerturbAndMaxProduct(max_iter=n_sweeps, damping=damping)
+    state = sample(energy, method, n_samples=1, random_state=seed)[0, 0]
+    seconds = time.process_time() - built
+    side = images.shape[1] - SIZE + 1
+    shape = n_images, N_FEATURES, side, side
+    first = np.prod(shape)
+    locations = state[:first].reshape(shape)
+    features = state[first : first + N_FEATURES * SIZE**2].reshape(N_FEATURES, SIZE, SIZE)
+    explained = painted(locations, features) == (images == 1)
+    return {
+        "seed": seed,
+        "n_images": n_images,
+        "sweeps": n_sweeps,
+        "damping": damping,
+        "explained": f"{100 * explained.mean():.2f}",
+        "all_off": f"{100 * (1 - images.mean()):.2f}",
+        "places": int(locations.sum()),
+        "places_true": int(true.sum()),
+        "prior": f"{locations.sum() * log_odds(0.01) + features.sum() * log_odds(0.25):.0f}",
+        "features": " ".join("".join(map(str, part)) for part in features.reshape(N_FEATURES, -1)),
+        "seconds_building": f"{built - started:.1f}",
+        "seconds": f"{seconds:.1f}",
+    }
+
+
+def draw_features(figure, text):
+    """Draw the shapes of a row side by side."""
+    for axis, part in zip(figure.subplots(1, N_FEATURES), text.split(), strict=True):
+        axis.imshow(np.array(list(part), int).reshape(SIZE, SIZE), cmap="gray_r", vmin=0, vmax=1)
+        axis.set(xticks=[], yticks=[])

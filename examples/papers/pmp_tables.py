@@ -1,0 +1,169 @@
+"""The experiments of Lazaro-Gredilla et al. (2021): samples by maximising a perturbed energy.
+
+1. "four": four variables, all coupled; what PMP learns, and how far its samples are off.
+2. "log Z": random Ising models and cyclic lattices; means of perturbed maxima minus log Z.
+   "digits" is ours: an Ising model and an RBM of the 8 x 8 digits, in seconds.
+6. "deconvolution": shapes and places that make up images, as ORs of ANDs.
+   "twos" is the table of appendix B.3: an RBM of 250 hidden units on 5000 twos.
+3. "zeros": an Ising model of the contours of the MNIST zeros.
+4. "recovery": couplings of a lattice and of Erdos-Renyi graphs from samples.
+5. "mnist": an RBM of 500 hidden units on all digits.
+
+The cells run in this order. Sizes of 3, 4 and 5 are reduced; `--full` has those of the paper.
+Methods: "pmp" is perturb-and-max-product; "gibbs reset" has chains from coin flips in every step,
+"gibbs pcd" persistent ones; "gwg reset" Gibbs with gradients. Samples of a model are drawn as it
+was learned, each of a chain of its own from coin flips. Parameters are those of the last step
+("plain", as in the paper) or the average over the steps in which late ones count more ("average",
+the default of the estimators). Seconds are processor time in one thread.
+
+Finished cells are kept in a CSV file: the program can be stopped and started again. The MNIST
+digits are read, or fetched, by `skcrbm.datasets.load_mnist`.
+
+    python -m examples.papers.pmp_tables --quick            # minutes, figures mean little
+    python -m examples.papers.pmp_tables                    # some hours
+    python -m examples.papers.pmp_tables --only twos seed=0
+"""
+
+from functools import partial
+
+import matplotlib.pyplot as plt
+from threadpoolctl import threadpool_limits
+
+from examples._harness import OUTPUT, make_parser, run_tables
+from examples.papers import _pmp_learning as learning
+from examples.papers._pmp_deconvolution import deconvolve, draw_features
+from examples.papers._pmp_exact import SIDES, four_variables, lattice_log_z, random_log_z
+from examples.papers._pmp_report import report
+
+RULES = {"plain": False, "average": True}
+
+
+def make_cells(size):
+    """Yield the cells in the order of the list above."""
+    quick, full = size == "quick", size == "full"
+    seeds = range(1) if quick else range(5)
+    for seed in seeds:
+        yield f"four seed={seed}", partial(four_variables, seed)
+    for side in SIDES[:1] if quick else SIDES:
+        yield (
+            f"log Z lattice side={side}",
+            partial(lattice_log_z, side, 400 if quick else 4000, 10 if quick else 100),
+        )
+        n = 10 if quick else 100
+        yield f"log Z random n={side}", partial(random_log_z, side, n, 10)
+    yield from digit_cells(range(1) if quick else range(3))
+    for n_images, n_sweeps in ((5, 50),) if quick else ((30, 500), (100, 1000)):
+        for seed in range(1) if quick else range(3):
+            for damping in (0.99, 0.95, 0.5) if n_images == 100 else (0.95, 0.8, 0.5):
+                key = f"deconvolution images={n_images} sweeps={n_sweeps} damping={damping}"
+                yield f"{key} seed={seed}", partial(deconvolve, n_images, n_sweeps, damping, seed)
+    if not quick:
+        yield from learning_cells(full)
+
+
+def digit_cells(seeds):
+    """Yield those on small digits."""
+    yield from reference_cells("digits", learning.small_digits, 1797)
+    for seed in seeds:
+        for rule, average in RULES.items():
+            for kind, work in (("ising", learning.digits_ising), ("rbm", learning.digits_rbm)):
+                for learner in ("pmp", "gibbs reset", "gibbs pcd"):
+                    key = f"digits {kind} {learner} {rule} seed={seed}"
+                    yield key, partial(work, learner, seed, average)
+    for n_sweeps in (5, 10, 25, 100):
+        for damping in (0.0, 0.5, 0.8):
+            key = f"digits sweeps={n_sweeps} damping={damping}"
+            yield key, partial(learning.digits_sweeps, n_sweeps, damping)
+    for n_sweeps in (10, 25):
+        key = f"digits best of sweeps={n_sweeps}"
+        yield key, partial(learning.digits_best, n_sweeps, 0.5)
+
+
+def learning_cells(full):
+    """Yield those on MNIST and on samples of Ising models."""
+    yield from reference_cells("twos", lambda: learning.mnist_digits(2)[:5000], 1000)
+    for seed in range(3):
+        for rule, average in RULES.items():
+            if seed and average:
+                continue
+            for learner, n in (
+                ("pmp", 100), ("gibbs reset", 100), ("gibbs pcd", 1), ("gibbs pcd", 100)
+            ):  # fmt: skip
+                key = f"twos {learner}-{n} {rule} seed={seed}"
+                yield key, partial(learning.twos, learner, n, seed, average)
+    side, n = (30, 50) if full else (16, 25)
+    yield from reference_cells(f"zeros {side}", lambda: learning.contours(side), 5923)
+    for seed in range(40, 45 if full else 42):
+        for learner in ("pmp", "gibbs reset", "gibbs pcd", "gwg reset"):
+            key = f"zeros {side} {learner}-{n} plain seed={seed}"
+            yield key, partial(learning.zeros, learner, n, seed, side, False)
+    graphs = (("lattice", 25, 1000), ("erdos-renyi", 200, 5000))
+    if not full:
+        graphs = (("lattice", 10, 500), ("erdos-renyi", 100, 2000))
+    for kind, side, n_data_sweeps in graphs:
+        data = partial(learning.ising_data, kind, side, n_data_sweeps)
+        yield from reference_cells(f"recovery {kind} {side}", data, 2000)
+        for n in (5, 25, 50) if full else (5, 25):
+            for learner in ("pmp", "gibbs reset", "gwg reset"):
+                key = f"recovery {kind} {side} {learner}-{n} plain seed=0"
+                yield (
+                    key,
+                    partial(learning.recovery, kind, side, learner, n, 0, n_data_sweeps, False),
+                )
+    n_epochs, n = (200, 100) if full else (1, 25)
+    yield from reference_cells("mnist", lambda: learning.mnist_digits(None), 5000)
+    for learner in ("pmp", "gibbs reset", "gibbs pcd"):
+        key = f"mnist {learner}-{n} plain epochs={n_epochs} seed=0"
+        yield key, partial(learning.mnist_rbm, learner, n, 0, n_epochs, False)
+
+
+def reference_cells(name, data, n_rows):
+    """Yield the rows that scores are read by."""
+    for reference in learning.REFERENCES:
+        yield (
+            f"{name} reference {reference}",
+            partial(learning.reference_row, data, n_rows, reference),
+        )
+
+
+def limited(work):
+    """Work in one thread, so that seconds mean something."""
+    with threadpool_limits(1):
+        return work()
+
+
+def draw(done, name):
+    """Picture of the shapes that the deconvolution finds."""
+    rows = [row for row in done.values() if row.get("features") and row["damping"] != "0.8"]
+    rows.sort(key=lambda row: (float(row["damping"]), int(row["n_images"]), int(row["seed"])))
+    if not rows:
+        return
+    figure = plt.figure(figsize=(5, 1.3 * len(rows)), layout="constrained")
+    parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
+    for part, row in zip(parts, rows):
+        part.suptitle(
+            f"{row['n_images']} images, damping {row['damping']}, seed {row['seed']}: "
+            f"{row['explained']}% of the pixels",
+            fontsize=9,
+        )
+        draw_features(part, row["features"])
+    path = OUTPUT / f"{name}.png"
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, dpi=110)
+    print(f"picture: {path}")
+
+
+def main():
+    """Run what is missing; print and draw the tables."""
+    parser = make_parser(__doc__, "pmp_tables", "experiments 1, 2 and 6 and small digits alone")
+    parser.add_argument("--full", action="store_true", help="sizes of the paper")
+    arguments = parser.parse_args()
+    size = "quick" if arguments.quick else "full" if arguments.full else "reduced"
+    cells = ((key, partial(limited, work)) for key, work in make_cells(size))
+    done = run_tables(arguments, cells, report)
+    if not arguments.list:
+        draw(done, arguments.name + ("_quick" if arguments.quick else ""))
+
+
+if __name__ == "__main__":
+    main()
