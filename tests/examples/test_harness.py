@@ -190,7 +190,15 @@ def test_a_quick_run_has_results_of_its_own():
 
 
 @pytest.mark.parametrize(
-    "name", ["crbm_tables", "lmbm_tables", "layered_tables", "learning_rules", "pmp_tables"]
+    "name",
+    [
+        "crbm_tables",
+        "lmbm_tables",
+        "layered_tables",
+        "learning_rules",
+        "bp_chain_tables",
+        "pmp_tables",
+    ],
 )
 def test_published_results_are_read(name):
     """Those beside the guide were finished by the same programs."""
