@@ -177,9 +177,9 @@ def report(done):
         "# Learning Markov random fields by chained belief propagation",
         "",
         "Means over random instances, in brackets their standard deviations. Log-likelihoods in",
-        "nats per row, of the training rows and of fresh ones (sequences: of all valid ones); seconds",
-        "are processor time of learning by 1000 steps; share is the median share of effective",
-        "samples of the weighted chain. Made by `examples/papers/bp_chain_tables.py`.",
+        "nats per row, of the training rows and of fresh ones (sequences: of all valid ones);",
+        "seconds are processor time of learning by 1000 steps; share is the median share of",
+        "effective samples of the weighted chain. Made by `examples/papers/bp_chain_tables.py`.",
         "",
     ]
     for kind in SIZES:
