@@ -1,14 +1,12 @@
 """scikit-learn's own checks, and what every scikit-learn estimator promises."""
 
-import os
 import pickle
-import subprocess
-import sys
 from unittest import SkipTest
 
 import joblib
 import numpy as np
 import pytest
+from reference.sklearn_checks import run_check
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
 from sklearn.utils import get_tags
@@ -22,36 +20,6 @@ from skcrbm.layers import Dense
 MODELS = [name for name in skcrbm.__all__ if name.endswith(("er", "RBM"))]
 MODELS.remove("DecodedClassifier")  # wraps another one; its checks are with its tests
 ESTIMATORS = [getattr(skcrbm, name) for name in MODELS]
-
-# One array-API check is skipped unless SciPy was told at its import to support array APIs.
-RUN_CHECK = """
-import sys
-from sklearn.utils.estimator_checks import estimator_checks_generator
-import skcrbm
-done = 0
-for estimator, check in estimator_checks_generator(getattr(skcrbm, sys.argv[2])()):
-    if check.func.__name__ == sys.argv[1]:
-        check(estimator)
-        done += 1
-sys.exit(0 if done else "no such check")
-"""
-
-
-def run_check(estimator, check):
-    """No check is skipped: the one that asks for an environment variable gets it."""
-    try:
-        check(estimator)
-    except SkipTest as skip:
-        name = check.func.__name__
-        if "SCIPY_ARRAY_API is not set" not in str(skip):
-            raise AssertionError(f"{name} was skipped: {skip}") from skip
-        environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
-        kind = type(estimator).__name__
-        command = [sys.executable, "-W", "ignore", "-c", RUN_CHECK, name, kind]
-        result = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.compiled
