@@ -77,7 +77,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         What is above counts as 1. None: X must hold 0, 1 and NaN alone.
     early_stopping : bool, default=False
         Hold out a validation part and keep the best epoch, by the log-likelihood of small
-        models and the pseudo-likelihood of large ones.
+        models and the pseudo-likelihood of large ones: those of the Gibbs distribution, also
+        for "pmp", whose samples they do not judge.
     validation_fraction : float in (0, 1), default=0.15
     n_iter_no_change : int, default=50
         Stop after so many epochs in which neither the validation score nor, in "mle" without a

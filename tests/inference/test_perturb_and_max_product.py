@@ -358,6 +358,8 @@ def test_what_is_refused():
     _, chains = sample(energy, "gibbs", n_samples=4, return_state=True)
     with pytest.raises(ValueError, match="init must hold the state"):
         sample(energy, NAME, n_samples=4, init=chains)
+    with pytest.raises(ValueError, match="init must hold chains of Gibbs sampling"):
+        sample(energy, "gibbs", n_samples=4, init=state)
     assert NAME in available_methods(energy, "samples")
     one = infer(energy, NAME, returns="log_partition", n_samples=1)
     assert one.standard_error == np.inf

@@ -82,6 +82,7 @@ def test_covariance_error_by_its_formula():
         (lambda: covariance_error([[1]], [[1, 0]]), "same number of columns"),
         (lambda: covariance_error([[np.nan]], [[1]]), "X must be finite"),
         (lambda: covariance_error([[1, 2]], [[1, 0]]), "X must have rows that differ"),
+        (lambda: covariance_error([[0.1]] * 3, [[1], [0]]), "X must have rows that differ"),
     ],
 )
 def test_bad_input(call, message):

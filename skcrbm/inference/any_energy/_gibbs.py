@@ -130,6 +130,11 @@ def _first_states(method, energy, query, n_chains):
         return before.key, before.step, before.states, None
     beliefs = None
     if query.start is not None:
+        if query.start.log_odds is None:
+            raise ValueError(
+                "init must hold chains of Gibbs sampling, or beliefs; got the state of another "
+                f"method, {type(before).__name__}"
+            )
         beliefs = expit(query.start.log_odds)
     return random_key(method.random_state), 0, None, beliefs
 
