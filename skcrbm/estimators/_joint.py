@@ -111,7 +111,7 @@ class JointQueriesMixin(ABC):
             What gives log Z: "exact", with up to 20 hidden units or outputs; another method
             of `skcrbm.inference.infer`, or a configured object, then approximate ("sum_product":
             the Bethe approximation; "tree_reweighted": an upper bound of log Z); or "ais",
-            annealed importance sampling of RBMs. 1-D y is always exact.
+            annealed importance sampling. 1-D y is always exact.
         random_state : int, RandomState or None, default=None
             For "ais".
 

@@ -447,8 +447,12 @@ def check_independent(case, make_independent, dtype=np.float64):
                 found = infer(given, method, returns="marginals").marginals
                 np.testing.assert_allclose(found, [e.marginals() for e in exact], **tolerance)
             if "log_partition" in answers:
-                found = infer(given, method, returns="log_partition").log_partition
-                np.testing.assert_allclose(found, [e.log_z for e in exact], **tolerance)
+                found = infer(given, method, returns="log_partition")
+                difference = np.abs(found.log_partition - [e.log_z for e in exact])
+                # Perturbed maxima average to log Z here, over 1000 samples by default.
+                allowed = 5 * found.standard_error if "perturb" in method.name else 0.0
+                bound = tolerance["atol"] + tolerance["rtol"] * np.abs(found.log_partition)
+                assert (difference <= bound + allowed).all()
             if "map" in answers:
                 score = given.score(infer(given, method, returns="map").assignment)
                 best = [e.scores.max() for e in exact]

@@ -58,7 +58,7 @@ class _Layers:
         enumerated, other = energy.fields if visible_first else energy.fields[::-1]
         coupling = energy.weights if visible_first else energy.weights.T
         self.enumerated, self.other, self.coupling = (
-            np.ascontiguousarray(a, dtype=np.float64) for a in (enumerated, other, coupling)
+            kernel_array(a, np.float64) for a in (enumerated, other, coupling)
         )
         free = energy.free
         self.free = kernel_array(self.joined(free[:, :n_visible], free[:, n_visible:]))
