@@ -190,82 +190,163 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 
 
 @jit
-def _and_of_two(a, b, c, limit):
-    """Log-odds to both inputs and the output of an AND, of those that they send: a, b and c."""
-    to_a = max(b + c, 0.0) - max(b, 0.0)
-    to_b = max(a + c, 0.0) - max(a, 0.0)
-    to_c = min(a, b, a + b)
-    return (
-        min(max(to_a, -limit), limit),
-        min(max(to_b, -limit), limit),
-        min(max(to_c, -limit), limit),
-    )
+def relay_order(graph, n):
+    """Order in which OR and AND factors relay what their inputs send, inputs' factors first.
+
+    A variable is a relay if it is the output of one OR or AND, and not, through others, an input
+    of it: of a cycle one output is none.
+
+    Parameters
+    ----------
+    graph : tuple, see `factor_logs.send_factor`
+    n : int, number of variables
+
+    Returns
+    -------
+    relay : (n,) bool
+    level : (F - n_tables,) int64
+        Longest way from variables that are no relays; the number of factors where the output is
+        none.
+    """
+    variables, edge_start, n_tables = graph[0], graph[1], graph[5]
+    n_logic = edge_start.shape[0] - 1 - n_tables
+    gate = np.full(n, -1)  # whose output a variable is; -2: of several
+    for f in range(n_tables, n_tables + n_logic):
+        v = variables[edge_start[f + 1] - 1]
+        gate[v] = f - n_tables if gate[v] == -1 else -2
+    level = np.zeros(n_logic, np.int64)
+    at = np.full(n_logic, -1)  # next edge to look at; -1: not seen
+    stack = np.empty(n_logic, np.int64)
+    for first in range(n_logic):
+        if at[first] >= 0:
+            continue
+        depth = 0
+        stack[0] = first
+        at[first] = edge_start[n_tables + first]
+        while depth >= 0:
+            g = stack[depth]
+            if at[g] == edge_start[n_tables + g + 1] - 1:  # all inputs are done
+                at[g] += 1
+                depth -= 1
+                continue
+            v = variables[at[g]]
+            parent = gate[v]
+            if parent < 0:
+                at[g] += 1
+            elif at[parent] < 0:
+                depth += 1
+                stack[depth] = parent
+                at[parent] = edge_start[n_tables + parent]
+            elif at[parent] < edge_start[n_tables + parent + 1]:  # on the stack: a cycle
+                gate[v] = -2
+                at[g] += 1
+            else:
+                level[g] = max(level[g], level[parent] + 1)
+                at[g] += 1
+    for g in range(n_logic):
+        if gate[variables[edge_start[n_tables + g + 1] - 1]] < 0:
+            level[g] = n_logic
+    return gate >= 0, level
 
 
 @jit
-def _sweep_ands_of_two(first, last, graph, limit, held, damping, theta, message, after):
-    """Send the messages of factors first to last - 1, ANDs of two; add them to `after`."""
-    variables, edge_start = graph[0], graph[1]
-    keep = 1.0 - damping
-    one, two, three = np.uintp(1), np.uintp(2), np.uintp(3)
-    e = np.uintp(edge_start[first])
-    for _ in range(first, last):
-        i, j, k = np.uintp(variables[e]), np.uintp(variables[e + one]), np.uintp(variables[e + two])
-        a = theta[i] - message[e]
-        b = theta[j] - message[e + one]
-        c = theta[k] - message[e + two]
-        if held.shape[0]:
-            a = a if held[i] < 0 else (2.0 * held[i] - 1.0) * limit
-            b = b if held[j] < 0 else (2.0 * held[j] - 1.0) * limit
-            c = c if held[k] < 0 else (2.0 * held[k] - 1.0) * limit
-        a, b, c = _and_of_two(a, b, c, limit)
-        a = damping * message[e] + keep * a
-        b = damping * message[e + one] + keep * b
-        c = damping * message[e + two] + keep * c
-        message[e], message[e + one], message[e + two] = a, b, c
-        after[i] += a
-        after[j] += b
-        after[k] += c
-        e += three
+def _cavity(v, message, limit, held, theta):
+    """Log-odds that a variable with belief theta sends against a message."""
+    if held.shape[0] and held[v] >= 0:
+        return (2.0 * held[v] - 1.0) * limit
+    return theta[v] - message
 
 
 @jit
-def _sweep_logic(first, last, graph, limit, held, damping, theta, message, after, cavity):
-    """Send the messages of factors first to last - 1, OR and AND; add them to `after`.
+def _within(x, limit):
+    return min(max(x, -limit), limit)
 
-    The formulas are those of `factor_logs`. Sums over all inputs but one are differences, which
-    in float64 are off by no more than the sum of all messages is.
+
+@jit
+def _relay_up(order, n_relays, graph, limit, held, theta, message):
+    """Send the messages of OR and AND to relays, each from those of this sweep before it.
+
+    theta holds of a relay what its own factor has not sent; it is completed.
+    """
+    variables, edge_start, negated = graph[0], graph[1], graph[6]
+    one, two = np.uintp(1), np.uintp(2)
+    for p in range(n_relays):
+        f = order[p]
+        start, stop = np.uintp(edge_start[f]), np.uintp(edge_start[f + 1] - 1)
+        sign = -1.0 if negated[f] else 1.0
+        if negated[f] and stop - start == two:
+            a = _cavity(np.uintp(variables[start]), message[start], limit, held, theta)
+            b = _cavity(np.uintp(variables[stop - one]), message[stop - one], limit, held, theta)
+            new = _within(min(a, b, a + b), limit)
+            message[stop] = new
+            theta[np.uintp(variables[stop])] += new
+            continue
+        total, high = 0.0, -np.inf
+        for e in range(start, stop):
+            a = sign * _cavity(np.uintp(variables[e]), message[e], limit, held, theta)
+            total += max(a, 0.0)
+            high = max(high, a)
+        new = sign * _within(total + min(0.0, high), limit)
+        message[stop] = new
+        theta[np.uintp(variables[stop])] += new
+
+
+@jit
+def _relay_down(
+    order, n_relays, graph, relay, limit, held, damping, theta, message, after, cavity
+):  # fmt: skip
+    """Send the messages of OR and AND to their inputs, those of outputs first, and add to `after`.
+
+    To outputs that are no relays, too. Messages to relays are not damped. The formulas are those of
+    `factor_logs`. Sums over all inputs but one are differences, which in float64 are off by no
+    more than the sum of all messages is.
     """
     variables, edge_start, negated = graph[0], graph[1], graph[6]
     keep = 1.0 - damping
-    for f in range(first, last):
-        start, stop = edge_start[f], np.uintp(edge_start[f + 1] - 1)
+    one, two = np.uintp(1), np.uintp(2)
+    for back in range(order.shape[0]):
+        p = order.shape[0] - 1 - back
+        f = order[p]
+        start, stop = np.uintp(edge_start[f]), np.uintp(edge_start[f + 1] - 1)
+        if negated[f] and stop - start == two and p < n_relays:
+            i, j = np.uintp(variables[start]), np.uintp(variables[start + one])
+            a = _cavity(i, message[start], limit, held, theta)
+            b = _cavity(j, message[start + one], limit, held, theta)
+            c = _cavity(np.uintp(variables[stop]), 0.0, limit, held, after)
+            to_i = _within(max(b + c, 0.0) - max(b, 0.0), limit)
+            to_j = _within(max(a + c, 0.0) - max(a, 0.0), limit)
+            if not relay[i]:
+                to_i = damping * message[start] + keep * to_i
+            if not relay[j]:
+                to_j = damping * message[start + one] + keep * to_j
+            message[start], message[start + one] = to_i, to_j
+            after[i] += to_i
+            after[j] += to_j
+            continue
         sign = -1.0 if negated[f] else 1.0
         total, high, second = 0.0, -np.inf, -np.inf
-        for e in range(np.uintp(start), stop):
-            v = np.uintp(variables[e])
-            a = sign * (theta[v] - message[e])
-            if held.shape[0] and held[v] >= 0:
-                a = sign * (2.0 * held[v] - 1.0) * limit
-            cavity[e - np.uintp(start)] = a
+        for e in range(start, stop):
+            a = sign * _cavity(np.uintp(variables[e]), message[e], limit, held, theta)
+            cavity[e - start] = a
             total += max(a, 0.0)
             second = max(second, min(a, high))
             high = max(a, high)
-        v = np.uintp(variables[stop])
-        b = sign * (theta[v] - message[stop])
-        if held.shape[0] and held[v] >= 0:
-            b = sign * (2.0 * held[v] - 1.0) * limit
-        new = sign * min(max(total + min(0.0, high), -limit), limit)
-        new = damping * message[stop] + keep * new
-        message[stop] = new
-        after[v] += new
+        out = np.uintp(variables[stop])
+        if p < n_relays:
+            b = sign * _cavity(out, 0.0, limit, held, after)
+        else:
+            b = sign * _cavity(out, message[stop], limit, held, theta)
+            new = sign * _within(total + min(0.0, high), limit)
+            message[stop] = damping * message[stop] + keep * new
+            after[out] += message[stop]
         total += b
-        for e in range(np.uintp(start), stop):
+        for e in range(start, stop):
             v = np.uintp(variables[e])
-            a = cavity[e - np.uintp(start)]
+            a = cavity[e - start]
             m = second if a == high else high
-            new = min(total - max(a, 0.0), max(-m, 0.0))
-            new = damping * message[e] + keep * sign * min(max(new, -limit), limit)
+            new = sign * _within(min(total - max(a, 0.0), max(-m, 0.0)), limit)
+            if not relay[v]:
+                new = damping * message[e] + keep * new
             message[e] = new
             after[v] += new
 
@@ -297,10 +378,7 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
         start = edge_start[f]
         k = edge_start[f + 1] - start
         for e in range(start, start + k):
-            v = variables[e]
-            cavity[e - start] = theta[v] - message[e]
-            if held.shape[0] and held[v] >= 0:
-                cavity[e - start] = (2.0 * held[v] - 1.0) * limit
+            cavity[e - start] = _cavity(variables[e], message[e], limit, held, theta)
         _send_table(logs, table_start[f], k, cavity, on, off)
         for e in range(start, start + k):
             j = e - start
@@ -312,13 +390,21 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
 
 
 @jit
-def pass_factors(graph, field, held, limit, max_iter, damping, message, belief):
+def pass_factors(
+    graph, order, relay, field, held, limit, max_iter, damping, message, belief
+):  # fmt: skip
     """Max-product on a factor graph, one sample after the other, in float64.
+
+    A sweep goes through OR and AND to their outputs, sends the messages of tables, and comes back
+    to the inputs: what goes through a relay arrives within the sweep, undamped
+    (Lazaro-Gredilla et al. 2021, section 5.6). All else is from the beliefs of the last sweep.
 
     Parameters
     ----------
     graph : tuple, see `factor_logs.send_factor`
-        Tables first, ANDs last.
+    order : (F - n_tables,) int64
+        OR and AND factors by the level of `relay_order`.
+    relay : (n,) bool
     field : (K, n)
         Log-odds.
     held : (K or 0, n) int8
@@ -332,17 +418,14 @@ def pass_factors(graph, field, held, limit, max_iter, damping, message, belief):
     belief : (K, n) output
         Log-odds after the last sweep; of no meaning where held.
     """
-    variables, edge_start, n_tables, negated = graph[0], graph[1], graph[5], graph[6]
-    n_factors = edge_start.shape[0] - 1
-    pairs = n_factors  # from here on all are ANDs of two
-    while (
-        pairs > n_tables and negated[pairs - 1] and edge_start[pairs] - edge_start[pairs - 1] == 3
-    ):
-        pairs -= 1
+    variables, edge_start, n_tables = graph[0], graph[1], graph[5]
     longest = 0
-    for f in range(n_factors):
+    for f in range(edge_start.shape[0] - 1):
         longest = max(longest, edge_start[f + 1] - edge_start[f])
     work = np.empty(longest), np.empty(longest), np.empty(longest)
+    n_relays = 0
+    while n_relays < order.shape[0] and relay[variables[edge_start[order[n_relays] + 1] - 1]]:
+        n_relays += 1
     n = field.shape[1]
     theta, after = np.empty(n), np.empty(n)
     none = np.empty(0, np.int8)
@@ -353,12 +436,20 @@ def pass_factors(graph, field, held, limit, max_iter, damping, message, belief):
             theta[v] = field[k, v]
         for e in range(variables.shape[0]):
             theta[variables[e]] += sent[e]
+        for p in range(n_relays):
+            e = edge_start[order[p] + 1] - 1
+            theta[variables[e]] -= sent[e]
         for _ in range(max_iter):
             for v in range(n):
                 after[v] = field[k, v]
+            _relay_up(order, n_relays, graph, most, here, theta, sent)
             _sweep_tables(n_tables, graph, most, here, damping, theta, sent, after, work)
-            _sweep_logic(n_tables, pairs, graph, most, here, damping, theta, sent, after, work[0])
-            _sweep_ands_of_two(pairs, n_factors, graph, most, here, damping, theta, sent, after)
+            _relay_down(
+                order, n_relays, graph, relay, most, here, damping, theta, sent, after, work[0]
+            )
             theta, after = after, theta
+        for p in range(n_relays):
+            e = edge_start[order[p] + 1] - 1
+            theta[variables[e]] += sent[e]
         for v in range(n):
             belief[k, v] = theta[v]

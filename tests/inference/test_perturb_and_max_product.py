@@ -31,6 +31,8 @@ from skcrbm.inference import (
     infer,
     sample,
 )
+from skcrbm.inference.factor_graph._graph import flat_graph
+from skcrbm.kernels.perturbed_maxima import relay_order
 
 NAME = "perturb_and_max_product"
 NAN = np.nan
@@ -77,6 +79,17 @@ def logic(dtype=np.float64):
     return FactorGraphEnergy(factors, rng.normal(size=10).astype(dtype))
 
 
+def relays(dtype=np.float64):
+    """Outputs that are inputs of others, of two at once and over two levels, with loops."""
+    rng = np.random.default_rng(5)
+    factors = [
+        TableFactors([[3, 9], [4, 8]], rng.normal(size=(2, 4)).astype(dtype)),
+        OrFactors([[8, 6, 7], [7, 5, 6]], [9, 10]),
+        AndFactors([[0, 1], [1, 2], [6, 7]], [6, 7, 8]),
+    ]
+    return FactorGraphEnergy(factors, rng.normal(size=11).astype(dtype))
+
+
 ENERGIES = {
     "rbm": rbm,
     "ising": ising,
@@ -84,7 +97,10 @@ ENERGIES = {
     "tables": tables,
     "zeros": lambda dtype=np.float64: tables(dtype, True),
     "logic": logic,
+    "relays": relays,
 }
+#: Outputs of OR and AND, which get no noise.
+OUTPUTS = {"logic": [3, 6, 7], "relays": [6, 7, 8, 9, 10]}
 
 
 def as_graph(energy):
@@ -112,13 +128,30 @@ def test_messages(kind, damping):
     method = PerturbAndMaxProduct(n_iter, damping)
     got, state = sample(energy, method, n_samples=n_samples, random_state=7, return_state=True)
     noise = first_noise(n_samples, n, 7)
-    if kind == "logic":
-        noise[:, [3, 6, 7]] = 0
+    noise[:, OUTPUTS.get(kind, [])] = 0
     for s in range(n_samples):
         messages, belief = naive_messages(as_graph(energy), noise[s], n_iter, damping)
         ours = as_log_odds(energy, state.messages[s])
         np.testing.assert_allclose(ours, messages, atol=1e-9)
         np.testing.assert_array_equal(got[0, s], belief >= 0)
+
+
+def test_relays_of_cycles():
+    """An output is a relay if one factor alone makes it, and not out of itself."""
+    ors = OrFactors([[0, 1], [3, 1], [2, 0], [4, 5]], [2, 4, 5, 3])
+    ands = AndFactors([[1, 2], [0, 5]], [6, 6])
+    energy = FactorGraphEnergy([ors, ands], np.zeros(7))
+    graph = flat_graph(energy)
+    relay, level = relay_order(graph.factors(np.ones(len(graph.shift))), 7)
+    # 3 = or(4, 5) and 4 = or(3, 1) are a cycle: one of them goes first, from old messages.
+    assert relay[[0, 1, 6]].tolist() == [False] * 3
+    assert relay[[2, 5]].all()
+    assert relay[3] != relay[4]
+    assert level[4] == level[5] == 6
+    assert level[2] == level[0] + 1
+    assert max(level[1], level[3]) == 6
+    states = sample(energy, NAME, n_samples=5, random_state=0)[0]
+    np.testing.assert_array_equal(states[:, 2], states[:, 0] | states[:, 1])
 
 
 @pytest.mark.parametrize("kind", ENERGIES)
@@ -130,8 +163,7 @@ def test_messages_given_evidence(kind):
     got = sample(energy, PerturbAndMaxProduct(60), n_samples=4, clamp=clamp, random_state=7)
     np.testing.assert_array_equal(got[0][:, [1, 4]], [[1, 0]] * 4)
     noise = first_noise(4, energy.n_variables, 7)
-    if kind == "logic":
-        noise[:, [3, 6, 7]] = 0
+    noise[:, OUTPUTS.get(kind, [])] = 0
     free = np.isnan(clamp)
     for s in range(4):
         _, belief = naive_messages(as_graph(energy), noise[s], 60, 0.5, clamp)
@@ -226,6 +258,24 @@ def divergence(p, samples):
 
 
 @pytest.mark.compiled
+def test_relays_pass_on_within_a_sweep():
+    """A long chain of AND and OR settles in two sweeps, whatever the damping of its ends."""
+    n = 40
+    field = np.zeros((1, n + 21))
+    field[0, :21] = 3.0
+    ands, ors = np.arange(21, 61, 2), np.arange(22, 61, 2)
+    inputs = np.column_stack([np.append(0, ors[:-1]), np.arange(1, 21)])
+    factors = [
+        AndFactors(inputs, ands),
+        OrFactors(np.column_stack([ands, np.zeros(20, int)]), ors),
+    ]
+    energy = FactorGraphEnergy(factors, field)
+    first = sample(energy, PerturbAndMaxProduct(1, 0.0), n_samples=50, random_state=0)[0]
+    for k, (a, b) in enumerate(inputs):
+        np.testing.assert_array_equal(first[:, ands[k]], first[:, a] & first[:, b])
+        np.testing.assert_array_equal(first[:, ors[k]], first[:, ands[k]] | first[:, 0])
+
+
 def test_four_variables_that_all_attract_each_other():
     """With weaker couplings it is one of the sampler, and far from the Gibbs distribution."""
     all_pairs = 1 - np.eye(4)

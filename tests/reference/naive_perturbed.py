@@ -1,4 +1,4 @@
-"""Perturb-and-max-product by plain loops: messages of tables, and maxima over all states."""
+"""Perturb-and-max-product by plain loops: messages, and maxima over all states."""
 
 from itertools import product
 
@@ -11,40 +11,79 @@ from skcrbm.utils.random import random_key
 FAR = 1e5
 
 
+def relays_of(factors):
+    """Factor of OR or AND whose output a variable is, {variable: factor}; one at most, no cycles.
+
+    Tables with impossible states are taken for OR or AND: their last variable is the output.
+    """
+    return {scope[-1]: f for f, (scope, table) in enumerate(factors) if is_logic(table)}
+
+
+def is_logic(table):
+    """Whether the last variable is a function of the others."""
+    return bool(((table > -np.inf).sum(axis=-1) == 1).all() and set(table.flat) == {0.0, -np.inf})
+
+
+def sent_to(table, cavity, j):
+    """Log-odds of variable j in a table, the best of the states of the others."""
+    best = [-np.inf, -np.inf]
+    for state in product((0, 1), repeat=table.ndim):
+        others = sum(c * s for i, (c, s) in enumerate(zip(cavity, state)) if i != j)
+        best[state[j]] = max(best[state[j]], table[state] + others)
+    return best[1] - best[0]
+
+
 def naive_messages(energy, noise, n_iter, damping, evidence=None):
     """Log-odds of all messages factor -> variable, and of beliefs, of a `FactorGraphEnergy`.
 
-    Max-product over the joint table of each factor, all messages from the old ones, of the first
-    model with noise (n,) on its field; (E,) in the order of the factors as given, and (n,).
+    Max-product over the joint table of each factor, of the first model with noise (n,) on its
+    field. In a sweep the outputs of OR and AND hear from their factors, those of inputs first;
+    then these factors answer, those of outputs first; of all other variables the beliefs
+    are those of the sweep before. Returns (E,) in the order of the factors as given, and (n,).
     """
     field = energy.field[0].astype(float) + noise
     factors = factor_tables(energy)
-    messages = [np.zeros(len(scope)) for scope, _ in factors]
+    old = [np.zeros(len(scope)) for scope, _ in factors]
+    relays = relays_of(factors)
 
-    def beliefs():
-        total = field.copy()
-        for (scope, _), message in zip(factors, messages, strict=True):
-            for v, m in zip(scope, message, strict=True):
-                total[v] += m
-        return total
+    def depth(f):
+        return 1 + max((depth(relays[v]) for v in factors[f][0][:-1] if v in relays), default=0)
+
+    gates = sorted(relays.values(), key=depth)
+
+    def cavity_of(v, f, heard):
+        """Log-odds that v sends to f, of the messages (f, j) that it has `heard`."""
+        if evidence is not None and not np.isnan(evidence[v]):
+            return FAR if evidence[v] == 1 else -FAR
+        return field[v] + sum(
+            heard(g)[scope.index(v)]
+            for g, (scope, _) in enumerate(factors)
+            if v in scope and g != f
+        )
 
     for _ in range(n_iter):
-        belief, new = beliefs(), []
-        for (scope, table), message in zip(factors, messages, strict=True):
-            cavity = belief[scope] - message
-            if evidence is not None:
-                held = evidence[scope]
-                cavity = np.where(np.isnan(held), cavity, np.where(held == 1, FAR, -FAR))
-            sent = np.empty(len(scope))
-            for j in range(len(scope)):
-                best = [-np.inf, -np.inf]
-                for state in product((0, 1), repeat=len(scope)):
-                    others = sum(c * s for i, (c, s) in enumerate(zip(cavity, state)) if i != j)
-                    best[state[j]] = max(best[state[j]], table[state] + others)
-                sent[j] = best[1] - best[0]
-            new.append(damping * message + (1 - damping) * sent)
-        messages = new
-    return np.concatenate(messages), beliefs()
+        new = [message.copy() for message in old]
+        up = [message.copy() for message in old]
+        for f in gates:
+            scope, table = factors[f]
+            cavity = [cavity_of(v, f, up.__getitem__) for v in scope]
+            up[f][-1] = new[f][-1] = sent_to(table, cavity, len(scope) - 1)
+        tables = [f for f in range(len(factors)) if f not in gates]
+        for f in [*tables, *reversed(gates)]:
+            scope, table = factors[f]
+            cavity = [cavity_of(v, f, up.__getitem__) for v in scope]
+            if f in gates:
+                cavity[-1] = cavity_of(scope[-1], f, new.__getitem__)
+            for j, v in enumerate(scope):
+                if f in gates and j == len(scope) - 1:
+                    continue
+                keep = 0.0 if f in gates and v in relays else damping
+                new[f][j] = keep * old[f][j] + (1 - keep) * sent_to(table, cavity, j)
+        old = new
+    belief = field.copy()
+    for (scope, _), message in zip(factors, old, strict=True):
+        belief[scope] += message
+    return np.concatenate(old), belief
 
 
 def all_states(n):

@@ -13,7 +13,7 @@ from skcrbm.inference.factor_graph._graph import (
     message_limits,
 )
 from skcrbm.inference.factor_graph._lanes import Lanes
-from skcrbm.kernels.perturbed_maxima import pass_factors
+from skcrbm.kernels.perturbed_maxima import pass_factors, relay_order
 from skcrbm.kernels.scalar import MAX
 from skcrbm.utils.validation import kernel_array
 
@@ -23,6 +23,8 @@ def solve(method, energy, query):
     graph = flat_graph(energy)
     norms = graph.norms(energy.n_variables)
     factors = graph.factors(np.ones(len(graph.shift)))
+    relay, level = relay_order(factors, energy.n_variables)
+    order = graph.n_tables + np.argsort(level, kind="stable")
     noisy = np.ones(energy.n_variables, bool)
     noisy[energy.ors.outputs] = False
     noisy[energy.ands.outputs] = False
@@ -58,7 +60,7 @@ def solve(method, energy, query):
         held = held_values(part)
         belief = np.empty((part.n_models, part.n_variables))
         pass_factors(
-            factors, kernel_array(part.field, np.float64),
+            factors, order, relay, kernel_array(part.field, np.float64),
             held if (held >= 0).any() else np.empty((0, part.n_variables), np.int8),
             message_limits(norms, part.field), method.max_iter, float(method.damping), message,
             belief,
