@@ -192,11 +192,12 @@ class IsingModel(BaseDensity):
     def _initial_model(self, X, visible, weight, rng, training):
         dtype, n_features = visible.dtype, visible.shape[1]
         field = (0.5 * start_log_odds(visible, weight)).astype(dtype)
+        center = np.tanh(field)
         base = self._graph(n_features, dtype)
         if base is None:
             edges = np.column_stack(np.triu_indices(n_features, 1))
-            return DenseIsingModel(IsingParams(np.zeros(len(edges), dtype), field), edges)
-        return SparseIsingModel(IsingParams(np.zeros(len(base.edges), dtype), field), base)
+            return DenseIsingModel(IsingParams(np.zeros(len(edges), dtype), field), edges, center)
+        return SparseIsingModel(IsingParams(np.zeros(len(base.edges), dtype), field), base, center)
 
     def _penalised(self, model):
         return IsingParams(1.0, 0.0)

@@ -78,17 +78,20 @@ class IsingParams(NamedTuple):
     coupling : ndarray (E,)
         Of each edge.
     field : ndarray (L,)
+        Of centred variables, ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``:
+        a step of a coupling then leaves the means alone, where they are near the centre c.
     """
 
     coupling: np.ndarray
     field: np.ndarray
 
 
-def _ising_gradient(unary, pairs, edges):
+def _ising_gradient(unary, pairs, edges, center):
     """Gradient of an Ising model, of differences of 0/1 moments, as -1/+1 is 2 u - 1."""
-    means = unary.sum(axis=0)
+    means = 2 * unary.sum(axis=0)
     i, k = edges.T
-    return IsingParams(4 * pairs - 2 * (means[i] + means[k]), 2 * means)
+    coupling = 4 * pairs - (1 + center[k]) * means[i] - (1 + center[i]) * means[k]
+    return IsingParams(coupling, means)
 
 
 class DenseIsingModel(NamedTuple):
@@ -100,10 +103,13 @@ class DenseIsingModel(NamedTuple):
         Couplings in the order of `edges`.
     edges : ndarray of int (L (L - 1) / 2, 2)
         All pairs i < k, sorted.
+    center : ndarray (L,)
+        c, near the means of the data.
     """
 
     params: IsingParams
     edges: np.ndarray
+    center: np.ndarray
 
     def energy(self, X):
         """Return the `IsingEnergy` of one model."""
@@ -111,12 +117,12 @@ class DenseIsingModel(NamedTuple):
         matrix = np.zeros((len(field), len(field)), field.dtype)
         i, k = self.edges.T
         matrix[i, k] = matrix[k, i] = coupling
-        return IsingEnergy(matrix, field)
+        return IsingEnergy(matrix, field - matrix @ self.center)
 
     def gradient(self, X, unary, statistics):
         """Map moment differences to parameters; see `TableModel.gradient`."""
         i, k = self.edges.T
-        return _ising_gradient(unary, statistics[0][i, k], self.edges)
+        return _ising_gradient(unary, statistics[0][i, k], self.edges, self.center)
 
 
 class SparseIsingModel(NamedTuple):
@@ -127,10 +133,13 @@ class SparseIsingModel(NamedTuple):
     params : IsingParams
     base : SparseIsingEnergy
         One model, for its graph.
+    center : ndarray (L,)
+        c, near the means of the data.
     """
 
     params: IsingParams
     base: Any
+    center: np.ndarray
 
     @property
     def edges(self):
@@ -140,11 +149,12 @@ class SparseIsingModel(NamedTuple):
     def energy(self, X):
         """Return the `SparseIsingEnergy` of one model."""
         coupling, field = self.params
-        return self.base.with_edge_coupling(coupling).with_fields(field[None])
+        energy = self.base.with_edge_coupling(coupling)
+        return energy.with_fields((field - energy.coupling @ self.center)[None])
 
     def gradient(self, X, unary, statistics):
         """Map moment differences to parameters; see `TableModel.gradient`."""
-        return _ising_gradient(unary, statistics[0], self.edges)
+        return _ising_gradient(unary, statistics[0], self.edges, self.center)
 
 
 class RBMParams(NamedTuple):
