@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from examples._harness import OUTPUT, make_parser, run_tables
 from examples.papers import _pmp_learning as learning
+from examples.papers import _pmp_recovery as recovery
 from examples.papers._pmp_deconvolution import deconvolve, draw_features
 from examples.papers._pmp_exact import SIDES, four_variables, lattice_log_z, random_log_z
 from examples.papers._pmp_report import report
@@ -52,9 +53,9 @@ def make_cells(size):
         n = 10 if quick else 100
         yield f"log Z random n={side}", partial(random_log_z, side, n, 10)
     yield from digit_cells(range(1) if quick else range(3))
-    for n_images, n_sweeps in ((5, 50),) if quick else ((30, 500), (100, 1000)):
-        for seed in range(1) if quick else range(3):
-            for damping in (0.99, 0.95, 0.5) if n_images == 100 else (0.95, 0.8, 0.5):
+    for n_images, n_sweeps in ((5, 50),) if quick else ((30, 50), (30, 500), (100, 1000)):
+        for damping in (0.5, 0.8):
+            for seed in range(1) if quick else range(3):
                 key = f"deconvolution images={n_images} sweeps={n_sweeps} damping={damping}"
                 yield f"{key} seed={seed}", partial(deconvolve, n_images, n_sweeps, damping, seed)
     if not quick:
@@ -93,24 +94,27 @@ def learning_cells(full):
                 yield key, partial(learning.twos, learner, n, seed, average)
     side, n = (30, 50) if full else (16, 25)
     yield from reference_cells(f"zeros {side}", lambda: learning.contours(side), 5923)
-    for seed in range(40, 45 if full else 42):
-        for learner in ("pmp", "gibbs reset", "gibbs pcd", "gwg reset"):
-            key = f"zeros {side} {learner}-{n} plain seed={seed}"
-            yield key, partial(learning.zeros, learner, n, seed, side, False)
-    graphs = (("lattice", 25, 1000), ("erdos-renyi", 200, 5000))
-    if not full:
-        graphs = (("lattice", 10, 500), ("erdos-renyi", 100, 2000))
-    for kind, side, n_data_sweeps in graphs:
-        data = partial(learning.ising_data, kind, side, n_data_sweeps)
+    for rate in (0.00025, 0.001):
+        for seed in range(40, 45 if full else 42):
+            for learner in ("pmp", "gibbs reset", "gibbs pcd", "gwg reset"):
+                key = f"zeros {side} {learner}-{n} rate={rate} plain seed={seed}"
+                yield key, partial(learning.zeros, learner, n, seed, side, rate, False)
+    for kind, side, n_data_sweeps in (("lattice", 25, 1000), ("erdos-renyi", 200, 5000)):
+        data = partial(recovery.ising_data, kind, side, n_data_sweeps)
         yield from reference_cells(f"recovery {kind} {side}", data, 2000)
-        for n in (5, 25, 50) if full else (5, 25):
+        for n in (5, 10, 25, 50, 100) if full else (5, 25):
             for learner in ("pmp", "gibbs reset", "gwg reset"):
+                if learner == "gwg reset" and n * side > 1000 and not full:
+                    continue
                 key = f"recovery {kind} {side} {learner}-{n} plain seed=0"
-                yield (
-                    key,
-                    partial(learning.recovery, kind, side, learner, n, 0, n_data_sweeps, False),
-                )
-    n_epochs, n = (200, 100) if full else (1, 25)
+                work = partial(recovery.recovery, kind, side, learner, n, 0, n_data_sweeps, False)
+                yield key, work
+        for n in (5, 10, 25, 50, 100) if full else (5, 25):
+            for learner in ("pmp", "gibbs pcd", "gwg pcd"):
+                key = f"recovery {kind} {side} persistent {learner} updates={n} seed=0"
+                work = partial(recovery.recovery_persistent, kind, side, learner, n, n_data_sweeps)
+                yield key, partial(work, 100_000 if full else 10_000)
+    n_epochs, n = (200, 100) if full else (5, 25)
     yield from reference_cells("mnist", lambda: learning.mnist_digits(None), 5000)
     for learner in ("pmp", "gibbs reset", "gibbs pcd"):
         key = f"mnist {learner}-{n} plain epochs={n_epochs} seed=0"

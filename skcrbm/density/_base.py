@@ -228,7 +228,7 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
             training,
             objective=MomentMatching(self.learning, method, states),
             penalty=penalty,
-            rate_factors=type(model.params)(*(1.0 for _ in model.params)),
+            rate_factors=self._rate_factors(model),
         )
         attributes = {
             "_learning": self.learning,
@@ -236,6 +236,10 @@ class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta)
             "_structure": self._structure_of(self.n_features_in_),
         }
         return training, model, attributes
+
+    def _rate_factors(self, model):
+        """Factors of the step size of each group of parameters."""
+        return type(model.params)(*(1.0 for _ in model.params))
 
     def _training_method(self, energy, missing):
         """Return the method of the phases that use one; "auto" resolved.

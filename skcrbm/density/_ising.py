@@ -56,7 +56,8 @@ class IsingModel(BaseDensity):
     solver : {"adam", "sgd"}, default="adam"
     learning_rate_init : float or "auto", default="auto"
         Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that ("mle"),
-        or 20 times (rules by states of the model), where an epoch has fewer than 60 steps.
+        or 20 times (rules by states of the model), where an epoch has fewer than 60 steps. That of
+        the fields is four times as large.
     average : bool or "auto", default="auto"
         Whether the parameters kept are an average of the iterates, in which late ones count
         more. "auto" does so with all rules but "mle", as states drawn from the model make the
@@ -198,6 +199,10 @@ class IsingModel(BaseDensity):
             edges = np.column_stack(np.triu_indices(n_features, 1))
             return DenseIsingModel(IsingParams(np.zeros(len(edges), dtype), field), edges, center)
         return SparseIsingModel(IsingParams(np.zeros(len(base.edges), dtype), field), base, center)
+
+    def _rate_factors(self, model):
+        # All couplings of a variable move its mean, and its field alone makes up for it.
+        return IsingParams(1.0, 4.0)
 
     def _penalised(self, model):
         return IsingParams(1.0, 0.0)

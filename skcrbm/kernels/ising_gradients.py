@@ -65,7 +65,7 @@ def _flip(start, neighbours, coupling, i, limit, state, log_odds, logit):
 
 @jit
 def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds):
-    """Propose L flips in each of R chains, one after the other.
+    """Propose T flips in each of R chains, one after the other.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
     neighbours, coupling : (2 E,)
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
     free : (R, L) bool
-    u : (R, 2 L) or wider
+    u : (R, 2 T)
         Uniform numbers: which variable, and whether to accept, in turn.
     limit : float
         Of log-odds.
@@ -91,7 +91,7 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
             continue  # all held
         _weigh(logit, free[r], top, weight)
         total = _total(weight)
-        for t in range(width):
+        for t in range(u.shape[1] // 2):
             i = _pick(weight, u[r, 2 * t] * total)
             if not free[r, i]:
                 continue
