@@ -29,11 +29,9 @@ def painted(locations, features):
 def deconvolve(n_images, n_sweeps, damping, seed):
     """One sample of shapes and places, and how many pixels they explain.
 
-    In the paper only messages from ANDs to places and shapes are damped, and those to and from
-    pixels are of the same sweep. Here every message is made of old ones, and damped: the way from
-    a place to a pixel and back takes some sweeps, all shapes grow together, and a damping of 0.5
-    is too little. Shapes of a single pixel then lie everywhere, which explains all pixels, too;
-    `prior`, the log-prior of the state up to a constant, tells this from a true solution.
+    As in the paper, the messages from ANDs to places and shapes are damped, and those to and from
+    pixels are of the same sweep. Shapes of single pixels that lie everywhere explain all pixels,
+    too; `prior`, the log-prior of the state up to a constant, tells them from a true solution.
     """
     images, _, true = make_deconvolution(n_images, random_state=seed)
     started = time.process_time()

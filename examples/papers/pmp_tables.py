@@ -138,15 +138,15 @@ def limited(work):
 
 def draw(done, name):
     """Picture of the shapes that the deconvolution finds."""
-    rows = [row for row in done.values() if row.get("features") and row["damping"] != "0.8"]
-    rows.sort(key=lambda row: (float(row["damping"]), int(row["n_images"]), int(row["seed"])))
+    rows = [row for row in done.values() if row.get("features") and row["seed"] == "0"]
+    rows.sort(key=lambda row: (int(row["n_images"]), int(row["sweeps"]), float(row["damping"])))
     if not rows:
         return
     figure = plt.figure(figsize=(5, 1.3 * len(rows)), layout="constrained")
     parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, row in zip(parts, rows):
         part.suptitle(
-            f"{row['n_images']} images, damping {row['damping']}, seed {row['seed']}: "
+            f"{row['n_images']} images, {row['sweeps']} sweeps, damping {row['damping']}: "
             f"{row['explained']}% of the pixels",
             fontsize=9,
         )

@@ -48,8 +48,8 @@ class MarkovRandomField(BaseDensity):
     sampler : str, object or None, default=None
         Of "bp_chain" and "weighted_bp_chain" (None: "bp_chain") and of "pmp" (None:
         "perturb_and_max_product"): any method that answers "samples" and has an option
-        `random_state`; of the weighted rule also "sample_log_prob". A sampler with a state goes
-        on from that of the last step.
+        `random_state`; of the weighted rule also "sample_log_prob". Chains
+        go on from step to step, and perturbations with `persistence` above 0.
     n_chains : int, default=100
         States of the model in each step.
     n_gibbs_steps : int, default=1

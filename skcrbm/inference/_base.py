@@ -139,6 +139,11 @@ class InferenceMethod(BaseEstimator, ABC):
         """Whether answers other than samples depend on an option `random_state`."""
         return False
 
+    @property
+    def goes_on(self):
+        """Whether samples of a further call with its state as `init` are better for it."""
+        return self.accepts >= {"init", "state", "return_state"}
+
     def supports(self, energy):
         """Return what this method answers about an energy; nothing if it cannot solve it.
 

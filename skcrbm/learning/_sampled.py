@@ -10,15 +10,13 @@ from skcrbm.learning._phases import Phase, moments_of_all
 LEAST_SHARE = 0.1
 # Halvings of the interval of exponents, to some 1e-9.
 _HALVINGS = 30
-# What a sampler needs so that its chains, or noise, go on from step to step.
-_GOES_ON = frozenset({"init", "state", "return_state"})
 
 
 class Sampled(Phase):
     """Moments of `n_states` states of a sampler, drawn anew in each visit.
 
-    A sampler with a state goes on from that of its last visit. Hidden units are at their means
-    given the visible ones, which have less variance than a draw.
+    A sampler that `goes_on` does so from the state of its last visit. Hidden units are at their
+    means given the visible ones, which have less variance than a draw.
 
     Parameters
     ----------
@@ -46,7 +44,7 @@ class Sampled(Phase):
     def __call__(self, energy, batch, clock, state, positive=None):
         """Return the `Moments` of the states, and the sampler's state."""
         seed = np.random.SeedSequence([int(clock.key), clock.step]).generate_state(1)[0]
-        goes_on = _GOES_ON.issubset(self.sampler.accepts)
+        goes_on = self.sampler.goes_on
         found = infer(
             energy,
             self.sampler,

@@ -59,3 +59,21 @@ def test_four_variables(make):
     drawn = model.sample(10000, random_state=1)
     q = (np.bincount(drawn @ [8, 4, 2, 1], minlength=16) + 0.5) / (len(drawn) + 8)
     assert p @ np.log(p / q) < 0.01
+
+
+@pytest.mark.parametrize("persistence", [0.0, 0.9])
+def test_messages_of_other_noise_are_not_gone_on_from(persistence):
+    """Each step draws as `sample` does later, unless the noise goes on, too."""
+
+    class Seen(PerturbAndMaxProduct):
+        starts = []
+
+        def solve(self, energy, query):
+            self.starts.append(query.start)
+            return super().solve(energy, query)
+
+    X = np.random.RandomState(0).randint(2, size=(20, 3))
+    sampler = Seen(5, persistence=persistence)
+    IsingModel(learning="pmp", sampler=sampler, max_iter=3, random_state=0).fit(X)
+    later = [start is not None for start in Seen.starts[-3:]]
+    assert later == ([False] * 3 if persistence == 0 else [False, True, True])

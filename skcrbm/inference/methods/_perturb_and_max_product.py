@@ -16,7 +16,7 @@ class PerturbAndMaxProduct(InferenceMethod):
     Logistic(0, 1) noise on its log-odds (half of it on the half log-odds of -1/+1 variables).
     All messages are sent from the old ones, `max_iter` times, damped; a variable is 1 unless its
     last belief is negative. Outputs of OR and AND factors follow from their inputs and get no
-    noise.
+    noise; what passes through them, and back, arrives within the sweep and is not damped.
 
     Samples are independent of each other, and exact where all variables are independent. Else
     their distribution is another one than the model's own, also where every maximum is exact:
@@ -89,3 +89,8 @@ class PerturbAndMaxProduct(InferenceMethod):
     def draws(self):
         """True: all answers are made of random numbers."""
         return True
+
+    @property
+    def goes_on(self):
+        """With persistence alone: else messages that fit other noise are no better than none."""
+        return self.persistence > 0
