@@ -8,10 +8,15 @@ compilation, never an error.
 import contextlib
 import functools
 import hashlib
+import time
 from pathlib import Path
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+# A file is written under another name, then renamed. Where that took longer than this, the
+# process was killed.
+_SECONDS_TO_WRITE = 3600
 
 
 @functools.cache
@@ -22,6 +27,16 @@ def _kernel_fingerprint():
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@functools.cache
+def _clear_unfinished(folder):
+    """Remove what killed processes left in a folder of the cache, once in a process."""
+    with contextlib.suppress(OSError):
+        for path in Path(folder).glob("*.nbc.tmp.*"):
+            with contextlib.suppress(OSError):  # gone already, or not ours to remove
+                if time.time() - path.stat().st_mtime > _SECONDS_TO_WRITE:
+                    path.unlink()
 
 
 class _CacheFile(IndexDataCacheFile):
@@ -57,6 +72,7 @@ class _ForgivingCache(FunctionCache):
             filename_base=self._impl.filename_base,
             source_stamp=_kernel_fingerprint(),
         )
+        _clear_unfinished(self.cache_path)
 
     def load_overload(self, sig, target_context):
         try:

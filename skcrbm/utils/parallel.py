@@ -4,7 +4,7 @@ import functools
 import os
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 from joblib import effective_n_jobs
@@ -29,7 +29,8 @@ def ordered_map(function, items, n_jobs):
     """Yield ``function(item)`` in the order of items, computed by up to n_jobs threads.
 
     At most n_jobs results wait at any time, which bounds the memory. The functions
-    are compiled kernels that release the GIL.
+    are compiled kernels that release the GIL. Where no thread can be started, the caller's
+    does the work.
     """
     n_jobs = min(effective_n_jobs(n_jobs), len(items))
     if n_jobs <= 1:
@@ -39,17 +40,52 @@ def ordered_map(function, items, n_jobs):
     waiting = deque()
     try:
         for item in items:
-            waiting.append(pool.submit(function, item))
+            task = _Task(function, item)
+            waiting.append(task)
+            try:
+                pool.submit(task.run)
+            except RuntimeError:  # no thread could be started
+                waiting.pop()
+                if task.claim():
+                    result = function(item)
+                    while waiting:
+                        yield _first_result(waiting)
+                    yield result
+                    continue
+                waiting.append(task)  # an older thread has taken it
             if len(waiting) >= n_jobs + 1:
                 yield _first_result(waiting)
         while waiting:
             yield _first_result(waiting)
     finally:  # interrupted: nobody may write into arrays that are given up
-        wait(waiting)
+        wait([task.future for task in waiting if not task.claim()])
+
+
+class _Task:
+    """A call that is made once, by the first thread that claims it."""
+
+    def __init__(self, function, item):
+        self.function, self.item = function, item
+        self.future = Future()
+        self._claimed = threading.Lock()
+
+    def claim(self):
+        """Whether the call was still to be made; whoever gets True has it."""
+        return self._claimed.acquire(blocking=False)
+
+    def run(self):
+        """Make the call, unless another thread has claimed it."""
+        if not self.claim():
+            return
+        try:
+            self.future.set_result(self.function(self.item))
+        except BaseException as error:
+            self.future.set_exception(error)
+            self = None  # or the error and its traceback hold each other
 
 
 def _first_result(waiting):
-    result = waiting[0].result()  # taken off the queue only once it has run
+    result = waiting[0].future.result()  # taken off the queue only once it has run
     waiting.popleft()
     return result
 

@@ -155,6 +155,26 @@ def test_cache_beside_the_sources_by_default(site):
     assert {p.parent for p in cached(site)} == {site / "skcrbm" / "kernels" / "__pycache__"}
 
 
+def test_what_killed_processes_left_is_removed_when_it_is_old(site, tmp_path):
+    cache = tmp_path / "cache"
+    call(site, NUMBA_CACHE_DIR=cache)
+    (folder,) = {path.parent for path in cached(cache)}
+    old = folder / "caller.total-10.py311.0123.nbc.tmp.0123456789abcdef"
+    young = folder / "caller.total-10.py311.0123.nbc.tmp.fedcba9876543210"
+    foreign = folder / "notes.tmp.0"
+    locked = folder / "folder.nbc.tmp.0"
+    for path in (old, young, foreign):
+        path.write_bytes(b"half a fi")
+    locked.mkdir()
+    for path in (old, foreign, locked):
+        os.utime(path, (path.stat().st_mtime - 3700,) * 2)
+    assert call(site, NUMBA_CACHE_DIR=cache) == 1
+    assert not old.exists()
+    assert young.exists()
+    assert foreign.exists()
+    assert locked.exists()
+
+
 def test_unusable_cache_folder(site, blocker):
     call(site, NUMBA_CACHE_DIR=blocker)
     call(site, NUMBA_CACHE_DIR=blocker.parent)

@@ -1,0 +1,93 @@
+"""Work in threads: its order, failed thread starts, interrupts."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference import infer
+from skcrbm.utils import parallel
+from skcrbm.utils.parallel import ordered_map
+
+
+@pytest.fixture(autouse=True)
+def pools_of_this_test():
+    parallel._pool.cache_clear()
+    yield
+    parallel._pool.cache_clear()
+
+
+@pytest.fixture
+def threads_to_start(monkeypatch):
+    """Set how many threads can be started from now on; the next start fails."""
+    started = threading.Thread.start
+
+    def allow(n):
+        left = [n]
+
+        def start(thread):
+            if left[0] == 0:
+                raise RuntimeError("can't start new thread")
+            left[0] -= 1
+            started(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start)
+
+    return allow
+
+
+@pytest.mark.parametrize("n_threads", [0, 1, 2, 3])
+def test_the_caller_works_where_no_thread_can_be_started(threads_to_start, n_threads):
+    threads_to_start(n_threads)
+    calls = []
+
+    def square(i):
+        calls.append(i)
+        time.sleep(0.001)
+        return i * i
+
+    assert list(ordered_map(square, range(20), 3)) == [i * i for i in range(20)]
+    assert sorted(calls) == list(range(20))  # each once
+
+
+def test_inference_without_threads_has_the_same_bits(threads_to_start):
+    rng = np.random.default_rng(0)
+    energy = RBMEnergy(rng.normal(size=(4, 3)), rng.normal(size=(2000, 4)), np.zeros(3))
+    expected = infer(energy, "mean_field", n_jobs=2).marginals
+    parallel._pool.cache_clear()
+    threads_to_start(0)
+    np.testing.assert_array_equal(infer(energy, "mean_field", n_jobs=2).marginals, expected)
+
+
+@pytest.mark.parametrize("n_threads", [0, 1, 2])
+def test_an_error_reaches_the_caller(threads_to_start, n_threads):
+    threads_to_start(n_threads)
+
+    def fail(i):
+        if i == 3:
+            raise ZeroDivisionError("at 3")
+        return i
+
+    with pytest.raises(ZeroDivisionError, match="at 3"):
+        list(ordered_map(fail, range(20), 2))
+
+
+def test_nothing_runs_after_an_interrupt():
+    """What has begun is waited for, what has not begun is given up."""
+    running, finished = threading.Event(), []
+
+    def work(i):
+        running.set()
+        time.sleep(0.05)
+        finished.append(i)
+
+    results = ordered_map(work, range(50), 2)
+    next(results)
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt)
+    n_finished = len(finished)
+    assert n_finished < 10
+    time.sleep(0.2)
+    assert len(finished) == n_finished
