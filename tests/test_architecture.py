@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "inference": {"kernels", "energies", "utils"},
     "learning": {"kernels", "energies", "inference", "utils"},
     "decoding": {"kernels", "energies", "inference", "utils"},
-    "datasets": {"energies", "utils"},
+    "datasets": {"energies", "exceptions", "utils"},
     "metrics": {"utils"},
     "targets": {"metrics", "utils"},
     "inspection": set(),
@@ -40,6 +40,7 @@ MAY_IMPORT = {
         "utils",
     },
     "density": {"energies", "inference", "learning", "utils"},
+    "exceptions": set(),
     "_version": set(),
     "__init__": {"_version", "estimators"},
 }

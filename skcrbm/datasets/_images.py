@@ -31,8 +31,10 @@ def load_mnist(*, data_home=None, download_if_missing=True, return_X_y=False):
     ------
     FileNotFoundError
         If the file is missing and ``download_if_missing=False``.
+    DataFileError
+        A ValueError and an OSError: if the file is damaged or not the expected one.
     OSError
-        If the file is not the expected one, or the download fails.
+        If the download fails.
 
     Examples
     --------
@@ -76,8 +78,10 @@ def load_fashion_mnist(*, data_home=None, download_if_missing=True, return_X_y=F
     ------
     FileNotFoundError
         If the file is missing and ``download_if_missing=False``.
+    DataFileError
+        A ValueError and an OSError: if the file is damaged or not the expected one.
     OSError
-        If the file is not the expected one, or the download fails.
+        If the download fails.
 
     Examples
     --------
@@ -123,8 +127,8 @@ def load_caltech101_silhouettes(*, data_home=None, return_X_y=False):
     ------
     FileNotFoundError
         If the file is missing.
-    OSError
-        If the file is not the expected one.
+    DataFileError
+        A ValueError and an OSError: if the file is damaged or not the expected one.
 
     Notes
     -----

@@ -35,8 +35,10 @@ def load_scene(*, data_home=None, download_if_missing=True, return_X_y=False):
     ------
     FileNotFoundError
         If the file is missing and ``download_if_missing=False``.
+    DataFileError
+        A ValueError and an OSError: if the file is damaged or not the expected one.
     OSError
-        If the file is not the expected one, or the download fails.
+        If the download fails.
 
     Examples
     --------
@@ -84,8 +86,10 @@ def load_yeast(*, data_home=None, download_if_missing=True, return_X_y=False):
     ------
     FileNotFoundError
         If the file is missing and ``download_if_missing=False``.
+    DataFileError
+        A ValueError and an OSError: if the file is damaged or not the expected one.
     OSError
-        If the file is not the expected one, or the download fails.
+        If the download fails.
 
     Examples
     --------
@@ -136,8 +140,8 @@ def load_mediamill(*, variant="full", data_home=None, return_X_y=False):
         If `variant` is unknown.
     FileNotFoundError
         If the file is missing.
-    OSError
-        If the file is not the expected one.
+    DataFileError
+        A ValueError and an OSError: if the file is damaged or not the expected one.
 
     Examples
     --------
@@ -196,8 +200,8 @@ def load_mulan(name, *, data_home=None, return_X_y=False):
         If `name` is unknown.
     FileNotFoundError
         If the file is missing.
-    OSError
-        If the file is not the expected one.
+    DataFileError
+        A ValueError and an OSError: if the file is damaged or not the expected one.
 
     References
     ----------

@@ -2,7 +2,7 @@
 
 import hashlib
 import zipfile
-import zlib
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -11,18 +11,29 @@ from sklearn.utils import Bunch
 from skcrbm.datasets._openml import fetch, save
 from skcrbm.datasets._paths import ENV_VARIABLE, find_data_home
 from skcrbm.datasets._specs import array_name
+from skcrbm.exceptions import DataFileError
 from skcrbm.utils.warnings import warn_user
 
-# What numpy.load raises, depending on what is wrong with a file.
-_UNREADABLE = (
-    OSError,
-    EOFError,
-    ValueError,
-    AttributeError,
-    TypeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+# Bytes of a number in the widest type: no array of a file may be larger than its data as such.
+_MAX_ITEM_BYTES = 16
+
+
+@contextmanager
+def _one_error(path):
+    """Make one error, which names the file, of whatever a damaged or hostile one raises.
+
+    That depends on where the damage is: zipfile, zlib, lzma, the parser of array headers and
+    the system all have errors of their own.
+    """
+    try:
+        yield
+    except (FileNotFoundError, DataFileError):
+        raise
+    except Exception as error:
+        raise DataFileError(
+            f"{path} cannot be read as an .npz file of plain arrays: {error or 'no reason given'} "
+            f"({type(error).__name__})"
+        ) from error
 
 
 @lru_cache(maxsize=64)
@@ -32,21 +43,34 @@ def _file_sha256(path, mtime_ns, size):
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _read_arrays(path):
-    try:
-        with np.load(path) as content:
-            return {name: content[name] for name in content.files}
-    except _UNREADABLE as error:
-        raise OSError(f"{path} cannot be read as an .npz file of plain arrays: {error}") from error
+def _read_arrays(spec, path):
+    """Read what a spec names, and "origin"; nothing else in the file is looked at."""
+    largest = _MAX_ITEM_BYTES * spec.n_rows * max(spec.n_features, spec.n_labels or 1)
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        found = set(archive.namelist())
+        for name in (*spec.array_names, "origin"):
+            member = f"{name}.npy"
+            if member not in found:
+                continue
+            size = archive.getinfo(member).file_size
+            if size > largest:  # it may be a few bytes when compressed
+                raise DataFileError(
+                    f"{path} should hold an array {name} of at most {largest} bytes, not of {size}"
+                )
+            with archive.open(member) as stream:
+                arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
+                if stream.read(1):  # also checks the sum of all bytes
+                    raise DataFileError(f"{path} has bytes left over after the array {name}")
+    return arrays
 
 
 def _has_origin(path):
     """Tell whether the file says that it is a conversion, not the reference file."""
-    try:
-        with np.load(path) as content:
-            return "origin" in content.files
-    except _UNREADABLE:
-        return False  # unreadable: the caller then reports the checksum
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "origin.npy" in archive.namelist()
 
 
 def _check_sum(spec, path):
@@ -55,7 +79,7 @@ def _check_sum(spec, path):
     stat = path.stat()
     found = _file_sha256(str(path), stat.st_mtime_ns, stat.st_size)
     if found != spec.sha256 and not _has_origin(path):
-        raise OSError(
+        raise DataFileError(
             f"{path} is not the expected file: its sha256 should be {spec.sha256}, but it is "
             f"{found}. Replace it; a file that you converted yourself must hold a string array "
             "'origin' that says where it comes from."
@@ -78,18 +102,41 @@ def _missing(spec, path, chosen_by):
 
 
 def _exact(array, dtype, what):
-    with np.errstate(invalid="ignore"):
+    if array.dtype.kind not in "biuf":
+        raise DataFileError(f"{what} should hold real numbers, not {array.dtype}")
+    with np.errstate(invalid="ignore", over="ignore"):
         cast = np.ascontiguousarray(array, dtype=dtype)
     if np.issubdtype(dtype, np.integer) and not np.array_equal(cast, array):
-        raise ValueError(f"{what} should hold integers in the range of {np.dtype(dtype).name}")
+        raise DataFileError(f"{what} should hold integers in the range of {np.dtype(dtype).name}")
     return cast
+
+
+def _check_names(spec, arrays, source):
+    """Check the string arrays: names, one each, and the origin."""
+    first, last = spec.class_range
+    lengths = {
+        "feature_names": spec.n_features,
+        "label_names": spec.n_labels,
+        "class_names": last - first + 1,
+    }
+    for name, length in lengths.items():
+        if name in spec.array_names:
+            names = arrays[name]
+            if names.dtype.kind != "U" or names.shape != (length,):
+                raise DataFileError(
+                    f"{source}: {name} should hold {length} strings, but has the type "
+                    f"{names.dtype} and the shape {names.shape}"
+                )
+    origin = arrays.get("origin")
+    if origin is not None and (origin.dtype.kind != "U" or origin.size != 1):
+        raise DataFileError(f"{source}: origin should be one string")
 
 
 def _checked_parts(spec, arrays, source):
     """Return data and target of all parts, stacked, after checking shapes and values."""
     missing = sorted(set(spec.array_names) - set(arrays))
     if missing:
-        raise ValueError(f"{source} should hold the arrays {missing}")
+        raise DataFileError(f"{source} should hold the arrays {missing}")
     x_dtype = np.float32 if spec.image_order is None else np.uint8
     y_width = () if spec.n_labels is None else (spec.n_labels,)
     xs, ys = [], []
@@ -103,7 +150,7 @@ def _checked_parts(spec, arrays, source):
             ("y", y, (n_rows, *y_width)),
         ):
             if array.shape != shape:
-                raise ValueError(
+                raise DataFileError(
                     f"{source}: {name}{of_part} should have the shape {shape}, but has "
                     f"{array.shape}"
                 )
@@ -112,9 +159,10 @@ def _checked_parts(spec, arrays, source):
     data, target = np.concatenate(xs), np.concatenate(ys)
     low, high = (0, 1) if spec.n_labels is not None else spec.class_range
     if target.min() < low or target.max() > high:
-        raise ValueError(f"{source}: y should be in {low}..{high}")
+        raise DataFileError(f"{source}: y should be in {low}..{high}")
     if not np.isfinite(data).all():
-        raise ValueError(f"{source}: X should be finite")
+        raise DataFileError(f"{source}: X should be finite")
+    _check_names(spec, arrays, source)
     return data, target
 
 
@@ -154,17 +202,25 @@ def load(spec, *, data_home, download_if_missing=False, return_X_y=False):
     """Read the data set of one spec; the public loaders describe the arguments."""
     folder, chosen_by = find_data_home(data_home)
     path = folder / spec.filename
-    present = path.is_file()
+    with _one_error(path):
+        if "\0" in str(path):
+            raise DataFileError(f"{str(path)!r} has a null character")
+        if folder.exists() and not folder.is_dir():
+            raise DataFileError(f"{folder} ({chosen_by}) is not a folder")
+        present = path.is_file()
+        if path.exists() and not present:
+            raise DataFileError(f"{path} is not a file")
     if present:
-        _check_sum(spec, path)
-        arrays, source = _read_arrays(path), str(path)
+        with _one_error(path):
+            _check_sum(spec, path)
+            arrays = _read_arrays(spec, path)
+            data, target = _checked_parts(spec, arrays, str(path))
     elif spec.openml_id is not None and download_if_missing:
-        arrays, source = fetch(spec, path), f"OpenML data set {spec.openml_id}"
+        arrays = fetch(spec, path)
+        data, target = _checked_parts(spec, arrays, f"OpenML data set {spec.openml_id}")
+        save(arrays, path)
     else:
         raise _missing(spec, path, chosen_by)
-    data, target = _checked_parts(spec, arrays, source)
-    if not present:
-        save(arrays, path)
 
     bunch = Bunch(data=data, target=target)
     start = 0
@@ -181,7 +237,7 @@ def load(spec, *, data_home, download_if_missing=False, return_X_y=False):
         bunch.class_names = [str(name) for name in names]
         bunch.image_shape = (28, 28)
         bunch.image_order = spec.image_order
-    origin = str(arrays["origin"]) if "origin" in arrays else None
+    origin = arrays["origin"].item() if "origin" in arrays else None
     bunch.DESCR = _describe(spec, _provenance(spec, target, origin))
     bunch.filename = str(path)
     if return_X_y and "" in spec.rows:

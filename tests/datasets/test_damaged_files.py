@@ -1,0 +1,84 @@
+"""Damaged and hostile files and folders: one error, which names the file."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from skcrbm.datasets import load_mulan, load_scene
+from skcrbm.exceptions import DataFileError
+from tests.stress._files import DAMAGES, NAME, flipped, overwritten, write_good
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_file_ends_in_one_error(tmp_path, damage):
+    path = tmp_path / f"{NAME}.npz"
+    for seed in range(12):
+        if path.is_dir():
+            path.rmdir()
+        write_good(path)
+        damage(path, np.random.default_rng(seed))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                warnings.filterwarnings("ignore", message="The labels of")
+                read = load_mulan(NAME, data_home=tmp_path)
+        except DataFileError as error:
+            assert isinstance(error, ValueError)  # noqa: PT017
+            assert str(error).startswith(str(path))  # noqa: PT017
+        else:  # a changed date of a member is no damage
+            assert damage in (flipped, overwritten)
+            assert not read.data.any()
+        assert not list(tmp_path.glob("*.executed"))
+
+
+def test_the_good_file_is_read(tmp_path):
+    write_good(tmp_path / f"{NAME}.npz")
+    with pytest.warns(UserWarning, match="differ from those"):
+        assert load_mulan(NAME, data_home=tmp_path).data.shape == (593, 72)
+
+
+@pytest.mark.parametrize(
+    ("home", "words"),
+    [
+        ("~no_such_user_here", "home directory"),
+        ("a\0b", r"a\\x00b/emotions\.npz' has a null"),
+        ("x" * 300, "too long"),
+        (3, "3 does not lead to a folder"),
+        (b"folder", "does not lead to a folder"),
+    ],
+)
+def test_a_folder_that_cannot_be(home, words):
+    with pytest.raises(ValueError, match=words) as info:
+        load_mulan("emotions", data_home=home)
+    assert isinstance(info.value, DataFileError)
+
+
+def test_a_user_without_a_home(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("SKCRBM_DATA", "~no_such_user_here/data")
+    with pytest.raises(ValueError, match=r"'~no_such_user_here/data' does not lead to a folder"):
+        load_scene()
+    monkeypatch.delenv("SKCRBM_DATA")
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.home", no_home)
+    with pytest.raises(ValueError, match=r"user cache folder.*data_home.*SKCRBM_DATA"):
+        load_scene()
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+    path = tmp_path / "data"
+    path.write_text("not a folder")
+    with pytest.raises(ValueError, match=rf"{re.escape(str(path))} \(argument data_home\) is not"):
+        load_scene(data_home=path)
+
+
+def test_a_folder_in_place_of_the_file_is_not_fetched(tmp_path, monkeypatch):
+    monkeypatch.setattr("skcrbm.datasets._openml.fetch_openml", None)
+    (tmp_path / "scene.npz").mkdir()
+    with pytest.raises(ValueError, match=r"scene\.npz is not a file"):
+        load_scene(data_home=tmp_path)
