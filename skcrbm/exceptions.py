@@ -1,6 +1,8 @@
 """Errors and warnings that users may want to catch."""
 
-__all__ = ["DataFileError"]
+from sklearn import exceptions
+
+__all__ = ["DataFileError", "InconsistentVersionWarning"]
 
 
 class DataFileError(ValueError, OSError):
@@ -22,3 +24,44 @@ class DataFileError(ValueError, OSError):
     ...         print("is not the expected file" in str(error))
     True
     """
+
+
+class InconsistentVersionWarning(exceptions.InconsistentVersionWarning):
+    """What is loaded was saved by another version of skcrbm.
+
+    It is scikit-learn's warning of the same name about its own version, too. Where the other
+    version did not save what this one needs, loading raises a ValueError instead.
+
+    Parameters
+    ----------
+    estimator_name : str
+        Class of what is loaded, an estimator or not.
+    current_version, original_version : str
+        The version that is running, and the one that saved it.
+
+    Examples
+    --------
+    >>> import pickle, warnings
+    >>> from skcrbm import LMBMClassifier
+    >>> from skcrbm.exceptions import InconsistentVersionWarning
+    >>> model = LMBMClassifier()
+    >>> state = {**model.__getstate__(), "_skcrbm_version": "0.0.1"}
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", InconsistentVersionWarning)
+    ...     try:
+    ...         model.__setstate__(state)
+    ...     except InconsistentVersionWarning as warning:
+    ...         print(warning.original_version)
+    0.0.1
+    """
+
+    def __init__(self, *, estimator_name, current_version, original_version):
+        self.estimator_name = estimator_name
+        self.current_version = current_version
+        self.original_version = original_version
+
+    def __str__(self):
+        return (
+            f"{self.estimator_name} was saved by skcrbm {self.original_version} and is loaded by "
+            f"skcrbm {self.current_version}. What it answers may be different or wrong."
+        )

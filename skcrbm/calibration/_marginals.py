@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.utils.pickling import Versioned
 
 # Probabilities this near to 0 or 1 are taken for it.
 _TINY = 1e-12
@@ -34,7 +35,7 @@ def _least(proba):
     return np.where(nearest < 1, nearest / 2, _TINY)
 
 
-class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier with the marginal of each label calibrated.
 
     scikit-learn's `CalibratedClassifierCV` calibrates one target, and so takes a model of the
@@ -98,6 +99,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     >>> errors[1] < 0.5 * errors[0]
     True
     """
+
+    _saved = ("n_features_in_", "classes_", "_targets", "estimator_", "calibrators_")
 
     _parameter_constraints: dict = {
         "estimator": [

@@ -23,13 +23,14 @@ from skcrbm.learning import (
     with_callbacks,
 )
 from skcrbm.utils.fitting import forget, resolved, weighted_rows
+from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
 
 _REMEDY = "its marginals may be off. Use inference='exact' if the model is small, or damping"
 
 
-class BaseDensity(DensityMixin, StochasticFit, BaseEstimator, metaclass=ABCMeta):
+class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metaclass=ABCMeta):
     """Base of the density estimators.
 
     A subclass has the hyperparameters of its `__init__`, among them all that

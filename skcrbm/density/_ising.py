@@ -120,6 +120,8 @@ class IsingModel(BaseDensity):
     0.7
     """
 
+    _saved = ("n_features_in_", "energy_", "n_iter_", "coupling_", "field_")
+
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
         "edges": ["array-like", None],

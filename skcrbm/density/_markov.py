@@ -123,6 +123,8 @@ class MarkovRandomField(BaseDensity):
     -2.8
     """
 
+    _saved = ("n_features_in_", "energy_", "n_iter_", "log_potentials_")
+
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
         "factors": "no_validation",  # by `_base_energy`, in words of its own

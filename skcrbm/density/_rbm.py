@@ -130,6 +130,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     array([[0., 0., 1.]])
     """
 
+    _saved = ("n_features_in_", "energy_", "n_iter_", "weights_", "intercept_", "hidden_intercept_")
+
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
         "n_hidden": [Interval(Integral, 0, None, closed="left")],

@@ -19,6 +19,7 @@ from scipy.special import expit, logsumexp
 
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
 #: What `infer` may be asked about a model; a kind of energy may have no answer to some.
@@ -36,7 +37,7 @@ QUERIES = frozenset(
 )
 
 
-class BaseEnergy(ABC):
+class BaseEnergy(Versioned, ABC):
     """A batch of N models over n 0/1 variables, visible ones first.
 
     Subclasses store arrays of one floating dtype, C-contiguous, and define the abstract
@@ -211,7 +212,7 @@ class BaseEnergy(ABC):
         other._check_evidence()
         return other
 
-    def _check_evidence(self):  # noqa: B027  (most kinds have a state for any evidence)
+    def _check_evidence(self):
         """Raise a ValueError if no state agrees with the evidence."""
 
     @property

@@ -78,6 +78,8 @@ class FactorGraphEnergy(BaseEnergy):
     array([[0.622, 0.557, 0.526, 0.771]])
     """
 
+    _saved = ("graph", "field", "log_potentials", "tables", "_finite")
+
     queries = QUERIES - {"marginal_map"}
     _centred = False
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
+from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
 
@@ -52,7 +53,7 @@ def _read_only(array):
     return array
 
 
-class TableFactors:
+class TableFactors(Versioned):
     """Factors that are tables over k variables each, one to six.
 
     Parameters
@@ -83,6 +84,8 @@ class TableFactors:
     >>> FactorGraphEnergy([equal]).score([[1, 1, 0]])
     array([1.])
     """
+
+    _saved = ("variables", "log_potentials")
 
     def __init__(self, variables, log_potentials):
         scopes = as_variables(variables, "variables", "(F, k)")
@@ -115,8 +118,10 @@ class TableFactors:
         return f"TableFactors({len(self)} tables of {self.variables.shape[1]} variables)"
 
 
-class _LogicFactors:
+class _LogicFactors(Versioned):
     """Factors of weight 1 where the output is the function of the inputs, else 0."""
+
+    _saved = ("start", "inputs", "outputs")
 
     def __init__(self, inputs, outputs):
         flat, start = _flat_inputs(inputs)

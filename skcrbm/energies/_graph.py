@@ -8,6 +8,7 @@ import numpy as np
 from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors
 from skcrbm.energies._uai import logic_table
 from skcrbm.utils.elimination import min_fill
+from skcrbm.utils.pickling import Versioned
 
 
 class TableGroup(NamedTuple):
@@ -97,7 +98,7 @@ class Adjacency(NamedTuple):
     output: np.ndarray
 
 
-class FactorGraph:
+class FactorGraph(Versioned):
     """The factors without their numbers; never changed, and shared by all energies made of it.
 
     Attributes
@@ -110,6 +111,8 @@ class FactorGraph:
         Of the table factors by number of variables, ascending; as in `TableGroup`.
     ors, ands : LogicGroup
     """
+
+    _saved = ("n_variables", "groups", "n_entries", "scopes", "ors", "ands", "_of_blocks")
 
     def __init__(self, factors, n_variables):
         self.n_variables = n_variables

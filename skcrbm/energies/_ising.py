@@ -53,6 +53,8 @@ class IsingEnergy(PairwiseEnergy):
            [0.5  , 0.5  ]])
     """
 
+    _saved = ("coupling", "field")
+
     queries = QUERIES - {"marginal_map"}
 
     def __init__(self, coupling, field):

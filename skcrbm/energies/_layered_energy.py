@@ -44,6 +44,8 @@ class LayeredEnergy(BaseEnergy):
     array([[0.42, 0.37, 0.82]])
     """
 
+    _saved = ("structure", "field", "unaries", "weights", "_slices", "_matrices")
+
     def __init__(self, structure, weights, field, unaries=None):
         self.structure = structure
         self._slices = structure.unit_slices

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from skcrbm.layers import Dense
+from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import kernel_array
 
 
@@ -149,7 +150,7 @@ class Connection:
         return total
 
 
-class LayeredStructure:
+class LayeredStructure(Versioned):
     """Layers from the input to the output, and the connections between them.
 
     Parameters
@@ -167,6 +168,8 @@ class LayeredStructure:
     n_nodes, n_states : list of int
         Per layer.
     """
+
+    _saved = ("layers", "connections", "n_states", "n_nodes", "depth")
 
     def __init__(self, layers, input_shape, n_input_states, n_outputs, n_output_states):
         self.layers = (*layers, Dense(n_outputs, max(n_output_states, 2)))

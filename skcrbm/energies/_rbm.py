@@ -55,6 +55,8 @@ class RBMEnergy(PairwiseEnergy):
     (5, 3, 2)
     """
 
+    _saved = ("weights", "visible_bias", "hidden_bias")
+
     def __init__(self, weights, visible_bias, hidden_bias):
         weights = as_float_array(weights, "weights", "(V, H)")
         n_visible, n_hidden = weights.shape

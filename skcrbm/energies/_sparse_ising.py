@@ -13,6 +13,7 @@ from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.utils.elimination import min_fill
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 
@@ -37,8 +38,10 @@ class Neighbours(NamedTuple):
     reverse: np.ndarray
 
 
-class _Edges:
+class _Edges(Versioned):
     """The graph alone, shared by all energies made of it."""
+
+    _saved = ("edges", "n_variables")
 
     def __init__(self, edges, n_variables):
         self.edges, self.n_variables = edges, n_variables
@@ -112,6 +115,8 @@ class SparseIsingEnergy(PairwiseEnergy):
     >>> infer(ring, "exact").marginals.round(3)
     array([[0.881, 0.704, 0.656, 0.704]])
     """
+
+    _saved = ("_graph", "edge_coupling", "field")
 
     queries = QUERIES - {"marginal_map"}
 

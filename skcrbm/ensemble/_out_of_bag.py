@@ -18,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import BinaryTargets, make_targets
+from skcrbm.utils.pickling import Versioned
 
 
 class OutOfBagLogOdds(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimatorMixin, BaseEstimator
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstimator
 ):
     """Log-odds of the labels by another classifier, as inputs of a model of their dependence.
 
@@ -91,6 +92,8 @@ class OutOfBagLogOdds(
     >>> stacked[:-1].transform(X[:2]).shape, stacked.predict(X[:2]).shape
     ((2, 10), (2, 5))
     """
+
+    _saved = ("n_features_in_", "classes_", "_targets", "estimator_")
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict_proba"])],

@@ -33,6 +33,11 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
     what a prediction goes by.
     """
 
+    _saved = (
+        *("n_features_in_", "classes_", "_targets", "n_iter_", "inference_", "label_sets_"),
+        *("coef_", "hidden_coef_", "weights_", "intercept_", "hidden_intercept_"),
+    )
+
     _parameter_constraints: dict = {
         **BaseStochasticClassifier._parameter_constraints,
         "n_hidden": [Interval(Integral, 0, None, closed="left")],

@@ -33,11 +33,12 @@ from skcrbm.targets import TargetsMixin, make_targets
 from skcrbm.utils.indicator import may_be_empty
 from skcrbm.utils.known_labels import call_given
 from skcrbm.utils.outputs import label_marginals
+from skcrbm.utils.pickling import Versioned
 
 _EXPECTED = {"expected_jaccard": "jaccard", "expected_f1": "f1"}
 
 
-class DecodedClassifier(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
     """A multi-label classifier whose labels are chosen for a metric.
 
     Fits the classifier as it is; `predict` goes from its probabilities to labels by another
@@ -121,6 +122,8 @@ class DecodedClassifier(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     0.44
     0.55
     """
+
+    _saved = ("classes_", "_targets", "estimator_")
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict_proba"])],

@@ -152,6 +152,8 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     (2, 10)
     """
 
+    _saved = ("n_features_in_", "classes_", "_targets", "layers_", "input_unary_", "n_iter_")
+
     _parameter_constraints: dict = {
         **BaseStochasticClassifier._parameter_constraints,
         "layers": [tuple, list],

@@ -184,6 +184,11 @@ class LMBMClassifier(BaseEnergyClassifier):
     ((5, 5), True)
     """
 
+    _saved = (
+        *("n_features_in_", "classes_", "_targets", "n_iter_", "dual_gap_"),
+        *("coef_", "intercept_", "pairwise_coef_"),
+    )
+
     _parameter_constraints: dict = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "margin": [Interval(Real, 0, None, closed="neither")],

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from skcrbm.inference._registry import answers_of, solver_for
 from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
 from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.pickling import Versioned
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class InferenceResult:
+class InferenceResult(Versioned):
     """Answer of `infer`. What was not asked for, or has no meaning, is None.
 
     Attributes
@@ -110,7 +111,7 @@ class InferenceResult:
 _VALID_OPTIONS = WeakKeyDictionary()
 
 
-class InferenceMethod(BaseEstimator, ABC):
+class InferenceMethod(Versioned, BaseEstimator, ABC):
     """Base of all methods: options only, no state, so clone and grids work.
 
     Subclasses take their options as keyword arguments of ``__init__``, describe them

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skcrbm.utils.pickling import Versioned
+
 
 class Edges(NamedTuple):
     """The edges between a layer and the one below.
@@ -25,7 +27,7 @@ class Edges(NamedTuple):
     n_tables: int
 
 
-class Layer:
+class Layer(Versioned):
     """Base of the layers: what `LayeredGMClassifier` needs to know."""
 
     def shape(self, below):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skcrbm.metrics._masked import check_scored, masked_score
+from skcrbm.utils.pickling import Versioned
 
 _RATIOS = ("precision", "recall", "f1", "jaccard")
 _AVERAGES = ("samples", "micro", "macro", "weighted")
@@ -37,7 +38,7 @@ _TITLES = {
 }
 
 
-class MultilabelReport(dict):
+class MultilabelReport(Versioned, dict):
     """Scores by name; ``str`` makes a table of them.
 
     The names are those of :func:`masked_score`, without the ``neg_`` of losses, which are as
@@ -48,6 +49,8 @@ class MultilabelReport(dict):
     n_samples, n_labels, n_observed : int
         Rows and labels with an observed entry, and the number of these entries.
     """
+
+    _saved = ("n_samples", "n_labels", "n_observed")
 
     def __init__(self, scores, n_samples, n_labels, n_observed):
         super().__init__(scores)

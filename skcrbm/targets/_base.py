@@ -5,8 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from skcrbm.utils.pickling import Versioned
 
-class Targets(ABC):
+
+class Targets(Versioned, ABC):
     """A kind of y: L labels of a 2-D y, or the classes of a 1-D y.
 
     Of a model it asks the scores of the kind at hand: ``_label_scores(rows)`` (N, L),
@@ -25,6 +27,8 @@ class Targets(ABC):
     one_hot : bool
         Whether the visible units are the states of one categorical output.
     """
+
+    _saved = ("classes", "n_visible")
 
     classes: np.ndarray
     n_visible: int

@@ -5,12 +5,14 @@ from copy import copy
 import numpy as np
 from scipy import sparse
 
+from skcrbm.utils.pickling import Versioned
+
 # Of the largest absolute value of a sparse column: variance below its square is rounding.
 _CONSTANT = 1e-7
 _BLOCK_COLUMNS = 256  # no float64 copy of all of X
 
 
-class Columns:
+class Columns(Versioned):
     """Columns of X brought to a scale that does not depend on their units.
 
     ``z = (x - shift) * factor``: a dense column of two values becomes 0 and 1, any other
@@ -34,6 +36,8 @@ class Columns:
     variance : float
         Sum of the variances of the columns z.
     """
+
+    _saved = ("shift", "factor", "variance")
 
     def __init__(self, X, weight, centre=False):
         share = weight / weight.sum()
