@@ -5,7 +5,7 @@ pairwise scores that involve it are 0 and not stored (Shen et al. 2019, appendix
 """
 
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -225,7 +225,7 @@ class LayeredStructure(Versioned):
 
 
 def _slices(sizes):
-    return [slice(a, b) for a, b in pairwise(np.cumsum([0, *sizes]))]
+    return [slice(a, b) for a, b in pairwise(accumulate(sizes, initial=0))]
 
 
 class LayeredParams(NamedTuple):

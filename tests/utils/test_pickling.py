@@ -180,3 +180,12 @@ def test_the_version_adds_little():
     for thing in (SMALL, SumProduct(), Dense(3)):
         plain = {k: v for k, v in thing.__getstate__().items() if k != "_skcrbm_version"}
         assert len(pickle.dumps(thing.__getstate__())) - len(pickle.dumps(plain)) < 50
+
+
+def test_slices_of_a_layered_model_are_plain():
+    """NumPy integers within a slice are what skops cannot write."""
+    model = fitted(ESTIMATORS[4])
+    structure = model._model.structure
+    for part in [*structure.weight_slices, *structure.unary_slices, *structure.unit_slices[1:]]:
+        assert type(part.start) is int
+        assert type(part.stop) is int
