@@ -3,17 +3,43 @@
 import functools
 import os
 import threading
+from _thread import start_new_thread
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 
+class _Pool:
+    """Up to n threads that take tasks off a queue.
+
+    In `concurrent.futures` an interrupt of the caller can leave a lock locked for good, so that
+    threads, and with them the caller, wait for ever. Here the caller takes no lock that a thread
+    needs: all that it calls either happens or does not.
+    """
+
+    def __init__(self, n_threads):
+        self._tasks = SimpleQueue()
+        self._n_to_start = n_threads
+
+    def submit(self, task):
+        self._tasks.put(task)
+        if self._n_to_start > 0:
+            with suppress(RuntimeError):  # none can be started: the caller makes what is left
+                start_new_thread(_work, (self._tasks,))
+                self._n_to_start -= 1
+
+
+def _work(tasks):
+    while True:
+        tasks.get().run()
+
+
 @functools.cache
 def _pool(n_threads):
-    return ThreadPoolExecutor(n_threads, thread_name_prefix="skcrbm")
+    return _Pool(n_threads)
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork, the cache would
@@ -40,25 +66,16 @@ def ordered_map(function, items, n_jobs):
     waiting = deque()
     try:
         for item in items:
-            task = _Task(function, item)
-            waiting.append(task)
-            try:
-                pool.submit(task.run)
-            except RuntimeError:  # no thread could be started
-                waiting.pop()
-                if task.claim():
-                    result = function(item)
-                    while waiting:
-                        yield _first_result(waiting)
-                    yield result
-                    continue
-                waiting.append(task)  # an older thread has taken it
+            waiting.append(_Task(function, item))
+            pool.submit(waiting[-1])
             if len(waiting) >= n_jobs + 1:
                 yield _first_result(waiting)
         while waiting:
             yield _first_result(waiting)
     finally:  # interrupted: nobody may write into arrays that are given up
-        wait([task.future for task in waiting if not task.claim()])
+        for task in waiting:
+            if not task.claim():
+                task.wait()
 
 
 class _Task:
@@ -66,28 +83,46 @@ class _Task:
 
     def __init__(self, function, item):
         self.function, self.item = function, item
-        self.future = Future()
-        self._claimed = threading.Lock()
+        self.result = self.error = None
+        self._claimed, self._running = threading.Lock(), threading.Lock()
+        self._running.acquire()
+        self._finished = False
 
     def claim(self):
         """Whether the call was still to be made; whoever gets True has it."""
         return self._claimed.acquire(blocking=False)
 
     def run(self):
-        """Make the call, unless another thread has claimed it."""
+        """Make the call in a thread of the pool, unless it has been claimed."""
         if not self.claim():
             return
         try:
-            self.future.set_result(self.function(self.item))
+            self.result = self.function(self.item)
         except BaseException as error:
-            self.future.set_exception(error)
-            self = None  # or the error and its traceback hold each other
+            self.error = error
+        self._finished = True
+        self._running.release()
+
+    def wait(self):
+        """Wait for the thread that makes the call; in the caller's thread only."""
+        if not self._finished:  # or an interrupt came just when it was
+            self._running.acquire()
 
 
 def _first_result(waiting):
-    result = waiting[0].future.result()  # taken off the queue only once it has run
+    """Return the result of the first task, which is made here if nobody has begun it."""
+    task = waiting.popleft()
+    if task.claim():
+        return task.function(task.item)
+    waiting.appendleft(task)
+    task.wait()
     waiting.popleft()
-    return result
+    try:
+        if task.error is not None:
+            raise task.error
+        return task.result
+    finally:
+        del task  # or the error and its traceback hold each other
 
 
 @functools.cache

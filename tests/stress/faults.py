@@ -8,7 +8,6 @@ error, no process that ends or hangs.
 
 import pickle
 import tempfile
-import threading
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -153,20 +152,20 @@ def failed_thread_starts(rng, folder):
     method = str(rng.choice(["mean_field", "icm"]))
     expected = infer(energy, method, n_jobs=1)
     left = [int(rng.integers(3))]
-    start = threading.Thread.start
+    start = parallel.start_new_thread
 
-    def fail(thread):
+    def fail(function, arguments):
         if left[0] == 0:
             raise RuntimeError("can't start new thread")
         left[0] -= 1
-        start(thread)
+        return start(function, arguments)
 
     parallel._pool.cache_clear()
-    threading.Thread.start = fail
+    parallel.start_new_thread = fail
     try:
         found = infer(energy, method, n_jobs=int(rng.integers(2, 5)))
     finally:
-        threading.Thread.start = start
+        parallel.start_new_thread = start
         parallel._pool.cache_clear()
     pairs = [(found.marginals, expected.marginals), (found.assignment, expected.assignment)]
     same = all(a is b or a.tobytes() == b.tobytes() for a, b in pairs)

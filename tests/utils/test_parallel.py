@@ -1,5 +1,7 @@
 """Work in threads: its order, failed thread starts, interrupts."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -22,18 +24,18 @@ def pools_of_this_test():
 @pytest.fixture
 def threads_to_start(monkeypatch):
     """Set how many threads can be started from now on; the next start fails."""
-    started = threading.Thread.start
+    started = parallel.start_new_thread
 
     def allow(n):
         left = [n]
 
-        def start(thread):
+        def start(function, arguments):
             if left[0] == 0:
                 raise RuntimeError("can't start new thread")
             left[0] -= 1
-            started(thread)
+            return started(function, arguments)
 
-        monkeypatch.setattr(threading.Thread, "start", start)
+        monkeypatch.setattr(parallel, "start_new_thread", start)
 
     return allow
 
@@ -91,3 +93,31 @@ def test_nothing_runs_after_an_interrupt():
     assert n_finished < 10
     time.sleep(0.2)
     assert len(finished) == n_finished
+
+
+def test_interrupts_in_the_caller_never_hang():
+    """Signals at all moments of many short maps; each ends, and the next one works."""
+    code = """
+import signal, sys
+import numpy as np
+from skcrbm.utils.parallel import ordered_map
+
+def work(i):
+    return i
+
+rng = np.random.default_rng(0)
+n_interrupts = 0
+for delay in rng.uniform(1e-5, 3e-3, size=600):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        while True:
+            assert list(ordered_map(work, range(8), 3)) == list(range(8))
+    except KeyboardInterrupt:
+        n_interrupts += 1
+print(n_interrupts)
+"""
+    setup = "import signal; signal.signal(signal.SIGALRM, signal.default_int_handler)"
+    out = subprocess.run(
+        [sys.executable, "-c", f"{setup}\n{code}"], capture_output=True, text=True, timeout=120
+    )
+    assert (out.stdout, out.returncode) == ("600\n", 0), out.stderr
