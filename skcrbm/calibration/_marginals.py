@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.pickling import Versioned
 
 # Probabilities this near to 0 or 1 are taken for it.
@@ -126,6 +127,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
         tags.classifier_tags.multi_class = False
         return tags
 
+    @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None):
         """Fit the calibrators on predictions out of fold, then the classifier on all rows.

@@ -22,7 +22,7 @@ from skcrbm.learning import (
     warn_of_convergence,
     with_callbacks,
 )
-from skcrbm.utils.fitting import forget, resolved, weighted_rows
+from skcrbm.utils.fitting import all_or_nothing, forget, resolved, weighted_rows
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
@@ -133,6 +133,7 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
 
     # ---------------------------------------------------------------- training
 
+    @all_or_nothing
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
@@ -161,6 +162,7 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
         """
         return self._fit(X, y, sample_weight)
 
+    @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None, sample_weight=None):
         """Do one epoch on the given rows.

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import BinaryTargets, make_targets
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.pickling import Versioned
 
 
@@ -132,6 +133,7 @@ class OutOfBagLogOdds(
     def _n_features_out(self):
         return self._targets.n_visible
 
+    @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y):
         """Fit the classifier on all rows, for `transform`.
@@ -155,6 +157,7 @@ class OutOfBagLogOdds(
         self.estimator_ = estimator.fit(X, targets)
         return self
 
+    @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
     def fit_transform(self, X, y):
         """Fit, and return log-odds of the training rows by trees or folds without them.

@@ -14,6 +14,7 @@ from skcrbm.estimators._hidden_units import HiddenUnitsClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import infer, own_method, resolve_method
 from skcrbm.learning import (
+    INTERRUPTED,
     FullBatchTraining,
     crbm_params,
     crbm_penalty,
@@ -23,6 +24,7 @@ from skcrbm.learning import (
 )
 from skcrbm.utils.indicator import distinct_rows, label_sets_of
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.warnings import warn_user
 
 
 class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
@@ -206,8 +208,17 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
         warn_of_convergence(self.convergence_curve_[-1], self.inference_, self._remedy)
 
     def _after_fit(self, X, visible, weight, rng, interrupted):
-        self._check_fitted(X)
-        update_thresholds(self, X, visible, weight, rng, interrupted)
+        try:
+            self._check_fitted(X)
+        except KeyboardInterrupt:  # training is done
+            warn_user(INTERRUPTED)
+            interrupted = True
+        X, changes = self._as_settled(X)
+        update_thresholds(self, X, visible, weight, rng, interrupted, changes)
+
+    def _as_settled(self, X):
+        """Return rows and changed hyperparameters with which the fit can be repeated on folds."""
+        return X, {}
 
     def _check_fitted(self, X):
         """Warn if the model is not to be trusted."""

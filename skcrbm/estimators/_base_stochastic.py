@@ -7,7 +7,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.learning import StochasticFit, Training, with_callbacks
-from skcrbm.utils.fitting import resolved
+from skcrbm.utils.fitting import all_or_nothing, resolved
 
 _FULL_BATCH_ROWS = 200
 _EARLY_STOPPING_ROWS = 1000
@@ -20,7 +20,7 @@ _AVERAGED_MOMENTUM, _AVERAGED_PATIENCE = 0.9, 10
 class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
     """Base of the models trained by stochastic gradients, epoch by epoch.
 
-    A subclass says what is trained and what is kept of it; that is set in one step at the end.
+    A subclass says what is trained and what is kept of it.
     """
 
     _parameter_constraints: dict = {
@@ -42,6 +42,7 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         "verbose": ["verbose"],
     }
 
+    @all_or_nothing
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None):
@@ -73,6 +74,7 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         """
         return self._fit(X, y, sample_weight)
 
+    @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Do one epoch on the given rows.

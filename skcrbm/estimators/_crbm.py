@@ -19,7 +19,6 @@ from skcrbm.estimators._penalty import (
     search_convex,
     search_penalty,
 )
-from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import checked_rows, marginal_error, marginal_method, method_constraint
 from skcrbm.learning import OBJECTIVES, Design, FullBatchTraining, crbm_penalty
 from skcrbm.utils.columns import Columns
@@ -190,7 +189,7 @@ class CRBMClassifier(BaseCRBM):
     n_hidden_ : int
         Number of hidden units kept: `n_hidden`, or 0 where they did not help.
     thresholds_ : ndarray (n_outputs,)
-        With ``decode="threshold"`` and 2-D y.
+        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt kept them from being found.
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
@@ -376,13 +375,12 @@ class CRBMClassifier(BaseCRBM):
         }
         return training, model, attributes
 
-    def _after_fit(self, X, visible, weight, rng, interrupted):
-        self._check_fitted(X)
-        changes = {}
-        if self._columns is not None:  # what alpha_ and n_hidden_ were found for
-            X = self._columns.serving(X).transform(X)
-            changes = {"alpha": self.alpha_, "n_hidden": self.n_hidden_}
-        update_thresholds(self, X, visible, weight, rng, interrupted, changes)
+    def _as_settled(self, X):
+        if self._columns is None:
+            return X, {}
+        # What alpha_ and n_hidden_ were found for.
+        changes = {"alpha": self.alpha_, "n_hidden": self.n_hidden_}
+        return self._columns.serving(X).transform(X), changes
 
     def _check_settings(self, partial):
         super()._check_settings(partial)

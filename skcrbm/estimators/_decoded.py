@@ -30,6 +30,7 @@ from skcrbm.decoding import (
 )
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import may_be_empty
 from skcrbm.utils.known_labels import call_given
 from skcrbm.utils.outputs import label_marginals
@@ -176,6 +177,7 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
             )
         )
 
+    @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit the classifier, and the thresholds where they are asked for.

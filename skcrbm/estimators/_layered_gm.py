@@ -307,17 +307,21 @@ class LayeredGMClassifier(BaseStochasticClassifier):
 
     # ------------------------------------------------------------- prediction
 
-    def _runs(self, X, network, **options):
-        """Yield the `Trace` of each chunk of rows; `network` is a function of the model."""
+    def _runs(self, X, network, read, **options):
+        """List of what `read` makes of the `Trace` of each chunk of rows.
+
+        `network` is a function of the model.
+        """
         X = self._check_predict_data(X)
         model = self._model._replace(code=self._model.code.for_rows(X))
         shared = network(model, bool(model.code.free.any()))
 
         def chunk(rows):
-            return shared.run(LayeredInput(*model.encode(X[rows])), **options)
+            return read(shared.run(LayeredInput(*model.encode(X[rows])), **options))
 
         with one_blas_thread():
-            yield from ordered_map(chunk, row_chunks(X.shape[0], LAYERED_CHUNK_ROWS), self.n_jobs)
+            chunks = row_chunks(X.shape[0], LAYERED_CHUNK_ROWS)
+            return list(ordered_map(chunk, chunks, self.n_jobs))
 
     def _network(self, model, with_input):
         return make_network(model, *self._method, self.n_inference_iter_, with_input)
@@ -341,8 +345,11 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     def _output_scores(self, X):
         """Scores (N, V or V - 1) of the output's states but the first."""
         check_is_fitted(self)
-        runs = self._runs(X, self._network)
-        return np.concatenate([t.beliefs[-1][-1].reshape(-1, t.n).T for t in runs])
+
+        def scores(trace):
+            return trace.beliefs[-1][-1].reshape(-1, trace.n).T
+
+        return np.concatenate(self._runs(X, self._network, scores))
 
     def _label_scores(self, scores):
         return scores
@@ -411,10 +418,10 @@ class LayeredGMClassifier(BaseStochasticClassifier):
             n_iter = max(_MAP_ITERATIONS, self.n_inference_iter_)
             return MaxProductNetwork(model, self._method[1], n_iter, with_input=with_input)
 
-        chunks = [
-            [probabilities(b, trace.n).argmax(axis=1).T for b in trace.beliefs[-1][1:]]
-            for trace in self._runs(X, network, complete=True)
-        ]
+        def states(trace):
+            return [probabilities(b, trace.n).argmax(axis=1).T for b in trace.beliefs[-1][1:]]
+
+        chunks = self._runs(X, network, states, complete=True)
         return [np.concatenate(layer) for layer in zip(*chunks)]
 
     def impute(self, X):
@@ -443,15 +450,18 @@ class LayeredGMClassifier(BaseStochasticClassifier):
             )
         filled = self._check_predict_data(X)
         filled = filled.toarray() if sparse.issparse(filled) else filled.copy()
-        start = 0
-        for trace in self._runs(X, self._network, complete=True):
-            rows = slice(start, start + trace.n)
-            start = rows.stop
+
+        def means(trace):
             missing = trace.inputs.missing
             if missing is None:
-                continue
+                return trace.n, None, None
             p = probabilities(trace.beliefs[-1][0], trace.n)
             levels = np.linspace(0, 1, p.shape[1]).astype(p.dtype)
-            mean = np.einsum("isn,s->ni", p, levels)
-            filled[rows][missing] = mean[missing]
+            return trace.n, missing, np.einsum("isn,s->ni", p, levels)[missing]
+
+        start = 0
+        for n_rows, missing, mean in self._runs(X, self._network, means, complete=True):
+            if missing is not None:
+                filled[start : start + n_rows][missing] = mean
+            start += n_rows
         return filled

@@ -25,6 +25,7 @@ from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import BranchAndBound, method_constraint, resolve_method
 from skcrbm.learning import LargeMarginProblem, fit_large_margin
 from skcrbm.utils.columns import Columns
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import label_sets_of
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL
 from skcrbm.utils.parallel import one_blas_thread
@@ -139,7 +140,7 @@ class LMBMClassifier(BaseEnergyClassifier):
     allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
-        With ``decode="threshold"`` and 2-D y.
+        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt kept them from being found.
     dual_gap_ : float
         Relative duality gap at the end: (primal - dual) / primal objective.
     n_iter_ : int
@@ -251,6 +252,7 @@ class LMBMClassifier(BaseEnergyClassifier):
 
     # ---------------------------------------------------------------- fitting
 
+    @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None):
         """Fit the model.
@@ -280,7 +282,7 @@ class LMBMClassifier(BaseEnergyClassifier):
         """
         warm = self.warm_start and hasattr(self, "coef_")
         dual = getattr(self, "_dual", None) if warm else None
-        if not warm:  # a fit that fails must not leave old parameters beside new classes
+        if not warm:
             self._forget()
         self._search_method()  # fail before the training, not after it
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)

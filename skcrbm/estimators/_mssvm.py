@@ -123,7 +123,7 @@ class MSSVMCRBM(BaseCRBM):
     allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
-        With ``decode="threshold"`` and 2-D y.
+        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt kept them from being found.
     hidden_ : {"marginal", "max"}
         `hidden` of the fit.
     alpha_ : float

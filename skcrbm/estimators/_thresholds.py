@@ -15,6 +15,8 @@ _N_FOLDS = 5
 def update_thresholds(estimator, X, visible, weight, rng, interrupted=False, changes=None):
     """Set `thresholds_` at the end of a fit that is asked for them; drop those of another fit.
 
+    After an interrupt they are 0.5, with a warning: the model was trained, and has to predict.
+
     Parameters
     ----------
     estimator, X, visible, weight, rng
@@ -34,9 +36,10 @@ def update_thresholds(estimator, X, visible, weight, rng, interrupted=False, cha
             estimator, X, visible, weight, rng, changes
         )
     except KeyboardInterrupt:
+        estimator.thresholds_ = np.full(visible.shape[1], 0.5)
         warn_user(
-            "Interrupted before the cross-validation of the thresholds was done: the model itself "
-            "is fitted, but has no thresholds_. To predict, choose another decode, or fit again."
+            "Interrupted before the cross-validation of the thresholds was done: the model is "
+            "fitted, and thresholds_ are 0.5. Fit again to have them found."
         )
 
 

@@ -28,9 +28,10 @@ from skcrbm.learning._registry import (
 )
 from skcrbm.learning._scoring import validation_score
 from skcrbm.learning._source import ArraySource, Source
-from skcrbm.learning._training import Progress, Training, TrainingResult
+from skcrbm.learning._training import INTERRUPTED, Progress, Training, TrainingResult
 
 __all__ = [
+    "INTERRUPTED",
     "L2",
     "LAYERED_OBJECTIVES",
     "MARGIN_OBJECTIVES",

@@ -1,5 +1,6 @@
 """The one way in which estimators are trained: all of `fit` and `partial_fit` but their data."""
 
+import copy
 from abc import abstractmethod
 
 from sklearn.exceptions import ConvergenceWarning
@@ -14,8 +15,8 @@ from skcrbm.utils.warnings import warn_user
 class StochasticFit(CallbackSupportMixin):
     """Base of the estimators trained epoch by epoch, with or without a y.
 
-    A subclass says what is trained and what is kept of it; that is set in one step at the end.
-    It has the public `fit` and `partial_fit`, which call `_fit` and `_fit_one_epoch`, and among
+    A subclass says what is trained and what is kept of it. It has the public `fit` and
+    `partial_fit`, `all_or_nothing`, which call `_fit` and `_fit_one_epoch`, and among
     its hyperparameters `max_iter`, `early_stopping`, `warm_start` and `random_state`. Its other
     base has ``_check_training_data(X, y, sample_weight, *, reset, **options)``, which returns X,
     visible and weight as a `Batch` has them, without rows of weight 0, and `_forget`, which
@@ -110,7 +111,7 @@ class StochasticFit(CallbackSupportMixin):
         go_on = self.warm_start and self.__sklearn_is_fitted__()
         if go_on:
             self._check_same_model()
-        else:  # a fit that fails must not leave old parameters beside new classes
+        else:
             self._forget()
         given = X  # callbacks score on what the user passed, with rows of weight 0
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not go_on)
@@ -148,10 +149,11 @@ class StochasticFit(CallbackSupportMixin):
         X, visible, weight = self._check_training_data(
             X, y, sample_weight, reset=not go_on, **options
         )
-        if not go_on or not hasattr(self, "_rng"):
-            self._rng = check_random_state(self.random_state)
+        if go_on and hasattr(self, "_rng"):
+            rng = copy.deepcopy(self._rng)  # an epoch that fails must not leave traces
+        else:
+            rng = check_random_state(self.random_state)
         progress = self._progress if go_on else None
-        rng = self._rng
         training, model, design, source, settled = self._start(
             X, visible, weight, rng, go_on, partial=True
         )

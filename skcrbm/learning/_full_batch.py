@@ -162,8 +162,7 @@ class FullBatchTraining:
                     time.perf_counter() - started,
                     function.coordinates.params(minimiser.x),
                 )
-                history.best = epoch
-                history.epochs.append(epoch._replace(params=None))
+                history.add(epoch, epoch)
                 say(
                     self.verbose,
                     f"Iteration {number + 1}  loss {epoch.loss:.4f}  "
@@ -182,7 +181,7 @@ class FullBatchTraining:
             history.reason = "interrupted"
             warn_user(INTERRUPTED)
         found = Progress(
-            n_epochs=number,
+            n_epochs=history.best.number + 1,
             n_steps=progress.n_steps + len(history.epochs),
             rule=rule_of(self.objective),
             state=self.objective.start(source.n_indices),

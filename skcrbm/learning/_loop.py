@@ -60,6 +60,11 @@ class History:
     reason: str = "max_iter"
     state: Any = None
 
+    def add(self, epoch, best):
+        """Take in an epoch, and which one is the best now."""
+        epochs = [*self.epochs, epoch._replace(params=None)]
+        self.epochs, self.best = epochs, best  # on one line: an interrupt finds neither or both
+
 
 def run_epochs(
     model,
@@ -148,9 +153,10 @@ def run_epochs(
             epoch = Epoch(number, loss, score, converged, seconds, kept.params, share)
             current = -loss if score is None else score
             better = current > reference + tol
-            if score is None or history.best is None or score > history.best.score:
-                history.best = epoch
-            history.epochs.append(epoch._replace(params=None))
+            best = history.best
+            if score is None or best is None or score > best.score:
+                best = epoch
+            history.add(epoch, best)
             reference = max(reference, current)
             stale = 0 if better else stale + 1
             if on_epoch_end(epoch):

@@ -1,5 +1,7 @@
 """What every `fit` does to its rows and to what an earlier one left."""
 
+import functools
+
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight
 
@@ -31,6 +33,25 @@ def weighted_rows(arrays, sample_weight):
     if keep.all():
         return arrays, weight
     return tuple(array[keep] for array in arrays), weight[keep]
+
+
+def all_or_nothing(fit):
+    """Decorate a method that learns: if it raises, the estimator is as it was before the call.
+
+    An interrupt counts as raising. It is the outermost decorator: what others set for the time
+    of the call must be gone by then.
+    """
+
+    @functools.wraps(fit)
+    def whole(estimator, *args, **kwargs):
+        before = dict(vars(estimator))
+        try:
+            return fit(estimator, *args, **kwargs)
+        except BaseException:
+            estimator.__dict__ = before  # in one step: no state in between can be seen
+            raise
+
+    return whole
 
 
 def forget(estimator, state=()):

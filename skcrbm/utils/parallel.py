@@ -126,12 +126,13 @@ def _first_result(waiting):
 
 
 @functools.cache
-def _controller():
-    return ThreadpoolController()
+def _blas_libraries():
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 _limit_lock = threading.Lock()
-_limits = []  # one entry per block inside; the first holds what to restore
+_inside = set()  # a token of each block that is being run
+_to_restore = []  # each library and its number of threads, while they are limited
 
 
 @contextmanager
@@ -140,12 +141,31 @@ def one_blas_thread():
 
     The limit is the process's, so the last of several threads to leave lifts it.
     """
-    with _limit_lock:
-        _limits.append(_limits[0] if _limits else _controller().limit(limits=1, user_api="blas"))
+    token = object()
     try:
-        yield
-    finally:
-        with _limit_lock:
-            limiter = _limits.pop()
-            if not _limits:
-                limiter.restore_original_limits()
+        try:
+            _limit(token)
+            yield
+        finally:
+            _lift(token)
+    finally:  # once more, to no effect unless an interrupt came before it was done
+        _lift(token)
+
+
+def _limit(token):
+    with _limit_lock:
+        _inside.add(token)
+        if not _to_restore:
+            # All is known before anything is changed, as it may end anywhere.
+            _to_restore[:] = [(library, library.num_threads) for library in _blas_libraries()]
+            for library, _ in _to_restore:
+                library.set_num_threads(1)
+
+
+def _lift(token):
+    with _limit_lock:
+        _inside.discard(token)
+        if not _inside and _to_restore:
+            for library, n_threads in _to_restore:
+                library.set_num_threads(n_threads)
+            _to_restore.clear()

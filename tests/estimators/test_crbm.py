@@ -549,15 +549,19 @@ def test_exact_inference_out_of_reach():
         CRBMClassifier(n_hidden=21, inference="exact").fit(X, Y)
 
 
-def test_failed_fit_leaves_nothing_behind():
+def test_failed_fit_leaves_the_model_as_it_was():
     """Not the parameters of an earlier fit beside the classes of this one."""
     X, Y = make_data()
     for y, weight in ((Y[:7], None), (2 * Y, None), (Y[:, 0], np.zeros(90))):
-        model = quick().fit(X, Y)
+        model = quick()
         with pytest.raises(ValueError, match=r"samples|holds a 2|[Ww]eight"):
             model.fit(X, y, sample_weight=weight)
         with pytest.raises(NotFittedError):
             model.predict(X)
+        before = model.fit(X, Y).predict_proba(X)
+        with pytest.raises(ValueError, match=r"samples|holds a 2|[Ww]eight"):
+            model.fit(X, y, sample_weight=weight)
+        np.testing.assert_array_equal(model.predict_proba(X), before)
         model.fit(X, Y[:, 0])
         assert model.predict(X).shape == (90,)
 

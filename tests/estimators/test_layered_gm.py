@@ -401,10 +401,10 @@ def test_interrupt_keeps_what_was_learned(data, interrupt, monkeypatch):
 
 def test_interrupt_in_the_first_epoch_propagates(data, interrupt, monkeypatch):
     X, y = data
-    model = quick().fit(X, y)
+    model = quick(batch_size=10)
     interrupt(3)
     with pytest.raises(KeyboardInterrupt):
-        model.set_params(batch_size=10).fit(X, y)
+        model.fit(X, y)
     with pytest.raises(NotFittedError):
         model.predict(X)
     monkeypatch.undo()
