@@ -1,7 +1,5 @@
 """Calibration of each label's marginal, on predictions out of fold."""
 
-from numbers import Integral
-
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
@@ -19,6 +17,7 @@ from sklearn.utils.validation import (
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
 from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
 
 # Probabilities this near to 0 or 1 are taken for it.
@@ -110,7 +109,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
         ],
         "method": [StrOptions({"sigmoid", "isotonic"})],
         "cv": ["cv_object"],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Integer(), None],
     }
 
     def __init__(self, estimator, *, method="sigmoid", cv=None, n_jobs=None):
@@ -121,6 +120,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        check_parameters(self, ["estimator"])
         inner = get_tags(self.estimator)
         tags.input_tags = inner.input_tags
         tags.classifier_tags.multi_label = inner.classifier_tags.multi_label
@@ -201,6 +201,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
         ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
         """
         check_is_fitted(self)
+        check_parameters(self, ["method"])
         scores = self._scores(self._responses(self.estimator_, X))
         columns = [self._calibrated(c, s) for c, s in zip(self.calibrators_, scores.T, strict=True)]
         marginals = np.column_stack(columns)
@@ -263,6 +264,6 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
     def _calibrated(self, calibrator, score):
         if calibrator is None:
             return expit(score)
-        if self.method == "isotonic":
+        if isinstance(calibrator, IsotonicRegression):
             return calibrator.predict(score)
         return calibrator.predict_proba(score[:, None])[:, 1]

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, DensityMixin, _fit_context, clone
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skcrbm import inference
 from skcrbm.inference import Gibbs, infer, method_constraint, own_method, resolve_method
@@ -22,7 +22,9 @@ from skcrbm.learning import (
     warn_of_convergence,
     with_callbacks,
 )
+from skcrbm.utils.features import checked_features
 from skcrbm.utils.fitting import all_or_nothing, forget, resolved, weighted_rows
+from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
@@ -41,10 +43,10 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
         "learning": [StrOptions(set(NEGATIVE_PHASES))],
         "inference": method_constraint(auto=True),
         "sampler": [*method_constraint(), None],
-        "n_chains": [Interval(Integral, 1, None, closed="left")],
-        "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_chains": [Integer(1)],
+        "n_gibbs_steps": [Integer(1)],
+        "max_iter": [Integer(1)],
+        "batch_size": [Integer(1), StrOptions({"auto"})],
         "solver": [StrOptions({"adam", "sgd"})],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "average": ["boolean", StrOptions({"auto"})],
@@ -53,16 +55,18 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
         "binarize": [Interval(Real, None, None, closed="neither"), None],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "n_iter_no_change": [Integer(1)],
         "tol": [Interval(Real, 0, None, closed="left")],
         "warm_start": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
     # Steps by few states of the model: at 50 times Adam's usual size they outrun the chains, and
     # the averaged iterates of hard data end far from the maximum.
     _sampled_speedup = 20
+    # Hyperparameters that questions to a fitted model go by.
+    _of_use = ("inference", "binarize", "n_jobs")
     _state = ("_model", "_structure", "_learning", "_sampler", "_progress", "_rng")
 
     # ---------------------------------------------------------- what the model is
@@ -93,15 +97,7 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
 
     def _visible(self, X, reset):
         """Validate X; 0, 1 and NaN (N, n_features), float32 or float64."""
-        X = validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_all_finite="allow-nan",
-            reset=reset,
-        )
+        X = checked_features(self, X, allow_nan=True, reset=reset)
         X = X.toarray() if sparse.issparse(X) else X
         missing = np.isnan(X)
         if self.binarize is None:
@@ -319,6 +315,7 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
     def _known(self, X):
         """Return validated X (N, n_features) of 0, 1 and NaN."""
         check_is_fitted(self)
+        check_parameters(self, self._of_use)
         return self._visible(X, False)
 
     def _clamp(self, visible):
@@ -433,6 +430,7 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
         ndarray of int of shape (n_samples, n_features)
         """
         check_is_fitted(self)
+        check_parameters(self, self._of_use)
         energy, n_features = self.energy_, self.n_features_in_
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")

@@ -1,14 +1,12 @@
 """RBM: hidden units between the columns."""
 
-from numbers import Integral
-
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval
 
 from skcrbm.density._base import BaseDensity
 from skcrbm.energies import RBMModel, RBMParams
 from skcrbm.learning import crbm_params
+from skcrbm.utils.parameters import Integer
 
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
 
@@ -134,7 +132,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
 
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
-        "n_hidden": [Interval(Integral, 0, None, closed="left")],
+        "n_hidden": [Integer(0)],
     }
 
     # Hidden units are slow to take sides.

@@ -1,6 +1,6 @@
 """Predictions of a classifier as features, honest about the rows it was fitted on."""
 
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from scipy.special import logit
@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import BinaryTargets, make_targets
 from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
 
 
@@ -101,7 +102,7 @@ class OutOfBagLogOdds(
         "label_powerset": ["boolean"],
         "cv": ["cv_object", str],
         "clip": [Interval(Real, 0, 0.5, closed="neither")],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
     }
 
@@ -124,6 +125,7 @@ class OutOfBagLogOdds(
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        check_parameters(self, ["estimator"])
         tags.input_tags = get_tags(self.estimator).input_tags
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = []
@@ -204,6 +206,7 @@ class OutOfBagLogOdds(
         ndarray of shape (n_samples, n_features_out)
         """
         check_is_fitted(self, "estimator_")
+        check_parameters(self, ["clip"])
         return self._log_odds(self._marginals(self.estimator_, X))
 
     # ------------------------------------------------------------------ inside
@@ -216,6 +219,7 @@ class OutOfBagLogOdds(
         validate_data(self, X, skip_check_array=True)
         check_consistent_length(X, y)
         estimator = clone(self.estimator)
+        vars(self).pop("label_sets_", None)  # of an earlier fit
         if isinstance(self.cv, str):
             self._check_out_of_bag(estimator)
         if self.random_state is not None:
@@ -263,7 +267,7 @@ class OutOfBagLogOdds(
     def _marginals(self, model, X):
         """P(y_i = 1 | x), or the probabilities of the classes, (n, n_features_out)."""
         proba = model.predict_proba(X)
-        if self.label_powerset:
+        if hasattr(self, "label_sets_"):
             return np.clip(proba @ self.label_sets_[model.classes_], 0, 1)
         if not self._targets.multilabel:
             return self._targets.marginals(proba, model.classes_)
@@ -299,7 +303,7 @@ class OutOfBagLogOdds(
         proba = proba.copy()
         proba[unseen] = np.bincount(np.searchsorted(self.estimator_.classes_, targets))
         proba[unseen] /= len(targets)
-        if self.label_powerset:
+        if hasattr(self, "label_sets_"):
             return np.clip(proba @ self.label_sets_, 0, 1)
         if not self._targets.multilabel:
             return self._targets.marginals(proba)

@@ -1,25 +1,24 @@
 """Forests below a conditional RBM, in one call."""
 
-from numbers import Integral
-
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
+from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.estimators import CRBMClassifier
+from skcrbm.utils.parameters import Integer
 
 
 @validate_params(
     {
         "estimators": ["array-like", None],
         "final_estimator": [HasMethods(["fit", "predict"]), None],
-        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "n_estimators": [Integer(1)],
         "cv": ["cv_object", StrOptions({"oob"})],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
     },
     prefer_skip_nested_validation=True,

@@ -2,13 +2,14 @@
 
 from abc import ABCMeta, abstractmethod
 
-import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.utils.features import checked_features
 from skcrbm.utils.fitting import forget, weighted_rows
 from skcrbm.utils.indicator import may_be_empty, unseen_share
+from skcrbm.utils.parameters import check_parameters
 from skcrbm.utils.pickling import Versioned
 
 
@@ -23,6 +24,8 @@ class BaseStructuredClassifier(TargetsMixin, Versioned, BaseEstimator, metaclass
     _allow_nan = False
     #: Attributes without a trailing underscore that belong to a fit.
     _state = ("_targets",)
+    #: Hyperparameters that predictions go by.
+    _of_prediction = ("decode", "n_jobs")
     #: Log-odds of binary 1-D y per unit of `decision_function`.
     _log_odds_scale = 1.0
 
@@ -103,18 +106,11 @@ class BaseStructuredClassifier(TargetsMixin, Versioned, BaseEstimator, metaclass
 
     def _check_predict_data(self, X):
         check_is_fitted(self)
+        check_parameters(self, self._of_prediction)
         return self._validate_X(X, False)
 
     def _validate_X(self, X, reset):
-        return validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_all_finite="allow-nan" if self._allow_nan else True,
-            reset=reset,
-        )
+        return checked_features(self, X, allow_nan=self._allow_nan, reset=reset)
 
     def _forget(self):
         """Drop what an earlier fit learned."""

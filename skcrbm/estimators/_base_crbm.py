@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -24,6 +24,7 @@ from skcrbm.learning import (
 )
 from skcrbm.utils.indicator import distinct_rows, label_sets_of
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.parameters import Integer
 from skcrbm.utils.warnings import warn_user
 
 
@@ -42,11 +43,11 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
 
     _parameter_constraints: dict = {
         **BaseStochasticClassifier._parameter_constraints,
-        "n_hidden": [Interval(Integral, 0, None, closed="left")],
+        "n_hidden": [Integer(0)],
         "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
         "average": ["boolean", StrOptions({"auto"})],
         "momentum": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_iter_no_change": [Integer(1), StrOptions({"auto"})],
     }
     _state = (
         "_targets",

@@ -1,6 +1,6 @@
 """The one `fit` and `partial_fit` of the classifiers that the training loop trains."""
 
-from numbers import Integral, Real
+from numbers import Real
 
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -8,6 +8,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.learning import StochasticFit, Training, with_callbacks
 from skcrbm.utils.fitting import all_or_nothing, resolved
+from skcrbm.utils.parameters import Integer
 
 _FULL_BATCH_ROWS = 200
 _EARLY_STOPPING_ROWS = 1000
@@ -24,8 +25,8 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
     """
 
     _parameter_constraints: dict = {
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "max_iter": [Integer(1)],
+        "batch_size": [Integer(1), StrOptions({"auto"})],
         "solver": [StrOptions({"adam", "sgd"})],
         "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "momentum": [Interval(Real, 0, 1, closed="left")],
@@ -34,10 +35,10 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         "early_stopping": ["boolean", StrOptions({"auto"})],
         "refit": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "n_iter_no_change": [Integer(1)],
         "tol": [Interval(Real, 0, None, closed="left")],
         "warm_start": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }

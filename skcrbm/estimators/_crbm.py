@@ -1,7 +1,7 @@
 """CRBMClassifier: the conditional RBM."""
 
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -22,6 +22,7 @@ from skcrbm.estimators._penalty import (
 from skcrbm.inference import checked_rows, marginal_error, marginal_method, method_constraint
 from skcrbm.learning import OBJECTIVES, Design, FullBatchTraining, crbm_penalty
 from skcrbm.utils.columns import Columns
+from skcrbm.utils.parameters import Integer
 from skcrbm.utils.warnings import warn_user
 
 _TRUSTED_ERROR = 0.1
@@ -246,8 +247,8 @@ class CRBMClassifier(BaseCRBM):
     _parameter_constraints: dict = {
         **BaseCRBM._parameter_constraints,
         "learning": [StrOptions(set(OBJECTIVES))],
-        "n_gibbs_steps": [Interval(Integral, 1, None, closed="left")],
-        "n_pmp_steps": [Interval(Integral, 1, None, closed="left")],
+        "n_gibbs_steps": [Integer(1)],
+        "n_pmp_steps": [Integer(1)],
         "inference": method_constraint(auto=True),
         "decode": [StrOptions(set(decoders_for(RBMEnergy)))],
         "solver": [StrOptions({"auto", "lbfgs", "asgd", "adam", "sgd"})],

@@ -1,7 +1,6 @@
 """DecodedClassifier: another way from a classifier's probabilities to labels."""
 
 import copy
-from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
@@ -12,7 +11,7 @@ from sklearn.utils._metadata_requests import (
     _routing_enabled,
     process_routing,
 )
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
     _num_samples,
@@ -34,6 +33,7 @@ from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import may_be_empty
 from skcrbm.utils.known_labels import call_given
 from skcrbm.utils.outputs import label_marginals
+from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
 
 _EXPECTED = {"expected_jaccard": "jaccard", "expected_f1": "f1"}
@@ -132,8 +132,8 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         "joint": [StrOptions({"independent", "samples"})],
         "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
         "cv": ["cv_object"],
-        "n_samples": [Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [Integral, None],
+        "n_samples": [Integer(1)],
+        "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
     }
 
@@ -160,6 +160,7 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        check_parameters(self, ["estimator"])
         inner = copy.deepcopy(get_tags(self.estimator))
         tags.input_tags = inner.input_tags
         if inner.classifier_tags is not None:

@@ -26,6 +26,7 @@ from skcrbm.layers import Dense, Layer
 from skcrbm.learning import L2, LAYERED_OBJECTIVES, layered_params
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.parameters import Integer
 
 _DEFAULT_LAYERS = (Dense(100),)
 # Iterations of max-product decoding: more than any path through the layers needs.
@@ -162,7 +163,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         "thresholds": [None, Real, "array-like"],
         "inference": [StrOptions({"tree_reweighted", "sum_product", "mean_field"})],
         "schedule": [StrOptions({"sequential", "parallel"})],
-        "n_inference_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_inference_iter": [Integer(1)],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "gradient": [StrOptions(set(LAYERED_OBJECTIVES))],
     }
@@ -230,6 +231,8 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    _of_prediction = ("n_jobs",)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "layers_")

@@ -1,7 +1,7 @@
 """LMBMClassifier: the large margin Boltzmann machine."""
 
 import sys
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -29,6 +29,7 @@ from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import label_sets_of
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.parameters import Integer
 from skcrbm.utils.warnings import warn_user
 
 _MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
@@ -195,19 +196,27 @@ class LMBMClassifier(BaseEnergyClassifier):
         "margin": [Interval(Real, 0, None, closed="neither")],
         "pairwise_penalty": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Integer(1)],
         "inference": method_constraint(_SEARCHES),
         "decode": [StrOptions(set(decoders_for(IsingEnergy)))],
         "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
         "marginal_inference": method_constraint(_MARGINAL_METHODS, auto=True),
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
-        "node_limit": [Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [Integral, None],
+        "node_limit": [Integer(1)],
+        "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
     _state = ("_targets", "_dual")
+    _of_prediction = (
+        "decode",
+        "inference",
+        "marginal_inference",
+        "margin",
+        "node_limit",
+        "n_jobs",
+    )
     #: Score y f of y = +1 against y = -1.
     _log_odds_scale = 2.0
 

@@ -48,7 +48,7 @@ class ClassTargets(Targets):
 
     def check_classes(self, classes):
         """Refuse other classes than these."""
-        if classes is not None and not np.array_equal(np.unique(classes), self.classes):
+        if classes is not None and not np.array_equal(distinct_classes(classes), self.classes):
             raise ValueError(
                 f"classes={list(classes)} differs from the classes of the first call to "
                 f"partial_fit: {self.classes.tolist()}"
@@ -185,14 +185,31 @@ def class_vector(y, warn):
             "y to (n_samples,), for example using ravel().",
             DataConversionWarning,
         )
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise ValueError(
-            "y contains NaN or infinity; only a 2-D indicator y may hold NaN (not observed)"
-        )
-    if y.dtype == object and any(v is None or v != v for v in y):
-        raise ValueError("y contains NaN or None; only a 2-D indicator y may hold NaN")
+    if found := _no_labels(y):
+        raise ValueError(f"y contains {found}; only a 2-D indicator y may hold NaN (not observed)")
     try:
         check_classification_targets(y)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"y must hold labels of one type, which can be sorted: {error}") from error
     return y
+
+
+def distinct_classes(classes):
+    """Sorted distinct labels (K,) of an argument `classes`; ValueError if it is no vector."""
+    form = "classes must be a vector of labels of one type, which can be sorted"
+    try:
+        labels = np.asarray(classes)
+        if labels.ndim == 1 and len(labels) and not _no_labels(labels):
+            return np.unique(labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{form}: {error}") from error
+    raise ValueError(f"{form}, without NaN; got {classes!r}")
+
+
+def _no_labels(y):
+    """Say what in y (N,) is no label; "" if there is nothing."""
+    if y.dtype == object and any(v is None or v != v for v in y):
+        return "NaN or None"
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        return "NaN or infinity"
+    return ""

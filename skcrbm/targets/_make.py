@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skcrbm.targets._classes import BinaryTargets, MulticlassTargets, class_vector
+from skcrbm.targets._classes import BinaryTargets, MulticlassTargets, class_vector, distinct_classes
 from skcrbm.targets._multilabel import MultilabelTargets
 from skcrbm.utils.indicator import indicator_with_nan
 
@@ -42,5 +42,5 @@ def make_targets(y, classes=None, estimator=None):
     if y.ndim > 2:
         raise ValueError(f"y must have one or two dimensions, got {y.ndim}")
     y = class_vector(y, warn=False)  # encode will
-    classes = np.unique(y if classes is None else classes)
+    classes = np.unique(y) if classes is None else distinct_classes(classes)
     return BinaryTargets(classes) if len(classes) == 2 else MulticlassTargets(classes)

@@ -57,8 +57,9 @@ class MultilabelTargets(Targets):
     def check_classes(self, classes):
         """Refuse any, as the classes of a 2-D y are 0 and 1."""
         if classes is not None:
+            given = np.asarray(classes).tolist()
             raise ValueError(
-                f"classes={list(classes)} differs from the classes of the first call to "
+                f"classes={given} differs from the classes of the first call to "
                 f"partial_fit: {self.classes.tolist()}"
             )
 

@@ -1,0 +1,49 @@
+"""X of estimators: their one call of scikit-learn's validation."""
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+_FORM = "X must be a numeric array, data frame or sparse matrix (n_samples, n_features)"
+
+
+def checked_features(estimator, X, *, allow_nan, reset):
+    """Return X as an ndarray or CSR matrix (N, D), float32 or float64, in C order.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gets `n_features_in_` and `feature_names_in_`, or has them.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    allow_nan, reset : bool
+
+    Raises
+    ------
+    ValueError, TypeError
+        On any other X, naming it.
+    """
+    try:
+        X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        if _kinds(X) & {"M", "m"}:
+            raise TypeError("it holds dates or times, which would silently be counts of a unit")
+        return validate_data(
+            estimator,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_all_finite="allow-nan" if allow_nan else True,
+            reset=reset,
+        )
+    except (TypeError, ValueError) as error:
+        if "X" in str(error):
+            raise
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"{_FORM}: {error}") from error
+
+
+def _kinds(X):
+    """Kinds of the dtypes in X, as far as it says them before it is converted."""
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):  # a data frame, of pandas or its like
+        return {getattr(dtype, "kind", "") for dtype in X.dtypes}
+    dtype = getattr(X, "dtype", None)
+    return {dtype.kind if isinstance(dtype, np.dtype) else ""}

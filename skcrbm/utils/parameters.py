@@ -1,0 +1,33 @@
+"""Hyperparameters: constraints that scikit-learn has no words for, and checks of some of them."""
+
+from numbers import Integral
+
+from sklearn.utils._param_validation import Interval, validate_parameter_constraints
+
+
+class Integer(Interval):
+    """Constraint of an int, NumPy's included; True and False are none.
+
+    Parameters
+    ----------
+    least : int or None, default=None
+    """
+
+    def __init__(self, least=None):
+        super().__init__(Integral, least, None, closed="neither" if least is None else "left")
+
+    def is_satisfied_by(self, val):
+        """Whether a value is what the constraint asks for."""
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+def check_parameters(estimator, names):
+    """Raise scikit-learn's error if one of these hyperparameters is not what it should be.
+
+    For those that methods of a fitted estimator go by: `set_params` may have changed them.
+    """
+    validate_parameter_constraints(
+        {name: estimator._parameter_constraints[name] for name in names},
+        {name: getattr(estimator, name) for name in names},
+        type(estimator).__name__,
+    )

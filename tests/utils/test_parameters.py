@@ -1,0 +1,148 @@
+"""Hyperparameters and X of all estimators: what is refused, and when."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from reference.fits import FITS
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from skcrbm import (
+    MSSVMCRBM,
+    CRBMClassifier,
+    DecodedClassifier,
+    LayeredGMClassifier,
+    LMBMClassifier,
+)
+from skcrbm.calibration import CalibratedMarginals
+from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.ensemble import OutOfBagLogOdds, make_stacked
+
+ESTIMATORS = [
+    MSSVMCRBM,
+    CRBMClassifier,
+    LayeredGMClassifier,
+    LMBMClassifier,
+    RBM,
+    IsingModel,
+    MarkovRandomField,
+]
+SMALL = ["crbm-mle", "mssvm-max", "lmbm-fixed", "layered", "rbm-mle", "isingmodel-mle"]
+X, Y = FITS["crbm-mle"].data()
+DATES = X.astype("datetime64[s]")
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize(
+    "dates",
+    [
+        DATES,
+        DATES - DATES[0],
+        pd.DataFrame(DATES),
+        pd.DataFrame({"a": X[:, 0], "b": DATES[:, 1]}),
+        pd.DataFrame({"a": pd.to_datetime(DATES[:, 0]).tz_localize("UTC")}),
+        DATES.astype(object),
+        [[datetime.date(2000, 1, 1)]] * len(X),
+        DATES.tolist(),
+        list(DATES),
+    ],
+    ids=["dates", "times", "frame", "mixed", "zone", "object", "nested", "list", "rows"],
+)
+def test_dates_are_no_numbers(kind, dates):
+    with pytest.raises(TypeError, match="X must be a numeric array"):
+        kind().fit(dates, Y)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize("value", [True, np.True_, 2.0, "2", np.float64(3), None, [2]])
+def test_counts_are_integers(kind, value):
+    with pytest.raises(ValueError, match=f"'max_iter' parameter of {kind.__name__}"):
+        kind(max_iter=value).fit(X, Y)
+    if value is not None:
+        with pytest.raises(ValueError, match=f"'n_jobs' parameter of {kind.__name__}"):
+            kind(n_jobs=value).fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", [DecodedClassifier, CalibratedMarginals, OutOfBagLogOdds])
+def test_n_jobs_of_estimators_around_others(kind):
+    for value in (True, 1.0):
+        with pytest.raises(ValueError, match="'n_jobs' parameter"):
+            kind(LogisticRegression(), n_jobs=value).fit(X, Y[:, 0])
+    with pytest.raises(ValueError, match="'n_jobs' parameter"):
+        make_stacked(n_jobs=True)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_integers_of_numpy(name):
+    fit = FITS[name]
+    options = {"max_iter": np.int32(2), "n_jobs": np.uint8(1)}
+    model = fit._replace(model=clone(fit.model).set_params(**options))
+    assert all(np.isfinite(part).all() for part in fit.answer(model.run(model.start())))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("crbm-mle", {"decode": "best"}),
+        ("crbm-mle", {"n_jobs": 1.5}),
+        ("mssvm-max", {"decode": None}),
+        ("mssvm-max", {"n_jobs": "all"}),
+        ("lmbm-fixed", {"decode": "best"}),
+        ("lmbm-fixed", {"margin": "wide"}),
+        ("lmbm-fixed", {"margin": -1.0}),
+        ("lmbm-fixed", {"node_limit": 0}),
+        ("lmbm-fixed", {"marginal_inference": "guess"}),
+        ("lmbm-fixed", {"inference": 3}),
+        ("layered", {"n_jobs": 1.5}),
+        ("decoded", {"decode": "best"}),
+        ("decoded", {"n_samples": True}),
+        ("rbm-mle", {"binarize": "half"}),
+        ("isingmodel-mle", {"inference": "guess"}),
+        ("isingmodel-mle", {"n_jobs": True}),
+        ("calibrated", {"method": "plain"}),
+        ("bagged", {"clip": 0.7}),
+    ],
+)
+def test_what_is_set_after_fit_is_checked_where_it_is_used(name, options):
+    fit = FITS[name]
+    model = fit.run(fit.start())
+    with pytest.raises(ValueError, match=f"'{next(iter(options))}' parameter"):
+        fit.answer(model.set_params(**options))
+
+
+def test_the_fitted_kind_of_calibrator_and_of_target_counts():
+    """Not what is set since: that takes effect in the next fit."""
+    fit = FITS["calibrated"]
+    model = fit.run(fit.start())
+    before = model.predict_proba(X)
+    np.testing.assert_array_equal(model.set_params(method="isotonic").predict_proba(X), before)
+    for name, other in (("bagged", True), ("bagged-refit", False)):
+        fit = FITS[name]
+        model = fit.run(fit.start())
+        before = model.transform(X)
+        np.testing.assert_array_equal(model.set_params(label_powerset=other).transform(X), before)
+        model.fit(X, Y)
+        assert hasattr(model, "label_sets_") == other
+
+
+@pytest.mark.parametrize(
+    "classes", [[0, 1, np.nan], [[0, 1]], [[0], [1]], [0, 1, None], [0, 1, np.inf], [], 2, [0, {}]]
+)
+def test_classes_of_partial_fit(classes):
+    model = CRBMClassifier(alpha=0.1, n_hidden=2)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="classes must be a vector of labels"):
+            model.partial_fit(X, Y[:, 0], classes=classes)
+        model.partial_fit(X, Y[:, 0], classes=np.array([0, 1], dtype=object))
+
+
+@pytest.mark.parametrize("kind", [DecodedClassifier, CalibratedMarginals, OutOfBagLogOdds])
+@pytest.mark.parametrize("estimator", [None, 3, "logistic"])
+def test_nothing_to_wrap(kind, estimator):
+    model = kind(estimator)
+    for method in ("fit", "fit_transform" if kind is OutOfBagLogOdds else "predict"):
+        with pytest.raises(ValueError, match=f"'estimator' parameter of {kind.__name__} must be"):
+            getattr(model, method)(*(X, Y) if method.startswith("fit") else (X,))
