@@ -25,15 +25,16 @@ def checked_features(estimator, X, *, allow_nan, reset):
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
         if _kinds(X) & {"M", "m"}:
             raise TypeError("it holds dates or times, which would silently be counts of a unit")
-        return validate_data(
-            estimator,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            ensure_all_finite="allow-nan" if allow_nan else True,
-            reset=reset,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # of casts and sums: inf is refused
+            return validate_data(
+                estimator,
+                X,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                order="C",
+                ensure_all_finite="allow-nan" if allow_nan else True,
+                reset=reset,
+            )
     except (TypeError, ValueError) as error:
         if "X" in str(error):
             raise

@@ -24,9 +24,14 @@ def weighted_rows(arrays, sample_weight):
     ValueError
         On weights that are negative, no numbers, or all 0.
     """
-    weight = _check_sample_weight(
-        sample_weight, arrays[0], dtype=np.float64, ensure_non_negative=True
-    )
+    try:
+        weight = _check_sample_weight(
+            sample_weight, arrays[0], dtype=np.float64, ensure_non_negative=True
+        )
+    except (TypeError, ValueError) as error:
+        if "sample_weight" in str(error):
+            raise
+        raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error
     keep = weight > 0
     if not keep.any():
         raise ValueError("sample_weight is 0 for every row: there is nothing to fit")
