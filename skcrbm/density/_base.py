@@ -250,7 +250,8 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
             Whether there are entries to be marginalised.
         """
         if not self._is_auto():
-            return self._named()
+            answers = {"mle": {"statistics", "log_partition"}, "bp": {"marginals"}}
+            return self._able(energy, answers.get(self.learning, set()))
         wanted = self.learning == "mle" or (missing and self.learning != "bp")
         if wanted and _is_small(energy):
             return resolve_method("exact")
@@ -307,10 +308,24 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
     def _method_of_use(self, energy, wanted):
         """Return the method of `inference`; "auto" is exact, or a ValueError."""
         if not self._is_auto():
-            return self._named()
+            return self._able(
+                energy, {"log_partition" if wanted == "score_samples" else "marginals"}
+            )
         if not _is_small(energy):
             raise ValueError(_too_large(energy, wanted))
         return resolve_method("exact")
+
+    def _able(self, energy, answers):
+        """Return the method of `inference` if it answers that; a ValueError else."""
+        method = self._named()
+        lacking = answers - method.supports(energy)
+        if lacking:
+            raise ValueError(
+                f"inference={self.inference!r} does not give {', '.join(sorted(lacking))} of "
+                f"{type(energy).__name__}, which is needed here; 'exact', 'sum_product' and "
+                "'mean_field' do"
+            )
+        return method
 
     def _known(self, X):
         """Return validated X (N, n_features) of 0, 1 and NaN."""

@@ -42,13 +42,25 @@ class ConditionalRBM(NamedTuple):
     energy_type: type = RBMEnergy
 
     def energy(self, X):
-        """Energy of (v, h) given each row of X (N, D), dense or CSR."""
+        """Energy of (v, h) given each row of X (N, D), dense or CSR.
+
+        Raises
+        ------
+        ValueError
+            If X is too large for the coefficients.
+        """
         p = self.params
-        return self.energy_type(
-            p.weights,
-            np.asarray(safe_sparse_dot(X, p.visible_coef.T)) + p.visible_intercept,
-            np.asarray(safe_sparse_dot(X, p.hidden_coef.T)) + p.hidden_intercept,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            visible = np.asarray(safe_sparse_dot(X, p.visible_coef.T)) + p.visible_intercept
+            hidden = np.asarray(safe_sparse_dot(X, p.hidden_coef.T)) + p.hidden_intercept
+        try:
+            return self.energy_type(p.weights, visible, hidden)
+        except ValueError:
+            if np.isfinite(visible).all() and np.isfinite(hidden).all():
+                raise
+            raise ValueError(
+                "X times the coefficients is too large a number; scale the columns of X"
+            ) from None
 
     def gradient(self, X, unary, statistics):
         """Map moment differences to parameters by the chain rule.

@@ -45,7 +45,12 @@ class LayeredModel(NamedTuple):
     def encode(self, X):
         """`InputCode.encode` in the dtype of the parameters, whatever that of X."""
         means, missing = self.code.encode(X)
-        return means.astype(self.params.unaries.dtype, copy=False), missing
+        if means.dtype != self.dtype:
+            with np.errstate(over="ignore"):
+                means = means.astype(self.dtype)
+            if not np.isfinite(means.data if sparse.issparse(means) else means).all():
+                raise ValueError(f"X holds numbers too large for {self.dtype}, as fit had them")
+        return means, missing
 
     @property
     def dtype(self):

@@ -320,7 +320,9 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         shared = network(model, bool(model.code.free.any()))
 
         def chunk(rows):
-            return read(shared.run(LayeredInput(*model.encode(X[rows])), **options))
+            # What overflows is NaN in the answer, and refused there.
+            with np.errstate(over="ignore", invalid="ignore"):
+                return read(shared.run(LayeredInput(*model.encode(X[rows])), **options))
 
         with one_blas_thread():
             chunks = row_chunks(X.shape[0], LAYERED_CHUNK_ROWS)
@@ -352,7 +354,10 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         def scores(trace):
             return trace.beliefs[-1][-1].reshape(-1, trace.n).T
 
-        return np.concatenate(self._runs(X, self._network, scores))
+        found = np.concatenate(self._runs(X, self._network, scores))
+        if not np.isfinite(found).all():
+            raise ValueError("X times the weights is too large a number; scale the columns of X")
+        return found
 
     def _label_scores(self, scores):
         return scores

@@ -379,8 +379,10 @@ class LMBMClassifier(BaseEnergyClassifier):
         if isinstance(method, str) and method == "auto":
             few = len(self.coef_) <= AUTO_EXACT_LABELS
             method = "exact" if few else "tree_reweighted"
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             fields = np.asarray(safe_sparse_dot(X, self.coef_.T)) + self.intercept_
+        if not np.isfinite(fields).all():
+            raise ValueError("X times coef_ is too large a number; scale the columns of X")
         return Posterior(
             IsingEnergy(self.pairwise_coef_, fields),
             resolve_method(method, "marginal_inference").filled(tol=ESTIMATOR_TOL),

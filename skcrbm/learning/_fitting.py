@@ -145,6 +145,7 @@ class StochasticFit(CallbackSupportMixin):
         self._check_settings(partial=True)
         go_on = self.__sklearn_is_fitted__()
         if go_on:
+            self._validate_params()  # scikit-learn leaves that to the first call
             self._check_same_model()
         X, visible, weight = self._check_training_data(
             X, y, sample_weight, reset=not go_on, **options

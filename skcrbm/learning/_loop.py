@@ -136,7 +136,8 @@ def run_epochs(
             on_epoch_begin(number)
             started = time.perf_counter()
             clocks = (Clock(number, step, key) for step in steps)
-            with one_blas_thread():
+            # What overflows is found in the parameters.
+            with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 model, loss, converged, share = _one_epoch(
                     model,
                     zip(source.batches(rng, batch_size), clocks),

@@ -10,6 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from skcrbm.targets._base import Targets
 from skcrbm.targets._class_weight import weights_by_class
+from skcrbm.utils.indicator import with_dimensions
 from skcrbm.utils.warnings import warn_user
 
 
@@ -38,7 +39,7 @@ class ClassTargets(Targets):
 
     def for_classifier(self, y):
         """Return y as it is; a column as a vector, with scikit-learn's warning."""
-        y = y if hasattr(y, "ndim") else np.asarray(y)
+        y = with_dimensions(y)
         return y if y.ndim == 1 else class_vector(y, warn=True)
 
     def check_known(self, y_known, n_rows):
@@ -176,9 +177,12 @@ def _all_classes(proba, classes, wanted):
 def class_vector(y, warn):
     """1-D y, NaN refused; a column is taken, with scikit-learn's warning if asked for."""
     y = y.toarray() if sparse.issparse(y) else y
-    y = y if hasattr(y, "ndim") else np.asarray(y)
+    y = with_dimensions(y)
     column = y.ndim == 2
-    y = column_or_1d(y)
+    try:
+        y = column_or_1d(y)
+    except ValueError as error:
+        raise ValueError(f"y must hold a label for each row: {error}") from error
     if column and warn:  # scikit-learn's own would point into this file
         warn_user(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of "
@@ -188,7 +192,8 @@ def class_vector(y, warn):
     if found := _no_labels(y):
         raise ValueError(f"y contains {found}; only a 2-D indicator y may hold NaN (not observed)")
     try:
-        check_classification_targets(y)
+        with np.errstate(over="ignore", invalid="ignore"):  # casts of large labels to integers
+            check_classification_targets(y)
     except (TypeError, ValueError) as error:
         raise ValueError(f"y must hold labels of one type, which can be sorted: {error}") from error
     return y

@@ -4,7 +4,7 @@ import numpy as np
 
 from skcrbm.targets._classes import BinaryTargets, MulticlassTargets, class_vector, distinct_classes
 from skcrbm.targets._multilabel import MultilabelTargets
-from skcrbm.utils.indicator import indicator_with_nan
+from skcrbm.utils.indicator import indicator_with_nan, with_dimensions
 
 
 def make_targets(y, classes=None, estimator=None):
@@ -30,8 +30,7 @@ def make_targets(y, classes=None, estimator=None):
     if y is None:
         name = "This estimator" if estimator is None else type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    if not hasattr(y, "ndim"):
-        y = np.asarray(y)
+    y = with_dimensions(y)
     if y.ndim == 2 and y.shape[1] != 1:
         if y.shape[1] == 0:
             raise ValueError("y must have at least one output, got shape (n_samples, 0)")

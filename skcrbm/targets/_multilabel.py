@@ -6,7 +6,7 @@ from scipy.special import expit
 from skcrbm.metrics import masked_score
 from skcrbm.targets._base import Targets
 from skcrbm.targets._class_weight import weights_by_label
-from skcrbm.utils.indicator import indicator_with_nan
+from skcrbm.utils.indicator import indicator_with_nan, with_dimensions
 from skcrbm.utils.outputs import label_marginals
 
 
@@ -26,8 +26,7 @@ class MultilabelTargets(Targets):
 
     def encode(self, y):
         """Return y as (N, L) float64 with NaN; refuse another number of outputs."""
-        if not hasattr(y, "ndim"):
-            y = np.asarray(y)
+        y = with_dimensions(y)
         if y.ndim != 2 or y.shape[1] != self.n_visible:
             raise ValueError(
                 f"y must have shape (n_samples, {self.n_visible}) as in the first fit, "

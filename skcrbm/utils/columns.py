@@ -9,6 +9,8 @@ from skcrbm.utils.pickling import Versioned
 
 # Of the largest absolute value of a sparse column: variance below its square is rounding.
 _CONSTANT = 1e-7
+# Columns that vary less have a scale whose inverse is no number: they count as constant.
+_LEAST_WIDTH = 1e-290
 _BLOCK_COLUMNS = 256  # no float64 copy of all of X
 
 
@@ -45,6 +47,7 @@ class Columns(Versioned):
         shift, width, unit, second, varies = scales(X, share, centre)
         # Columns are `width` times ones of this unit and variance.
         inside = np.divide(1.0, unit, out=np.zeros_like(unit), where=varies & (unit > 0))
+        inside[width < _LEAST_WIDTH] = 0.0
         self.shift = shift
         self.factor = inside / width
         self.variance = float((second * inside**2).sum())

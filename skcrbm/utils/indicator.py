@@ -8,6 +8,14 @@ from scipy import sparse
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
 
 
+def with_dimensions(y, name="y"):
+    """Return y as it is if it has `ndim`, else as an ndarray; a ValueError if it is ragged."""
+    try:
+        return y if hasattr(y, "ndim") else np.asarray(y)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array: {error}") from error
+
+
 def indicator_with_nan(y, name="y"):
     """Return a 2-D y as float64 with values 0, 1 and NaN.
 
@@ -27,7 +35,7 @@ def indicator_with_nan(y, name="y"):
         y = y.toarray()
     if hasattr(y, "isna"):  # pandas: NA of any kind is not observed
         y = y.astype(object).where(y.notna(), np.nan)
-    y = np.asarray(y)
+    y = np.asarray(with_dimensions(y, name))
     if y.dtype.kind in "US" or (
         y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
     ):

@@ -322,7 +322,7 @@ def test_configured_searches(data):
         assert (model.predict_with_gap(X[:10])[2] < 1e-6).all()
     with pytest.raises(ValueError, match="inference must be one of 'branch_and_bound', 'milp'"):
         make(inference=SumProduct()).fit(X, Y)
-    with pytest.raises(ValueError, match="inference must be one of 'branch_and_bound', 'milp'"):
+    with pytest.raises(ValueError, match="'inference' parameter of LMBMClassifier must be"):
         model.set_params(inference="exact").predict(X)
 
 

@@ -1,11 +1,13 @@
 """Hyperparameters and X of all estimators: what is refused, and when."""
 
 import datetime
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from reference.fits import FITS
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
@@ -19,6 +21,7 @@ from skcrbm import (
 from skcrbm.calibration import CalibratedMarginals
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds, make_stacked
+from skcrbm.inference import Gibbs
 
 ESTIMATORS = [
     MSSVMCRBM,
@@ -146,3 +149,51 @@ def test_nothing_to_wrap(kind, estimator):
     for method in ("fit", "fit_transform" if kind is OutOfBagLogOdds else "predict"):
         with pytest.raises(ValueError, match=f"'estimator' parameter of {kind.__name__} must be"):
             getattr(model, method)(*(X, Y) if method.startswith("fit") else (X,))
+
+
+@pytest.mark.parametrize("kind", [CRBMClassifier, MSSVMCRBM, LMBMClassifier, LayeredGMClassifier])
+def test_rows_too_large_for_the_model(kind):
+    """No infinite scores, no words about what the user does not know."""
+    model = kind(max_iter=20).fit(X.astype(np.float32), Y)
+    if hasattr(model, "coef_"):
+        model.coef_ = 1e6 * model.coef_
+    for large in (np.sign(X) * 1e306, sparse.csr_matrix(np.sign(X) * 1e306)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            with pytest.raises(ValueError, match=r"X (times|holds)"):
+                model.predict(large)
+
+
+def test_methods_that_cannot_do_what_a_density_needs():
+    for kind in (RBM, IsingModel):
+        with pytest.raises(ValueError, match=r"inference=Gibbs.* does not give log_partition"):
+            kind(learning="mle", inference=Gibbs()).fit(Y)
+        model = kind(learning="cd", inference=Gibbs(max_iter=20), max_iter=2).fit(Y)
+        with pytest.raises(ValueError, match=r"inference=Gibbs.* does not give log_partition"):
+            model.score_samples(Y)
+
+
+@pytest.mark.parametrize("name", ["crbm-partial", "layered-partial", "isingmodel-partial"])
+def test_partial_fit_checks_what_was_set_since(name):
+    fit = FITS[name]
+    model = fit.run(fit.start())
+    with pytest.raises(ValueError, match="'max_iter' parameter"):
+        fit.run(model.set_params(max_iter="many"))
+
+
+def test_words_about_y_and_weights():
+    for y in ([[0], [0, 1]], [[[0]]], np.zeros((24, 2, 2))):
+        with pytest.raises(ValueError, match="y must"):
+            CRBMClassifier().fit(X, y)
+    for weight in (np.zeros((24, 2)), "heavy", [], np.ones(3)):
+        with pytest.raises(ValueError, match="sample_weight"):
+            CRBMClassifier().fit(X, Y, sample_weight=weight)
+
+
+def test_columns_that_are_too_small_for_a_scale_are_constant():
+    tiny = np.hstack([X, 1e-300 * X[:, :1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        models = [LMBMClassifier(random_state=0).fit(rows, Y) for rows in (X, tiny)]
+    np.testing.assert_array_equal(models[1].coef_[:, -1], 0)
+    np.testing.assert_array_equal(models[0].predict(X), models[1].predict(tiny))
