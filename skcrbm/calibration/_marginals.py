@@ -5,7 +5,7 @@ from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_consistent_length, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
@@ -16,6 +16,7 @@ from sklearn.utils.validation import (
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.utils.features import check_same_length
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
@@ -156,10 +157,10 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
                 raise ValueError(f"y must hold 2 classes, got {n_classes} class")
             raise ValueError(
                 "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}; scikit-learn's CalibratedClassifierCV is for it."
+                f"{type_of_target(y)}; scikit-learn's CalibratedClassifierCV is for such a y."
             )
         validate_data(self, X, skip_check_array=True)
-        check_consistent_length(X, y)
+        check_same_length(X, y)
         y = targets.for_classifier(y)
         visible = targets.encode(y)
         self._targets = targets

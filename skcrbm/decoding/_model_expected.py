@@ -21,6 +21,8 @@ from skcrbm.utils.parallel import one_blas_thread, row_chunks
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
 # Most probable label sets of which the best one competes; sizes next to the best one that do.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
+# Logarithms of shares beyond it are rounding errors of numbers beyond 1e15, and would overflow.
+_LARGE = 700.0
 
 
 def decode_expected_f1(posterior):
@@ -205,11 +207,12 @@ class _Joint(_Model):
             tilted, offset = energy.tilted(np.log(t) * others)
             on, log_z = self._infer(tilted)
             log_mean = log_z + offset - log_partition + (size - 1) * np.log(t)
-            value += weight * np.exp(log_mean) * (on * chosen).sum(axis=1)
+            value += weight * np.exp(np.minimum(log_mean, _LARGE)) * (on * chosen).sum(axis=1)
         return value.reshape(n, n_candidates)
 
     def _mass(self, sets, log_weight):
-        return np.exp(log_weight - self.log_partition[:, None]).sum(axis=1)
+        log_p = log_weight - self.log_partition[:, None]
+        return np.exp(np.minimum(log_p, _LARGE)).sum(axis=1)
 
 
 class _Independent(_Model):

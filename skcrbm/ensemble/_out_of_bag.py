@@ -12,12 +12,13 @@ from sklearn.base import (
     _fit_context,
     clone,
 )
-from sklearn.utils import check_consistent_length, check_random_state, get_tags
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import BinaryTargets, make_targets
+from skcrbm.utils.features import check_same_length
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
@@ -217,7 +218,7 @@ class OutOfBagLogOdds(
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         validate_data(self, X, skip_check_array=True)
-        check_consistent_length(X, y)
+        check_same_length(X, y)
         estimator = clone(self.estimator)
         vars(self).pop("label_sets_", None)  # of an earlier fit
         if isinstance(self.cv, str):

@@ -264,7 +264,8 @@ class LayeredGMClassifier(BaseStochasticClassifier):
 
     def _initial_model(self, X, visible, weight, rng, training):
         structure, code = self._new_structure(X, visible)
-        params = layered_params(structure, code.mean(X, weight), rng, visible.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):  # the training will find it
+            params = layered_params(structure, code.mean(X, weight), rng, visible.dtype)
         return LayeredModel(params, structure, code)
 
     def _fitted_model(self, X):

@@ -95,14 +95,14 @@ def check_answers(method, energy, returns):
     answers = method.supports(energy)
     if not answers:
         raise ValueError(
-            f"{_name(method)!r} does not work on {_described(method, energy)}; methods that do: "
-            f"{_quoted(available_methods(energy, returns))}"
+            f"inference method {_name(method)!r} does not work on {_described(method, energy)}; "
+            f"methods that do: {_quoted(available_methods(energy, returns))}"
         )
     missing = sorted(returns - answers)
     if missing:
         raise ValueError(
-            f"{_name(method)!r} cannot answer {_quoted(missing)}; methods that can: "
-            f"{_quoted(available_methods(energy, returns))}"
+            f"inference method {_name(method)!r} cannot answer {_quoted(missing)}; methods that "
+            f"can: {_quoted(available_methods(energy, returns))}"
         )
 
 

@@ -88,8 +88,9 @@ def descend(model, batch, objective, penalty, max_iter, share, tol=0.0):
     minimiser : LBFGS
     converged : bool
     """
-    function = RowsObjective(model, batch, objective, penalty)
-    with one_blas_thread():
+    # What overflows makes the objective infinite.
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        function = RowsObjective(model, batch, objective, penalty)
         minimiser = LBFGS(function, function.coordinates.vector(model.params))
     if not np.isfinite(minimiser.value):
         raise FloatingPointError(
@@ -97,7 +98,7 @@ def descend(model, batch, objective, penalty, max_iter, share, tol=0.0):
         )
     values = [minimiser.value]
     for _ in range(max_iter):
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             moved = minimiser.iterate()
         values.append(minimiser.value)
         converged = not moved

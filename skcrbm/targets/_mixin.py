@@ -1,8 +1,9 @@
 """What all classifiers over `Targets` share."""
 
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.utils.features import check_same_length
 
 
 class TargetsMixin(ClassifierMixin):
@@ -23,5 +24,5 @@ class TargetsMixin(ClassifierMixin):
         float
         """
         check_is_fitted(self)
-        check_consistent_length(X, y, sample_weight)
+        check_same_length(X, y, sample_weight)
         return self._targets.accuracy(y, self.predict(X), sample_weight)

@@ -1,6 +1,7 @@
 """X of estimators: their one call of scikit-learn's validation."""
 
 import numpy as np
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import validate_data
 
 _FORM = "X must be a numeric array, data frame or sparse matrix (n_samples, n_features)"
@@ -40,6 +41,14 @@ def checked_features(estimator, X, *, allow_nan, reset):
             raise
         kind = ValueError if isinstance(error, ValueError) else TypeError
         raise kind(f"{_FORM}: {error}") from error
+
+
+def check_same_length(X, y, *others):
+    """Raise a TypeError or ValueError unless all have as many rows; None is left out."""
+    try:
+        check_consistent_length(X, y, *others)
+    except TypeError as error:
+        raise TypeError(f"X and y must be arrays with a row for each sample: {error}") from error
 
 
 def _kinds(X):

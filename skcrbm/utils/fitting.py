@@ -1,6 +1,7 @@
 """What every `fit` does to its rows and to what an earlier one left."""
 
 import functools
+import sys
 
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight
@@ -43,20 +44,32 @@ def weighted_rows(arrays, sample_weight):
 def all_or_nothing(fit):
     """Decorate a method that learns: if it raises, the estimator is as it was before the call.
 
-    An interrupt counts as raising. It is the outermost decorator: what others set for the time
-    of the call must be gone by then.
+    An interrupt counts as raising, and comes out as one: some compiled code that it strikes
+    raises an error of its own. It is the outermost decorator: what others set for the time of the
+    call must be gone by then.
     """
 
     @functools.wraps(fit)
     def whole(estimator, *args, **kwargs):
-        before = dict(vars(estimator))
+        before, handled = dict(vars(estimator)), sys.exc_info()[1]
         try:
             return fit(estimator, *args, **kwargs)
-        except BaseException:
+        except BaseException as error:
             estimator.__dict__ = before  # in one step: no state in between can be seen
+            if isinstance(error, Exception) and _interrupted(error, handled):
+                raise KeyboardInterrupt from error
             raise
 
     return whole
+
+
+def _interrupted(error, handled):
+    """Whether an error came of an interrupt; `handled` is what was handled before the call."""
+    while error is not None and error is not handled:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def forget(estimator, state=()):

@@ -83,3 +83,30 @@ def test_thresholds_after_an_interrupt_are_those_of_the_marginals():
     np.testing.assert_array_equal(model.thresholds_, np.full(Y.shape[1], 0.5))
     labels = model.predict(X)
     np.testing.assert_array_equal(labels, model.set_params(decode="marginal").predict(X))
+
+
+def test_an_interrupt_comes_out_as_one(monkeypatch):
+    """NumPy and Numba raise errors of their own where it strikes them."""
+    fit = FITS["crbm-adam"]
+    before, model = fit.start(), fit.start()
+
+    def struck(*args):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise SystemError("returned a result with an exception set") from error
+
+    monkeypatch.setattr("skcrbm.learning._loop._one_epoch", struck)
+    with pytest.raises(KeyboardInterrupt):
+        fit.run(model)
+    assert vars(model).keys() == vars(before).keys()
+
+
+def test_errors_after_an_interrupt_that_is_handled_stay_errors():
+    fit = FITS["crbm-adam"]
+    X, Y = fit.data()
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(ValueError, match="inconsistent numbers"):
+            fit.start().fit(X, Y[:-1])
