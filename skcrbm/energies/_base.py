@@ -63,6 +63,23 @@ class BaseEnergy(Versioned, ABC):
         """Tuple of (N, ...) arrays, the part of the energy that differs from row to row."""
 
     @property
+    def couplings(self):
+        """Tuple of arrays: the part of the energy that all models share, by default nothing."""
+        return ()
+
+    def own_log_odds(self):
+        """Log-odds (N, n_variables) of each variable by its field alone, and what may change them.
+
+        Returns
+        -------
+        log_odds : ndarray (N, n_variables), float64
+        influence : ndarray (n_variables,), float64
+            Couplings move no log-odds by more; infinite where nothing is known, the default.
+        """
+        shape = self.n_models, self.n_variables
+        return np.zeros(shape), np.full(shape[1], np.inf)
+
+    @property
     @abstractmethod
     def n_variables(self):
         """Number of variables of one model."""

@@ -307,6 +307,23 @@ class FactorGraphEnergy(BaseEnergy):
         return (self.field,)
 
     @property
+    def couplings(self):
+        """Log-potentials of each group of tables."""
+        return tuple(group.log_potentials for group in self.tables)
+
+    def own_log_odds(self):
+        """Fields, and the ranges of the tables; infinite beside weights of 0; see the base."""
+        influence = np.zeros(self.n_variables)
+        for group in self.tables:
+            logs = group.log_potentials.astype(np.float64)
+            low, high = logs.min(axis=1, initial=np.inf), logs.max(axis=1, initial=-np.inf)
+            spread = np.broadcast_to(high - low, len(group.variables))
+            np.add.at(influence, group.variables, spread[:, None])
+        for group in (self.ors, self.ands):
+            influence[group.inputs] = influence[group.outputs] = np.inf
+        return self.field.astype(np.float64), influence
+
+    @property
     def n_variables(self):
         """Number of variables n."""
         return self.field.shape[1]

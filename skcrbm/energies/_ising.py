@@ -78,6 +78,15 @@ class IsingEnergy(PairwiseEnergy):
         return (self.field,)
 
     @property
+    def couplings(self):
+        """(coupling,)."""
+        return (self.coupling,)
+
+    def own_log_odds(self):
+        """Twice the fields, and twice the sums of |couplings|; see the base."""
+        return 2.0 * self.field, 2 * np.abs(self.coupling).sum(axis=0, dtype=np.float64)
+
+    @property
     def n_variables(self):
         """Number of labels L."""
         return len(self.coupling)

@@ -94,6 +94,11 @@ class LayeredEnergy(BaseEnergy):
         return (self.field,)
 
     @property
+    def couplings(self):
+        """Scores of each connection."""
+        return self.weights
+
+    @property
     def n_variables(self):
         """Number of units: states but the first of all nodes but the inputs."""
         return self.field.shape[1]

@@ -35,6 +35,12 @@ class OneHotRBMEnergy(RBMEnergy):
         """0: all is a sum over the classes; see the base."""
         return 0
 
+    def own_log_odds(self):
+        """As of `RBMEnergy` for the hidden units; the visible ones depend on each other."""
+        log_odds, influence = super().own_log_odds()
+        influence[: self.n_visible] = np.inf
+        return log_odds, influence
+
     def class_log_weights(self, hidden="marginal"):
         """``b_k + sum_j sp(W_kj + c_j)`` of each class, relu for "max"; (N, K), float64."""
         return self.log_weight_of_sets(np.eye(self.n_visible), hidden)

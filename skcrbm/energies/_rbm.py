@@ -88,6 +88,17 @@ class RBMEnergy(PairwiseEnergy):
         return self.visible_bias, self.hidden_bias
 
     @property
+    def couplings(self):
+        """(weights,)."""
+        return (self.weights,)
+
+    def own_log_odds(self):
+        """Biases, and sums of |weights|; see the base."""
+        size = np.abs(self.weights).astype(np.float64)
+        influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
+        return np.hstack(self.fields).astype(np.float64), influence
+
+    @property
     def n_visible(self):
         """Number of visible units V."""
         return self.weights.shape[0]

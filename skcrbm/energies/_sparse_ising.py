@@ -245,6 +245,17 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (self.field,)
 
     @property
+    def couplings(self):
+        """(edge_coupling,)."""
+        return (self.edge_coupling,)
+
+    def own_log_odds(self):
+        """Twice the fields, and twice the sums of |couplings|; see the base."""
+        size = np.repeat(2 * np.abs(self.edge_coupling).astype(np.float64), 2)
+        influence = np.bincount(self.edges.ravel(), size, self.n_variables)
+        return 2.0 * self.field, influence
+
+    @property
     def n_variables(self):
         """Number of variables L."""
         return self._graph.n_variables

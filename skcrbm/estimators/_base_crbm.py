@@ -12,7 +12,7 @@ from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEner
 from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
 from skcrbm.estimators._hidden_units import HiddenUnitsClassifier
 from skcrbm.estimators._thresholds import update_thresholds
-from skcrbm.inference import infer, own_method, resolve_method
+from skcrbm.inference import exact_seconds, infer, own_method, resolve_method
 from skcrbm.learning import (
     INTERRUPTED,
     FullBatchTraining,
@@ -23,6 +23,7 @@ from skcrbm.learning import (
     warn_of_convergence,
 )
 from skcrbm.utils.indicator import distinct_rows, label_sets_of
+from skcrbm.utils.limits import LONG_EXACT_SECONDS, MAX_EXACT_SECONDS
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.warnings import warn_user
@@ -157,8 +158,23 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
         )
 
     def _check_start(self, model, X):
-        """Fail before the training, not after it, if marginals are out of reach."""
+        """Fail before the training, not after it, if marginals are out of reach; say if far."""
         infer(model.energy(X[:0]), self._marginal_method)
+        if self._method.name != "exact" or self._targets.one_hot:
+            return
+        energy = model.energy(X)
+        seconds = self.max_iter * exact_seconds(energy, ("statistics",))
+        if seconds < LONG_EXACT_SECONDS:
+            return
+        message = (
+            f"inference='exact' enumerates 2^{energy.n_enumerated()} states of each of "
+            f"{energy.n_models} rows: {self.max_iter} iterations may take "
+            f"{seconds / 3600:.1f} hours on one core. inference='sum_product', or a layer of at "
+            "most 10 units, is faster"
+        )
+        if seconds > MAX_EXACT_SECONDS:
+            raise ValueError(message)
+        warn_user(message)
 
     def _fitted_attributes(self, model, epoch, X, visible):
         method = self._method.at_epoch(epoch)

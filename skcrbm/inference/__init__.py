@@ -8,6 +8,7 @@ from importlib import import_module
 
 from skcrbm.inference._base import InferenceMethod, InferenceResult, IterativeMethod, Query
 from skcrbm.inference._choose import marginal_method, method_constraint, own_method
+from skcrbm.inference._exact_parts import exact_seconds
 from skcrbm.inference._infer import available_methods, infer, resolve_method
 from skcrbm.inference._log_partition import estimate_log_partition
 from skcrbm.inference._registry import METHODS, register_method, register_solver
@@ -39,6 +40,7 @@ __all__ = [
     "available_methods",
     "checked_rows",
     "estimate_log_partition",
+    "exact_seconds",
     "gibbs_sweep",
     "infer",
     "logistic_noise",

@@ -2,11 +2,13 @@
 
 from abc import ABC
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval
 
 from skcrbm.inference._registry import answers_of, solver_for
 from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
@@ -209,6 +211,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         # Training asks thousands of times. By identity, as options may be arrays.
         if valid is None or any(valid.get(k, _VALID_OPTIONS) is not options[k] for k in options):
             self._validate_params()
+            for name, value in options.items():
+                _check_number(name, value, self._parameter_constraints.get(name, ()))
             _VALID_OPTIONS[self] = options
 
 
@@ -222,12 +226,22 @@ class IterativeMethod(InferenceMethod):
     @property
     def iterations(self):
         """Number of iterations at most."""
-        return MAX_ITER if self.max_iter is None else self.max_iter
+        return MAX_ITER if self.max_iter is None else int(self.max_iter)
 
     @property
     def tolerance(self):
         """Largest change of a belief, as a probability, of a model that has converged."""
-        return INFER_TOL if self.tol is None else self.tol
+        return INFER_TOL if self.tol is None else float(self.tol)
+
+
+def _check_number(name, value, constraints):
+    """Raise a ValueError on what passes for a number in an `Interval`, and is none for kernels."""
+    if not any(isinstance(constraint, Interval) for constraint in constraints):
+        return
+    if isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    if isinstance(value, Integral) and value > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must be below 2**63, got {value!r}")
 
 
 def empty_result(energy, query):
@@ -271,7 +285,8 @@ def sum_statistics(kernel, chunks, query, statistics, n_arrays=1):
             pass
         return
     if query.per_example:
-        rows = row_chunks(len(statistics[0]), 1)
+        # A model without couplings has no statistics to tell how many there are.
+        rows = row_chunks(len(statistics[0] if statistics else query.sample_weight), 1)
 
         def one(row):
             kernel(row, tuple(part[row][0] for part in statistics))

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from skcrbm.utils.limits import EXACT_NANOSECONDS, MAX_EXACT_SECONDS, MAX_UNITS
+
 _SUMS = frozenset({"marginals", "statistics", "log_partition"})
 _STATES = frozenset({"map", "marginal_map"})
 _SAMPLES = frozenset({"samples", "sample_log_prob"})
@@ -27,6 +29,7 @@ def answer_in_parts(method, energy, query, *, sums, best, draw):
         Of `InferenceResult` fields. The log-odds are those of the marginals if these are asked
         for, else max-marginals of the state.
     """
+    _check_time(energy, query)
     fields = {}
     parts = [(best, _STATES), (sums, _SUMS), (draw, _SAMPLES)]
     if "marginals" not in query.returns:  # the last log-odds stay
@@ -39,6 +42,39 @@ def answer_in_parts(method, energy, query, *, sums, best, draw):
         fields["map_bound"] = _score(energy, query, fields["assignment"])
         fields["gap"] = np.zeros(energy.n_models)
     return fields
+
+
+def exact_seconds(energy, returns):
+    """Estimate what "exact" takes by enumeration, in seconds on one core.
+
+    Parameters
+    ----------
+    energy : RBMEnergy, IsingEnergy
+    returns : iterable of str
+
+    Returns
+    -------
+    float
+    """
+    n_free = int(energy.free.sum(axis=1).max(initial=0))
+    total = 0.0
+    for part, nanoseconds in zip((_SUMS, _STATES, _SAMPLES), EXACT_NANOSECONDS):
+        for query in part & set(returns):
+            k = min(energy.n_enumerated(query), n_free)
+            one = nanoseconds * 2.0**k * max(1, n_free - k)
+            total = max(total, one * 1e-9 * energy.n_models)
+    return total
+
+
+def _check_time(energy, query):
+    seconds = exact_seconds(energy, query.returns)
+    n_units = max(energy.n_enumerated(part) for part in query.returns)
+    if seconds > MAX_EXACT_SECONDS and n_units <= MAX_UNITS:  # others are refused by their size
+        raise ValueError(
+            f"'exact' would enumerate 2^{n_units} states of each of {energy.n_models} models, "
+            f"about {seconds / 3600:.0f} hours on one core. Use 'sum_product' or another "
+            "approximate method, or fewer models at a time"
+        )
 
 
 def _score(energy, query, states):

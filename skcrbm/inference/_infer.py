@@ -9,8 +9,9 @@ from scipy.special import expit
 
 from skcrbm.energies import QUERIES, BaseEnergy
 from skcrbm.inference._base import InferenceMethod, InferenceResult, Query
+from skcrbm.inference._decided import hold_decided
 from skcrbm.inference._registry import METHODS, has_solver
-from skcrbm.utils.limits import ESTIMATE_SAMPLES
+from skcrbm.utils.limits import ESTIMATE_SAMPLES, MAX_MAGNITUDE
 from skcrbm.utils.validation import as_float_array
 
 # Beliefs to start from need not be further on one side: these are 0 or 1 in any dtype, and
@@ -242,7 +243,17 @@ def infer(
     ------
     ValueError
         If an argument is invalid, or the method has no such option or answer; the
-        message names what is possible.
+        message names what is possible. If a field or a coupling of the energy is beyond 1e30
+        in magnitude, or not finite (but for log-potentials of -inf).
+
+    Notes
+    -----
+    Fields, couplings and log-potentials up to 1e30 in magnitude are served. Log-odds and log Z
+    then have the rounding error of the dtype relative to the largest sum of couplings that a
+    variable sees; "exact", the searches and the bounds compute in float64 whatever the dtype of
+    the energy. From 1e9 on, a field a million times as large as all couplings of its variable
+    holds it: its log-odds are then the field's, and the others as precise as they are without
+    it. Other numbers of that size leave undecided what is below their rounding.
 
     Examples
     --------
@@ -257,6 +268,7 @@ def infer(
     """
     if not isinstance(energy, BaseEnergy):
         raise TypeError(f"energy must be an energy such as RBMEnergy, got {energy!r}")
+    largest = _check_magnitudes(energy)
     method = resolve_method(method, "method").with_options(
         max_iter=max_iter,
         tol=tol,
@@ -273,10 +285,11 @@ def infer(
         n_samples = ESTIMATE_SAMPLES if estimated else 1
     elif not estimated and "samples" not in returns:
         raise ValueError("n_samples is for returns='samples'")
-    if return_trace:
-        _check_accepted(method, "return_trace")
-    if return_state:
-        _check_accepted(method, "return_state")
+    for name, asked in (("return_trace", return_trace), ("return_state", return_state)):
+        if not isinstance(asked, (bool, np.bool_)):
+            raise ValueError(f"{name} must be True or False, got {asked!r}")
+        if asked:
+            _check_accepted(method, name)
     query = Query(
         returns=returns,
         per_example=pairwise == "per_example",
@@ -285,11 +298,15 @@ def infer(
         start=_check_init(init, energy, method),
         return_trace=return_trace,
         return_state=return_state,
-        n_jobs=n_jobs,
+        n_jobs=_check_jobs(n_jobs),
     )
     if clamp is not None:
         energy = energy.condition(clamp)
-    return _finish(method.solve(energy, query), energy, query)
+    energy, decided, log_odds = hold_decided(energy, largest)
+    fields = _finish(method.solve(energy, query), energy, query)
+    if decided is not None and fields.get("log_odds") is not None:
+        fields["log_odds"][decided] = log_odds[decided]
+    return InferenceResult(**fields)
 
 
 def check_count(name, value, least=1):
@@ -297,6 +314,35 @@ def check_count(name, value, least=1):
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
     return int(value)
+
+
+def _check_magnitudes(energy):
+    """Return the largest magnitude of a field; ValueError if a number is too large, or is none."""
+    limit = energy.dtype.type(MAX_MAGNITUDE)
+    largest = 0.0
+    for kind, arrays in (("field", energy.fields), ("coupling", energy.couplings)):
+        for array in arrays:
+            high, low = array.max(initial=0), array.min(initial=0)
+            if low == -np.inf and kind == "coupling":  # states of weight 0
+                low = array.min(initial=0, where=array > -np.inf)
+            if not (high <= limit and low >= -limit):
+                worst = low if high <= limit else high
+                raise ValueError(
+                    f"energy has a {kind} of {worst:.3g}; infer takes numbers up to "
+                    f"{MAX_MAGNITUDE:.0e} in magnitude. Hold a variable by clamp instead"
+                )
+            if kind == "field":
+                largest = max(largest, float(high), -float(low))
+    return largest
+
+
+def _check_jobs(n_jobs):
+    """Return a number of threads as joblib means it; ValueError unless it is one, or None."""
+    if n_jobs is None:
+        return None
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be None or an int other than 0, got {n_jobs!r}")
+    return int(n_jobs)
 
 
 def _finish(fields, energy, query):
@@ -315,4 +361,4 @@ def _finish(fields, energy, query):
         fields["marginals"] = expit(fields["log_odds"])
     elif fields.get("assignment") is None:
         fields["log_odds"] = None
-    return InferenceResult(**fields)
+    return fields

@@ -31,6 +31,7 @@ from skcrbm.kernels.scalar import (
     ROUNDING,
     SUM,
     binary_entropy,
+    copy_into,
     log_add,
     log_odds_moved,
     sigmoid_pair,
@@ -391,6 +392,7 @@ def pass_logs(
     n = field.shape[1]
     work = work_for(graph)
     rounding = ROUNDING * np.finfo(np.float64).eps
+    kept = np.empty(message.shape[1])
     for m in range(field.shape[0]):
         theta, after = np.empty(n), np.empty(n)
         add_messages(graph, rho, field[m], held[m], message[m], theta)
@@ -399,6 +401,7 @@ def pass_logs(
                 if held[m, v] < 0:
                     theta[v] = start[m, v]
         n_iter[m] = max_iter
+        still = False
         for iteration in range(max_iter):
             least = sweep_logs(
                 kind, graph, rho, damping, limit[m], field[m], held[m], message[m], theta, after,
@@ -418,7 +421,15 @@ def pass_logs(
             theta, after = after, theta
             if trace.shape[1]:
                 trace[m, iteration] = change
-            if change < tol and not moved:
+            before = still
+            still = change < tol and not moved  # see `scalar`
+            if before and still:
+                for e in range(kept.shape[0]):
+                    moved |= log_odds_moved(message[m, e], kept[e], slack, rounding)
+                before = not moved
+            if still and not before:
+                copy_into(message[m], kept)
+            if before and still:
                 n_iter[m] = iteration + 1
                 converged[m] = least > -0.5 * limit[m]
                 break

@@ -25,6 +25,7 @@ from skcrbm.kernels.scalar import (
     lane_changes,
     lane_moved,
     lane_probabilities,
+    messages_moved,
     swap_lanes,
 )
 
@@ -424,6 +425,8 @@ def pass_tables(
     last = np.empty((n, n_models), table.dtype)
     change = np.empty(n_models, table.dtype)
     code, here = np.empty(n_models, np.int64), np.empty(n_models)
+    still = np.zeros(n_models, np.bool_)  # see `scalar`
+    kept = np.empty(message.shape, table.dtype)
     for l in range(n_models):
         order[l] = l
         n_iter[l] = max_iter
@@ -455,7 +458,15 @@ def pass_tables(
         for l in range(n_left - 1, -1, -1):
             if trace.shape[1]:
                 trace[order[l], iteration] = change[l]
-            if change[l] < tol and not lane_moved(after, belief, off, l, factor):
+            m = order[l]
+            before = still[m]
+            still[m] = change[l] < tol and not lane_moved(after, belief, off, l, factor)
+            if before and still[m]:
+                before = not messages_moved(message, l, kept, m, factor)
+            if still[m] and not before:
+                for e in range(message.shape[0]):
+                    kept[e, m] = message[e, l]
+            if before and still[m]:
                 n_iter[order[l]] = iteration + 1
                 converged[order[l]] = True
                 n_left -= 1

@@ -85,7 +85,10 @@ def beliefs(theta, free, t, u, one):
 
 
 # Convergence. A saturated belief says nothing of its log-odds: messages may still be on their
-# way to units that will turn over. So a model has converged when neither moves.
+# way to units that will turn over. So a model has converged when neither moves. Where all
+# messages are sent at once, two that change may cancel in a belief: in the next iteration what
+# they say comes back to where they came from, or they still change, with damping. So neither may
+# move in two iterations in turn, nor the messages between these.
 
 
 @jit
@@ -260,6 +263,16 @@ def lane_moved(on, before, off, l, factor):
     for v in range(on.shape[0]):
         x, y = on[v, l], before[v, l]
         if off[v, l] > 0 and (x > factor * y or y > factor * x):
+            return True
+    return False
+
+
+@jit
+def messages_moved(message, l, kept, m, factor):
+    """Whether a message (E, lanes) of lane l differs by more than a factor from that of kept."""
+    for e in range(message.shape[0]):
+        x, y = message[e, l], kept[e, m]
+        if x > factor * y or y > factor * x:
             return True
     return False
 

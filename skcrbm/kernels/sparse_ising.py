@@ -21,6 +21,7 @@ from skcrbm.kernels.scalar import (
     lane_changes,
     lane_moved,
     lane_probabilities,
+    messages_moved,
     swap_lanes,
 )
 
@@ -182,6 +183,8 @@ def pass_sparse_ising(
     after = np.empty((n, n_models), gain.dtype)
     last = np.empty((n, n_models), gain.dtype)
     change, here = np.empty(n_models, gain.dtype), np.empty(n_models)
+    still = np.zeros(n_models, np.bool_)  # see `scalar`
+    kept = np.empty(message.shape, gain.dtype)
     for l in range(n_models):
         order[l] = l
         n_iter[l] = max_iter
@@ -208,7 +211,15 @@ def pass_sparse_ising(
         for l in range(n_left - 1, -1, -1):
             if trace.shape[1]:
                 trace[order[l], iteration] = change[l]
-            if change[l] < tol and not lane_moved(after, belief, off, l, factor):
+            m = order[l]
+            before = still[m]
+            still[m] = change[l] < tol and not lane_moved(after, belief, off, l, factor)
+            if before and still[m]:
+                before = not messages_moved(message, l, kept, m, factor)
+            if still[m] and not before:
+                for e in range(message.shape[0]):
+                    kept[e, m] = message[e, l]
+            if before and still[m]:
                 n_iter[order[l]] = iteration + 1
                 converged[order[l]] = True
                 n_left -= 1

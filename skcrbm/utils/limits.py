@@ -13,6 +13,9 @@ import numpy as np
 #: a second a model.
 MAX_ENUMERATED = 20
 
+#: The largest `max_units`.
+MAX_UNITS = 30
+
 #: Variables of an energy without a solver of its own that "exact" visits one by one in NumPy,
 #: and hidden ones of an energy that cannot sum them out: 2^16 states take some 10 ms a model.
 MAX_GENERIC_UNITS = 16
@@ -35,6 +38,12 @@ AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS = 14, 20
 #: Labels up to which ties of a search are told apart by their order as vectors; beyond, the
 #: search for the first of them may take as long as the search for one.
 MAX_TIE_LABELS = 20
+
+#: Nanoseconds that a state of the enumerated variables takes on one core for each of the others,
+#: for sums, best states, and samples; beyond so many seconds, a day, "exact" is refused, and a fit
+#: that may take more than ten minutes warns.
+EXACT_NANOSECONDS = (1.0, 6.0, 40.0)
+MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 
 #: Variables of one table of a factor graph: 2^6 numbers, all combinations of which a message
 #: visits. OR and AND take any number.
@@ -92,6 +101,14 @@ INFER_TOL, ESTIMATOR_TOL = 1e-6, 1e-3
 
 #: Largest |log| of a product of messages that a dtype holds with room to spare.
 LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
+
+#: Largest magnitude of a field, coupling or log-potential that `infer` takes: sums of 10^8 of them
+#: still fit a float32.
+MAX_MAGNITUDE = 1e30
+
+#: Fields from which on a sum with others loses digits that matter: below, float64 keeps seven
+#: behind the point.
+LARGE_FIELD = 1e9
 
 #: Where both values of a variable have weight 0 given the others, each factor that forbids a value
 #: counts as this much against it: a chain started at a state that cannot be finds its way out.

@@ -556,7 +556,18 @@ def test_options_of_an_object_are_kept():
         ({"returns": 3}, "returns must hold some of"),
         ({"pairwise": "mean"}, "pairwise must be 'sum' or 'per_example', got 'mean'"),
         ({"init": "yesterday"}, r"init must be an earlier InferenceResult.*\(1, 4\).*got None"),
-        ({"n_jobs": 0}, "n_jobs"),
+        ({"n_jobs": 0}, "n_jobs must be None or an int other than 0, got 0"),
+        ({"n_jobs": True}, "n_jobs must be None or an int"),
+        ({"n_jobs": 1.5}, "n_jobs must be None or an int"),
+        ({"n_jobs": "2"}, "n_jobs must be None or an int"),
+        ({"n_jobs": [1]}, "n_jobs must be None or an int"),
+        ({"n_jobs": float("nan")}, "n_jobs must be None or an int"),
+        ({"max_iter": True}, "max_iter must be a number, got True"),
+        ({"max_iter": 2**70}, r"max_iter must be below 2\*\*63"),
+        ({"tol": True}, "tol must be a number"),
+        ({"damping": False}, "damping must be a number"),
+        ({"return_trace": "no"}, "return_trace must be True or False, got 'no'"),
+        ({"return_state": 1}, "return_state must be True or False, got 1"),
     ],
 )
 def test_invalid_arguments(options, match):
@@ -579,6 +590,13 @@ def test_exact_refuses_large_models():
     with pytest.raises(ValueError, match="3 units; the limit is max_units=2"):
         infer(random_rbm(0, 3, 4), Exact(max_units=2))
     assert infer(random_rbm(0, 3, 4), Exact(max_units=3)).converged.all()
+
+
+@pytest.mark.parametrize("returns", ["marginals", "map", "samples"])
+def test_exact_refuses_what_takes_days(returns):
+    energy = random_rbm(0, 30, 30).rows(np.zeros(10_000, int))
+    with pytest.raises(ValueError, match=r"2\^30 states of each of 10000 models, about \d+ hours"):
+        infer(energy, Exact(max_units=30), returns=returns)
 
 
 @pytest.mark.parametrize("name", ["sum_product", "mean_field"])

@@ -105,7 +105,7 @@ def test_beside_exact_inference(n_labels, dtype):
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
 def test_bounds_of_programs_hold_at_any_scale(scale):
-    """The gap includes the tolerances of HiGHS: it is small for the fields, and never 0."""
+    """The gap includes the tolerances of HiGHS: small for the fields, not 0 where it is asked."""
     for seed in range(0, 10 if JIT_DISABLED else 60, 2):
         energy = make(seed, n_rows=3, scale=scale)
         exact, program = infer(energy, "branch_and_bound"), infer(energy, "milp")
@@ -113,8 +113,9 @@ def test_bounds_of_programs_hold_at_any_scale(scale):
         np.testing.assert_array_equal(program.assignment, exact.assignment)
         assert (program.map_bound >= exact.map_bound).all()
         assert (program.gap <= max(1e-7 * size, 1e-300)).all()
-        own = np.abs(energy.field).max(axis=1) + np.abs(energy.coupling).sum(axis=1).max()
-        assert (program.gap >= 1e-9 * own).all()
+        pull = np.abs(energy.coupling).sum(axis=1)
+        undecided = (np.abs(energy.field) <= pull).any(axis=1)
+        assert (program.gap[undecided] >= 1e-9 * pull.max()).all()
         score = energy.score(program.assignment)
         np.testing.assert_allclose(program.map_bound - program.gap, score, atol=1e-11 * size)
 

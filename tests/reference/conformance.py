@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from reference.poison import is_poisoned, poison_modules
 from skcrbm.inference import METHODS, available_methods, infer
 
 
@@ -464,17 +465,7 @@ def check_nothing_unfilled(case, monkeypatch):
     energy = case.make(10, 3, 1.0, np.float64)
     cases = evidences(case, energy)
     cases = [cases[0], cases[1], cases[-2], cases[-1]]
-    real = np.empty
-
-    def poisoned(*args, **kwargs):
-        array = real(*args, **kwargs)
-        if array.dtype.kind == "f":
-            array.fill(np.nan)
-        elif array.dtype.kind in "iu":
-            array.fill(np.iinfo(array.dtype).max)
-        return array
-
-    monkeypatch.setattr(np, "empty", poisoned)
+    poison_modules(monkeypatch.setattr)
     for given in cases:
         for name, method in methods_for(given):
             answers = sorted(method.supports(given))
@@ -487,10 +478,8 @@ def check_nothing_unfilled(case, monkeypatch):
                 for field in ARRAYS:
                     value = getattr(result, field)
                     for part in value if isinstance(value, tuple) else (value,):
-                        if part is not None and part.dtype.kind == "f":
-                            assert not np.isnan(part).any(), (name, returns, field)
-                        elif part is not None:
-                            assert part.max(initial=0) <= 10**6, (name, returns, field)
+                        if part is not None:
+                            assert not is_poisoned(part), (name, returns, field)
 
 
 ARRAYS = (

@@ -93,14 +93,23 @@ def reduce_to(table, axes, keep, reduce):
     return table.reshape(*(2,) * len(left), -1)
 
 
-def _scaled(log_table, axes):
-    """Weights of a table of logarithms, the largest of each model 1; and the log of what it was."""
-    over = tuple(range(log_table.ndim - 1))
-    top = log_table.max(axis=over)
-    top = np.where(top == -np.inf, 0.0, top)
+def _scaled(log_table, axes, arithmetic):
+    """Return a table of logarithms for an arithmetic, its largest entry 1; the log of what it was.
+
+    Logarithms are scaled, too: beside a large field, small numbers would be lost in their sum.
+    """
+    top = _top(log_table)
     log_table = log_table - top
+    if arithmetic is not SUM:
+        return _Factor(log_table, axes, own=True), top
     low = log_table.min(where=log_table > -np.inf, initial=0.0)
     return _Factor(np.exp(log_table), axes, float(low), own=True), top
+
+
+def _top(log_table):
+    """Largest entry (R,) of each model, 0 where all are -inf."""
+    top = log_table.max(axis=tuple(range(log_table.ndim - 1)))
+    return np.where(top == -np.inf, 0.0, top)
 
 
 def go_up(plan, tables, sides, arithmetic):
@@ -134,14 +143,11 @@ def go_up(plan, tables, sides, arithmetic):
     for i, bucket in enumerate(plan.buckets):
         v = bucket.scope[0]
         logs = [(sides[v], (v,)), *((tables[f], plan.axes[f]) for f in bucket.factors)]
-        if arithmetic is SUM:
-            parts = []
-            for table, axes in logs:
-                part, top = _scaled(table, axes)
-                parts.append(part)
-                total += top
-        else:
-            parts = [_Factor(table, axes) for table, axes in logs]
+        parts = []
+        for table, axes in logs:
+            part, top = _scaled(table, axes, arithmetic)
+            parts.append(part)
+            total += top
         parts += [messages.pop(c) for c in bucket.children]
         product = parts[0]
         for one, other in bucket.sum_order:
@@ -166,6 +172,10 @@ def go_up(plan, tables, sides, arithmetic):
             if low < _LEAST / 2:  # the bound is a wide one: look
                 least = message.min(where=message > 0, initial=1.0)
                 low = float(np.log(least))
+        else:
+            top = _top(message)
+            total += top
+            message = message - top
         messages[i] = _Factor(message, bucket.scope[1:], low, own=True)
     return total, conditionals
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from skcrbm.inference._restarts import best_of_restarts
 from skcrbm.kernels.ising_search import HINGE, MAP, branch_and_bound, icm
-from skcrbm.utils.limits import MAX_TIE_LABELS, ROWS_PER_CHUNK
+from skcrbm.utils.limits import MAX_TIE_LABELS, ROWS_PER_CHUNK, TIE
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
@@ -87,7 +87,8 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
     if energy.n_variables == 0:  # there is one state, of value 0
         found = problem.empty()
         return found._replace(lower=found.value.copy(), converged=~found.converged)
-    return _SEARCHES[method.name](problem, method, start, n_jobs)
+    found = _SEARCHES[method.name](problem, method, start, n_jobs)
+    return found._replace(value=found.value - problem.offset, lower=found.lower - problem.offset)
 
 
 def hinge_losses_and_scores(signs, fields, coupling, margin):
@@ -106,9 +107,13 @@ class _Problem:
     fields : ndarray (N, L) float64
     coupling : ndarray (L, L) float64
     held : ndarray (N, L) int8
-        -1 and +1 where a label is held, else 0.
+        -1 and +1 where a label is held, else 0. Without a margin, labels that their field
+        decides, whatever the others are, are held, too.
     margin : float or None
         None: the score.
+    offset : ndarray (N,)
+        Score of the fields of held labels, which without a margin are taken out: searches know
+        values up to a share of the largest field.
     """
 
     def __init__(self, energy, margin):
@@ -119,6 +124,16 @@ class _Problem:
         if energy.evidence is not None:
             self.held[energy.evidence == 0] = -1
             self.held[energy.evidence == 1] = 1
+        self.offset = np.zeros(len(self.fields))
+        if margin is None:
+            self._take_decided_out()
+
+    def _take_decided_out(self):
+        outweighed = np.abs(self.fields) <= (1 + TIE) * np.abs(self.coupling).sum(axis=0)
+        decided = (self.held == 0) & ~outweighed
+        self.held[decided] = np.sign(self.fields[decided])
+        self.offset += (self.fields * self.held).sum(axis=1)
+        self.fields = np.where(self.held == 0, self.fields, 0.0)
 
     def empty(self):
         """FoundLabels to fill, of which nothing is known yet."""

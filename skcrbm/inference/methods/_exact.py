@@ -7,7 +7,7 @@ from sklearn.utils._param_validation import Interval
 
 from skcrbm.energies import QUERIES
 from skcrbm.inference._base import InferenceMethod
-from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED
+from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES, MAX_ENUMERATED, MAX_UNITS
 
 
 class Exact(InferenceMethod):
@@ -41,7 +41,8 @@ class Exact(InferenceMethod):
     ------
     ValueError
         By `infer`, if the layer to be enumerated is larger than `max_units`, or the tables of an
-        elimination larger than `max_entries`, with the width; if no state has a positive weight.
+        elimination larger than `max_entries`, with the width; if enumeration would take more than
+        a day on one core; if no state has a positive weight.
 
     Examples
     --------
@@ -55,7 +56,7 @@ class Exact(InferenceMethod):
     name: ClassVar = "exact"
     answers: ClassVar = QUERIES
     _parameter_constraints: ClassVar = {
-        "max_units": [Interval(Integral, 0, 30, closed="both")],
+        "max_units": [Interval(Integral, 0, MAX_UNITS, closed="both")],
         "max_entries": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }

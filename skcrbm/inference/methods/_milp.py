@@ -11,7 +11,8 @@ class MixedIntegerProgram(InferenceMethod):
     One program a model, with a binary variable for each label and one for the product of each
     coupled pair: slow, and independent of "branch_and_bound", which it is there to check. Its
     bound is that of HiGHS less what the tolerances of HiGHS allow, so that the `gap` of the best
-    state is about 1e-8 of the largest field and not 0. `n_iter` counts nodes.
+    state is about 1e-8 of the largest field and not 0, unless fields alone decide all labels.
+    `n_iter` counts nodes.
 
     References
     ----------

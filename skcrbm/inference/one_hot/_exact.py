@@ -3,14 +3,17 @@
 import numpy as np
 from scipy.special import log_expit
 
+from skcrbm.energies import OneHotRBMEnergy
 from skcrbm.inference._base import empty_result
 from skcrbm.inference._random import uniforms
+from skcrbm.utils.limits import LARGE_FIELD
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.random import random_key
 
 
 def solve(method, energy, query):
     """Answer any query from the log-weights of the classes."""
+    energy, offset = _without_common_scores(energy)
     fields = empty_result(energy, query)
     n = energy.n_models
     hidden = "max" if "map" in query.returns else "marginal"
@@ -27,13 +30,44 @@ def solve(method, energy, query):
             log_weight = energy.class_log_weights()
             fields["samples"] = _draw(energy, log_weight, query, random_key(method.random_state))
         if "sample_log_prob" in query.returns:
-            log_z = np.logaddexp.reduce(log_weight, axis=1)
-            states = fields["samples"].reshape(-1, energy.n_variables)
-            score = energy.rows(np.repeat(np.arange(n), query.n_samples)).score(states)
-            fields["sample_log_prob"] = score.reshape(n, query.n_samples) - log_z[:, None]
+            fields["sample_log_prob"] = _log_probability(energy, fields["samples"])
+    for name in {"log_partition", "map_bound"} & set(fields):
+        fields[name] += offset
     if "log_odds" in fields:
         fields["log_odds"] = fields["log_odds"].astype(energy.dtype, copy=False)
     return fields
+
+
+def _without_common_scores(energy):
+    """Take out what all states share, (N,) float64: biases of held hidden units, large ones of all.
+
+    Beside it, what tells classes apart would be lost in their sum.
+    """
+    visible_bias, hidden_bias = energy.fields
+    offset = np.zeros(energy.n_models)
+    possible = np.ones(visible_bias.shape, bool)
+    if energy.evidence is not None:
+        held = energy.evidence[:, energy.n_visible :]
+        classes = energy.evidence[:, : energy.n_visible]
+        possible = np.where((classes == 1).any(axis=1, keepdims=True), classes == 1, classes != 0)
+        offset += (np.nan_to_num(held) * hidden_bias).sum(axis=1)
+        hidden_bias = np.where(np.isnan(held), hidden_bias, 0)
+    top = visible_bias.max(axis=1, where=possible, initial=-np.inf)
+    top = np.where(np.abs(top) >= LARGE_FIELD, top, 0)
+    if energy.evidence is None and not top.any():
+        return energy, offset
+    return energy.with_fields(visible_bias - top[:, None], hidden_bias), offset + top
+
+
+def _log_probability(energy, samples):
+    """Log-probability (N, n_samples) of states, in float64 whatever the dtype."""
+    n, n_samples, width = samples.shape
+    wide = OneHotRBMEnergy(*(a.astype(np.float64) for a in (energy.weights, *energy.fields)))
+    if energy.evidence is not None:
+        wide = wide.condition(energy.evidence)
+    log_z = np.logaddexp.reduce(wide.class_log_weights(), axis=1)
+    score = wide.rows(np.repeat(np.arange(n), n_samples)).score(samples.reshape(-1, width))
+    return score.reshape(n, n_samples) - log_z[:, None]
 
 
 def _inputs(energy, rows):

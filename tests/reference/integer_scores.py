@@ -1,0 +1,155 @@
+"""Exact answers by enumeration, for parameters of any size: scores are integers.
+
+All floating point numbers are integers times a power of two. So scores of states are sums
+without rounding, whatever cancels, and only their differences become floating point numbers.
+"""
+
+import numpy as np
+
+from skcrbm.energies import (
+    FactorGraphEnergy,
+    IsingEnergy,
+    OneHotRBMEnergy,
+    OrFactors,
+    RBMEnergy,
+    SparseIsingEnergy,
+    TableFactors,
+)
+
+# Numbers are kept as multiples of 2^-120.
+_SCALE = 2**120
+
+
+def _integers(values):
+    """Floats as Python integers, exactly but for what is below 2^-120; 0 for -inf."""
+    finite = np.where(np.isfinite(values), values, 0.0).astype(float)
+    found = [int(x) * _SCALE if abs(x) > 2.0**60 else int(x * _SCALE) for x in finite.ravel()]
+    return np.array([*found, None], object)[:-1].reshape(finite.shape)
+
+
+def all_states(n):
+    """0/1 states (2^n, n), the first variable slowest."""
+    return (np.arange(2**n)[:, None] >> np.arange(n)[::-1]) & 1
+
+
+def _log_sum_exp(values):
+    high = values.max(initial=-np.inf)
+    return high if high == -np.inf else high + np.log(np.exp(values - high).sum())
+
+
+class IntegerScores:
+    """All states of one model that agree with its evidence, and what follows from their scores.
+
+    Attributes
+    ----------
+    states : ndarray (K, n) of int
+        Of positive weight.
+    scores : ndarray (K,) of int (object)
+        Times 2^120.
+    log_z : float
+    """
+
+    def __init__(self, energy, n):
+        states = all_states(energy.n_variables)
+        scores, possible = _scores(energy, n, states)
+        if energy.evidence is not None:
+            held = energy.evidence[n]
+            possible &= (np.isnan(held) | (states == held)).all(axis=1)
+        self.n_visible = energy.n_visible
+        self.states, self.scores = states[possible], scores[possible]
+        if len(self.scores) == 0:
+            return
+        self.top = self.scores.max()
+        self.below = self._difference(self.scores, self.top)
+        self.best_score = self.top / _SCALE
+        self.excess = _log_sum_exp(self.below)
+        self.log_z = self.best_score + self.excess
+        self.probability = np.exp(self.below - self.excess)
+
+    @staticmethod
+    def _difference(scores, top):
+        return np.array([(score - top) / _SCALE for score in scores], float)
+
+    def below_best(self, state):
+        """How far the score of a state is below the best one's; inf if it cannot be."""
+        place = np.flatnonzero((self.states == state).all(axis=1))
+        return -self.below[place[0]] if len(place) else np.inf
+
+    def marginals(self):
+        return np.clip(self.probability @ self.states, 0, 1)
+
+    def log_odds(self):
+        """Of all variables, ±inf where one value cannot be."""
+        found = np.empty(self.states.shape[1])
+        for i, on in enumerate(self.states.T == 1):
+            if on.all() or not on.any():
+                found[i] = np.inf if on.all() else -np.inf
+                continue
+            one, zero = self.scores[on], self.scores[~on]
+            high, low = one.max(), zero.max()
+            found[i] = (high - low) / _SCALE
+            found[i] += _log_sum_exp(self._difference(one, high))
+            found[i] -= _log_sum_exp(self._difference(zero, low))
+        return found
+
+    def visible_below_best(self, visible):
+        """How far the log-weight of a visible state, hidden ones summed out, is below the best."""
+        groups = self.states[:, : self.n_visible] @ (1 << np.arange(self.n_visible))
+        weights = {g: _log_sum_exp(self.below[groups == g]) for g in np.unique(groups)}
+        return max(weights.values()) - weights.get(
+            int(visible @ (1 << np.arange(self.n_visible))), -np.inf
+        )
+
+
+def _scores(energy, n, states):
+    """Scores (K,) as integers, and which states are of positive weight."""
+    possible = np.ones(len(states), bool)
+    if isinstance(energy, RBMEnergy):
+        v = energy.n_visible
+        total = _pairs(states[:, :v], states[:, v:], _integers(energy.weights))
+        for part, field in (
+            (states[:, :v], energy.visible_bias),
+            (states[:, v:], energy.hidden_bias),
+        ):
+            total = total + part.astype(object) @ _integers(field[n])
+        if isinstance(energy, OneHotRBMEnergy):
+            possible = states[:, :v].sum(axis=1) == 1
+        return total, possible
+    if isinstance(energy, IsingEnergy | SparseIsingEnergy):
+        y = 2 * states - 1
+        total = y.astype(object) @ _integers(energy.field[n])
+        if isinstance(energy, IsingEnergy):
+            edges = np.argwhere(np.triu(energy.coupling, 1))
+            strengths = energy.coupling[tuple(edges.T)]
+        else:
+            edges, strengths = energy.edges, energy.edge_coupling
+        for (i, k), strength in zip(edges, _integers(strengths), strict=True):
+            total = total + (y[:, i] * y[:, k]).astype(object) * strength
+        return total, possible
+    if isinstance(energy, FactorGraphEnergy):
+        return _factor_scores(energy, n, states)
+    # Others by their own score, in float64.
+    scores = energy.rows(np.full(len(states), n)).score(states)
+    return _integers(scores), scores > -np.inf
+
+
+def _pairs(left, right, weights):
+    return (left.astype(object) @ weights * right).sum(axis=1) if right.shape[1] else 0
+
+
+def _factor_scores(energy, n, states):
+    total = states.astype(object) @ _integers(energy.field[n]) + _integers(energy.offset[n : n + 1])
+    possible = np.ones(len(states), bool)
+    for part in energy.factors:
+        if isinstance(part, TableFactors):
+            k = part.variables.shape[1]
+            for scope, table in zip(part.variables, part.log_potentials, strict=True):
+                code = states[:, scope] @ (1 << np.arange(k)[::-1])
+                total = total + _integers(table.ravel())[code]
+                possible &= table.ravel()[code] > -np.inf
+        else:
+            decide = np.any if isinstance(part, OrFactors) else np.all
+            for f, output in enumerate(part.outputs):
+                inputs = part.inputs[part.start[f] : part.start[f + 1]]
+                possible &= decide(states[:, inputs] == 1, axis=1) == (states[:, output] == 1)
+    return total, possible
