@@ -401,7 +401,8 @@ def pass_logs(
                 if held[m, v] < 0:
                     theta[v] = start[m, v]
         n_iter[m] = max_iter
-        still = False
+        still = True
+        copy_into(message[m], kept)
         for iteration in range(max_iter):
             least = sweep_logs(
                 kind, graph, rho, damping, limit[m], field[m], held[m], message[m], theta, after,

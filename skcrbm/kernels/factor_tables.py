@@ -425,8 +425,9 @@ def pass_tables(
     last = np.empty((n, n_models), table.dtype)
     change = np.empty(n_models, table.dtype)
     code, here = np.empty(n_models, np.int64), np.empty(n_models)
-    still = np.zeros(n_models, np.bool_)  # see `scalar`
+    still = np.ones(n_models, np.bool_)  # see `scalar`
     kept = np.empty(message.shape, table.dtype)
+    copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
         order[l] = l
         n_iter[l] = max_iter

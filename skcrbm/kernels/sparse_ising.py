@@ -183,8 +183,9 @@ def pass_sparse_ising(
     after = np.empty((n, n_models), gain.dtype)
     last = np.empty((n, n_models), gain.dtype)
     change, here = np.empty(n_models, gain.dtype), np.empty(n_models)
-    still = np.zeros(n_models, np.bool_)  # see `scalar`
+    still = np.ones(n_models, np.bool_)  # see `scalar`
     kept = np.empty(message.shape, gain.dtype)
+    copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
         order[l] = l
         n_iter[l] = max_iter
