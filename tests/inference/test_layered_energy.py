@@ -133,3 +133,13 @@ def test_couplings_beyond_float64_are_refused():
     energy = LayeredEnergy(structure, [np.full(size, 500.0) for size in sizes], np.zeros((1, 3)))
     with pytest.raises(ValueError, match=r"'sum_product' works on .* up to 200; got 500.*'gibbs'"):
         infer(energy, "sum_product")
+
+
+@pytest.mark.parametrize("method", [*METHODS, "exact", "gibbs"])
+def test_no_hidden_layer_has_no_statistics(method):
+    energy = make_energy(([], (2,), 2, 3))
+    found = infer(energy, method, returns=("marginals", "statistics"), pairwise="per_example")
+    assert found.statistics == ()
+    expected = infer(energy, "exact").marginals
+    if method != "gibbs":
+        np.testing.assert_allclose(found.marginals, expected, atol=1e-6)
