@@ -11,12 +11,11 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
-    validate_data,
 )
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
-from skcrbm.utils.features import check_same_length
+from skcrbm.utils.features import check_same_length, note_features
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
@@ -159,7 +158,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
                 "Only binary classification is supported. The type of the target is "
                 f"{type_of_target(y)}; scikit-learn's CalibratedClassifierCV is for such a y."
             )
-        validate_data(self, X, skip_check_array=True)
+        note_features(self, X)
         check_same_length(X, y)
         y = targets.for_classifier(y)
         visible = targets.encode(y)

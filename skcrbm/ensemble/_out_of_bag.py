@@ -14,11 +14,11 @@ from sklearn.base import (
 )
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import BinaryTargets, make_targets
-from skcrbm.utils.features import check_same_length
+from skcrbm.utils.features import check_same_length, note_features
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
@@ -217,7 +217,7 @@ class OutOfBagLogOdds(
         targets = make_targets(y, estimator=self)
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
-        validate_data(self, X, skip_check_array=True)
+        note_features(self, X)
         check_same_length(X, y)
         estimator = clone(self.estimator)
         vars(self).pop("label_sets_", None)  # of an earlier fit

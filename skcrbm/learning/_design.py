@@ -53,8 +53,11 @@ class RowSpace:
     """
 
     def __init__(self, Z):
-        gram = Z @ Z.T
-        gram = gram.toarray() if issparse(gram) else gram
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram = Z @ Z.T
+            gram = gram.toarray() if issparse(gram) else gram
+        if not np.isfinite(gram).all():
+            raise ValueError("X is so large that its squares overflow; scale the columns of X")
         scale = max(float(gram.diagonal().max(initial=0.0)), np.finfo(np.float64).tiny)
         factor, order, rank, _ = dpstrf(gram / scale, lower=1)
         order = order - 1

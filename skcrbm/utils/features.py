@@ -43,6 +43,15 @@ def checked_features(estimator, X, *, allow_nan, reset):
         raise kind(f"{_FORM}: {error}") from error
 
 
+def note_features(estimator, X):
+    """Set `n_features_in_` and `feature_names_in_` of an estimator that passes X on as it is."""
+    try:
+        validate_data(estimator, X, skip_check_array=True)
+    except (LookupError, TypeError, ValueError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"{_FORM}: {error!r}") from error
+
+
 def check_same_length(X, y, *others):
     """Raise a TypeError or ValueError unless all have as many rows; None is left out."""
     try:

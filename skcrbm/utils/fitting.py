@@ -53,9 +53,13 @@ def all_or_nothing(fit):
     def whole(estimator, *args, **kwargs):
         before, handled = dict(vars(estimator)), sys.exc_info()[1]
         try:
-            return fit(estimator, *args, **kwargs)
+            try:
+                return fit(estimator, *args, **kwargs)
+            except BaseException:
+                estimator.__dict__ = before  # in one step: no state in between can be seen
+                raise
         except BaseException as error:
-            estimator.__dict__ = before  # in one step: no state in between can be seen
+            estimator.__dict__ = before  # again, as an interrupt may have come before it was done
             if isinstance(error, Exception) and _interrupted(error, handled):
                 raise KeyboardInterrupt from error
             raise

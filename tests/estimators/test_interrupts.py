@@ -110,3 +110,21 @@ def test_errors_after_an_interrupt_that_is_handled_stay_errors():
     except KeyboardInterrupt:
         with pytest.raises(ValueError, match="inconsistent numbers"):
             fit.start().fit(X, Y[:-1])
+
+
+def test_an_interrupt_in_the_middle_of_an_error():
+    """It may come when the error is on its way out, before anything is undone."""
+    fit = FITS["crbm-refit"]
+    X, Y = fit.data()
+    model = fit.start()
+    before = dict(vars(model))
+
+    def failing():
+        with pytest.raises(ValueError, match="inconsistent numbers"):
+            model.fit(X, Y[:-1])
+
+    n_lines = count_lines(failing)
+    for line in range(n_lines - 20, n_lines + 1):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted_at(failing, line)
+        assert vars(model) == before
