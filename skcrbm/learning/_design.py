@@ -149,4 +149,11 @@ class Design:
 
 
 def _cast(params, dtype):
-    return type(params)(*(np.asarray(p).astype(dtype, copy=False) for p in params))
+    with np.errstate(over="ignore"):
+        cast = type(params)(*(np.asarray(p).astype(dtype, copy=False) for p in params))
+    if not all(np.isfinite(p).all() for p in cast):
+        raise ValueError(
+            f"X has columns so small that their coefficients are too large for {dtype}; scale the "
+            "columns of X"
+        )
+    return cast

@@ -142,10 +142,11 @@ class StochasticFit(CallbackSupportMixin):
 
     def _fit_one_epoch(self, X, y, sample_weight, **options):
         """Do what `partial_fit` does; `options` go to `_check_training_data`."""
-        self._check_settings(partial=True)
         go_on = self.__sklearn_is_fitted__()
+        if go_on:  # scikit-learn leaves that to the first call
+            self._validate_params()
+        self._check_settings(partial=True)
         if go_on:
-            self._validate_params()  # scikit-learn leaves that to the first call
             self._check_same_model()
         X, visible, weight = self._check_training_data(
             X, y, sample_weight, reset=not go_on, **options

@@ -197,3 +197,13 @@ def test_columns_that_are_too_small_for_a_scale_are_constant():
         models = [LMBMClassifier(random_state=0).fit(rows, Y) for rows in (X, tiny)]
     np.testing.assert_array_equal(models[1].coef_[:, -1], 0)
     np.testing.assert_array_equal(models[0].predict(X), models[1].predict(tiny))
+
+
+def test_coefficients_that_are_too_large_for_the_dtype_of_X():
+    small = (1e-42 * X).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(ValueError, match="X has columns so small"):
+            CRBMClassifier(n_hidden=1, max_iter=30).fit(small, Y)
+        model = CRBMClassifier(n_hidden=1, max_iter=30).fit(small.astype(np.float64), Y)
+    assert np.isfinite(model.coef_).all()
