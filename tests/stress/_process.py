@@ -46,7 +46,7 @@ SHOW = WORK + "\nprint(work())\n"
 
 
 def start(code, folder, *options, **variables):
-    env = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "COVERAGE"))}
     env |= {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     env |= {k: str(v) for k, v in variables.items() if v is not None}
     for name in [k for k, v in variables.items() if v is None]:
