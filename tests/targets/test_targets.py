@@ -196,3 +196,44 @@ def test_pandas_na_is_not_observed():
 def test_classes_of_several_types_are_refused():
     with pytest.raises(ValueError, match="y must hold labels of one type"):
         make_targets(np.array(["a", 1, "a"], dtype=object))
+
+
+def test_a_1d_y_has_no_known_labels_and_is_not_multilabel():
+    targets = make_targets(np.array([0, 1, 1]))
+    targets.check_known(None, 3)
+    with pytest.raises(ValueError, match="y_known is for 2-D indicator y"):
+        targets.check_known(np.zeros((3, 1)), 3)
+    with pytest.raises(ValueError, match="predict_topk is for 2-D y"):
+        targets.require_multilabel("predict_topk")
+    make_targets(np.eye(3)).require_multilabel("predict_topk")
+
+
+def test_exact_ties_go_to_the_first_class_or_to_on():
+    np.testing.assert_array_equal(
+        make_targets(np.array([3, 5])).labels(np.array([[0.0], [1e-9], [-1e-9]])), [3, 5, 3]
+    )
+
+
+def test_classes_that_a_classifier_did_not_see_have_probability_0():
+    targets = make_targets(np.array(["a", "b", "c"]))
+    full = targets.marginals(np.array([[0.25, 0.75]]), classes=np.array(["a", "c"]))
+    np.testing.assert_array_equal(full, [[0.25, 0, 0.75]])
+    whole = np.array([[0.2, 0.3, 0.5]])
+    np.testing.assert_array_equal(targets.marginals(whole), whole)
+    np.testing.assert_array_equal(targets.marginals(whole, classes=targets.classes), whole)
+
+
+def test_later_classes_must_be_the_first_ones():
+    targets = make_targets(np.array([3, 5]))
+    targets.check_classes(None)
+    targets.check_classes([5, 3])
+    with pytest.raises(ValueError, match=r"differs from the classes of the first call.*\[3, 5\]"):
+        targets.check_classes([3, 4])
+
+
+@pytest.mark.filterwarnings("error")
+def test_only_a_column_warns():
+    targets = make_targets(np.array([0, 1]))
+    np.testing.assert_array_equal(targets.for_classifier([0, 1, 1]), [0, 1, 1])
+    with pytest.raises(DataConversionWarning):
+        targets.for_classifier(np.array([[0], [1]]))
