@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from skcrbm import CRBMClassifier
 
 ROOT = Path(__file__).parents[1]
 
@@ -81,3 +85,14 @@ def test_files_are_written_in_the_cache_only_and_nothing_asks_the_network(tmp_pa
     assert not outside
     assert last == "cached"
     assert not list(home.iterdir())
+
+
+def test_predictions_from_several_threads():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    Y = (X @ rng.normal(size=(4, 3)) > 0).astype(int)
+    model = CRBMClassifier(n_hidden=2, solver="adam", max_iter=3, random_state=0).fit(X, Y)
+    alone = model.predict_proba(X)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: model.predict_proba(X), range(12)):
+            np.testing.assert_array_equal(found, alone)

@@ -412,4 +412,4 @@ def run_case(rng, case):
 
 
 if __name__ == "__main__":
-    main("estimators", run_case, 1500, __doc__)
+    main("estimators", run_case, 400, __doc__)
