@@ -9,7 +9,7 @@ from importlib import import_module
 from skcrbm.inference._base import InferenceMethod, InferenceResult, IterativeMethod, Query
 from skcrbm.inference._choose import marginal_method, method_constraint, own_method
 from skcrbm.inference._exact_parts import exact_seconds
-from skcrbm.inference._infer import available_methods, infer, resolve_method
+from skcrbm.inference._infer import MagnitudeError, available_methods, infer, resolve_method
 from skcrbm.inference._log_partition import estimate_log_partition
 from skcrbm.inference._registry import METHODS, register_method, register_solver
 from skcrbm.inference._sample import sample
@@ -25,6 +25,7 @@ __all__ = [
     "GibbsWithGradients",
     "ICM",
     "MPLP",
+    "MagnitudeError",
     "InferenceMethod",
     "InferenceResult",
     "IterativeMethod",

@@ -19,6 +19,10 @@ from skcrbm.utils.validation import as_float_array
 _MAX_START = 100.0
 
 
+class MagnitudeError(ValueError):
+    """A field or coupling is larger than what `infer` takes, or not finite."""
+
+
 def available_methods(energy=None, returns=()):
     """Names of the inference methods, optionally those that can answer a query.
 
@@ -327,7 +331,7 @@ def _check_magnitudes(energy):
                 low = array.min(initial=0, where=array > -np.inf)
             if not (high <= limit and low >= -limit):
                 worst = low if high <= limit else high
-                raise ValueError(
+                raise MagnitudeError(
                     f"energy has a {kind} of {worst:.3g}; infer takes numbers up to "
                     f"{MAX_MAGNITUDE:.0e} in magnitude. Hold a variable by clamp instead"
                 )

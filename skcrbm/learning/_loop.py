@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skcrbm.inference import MagnitudeError
 from skcrbm.learning._base import Clock
 from skcrbm.utils.parallel import one_blas_thread
 
@@ -148,7 +149,10 @@ def run_epochs(
                     history,
                 )
                 kept = model._replace(params=optimizer.keep(model.params))
-                score = None if validate is None else validate(kept, number)
+                try:
+                    score = None if validate is None else validate(kept, number)
+                except MagnitudeError as error:
+                    raise _divergence(number) from error
             seconds = time.perf_counter() - started
             loss, converged = loss / source.total_weight, converged / source.n_rows
             epoch = Epoch(number, loss, score, converged, seconds, kept.params, share)
@@ -192,7 +196,10 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
     """
     loss, n_converged, shares = 0.0, 0, []
     for batch, clock in visits:
-        step, history.state = objective.step(model, batch, clock, history.state)
+        try:
+            step, history.state = objective.step(model, batch, clock, history.state)
+        except MagnitudeError as error:
+            raise _divergence(clock.epoch) from error
         # Both phases of a step carry the same weights, so one division normalises both. It
         # is by the expected weight of so many rows: by their own, heavy and light rows
         # would count the same whenever they are alone, and weights mean less in small
@@ -210,11 +217,15 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
         model = model._replace(params=optimizer.update(model.params, gradient))
         # Parameters whose squares overflow will overflow in an energy, if not in this one.
         if not np.isfinite(loss) or not all(np.isfinite(np.vdot(p, p)) for p in model.params):
-            raise FloatingPointError(
-                f"training diverged in epoch {clock.epoch + 1}: the parameters grow without "
-                "bound; lower learning_rate_init or scale the columns of X"
-            )
+            raise _divergence(clock.epoch)
     return model, loss, n_converged, float(np.mean(shares)) if shares else None
+
+
+def _divergence(epoch):
+    return FloatingPointError(
+        f"training diverged in epoch {epoch + 1}: the parameters grow without bound; lower "
+        "learning_rate_init or scale the columns of X"
+    )
 
 
 def _mean_gradient(gradient, total, params):
