@@ -114,11 +114,11 @@ def learning_cells(full):
                 key = f"recovery {kind} {side} persistent {learner} updates={n} seed=0"
                 work = partial(recovery.recovery_persistent, kind, side, learner, n, n_data_sweeps)
                 yield key, partial(work, 100_000 if full else 10_000)
-    n_epochs, n = (200, 100) if full else (5, 25)
     yield from reference_cells("mnist", lambda: learning.mnist_digits(None), 5000)
-    for learner in ("pmp", "gibbs reset", "gibbs pcd"):
-        key = f"mnist {learner}-{n} plain epochs={n_epochs} seed=0"
-        yield key, partial(learning.mnist_rbm, learner, n, 0, n_epochs, False)
+    for n_epochs, n in ((200, 100),) if full else ((1, 25), (5, 25)):
+        for learner in ("pmp", "gibbs reset", "gibbs pcd"):
+            key = f"mnist {learner}-{n} plain epochs={n_epochs} seed=0"
+            yield key, partial(learning.mnist_rbm, learner, n, 0, n_epochs, False)
 
 
 def reference_cells(name, data, n_rows):
