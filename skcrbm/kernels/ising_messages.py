@@ -220,6 +220,28 @@ def _belief(in_logs, i, field, message, rho, row_rho, piece):
 
 
 @jit
+def _moves_messages(in_logs, i, edge, x, message, free, damping, slack, rounding, out):
+    """Whether label i with belief x would send others than those in message (L, L)."""
+    one = edge.dtype.type(1)
+    if in_logs:
+        _send_logs(edge[i], message[i], x, out)
+    else:
+        t, u = sigmoid_pair(x, one)
+        _send_odds(edge[i], message[i], t, u, out)
+    room = slack + rounding * (1 + abs(x))
+    for k in range(edge.shape[0]):
+        if k == i or not free[k]:
+            continue
+        new, old = float(out[k]), float(message[k, i])
+        if in_logs:
+            if (1 - damping) * abs(new - old) > room:
+                return True
+        elif new > (1 + room) * old or old > (1 + room) * new:
+            return True
+    return False
+
+
+@jit
 def pass_ising(
     in_logs, edge, coupling, rho, uniform_rho, decay, piece, damping,
     field, free, warm, start, max_iter, tol, slack, weight, want_log_z, want_statistics,
@@ -309,7 +331,8 @@ def pass_ising(
             if change < tol and not moved:
                 # A label may have been visited before the messages that change it were sent: in
                 # the first sweep most. (Later, probabilities may differ within a sweep long
-                # after they are the same from sweep to sweep.)
+                # after they are the same from sweep to sweep.) And messages that cancel in a
+                # belief may still change those that it sends.
                 for i in range(n_labels):
                     if not free[n, i]:
                         continue
@@ -317,6 +340,9 @@ def pass_ising(
                     moved |= log_odds_moved(x, theta[n, i], slack, rounding)
                     if iteration == 0:
                         change = max(change, abs(sigmoid_pair(x, one)[0] - last[i]))
+                    moved = moved or _moves_messages(
+                        in_logs, i, edge, x, message, free[n], damping, slack, rounding, out
+                    )
                 if change < tol and not moved:
                     converged[n] = True
                     break

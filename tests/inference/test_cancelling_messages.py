@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from reference.integer_scores import IntegerScores
 
-from skcrbm.energies import FactorGraphEnergy, SparseIsingEnergy
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy
 from skcrbm.inference import infer
 
 # A star: the centre, 0, has no field, and its neighbours say opposite things.
@@ -18,10 +18,12 @@ LATE = SparseIsingEnergy.from_edges(
 @pytest.mark.parametrize("damping", [0.0, 0.3, 0.5])
 @pytest.mark.parametrize("method", ["sum_product", "tree_reweighted"])
 @pytest.mark.parametrize("energy", [STAR, LATE], ids=["star", "late"])
-@pytest.mark.parametrize("as_graph", [False, True])
-def test_messages_that_cancel(energy, as_graph, method, damping):
-    if as_graph:
+@pytest.mark.parametrize("form", ["sparse", "graph", "dense"])
+def test_messages_that_cancel(energy, form, method, damping):
+    if form == "graph":
         energy = FactorGraphEnergy.from_energy(energy)
+    if form == "dense":
+        energy = IsingEnergy(energy.coupling.toarray(), energy.field)
     found = infer(energy, method, returns=("marginals", "log_partition"), damping=damping)
     expected = IntegerScores(energy, 0)
     assert found.converged.all()
