@@ -277,7 +277,7 @@ def test_known_labels_with_a_class_vector(n_classes):
 
 def test_unknown_rule_after_fit(fitted):
     model, X, _ = decoding_by(fitted, "lable_set")
-    with pytest.raises(ValueError, match=r"decode must be one of .*Did you mean 'label_set'"):
+    with pytest.raises(ValueError, match=r"'decode' parameter .*must be.*'lable_set'"):
         model.predict(X)
 
 

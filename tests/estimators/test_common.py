@@ -66,7 +66,7 @@ OTHERS = {
     "mean_field": CRBMClassifier(inference="mean_field", n_hidden=4, max_iter=20),
     "label_set": CRBMClassifier(decode="label_set", n_hidden=4, max_iter=20),
     "no_hidden": CRBMClassifier(n_hidden=0, max_iter=20),
-    "sgd": CRBMClassifier(solver="sgd", momentum=0.9, max_iter=40),
+    "sgd": CRBMClassifier(solver="sgd", momentum=0.9, learning_rate_init=0.02, max_iter=40),
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),
     "lmbm": LMBMClassifier(tol=1e-9, decode="map", pairwise_penalty=10.0),
     "layered": LayeredGMClassifier(

@@ -120,7 +120,9 @@ def test_small_joint_probabilities_keep_their_digits():
 
 
 def test_fields_beyond_integers(forms_used):
-    energy = RBMEnergy(np.ones((3, 2)), np.zeros((1, 3)), [[2 * MAX_FIELD, 0.3]])
+    weights = np.ones((3, 2))
+    weights[:, 0] = MAX_FIELD / 8  # else the field would hold its unit
+    energy = RBMEnergy(weights, np.full((1, 3), -MAX_FIELD), [[2 * MAX_FIELD, 0.3]])
     found = answer(energy)
     assert forms_used == ["enumerate_in_logs"]
     np.testing.assert_allclose(found.log_odds[0, 3], 2 * MAX_FIELD, rtol=1e-12)
