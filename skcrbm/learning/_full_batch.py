@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skcrbm.inference import MagnitudeError
 from skcrbm.learning._base import Clock, Objective
 from skcrbm.learning._coordinates import CenteredCoordinates
 from skcrbm.learning._lbfgs import LBFGS
@@ -64,7 +65,10 @@ class RowsObjective:
         clock = Clock(0, self.n_evaluations)
         self.n_evaluations += 1
         model = self.model._replace(params=params)
-        step, _ = self.objective.step(model, self.batch, clock, self.objective.start(0))
+        try:
+            step, _ = self.objective.step(model, self.batch, clock, self.objective.start(0))
+        except MagnitudeError:
+            return np.inf, vector, 0
         gradient = type(params)(*(np.asarray(g, np.float64) / self.total for g in step.gradient))
         self.penalty.add_gradient(gradient, params)
         value = step.loss / self.total + self.penalty.value(params)

@@ -135,10 +135,11 @@ def test_coordinates_there_and_back():
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
-def test_parameters_too_large_are_infinitely_bad():
+@pytest.mark.parametrize("size", [1e300, 1e100, 1e35])
+def test_parameters_too_large_are_infinitely_bad(size):
     model, batch, penalty = problem()
     function = RowsObjective(model, batch, objective(), penalty)
-    assert function(np.full(len(function.coordinates.vector(model.params)), 1e300))[0] == np.inf
+    assert function(np.full(len(function.coordinates.vector(model.params)), size))[0] == np.inf
 
 
 # ------------------------------------------------------------------------------ designs
