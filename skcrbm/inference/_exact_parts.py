@@ -56,20 +56,37 @@ def exact_seconds(energy, returns):
     -------
     float
     """
-    n_free = int(energy.free.sum(axis=1).max(initial=0))
     total = 0.0
     for part, nanoseconds in zip((_SUMS, _STATES, _SAMPLES), EXACT_NANOSECONDS):
         for query in part & set(returns):
-            k = min(energy.n_enumerated(query), n_free)
-            one = nanoseconds * 2.0**k * max(1, n_free - k)
-            total = max(total, one * 1e-9 * energy.n_models)
+            n_visited, n_others = _sizes(energy, query)
+            total = max(total, nanoseconds * 1e-9 * float((2.0**n_visited * n_others).sum()))
     return total
+
+
+def _sizes(energy, query):
+    """Variables (N,) that are visited in all states, and how many others each state takes."""
+    free, k = energy.free, energy.n_enumerated(query)
+    n_free = free.sum(axis=1)
+    if energy.n_hidden == 0:
+        n_visited = np.minimum(k, n_free)
+        return n_visited, np.maximum(1, n_free - n_visited)
+    # States of a layer: the held units of the other cost what free ones do, and held ones of its
+    # own are left out of the search for the best state alone.
+    n_visited = np.full(len(free), k)
+    if query in _STATES:
+        visible_first = query == "marginal_map" or energy.n_visible < energy.n_hidden
+        layer = slice(energy.n_visible) if visible_first else slice(energy.n_visible, None)
+        n_visited = free[:, layer].sum(axis=1)
+    return n_visited, max(1, energy.n_variables - k)
 
 
 def _check_time(energy, query):
     seconds = exact_seconds(energy, query.returns)
-    n_units = max(energy.n_enumerated(part) for part in query.returns)
-    if seconds > MAX_EXACT_SECONDS and n_units <= MAX_UNITS:  # others are refused by their size
+    if seconds <= MAX_EXACT_SECONDS:
+        return
+    n_units = max(_sizes(energy, part)[0].max() for part in query.returns)
+    if n_units <= MAX_UNITS:  # others are refused by their size
         raise ValueError(
             f"'exact' would enumerate 2^{n_units} states of each of {energy.n_models} models, "
             f"about {seconds / 3600:.0f} hours on one core. Use 'sum_product' or another "
