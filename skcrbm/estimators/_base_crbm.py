@@ -23,7 +23,7 @@ from skcrbm.learning import (
     warn_of_convergence,
 )
 from skcrbm.utils.indicator import distinct_rows, label_sets_of
-from skcrbm.utils.limits import LONG_EXACT_SECONDS, MAX_EXACT_SECONDS
+from skcrbm.utils.limits import LONG_EXACT_SECONDS, MAX_EXACT_SECONDS, MAX_MAGNITUDE
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.warnings import warn_user
@@ -243,8 +243,13 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
     # ------------------------------------------------------------- prediction
 
     def _posterior_of(self, X, known):
+        energy = self._model(self._params()).energy(X)
+        if max(np.abs(field).max(initial=0) for field in energy.fields) > MAX_MAGNITUDE:
+            raise ValueError(
+                "X times the coefficients is too large a number; scale the columns of X"
+            )
         return Posterior(
-            self._model(self._params()).energy(X),
+            energy,
             self._prediction_marginals,
             known,
             self.label_sets_,

@@ -27,7 +27,7 @@ from skcrbm.learning import LargeMarginProblem, fit_large_margin
 from skcrbm.utils.columns import Columns
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import label_sets_of
-from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL
+from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.warnings import warn_user
@@ -381,7 +381,7 @@ class LMBMClassifier(BaseEnergyClassifier):
             method = "exact" if few else "tree_reweighted"
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             fields = np.asarray(safe_sparse_dot(X, self.coef_.T)) + self.intercept_
-        if not np.isfinite(fields).all():
+        if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # nor with NaN
             raise ValueError("X times coef_ is too large a number; scale the columns of X")
         return Posterior(
             IsingEnergy(self.pairwise_coef_, fields),

@@ -164,6 +164,14 @@ def test_rows_too_large_for_the_model(kind):
                 model.predict(large)
 
 
+@pytest.mark.parametrize("kind", [CRBMClassifier, LMBMClassifier])
+def test_rows_too_large_for_inference(kind):
+    model = kind(max_iter=20).fit(X, Y)
+    for method in (model.predict, model.decision_function):
+        with pytest.raises(ValueError, match="X times"):
+            method(np.sign(X) * 1e35)
+
+
 def test_methods_that_cannot_do_what_a_density_needs():
     for kind in (RBM, IsingModel):
         with pytest.raises(ValueError, match=r"inference=Gibbs.* does not give log_partition"):
