@@ -257,7 +257,8 @@ def infer(
     variable sees; "exact", the searches and the bounds compute in float64 whatever the dtype of
     the energy. From 1e9 on, a field a million times as large as all couplings of its variable
     holds it: its log-odds are then the field's, and the others as precise as they are without
-    it. Other numbers of that size leave undecided what is below their rounding.
+    it. Layered models hold no variable so. Other numbers of that size leave undecided what is below
+    their rounding: beside a field of 1e16, "exact" on a layered model tells nothing else apart.
 
     Examples
     --------
