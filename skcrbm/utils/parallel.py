@@ -22,14 +22,15 @@ class _Pool:
 
     def __init__(self, n_threads):
         self._tasks = SimpleQueue()
-        self._n_to_start = n_threads
+        self._n_threads, self._n_started = n_threads, 0
 
     def submit(self, task):
-        self._tasks.put(task)
-        if self._n_to_start > 0:
+        if self._n_started < self._n_threads:
             with suppress(RuntimeError):  # none can be started: the caller makes what is left
                 start_new_thread(_work, (self._tasks,))
-                self._n_to_start -= 1
+                self._n_started += 1
+        if self._n_started:  # or nobody would take it off, nor what it holds
+            self._tasks.put(task)
 
 
 def _work(tasks):
@@ -55,8 +56,8 @@ def ordered_map(function, items, n_jobs):
     """Yield ``function(item)`` in the order of items, computed by up to n_jobs threads.
 
     At most n_jobs results wait at any time, which bounds the memory. The functions
-    are compiled kernels that release the GIL. Where no thread can be started, the caller's
-    does the work.
+    are compiled kernels that release the GIL. The caller's thread makes the next result if no
+    other has begun it, as where none can be started.
     """
     n_jobs = min(effective_n_jobs(n_jobs), len(items))
     if n_jobs <= 1:
@@ -74,27 +75,30 @@ def ordered_map(function, items, n_jobs):
             yield _first_result(waiting)
     finally:  # interrupted: nobody may write into arrays that are given up
         for task in waiting:
-            if not task.claim():
+            if not task.claim(_CALLER):
                 task.wait()
 
 
+_CALLER, _POOL = "caller", "pool"
+
+
 class _Task:
-    """A call that is made once, by the first thread that claims it."""
+    """A call that is made once, by the first to claim it: the caller, or a thread of the pool."""
 
     def __init__(self, function, item):
         self.function, self.item = function, item
         self.result = self.error = None
-        self._claimed, self._running = threading.Lock(), threading.Lock()
+        self._claimed, self._running = {}, threading.Lock()
         self._running.acquire()
         self._finished = False
 
-    def claim(self):
-        """Whether the call was still to be made; whoever gets True has it."""
-        return self._claimed.acquire(blocking=False)
+    def claim(self, by):
+        """Whether the call is theirs to make; they may ask again, as after an interrupt."""
+        return self._claimed.setdefault("by", by) == by  # in one step
 
     def run(self):
         """Make the call in a thread of the pool, unless it has been claimed."""
-        if not self.claim():
+        if not self.claim(_POOL):
             return
         try:
             self.result = self.function(self.item)
@@ -111,10 +115,10 @@ class _Task:
 
 def _first_result(waiting):
     """Return the result of the first task, which is made here if nobody has begun it."""
-    task = waiting.popleft()
-    if task.claim():
+    task = waiting[0]
+    if task.claim(_CALLER):
+        waiting.popleft()
         return task.function(task.item)
-    waiting.appendleft(task)
     task.wait()
     waiting.popleft()
     try:

@@ -1,13 +1,17 @@
 """Work in threads: its order, failed thread starts, interrupts."""
 
+import contextlib
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
+from reference.interrupts import count_lines, interrupted_at
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import infer
@@ -94,6 +98,37 @@ def test_nothing_runs_after_an_interrupt():
     assert n_finished < 10
     time.sleep(0.2)
     assert len(finished) == n_finished
+
+
+def test_nothing_runs_after_an_interrupt_at_any_line():
+    begun = []
+
+    def work(i):
+        begun.append(i)
+        time.sleep(0.001)
+
+    def call():
+        list(ordered_map(work, range(5), 2))
+
+    here = parallel.__file__
+    n_lines = count_lines(call, here)
+    assert n_lines > 50
+    for line in range(1, n_lines + 1):
+        with contextlib.suppress(KeyboardInterrupt):
+            interrupted_at(call, line, here)
+        n_begun = len(begun)
+        time.sleep(0.005)
+        assert len(begun) == n_begun, line
+
+
+def test_nothing_is_held_where_no_thread_can_be_started(threads_to_start):
+    threads_to_start(0)
+    item = threading.Event()
+    held = weakref.ref(item)
+    list(ordered_map(id, [item] * 3, 2))
+    del item
+    gc.collect()
+    assert held() is None
 
 
 def test_interrupts_in_the_caller_never_hang():
