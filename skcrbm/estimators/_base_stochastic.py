@@ -85,7 +85,8 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         X, y, sample_weight
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes, for 1-D y; needed in the first call if `y` lacks some.
+            All classes, for 1-D y; needed in the first call if `y` lacks some. Those of a 2-D y
+            are 0 and 1.
 
         Returns
         -------

@@ -217,4 +217,6 @@ def _no_labels(y):
         return "NaN or None"
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         return "NaN or infinity"
+    if y.dtype.kind in "mM" and np.isnat(y).any():
+        return "NaT"
     return ""

@@ -37,7 +37,9 @@ def make_targets(y, classes=None, estimator=None):
         indicator = indicator_with_nan(y)
         if len(indicator) and np.isnan(indicator).all():
             raise ValueError("y holds no observed entry: all of it is NaN")
-        return MultilabelTargets(y.shape[1])
+        targets = MultilabelTargets(y.shape[1])
+        targets.check_classes(classes)
+        return targets
     if y.ndim > 2:
         raise ValueError(f"y must have one or two dimensions, got {y.ndim}")
     y = class_vector(y, warn=False)  # encode will

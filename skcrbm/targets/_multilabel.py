@@ -54,13 +54,13 @@ class MultilabelTargets(Targets):
         return known
 
     def check_classes(self, classes):
-        """Refuse any, as the classes of a 2-D y are 0 and 1."""
-        if classes is not None:
-            given = np.asarray(classes).tolist()
-            raise ValueError(
-                f"classes={given} differs from the classes of the first call to "
-                f"partial_fit: {self.classes.tolist()}"
-            )
+        """Refuse others than 0 and 1; a list for each output may be given."""
+        try:
+            right = classes is None or np.array_equal(np.unique(np.asarray(classes)), [0, 1])
+        except (TypeError, ValueError):  # lists of different lengths, values of different kinds
+            right = False
+        if not right:
+            raise ValueError(f"classes of a 2-D y must be 0 and 1, got {classes!r}")
 
     def require_multilabel(self, method):
         """Do nothing: y is 2-D."""

@@ -24,7 +24,7 @@ def checked_features(estimator, X, *, allow_nan, reset):
     """
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-        if _kinds(X) & {"M", "m"}:
+        if hold_dates(X):
             raise TypeError("it holds dates or times, which would silently be counts of a unit")
         with np.errstate(over="ignore", invalid="ignore"):  # of casts and sums: inf is refused
             return validate_data(
@@ -36,10 +36,10 @@ def checked_features(estimator, X, *, allow_nan, reset):
                 ensure_all_finite="allow-nan" if allow_nan else True,
                 reset=reset,
             )
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         if "X" in str(error):
             raise
-        kind = ValueError if isinstance(error, ValueError) else TypeError
+        kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{_FORM}: {error}") from error
 
 
@@ -60,9 +60,13 @@ def check_same_length(X, y, *others):
         raise TypeError(f"X and y must be arrays with a row for each sample: {error}") from error
 
 
-def _kinds(X):
-    """Kinds of the dtypes in X, as far as it says them before it is converted."""
-    if hasattr(X, "dtypes") and hasattr(X, "columns"):  # a data frame, of pandas or its like
-        return {getattr(dtype, "kind", "") for dtype in X.dtypes}
-    dtype = getattr(X, "dtype", None)
-    return {dtype.kind if isinstance(dtype, np.dtype) else ""}
+def hold_dates(values):
+    """Whether there are dates or times in an array-like: casts to float take NumPy's for counts."""
+    if hasattr(values, "dtypes") and hasattr(values, "columns"):  # a data frame, of any library
+        kinds = {getattr(dtype, "kind", "") for dtype in values.dtypes}
+    else:
+        kinds = {getattr(getattr(values, "dtype", None), "kind", "")}
+    if kinds & {"M", "m"}:
+        return True
+    elements = np.asarray(values, dtype=object).flat if "O" in kinds else ()
+    return any(isinstance(value, (np.datetime64, np.timedelta64)) for value in elements)

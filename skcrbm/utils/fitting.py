@@ -6,6 +6,8 @@ import sys
 import numpy as np
 from sklearn.utils.validation import _check_sample_weight
 
+from skcrbm.utils.features import hold_dates
+
 
 def weighted_rows(arrays, sample_weight):
     """Validate the weights of rows, and leave out rows of weight 0.
@@ -26,10 +28,12 @@ def weighted_rows(arrays, sample_weight):
         On weights that are negative, no numbers, or all 0.
     """
     try:
+        if hold_dates(np.asarray(sample_weight)):
+            raise TypeError("they are dates or times")
         weight = _check_sample_weight(
             sample_weight, arrays[0], dtype=np.float64, ensure_non_negative=True
         )
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         if "sample_weight" in str(error):
             raise
         raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error

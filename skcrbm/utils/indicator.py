@@ -5,6 +5,8 @@ from collections import Counter
 import numpy as np
 from scipy import sparse
 
+from skcrbm.utils.features import hold_dates
+
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
 
 
@@ -42,9 +44,11 @@ def indicator_with_nan(y, name="y"):
         raise ValueError(f"{prefix}; it holds strings: convert it with MultiLabelBinarizer")
     if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
         raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
+    if hold_dates(y):
+        raise ValueError(f"{prefix}; it holds dates or times")
     try:
         y = y.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{prefix}: {error}") from error
     observed = y[~np.isnan(y)]
     if np.isin(observed, (0, 1)).all():

@@ -58,6 +58,48 @@ def test_dates_are_no_numbers(kind, dates):
         kind().fit(dates, Y)
 
 
+def objects(values):
+    """Array of objects that are NumPy's scalars; `astype` would make Python's of them."""
+    found = np.empty(values.shape, dtype=object)
+    for place, value in np.ndenumerate(values):
+        found[place] = value
+    return found
+
+
+@pytest.mark.parametrize("values", [DATES, DATES - DATES[0]], ids=["dates", "times"])
+def test_dates_of_numpy_among_objects_are_no_numbers_either(values):
+    mixed = objects(values)
+    mixed[:, 0] = 1.0
+    for given in (objects(values), mixed, mixed.tolist(), pd.DataFrame(mixed)):
+        with pytest.raises(TypeError, match="X must be a numeric array"):
+            LMBMClassifier().fit(given, Y)
+    for weight in (values[:, 0], objects(values)[:, 0], list(values[:, 0])):
+        with pytest.raises(ValueError, match="sample_weight must be numbers"):
+            LMBMClassifier().fit(X, Y, sample_weight=weight)
+    with pytest.raises(ValueError, match=r"y must be a 0/1 indicator matrix.* dates or times"):
+        LMBMClassifier().fit(X, objects(Y.astype(values.dtype)))
+
+
+def test_integers_beyond_floats_are_refused_by_name():
+    huge = [[10**400, 0, 0]] * len(X)
+    with pytest.raises(ValueError, match="X must be a numeric array"):
+        LMBMClassifier().fit(huge, Y)
+    with pytest.raises(ValueError, match="y must be a 0/1 indicator matrix"):
+        LMBMClassifier().fit(X, huge)
+    with pytest.raises(ValueError, match="sample_weight must be numbers"):
+        LMBMClassifier().fit(X, Y, sample_weight=[10**400] * len(X))
+
+
+@pytest.mark.parametrize("kind", ["datetime64[D]", "timedelta64[D]"])
+def test_labels_that_are_no_time(kind):
+    y = Y[:, 0].astype(kind)
+    y[3] = "NaT"
+    with pytest.raises(ValueError, match="y contains NaT"):
+        LMBMClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="classes must be a vector of labels"):
+        CRBMClassifier().partial_fit(X, Y[:, 0].astype(kind), classes=y)
+
+
 @pytest.mark.parametrize("kind", ESTIMATORS)
 @pytest.mark.parametrize("value", [True, np.True_, 2.0, "2", np.float64(3), None, [2]])
 def test_counts_are_integers(kind, value):
@@ -140,6 +182,17 @@ def test_classes_of_partial_fit(classes):
         with pytest.raises(ValueError, match="classes must be a vector of labels"):
             model.partial_fit(X, Y[:, 0], classes=classes)
         model.partial_fit(X, Y[:, 0], classes=np.array([0, 1], dtype=object))
+
+
+def test_classes_of_labels():
+    """In each call the same: 0 and 1 may be given, as they are or for each output."""
+    model = CRBMClassifier(alpha=0.1, n_hidden=2)
+    for _ in range(2):
+        for classes in ([0, 1, np.nan], [0, 1, 2], [[0, 1], [0]], [0, "1"], 1):
+            with pytest.raises(ValueError, match="classes of a 2-D y must be 0 and 1, got"):
+                model.partial_fit(X, Y, classes=classes)
+        model.partial_fit(X, Y, classes=[0, 1])
+        model.partial_fit(X, Y, classes=[np.array([0, 1])] * Y.shape[1])
 
 
 @pytest.mark.parametrize("kind", [DecodedClassifier, CalibratedMarginals, OutOfBagLogOdds])
