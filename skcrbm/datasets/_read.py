@@ -30,8 +30,9 @@ def _one_error(path):
     except (FileNotFoundError, DataFileError):
         raise
     except Exception as error:
+        reason = str(error) or "no reason given"
         raise DataFileError(
-            f"{path} cannot be read as an .npz file of plain arrays: {error or 'no reason given'} "
+            f"{path} cannot be read as an .npz file of plain arrays: {reason} "
             f"({type(error).__name__})"
         ) from error
 

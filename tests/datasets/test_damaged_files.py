@@ -33,6 +33,28 @@ def test_a_damaged_file_ends_in_one_error(tmp_path, damage):
         assert not list(tmp_path.glob("*.executed"))
 
 
+@pytest.mark.parametrize("kind", [MemoryError, EOFError])
+def test_an_error_without_words(tmp_path, monkeypatch, kind):
+    def fail(*args, **options):
+        raise kind
+
+    write_good(tmp_path / f"{NAME}.npz")
+    monkeypatch.setattr("numpy.lib.format.read_array", fail)
+    with pytest.raises(DataFileError, match=rf"no reason given \({kind.__name__}\)"):
+        load_mulan(NAME, data_home=tmp_path)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_is_no_damage(tmp_path, monkeypatch, kind):
+    def stop(*args, **options):
+        raise kind
+
+    write_good(tmp_path / f"{NAME}.npz")
+    monkeypatch.setattr("numpy.lib.format.read_array", stop)
+    with pytest.raises(kind):
+        load_mulan(NAME, data_home=tmp_path)
+
+
 def test_the_good_file_is_read(tmp_path):
     write_good(tmp_path / f"{NAME}.npz")
     with pytest.warns(UserWarning, match="differ from those"):
