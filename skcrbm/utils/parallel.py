@@ -43,10 +43,6 @@ def _pool(n_threads):
     return _Pool(n_threads)
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork, the cache would
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
 def row_chunks(n_rows, size):
     """Slices of at most `size` rows. The cut depends on the data alone, never on threads."""
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
@@ -173,3 +169,16 @@ def _lift(token):
             for library, n_threads in _to_restore:
                 library.set_num_threads(n_threads)
             _to_restore.clear()
+
+
+def _after_fork():
+    """Forget the threads of the parent, which do not survive a fork, and what they had limited."""
+    global _limit_lock
+    _pool.cache_clear()
+    _limit_lock = threading.Lock()
+    _inside.clear()
+    _lift(None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

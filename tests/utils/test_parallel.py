@@ -163,3 +163,44 @@ print(n_interrupts)
         env=env,
     )
     assert (out.stdout, out.returncode) == ("600\n", 0), out.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_while_another_thread_limits_blas():
+    code = """
+import os, sys, threading, warnings
+from threadpoolctl import threadpool_info, threadpool_limits
+from skcrbm.utils import parallel
+
+def blas_threads():
+    return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+
+def limit():
+    with parallel.one_blas_thread(), parallel._limit_lock:
+        inside.set()
+        leave.wait()
+
+warnings.simplefilter("ignore")  # that of newer Pythons about threads
+threadpool_limits(2, user_api="blas")
+usual = blas_threads()
+inside, leave = threading.Event(), threading.Event()
+thread = threading.Thread(target=limit)
+thread.start()
+inside.wait()
+pid = os.fork()
+if pid == 0:
+    before = blas_threads()
+    with parallel.one_blas_thread():
+        within = blas_threads()
+    os._exit(0 if before == blas_threads() == usual and within <= {1} else 1)
+_, status = os.waitpid(pid, 0)
+leave.set()
+thread.join()
+assert blas_threads() == usual
+sys.exit(status)
+"""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE")}
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env
+    )
+    assert out.returncode == 0, out.stderr
