@@ -73,9 +73,11 @@ def all_or_nothing(fit):
 
 def _interrupted(error, handled):
     """Whether an error came of an interrupt; `handled` is what was handled before the call."""
-    while error is not None and error is not handled:
+    seen = [handled]  # causes may form a circle
+    while error is not None and not any(error is other for other in seen):
         if isinstance(error, KeyboardInterrupt):
             return True
+        seen.append(error)
         error = error.__cause__ or error.__context__
     return False
 

@@ -112,6 +112,17 @@ def test_errors_after_an_interrupt_that_is_handled_stay_errors():
             fit.start().fit(X, Y[:-1])
 
 
+def test_an_error_that_is_its_own_cause(monkeypatch):
+    def circle(*args):
+        error = ZeroDivisionError("round")
+        raise error from error
+
+    monkeypatch.setattr("skcrbm.learning._loop._one_epoch", circle)
+    fit = FITS["crbm-adam"]
+    with pytest.raises(ZeroDivisionError, match="round"):
+        fit.run(fit.start())
+
+
 def test_an_interrupt_in_the_middle_of_an_error():
     """It may come when the error is on its way out, before anything is undone."""
     fit = FITS["crbm-refit"]
