@@ -83,7 +83,7 @@ class IsingEnergy(PairwiseEnergy):
         return (self.coupling,)
 
     def own_log_odds(self):
-        """Twice the fields, and twice the sums of |couplings|; see the base."""
+        """Twice the fields, and twice the sums of absolute couplings; see the base."""
         return 2.0 * self.field, 2 * np.abs(self.coupling).sum(axis=0, dtype=np.float64)
 
     @property

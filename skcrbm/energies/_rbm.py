@@ -93,7 +93,7 @@ class RBMEnergy(PairwiseEnergy):
         return (self.weights,)
 
     def own_log_odds(self):
-        """Biases, and sums of |weights|; see the base."""
+        """Biases, and sums of absolute weights; see the base."""
         size = np.abs(self.weights).astype(np.float64)
         influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
         return np.hstack(self.fields).astype(np.float64), influence

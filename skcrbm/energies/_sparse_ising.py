@@ -250,7 +250,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (self.edge_coupling,)
 
     def own_log_odds(self):
-        """Twice the fields, and twice the sums of |couplings|; see the base."""
+        """Twice the fields, and twice the sums of absolute couplings; see the base."""
         size = np.repeat(2 * np.abs(self.edge_coupling).astype(np.float64), 2)
         influence = np.bincount(self.edges.ravel(), size, self.n_variables)
         return 2.0 * self.field, influence
