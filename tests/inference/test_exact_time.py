@@ -1,10 +1,10 @@
-"""How long "exact" takes, as it is estimated beforehand, where evidence is given."""
+"""How long "exact" takes, as it is estimated beforehand."""
 
 import numpy as np
 import pytest
 from reference.random_models import random_rbm
 
-from skcrbm.inference import exact_seconds
+from skcrbm.inference import Exact, exact_seconds, infer
 
 
 @pytest.mark.parametrize("returns", ["log_partition", "samples", "statistics"])
@@ -27,3 +27,19 @@ def test_evidence_shortens_the_search_for_the_best_state(returns, n_visible):
     without = exact_seconds(energy, [returns])
     given = exact_seconds(energy.condition(held), [returns])
     np.testing.assert_allclose(given, without / 2**24)
+
+
+@pytest.mark.parametrize("returns", ["marginals", "map", "samples"])
+def test_exact_refuses_what_takes_days(returns):
+    energy = random_rbm(0, 30, 30).rows(np.zeros(10_000, int))
+    with pytest.raises(ValueError, match=r"2\^30 states of each of 10000 models, about \d+ hours"):
+        infer(energy, Exact(max_units=30), returns=returns)
+
+
+def test_exact_refuses_large_models():
+    energy = random_rbm(0, 25, 22)
+    with pytest.raises(ValueError, match=r"22 units; the limit is max_units=20.*'sum_product'"):
+        infer(energy, "exact")
+    with pytest.raises(ValueError, match="3 units; the limit is max_units=2"):
+        infer(random_rbm(0, 3, 4), Exact(max_units=2))
+    assert infer(random_rbm(0, 3, 4), Exact(max_units=3)).converged.all()

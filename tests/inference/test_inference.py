@@ -583,22 +583,6 @@ def test_init_of_another_shape_or_without_log_odds():
         infer(energy, init=infer(energy, returns="pairwise"))
 
 
-def test_exact_refuses_large_models():
-    energy = random_rbm(0, 25, 22)
-    with pytest.raises(ValueError, match=r"22 units; the limit is max_units=20.*'sum_product'"):
-        infer(energy, "exact")
-    with pytest.raises(ValueError, match="3 units; the limit is max_units=2"):
-        infer(random_rbm(0, 3, 4), Exact(max_units=2))
-    assert infer(random_rbm(0, 3, 4), Exact(max_units=3)).converged.all()
-
-
-@pytest.mark.parametrize("returns", ["marginals", "map", "samples"])
-def test_exact_refuses_what_takes_days(returns):
-    energy = random_rbm(0, 30, 30).rows(np.zeros(10_000, int))
-    with pytest.raises(ValueError, match=r"2\^30 states of each of 10000 models, about \d+ hours"):
-        infer(energy, Exact(max_units=30), returns=returns)
-
-
 @pytest.mark.parametrize("name", ["sum_product", "mean_field"])
 def test_one_hot_names_the_methods_that_work(name):
     energy = OneHotRBMEnergy(np.ones((2, 2)), [0, 0], [0, 0])
