@@ -278,6 +278,32 @@ def messages_moved(message, l, kept, m, factor):
 
 
 @jit
+def lane_settled(here, message, l, kept, m, still, factor):
+    """Whether lane l, which holds model m, has converged; notes what the next iteration asks for.
+
+    Parameters
+    ----------
+    here : bool
+        Whether its beliefs stood still in this iteration.
+    message : (E, n_lanes)
+    kept : (E, n_models) in and out
+        Messages at the last iteration in which the beliefs began to stand still.
+    still : (n_models,) bool in and out
+        Whether the beliefs stood still in the iteration before.
+    factor : float
+        By how much an odds that stands still may change.
+    """
+    before = still[m]
+    still[m] = here
+    if before and here:
+        before = not messages_moved(message, l, kept, m, factor)
+    if here and not before:
+        for e in range(message.shape[0]):
+            kept[e, m] = message[e, l]
+    return before and here
+
+
+@jit
 def swap_lanes(array, i, j):
     """Exchange two lanes of an array (n, lanes)."""
     for row in range(array.shape[0]):

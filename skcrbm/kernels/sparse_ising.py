@@ -21,7 +21,7 @@ from skcrbm.kernels.scalar import (
     lane_changes,
     lane_moved,
     lane_probabilities,
-    messages_moved,
+    lane_settled,
     swap_lanes,
 )
 
@@ -212,15 +212,8 @@ def pass_sparse_ising(
         for l in range(n_left - 1, -1, -1):
             if trace.shape[1]:
                 trace[order[l], iteration] = change[l]
-            m = order[l]
-            before = still[m]
-            still[m] = change[l] < tol and not lane_moved(after, belief, off, l, factor)
-            if before and still[m]:
-                before = not messages_moved(message, l, kept, m, factor)
-            if still[m] and not before:
-                for e in range(message.shape[0]):
-                    kept[e, m] = message[e, l]
-            if before and still[m]:
+            here_still = change[l] < tol and not lane_moved(after, belief, off, l, factor)
+            if lane_settled(here_still, message, l, kept, order[l], still, factor):
                 n_iter[order[l]] = iteration + 1
                 converged[order[l]] = True
                 n_left -= 1
