@@ -9,14 +9,13 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
-    _check_sample_weight,
     check_is_fitted,
 )
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
 from skcrbm.utils.features import check_same_length, note_features
-from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
 from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
 
@@ -167,7 +166,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
         fit_params = {}
         weight = np.ones(len(y))
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, y, ensure_non_negative=True)
+            weight = check_sample_weight(sample_weight, y)
             fit_params["sample_weight"] = weight
         responses = out_of_fold(
             self.estimator,

@@ -2,9 +2,9 @@
 
 import numpy as np
 from scipy.special import expit
-from sklearn.utils.validation import _check_sample_weight
 
 from skcrbm.decoding._empty import with_a_label
+from skcrbm.utils.fitting import check_sample_weight
 from skcrbm.utils.indicator import indicator_with_nan
 from skcrbm.utils.limits import TIE
 from skcrbm.utils.outputs import label_marginals
@@ -77,7 +77,7 @@ def fit_thresholds(
     proba = label_marginals(proba)
     if y.shape != proba.shape:
         raise ValueError(f"proba must have the shape of y, {y.shape}, got {proba.shape}")
-    weight = _check_sample_weight(sample_weight, proba, dtype=np.float64, ensure_non_negative=True)
+    weight = check_sample_weight(sample_weight, proba)
     observed = ~np.isnan(y) & (weight > 0)[:, None]
     if not observed.any():
         raise ValueError("y must have an observed entry, in a row of positive weight")

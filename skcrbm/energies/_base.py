@@ -156,6 +156,20 @@ class BaseEnergy(Versioned, ABC):
         first[:, : self.n_visible] += shift
         return self.with_fields(first, *others), np.zeros(self.n_models)
 
+    def without_held_fields(self):
+        """Return the same models with fields of 0 for held variables, and what these gave.
+
+        So that large ones are in no sum of scores. By default nothing changes.
+
+        Returns
+        -------
+        energy : BaseEnergy
+            With the same evidence.
+        offset : ndarray (N,), float64
+            To be added to its scores, log-weights and log Z.
+        """
+        return self, np.zeros(self.n_models)
+
     @property
     def has_zeros(self):
         """Whether some states have weight 0, also those of ``scaled(0)``."""

@@ -98,6 +98,24 @@ class LayeredEnergy(BaseEnergy):
         """Scores of each connection."""
         return self.weights
 
+    def own_log_odds(self):
+        """Scores of units against all other states of their node, (N, n_variables); see the base.
+
+        Couplings move them by those of the unit, and of the state it is compared with.
+        """
+        log_odds = np.empty(self.field.shape)
+        reach = np.zeros(self.n_variables)
+        for (left, right), matrix in zip(pairwise(self._slices[1:]), self._matrices, strict=True):
+            size = abs(matrix.astype(np.float64))
+            reach[left] += size.sum(axis=1)
+            reach[right] += size.sum(axis=0)
+        for layer, block in enumerate(self._slices[1:], 1):
+            scores = self._of_states(self.field[:, None, block].astype(np.float64), layer)[:, 0]
+            log_odds[:, block] = one_against_rest(scores)[..., 1:].reshape(self.n_models, -1)
+            most = reach[block].reshape(self._shape(layer)).max(axis=1, initial=0)
+            reach[block] = np.repeat(2 * most, self._shape(layer)[1])
+        return log_odds, reach
+
     @property
     def n_variables(self):
         """Number of units: states but the first of all nodes but the inputs."""
@@ -110,6 +128,13 @@ class LayeredEnergy(BaseEnergy):
 
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
+
+    def without_held_fields(self):
+        """Return the same models with fields of 0 for held units, and what these gave."""
+        if self.evidence is None:
+            return self, np.zeros(self.n_models)
+        given = np.nan_to_num(self.evidence) * self.field.astype(np.float64)
+        return self.with_fields(np.where(self.free, self.field, 0)), given.sum(axis=1)
 
     def _shape(self, layer):
         """Return the number of nodes of a layer, and of the units of each."""
@@ -214,11 +239,15 @@ class LayeredEnergy(BaseEnergy):
     def _node_scores(self, states, layer):
         """Scores (N, C, n_nodes, k) of all states of a layer's nodes, -inf by evidence."""
         block = self._slices[layer]
-        scores = self._conditional_log_odds(states, block).astype(np.float64)
+        return self._of_states(self._conditional_log_odds(states, block).astype(np.float64), layer)
+
+    def _of_states(self, scores, layer):
+        """Scores (N, C, n_nodes, k) of all states, -inf by evidence, given the units' (N, C, n)."""
+        block = self._slices[layer]
         scores = scores.reshape(*scores.shape[:2], *self._shape(layer))
         scores = np.concatenate([np.zeros((*scores.shape[:3], 1)), scores], axis=3)
         if self.evidence is not None:
-            held = self.evidence[:, None, block].reshape(len(states), 1, *self._shape(layer))
+            held = self.evidence[:, None, block].reshape(len(scores), 1, *self._shape(layer))
             chosen = (held == 1).any(axis=3, keepdims=True)
             excluded = np.concatenate([chosen, (held == 0) | (chosen & (held != 1))], axis=3)
             scores = np.where(excluded, -np.inf, scores)

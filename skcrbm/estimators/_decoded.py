@@ -13,7 +13,6 @@ from sklearn.utils._metadata_requests import (
 )
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import (
-    _check_sample_weight,
     _num_samples,
     check_is_fitted,
     has_fit_parameter,
@@ -29,7 +28,7 @@ from skcrbm.decoding import (
 )
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
-from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
 from skcrbm.utils.indicator import may_be_empty
 from skcrbm.utils.known_labels import call_given
 from skcrbm.utils.outputs import label_marginals
@@ -328,7 +327,7 @@ def _positive(sample_weight, y):
     """Which rows of y count."""
     if sample_weight is None:
         return slice(None)
-    return _check_sample_weight(sample_weight, y, dtype=np.float64) > 0
+    return check_sample_weight(sample_weight, y) > 0
 
 
 def _marginals(model, X):

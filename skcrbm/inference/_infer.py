@@ -257,8 +257,9 @@ def infer(
     variable sees; "exact", the searches and the bounds compute in float64 whatever the dtype of
     the energy. From 1e9 on, a field a million times as large as all couplings of its variable
     holds it: its log-odds are then the field's, and the others as precise as they are without
-    it. Layered models hold no variable so. Other numbers of that size leave undecided what is below
-    their rounding: beside a field of 1e16, "exact" on a layered model tells nothing else apart.
+    it. Numbers of that size that decide nothing, as equal fields of two states of a node, leave
+    undecided what is below their rounding, and so do large fields that cancel in a score: beside
+    1e16 and -1e16, by evidence against one's field, log Z and bounds are right up to units.
 
     Examples
     --------

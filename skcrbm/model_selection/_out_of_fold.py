@@ -68,7 +68,8 @@ def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit
     Raises
     ------
     ValueError
-        If the test folds are not a partition of the rows.
+        If the test folds are not a partition of the rows, or all rows that a fold leaves to train
+        on have weight 0.
     KeyboardInterrupt
         If a fit was interrupted, also where the estimator by itself would go on from there.
     """
@@ -78,6 +79,14 @@ def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit
     tests = np.concatenate([np.asarray(test) for _, test in splits])
     if not np.array_equal(np.sort(tests), np.arange(len(y))):
         raise ValueError("cv must put every row into exactly one test fold, as K-fold splits do")
+    weight = (fit_params or {}).get("sample_weight")
+    if np.ndim(weight) == 1 and not all(np.any(weight[train]) for train, _ in splits):
+        raise ValueError(
+            f"sample_weight is zero for all rows that a fold of cv={cv!r} leaves to train on: weight "
+            "more rows, or pass fewer folds"
+        )
+    if n_jobs is not None:  # no more processes than there are folds
+        n_jobs = min(n_jobs, len(splits))
     parts = Parallel(n_jobs=n_jobs)(
         delayed(_fit_predict)(estimator, X, y, train, test, respond, fit_params or {})
         for train, test in splits

@@ -9,6 +9,32 @@ from sklearn.utils.validation import _check_sample_weight
 from skcrbm.utils.features import hold_dates
 
 
+def check_sample_weight(sample_weight, X):
+    """Return the weights of rows, (N,) of float64.
+
+    Parameters
+    ----------
+    sample_weight : array-like (N,), float or None
+    X : array or sparse matrix with N rows
+
+    Raises
+    ------
+    ValueError
+        On weights that are negative, no numbers, or all 0.
+    """
+    try:
+        given = np.asarray(sample_weight)
+        if hold_dates(given):
+            raise TypeError("they are dates or times")
+        if given.dtype.kind in "buif" and not given.any():
+            raise ValueError("sample_weight is zero for every row: there is nothing to fit")
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    except (OverflowError, TypeError, ValueError) as error:
+        if "sample_weight" in str(error):
+            raise
+        raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error
+
+
 def weighted_rows(arrays, sample_weight):
     """Validate the weights of rows, and leave out rows of weight 0.
 
@@ -25,21 +51,10 @@ def weighted_rows(arrays, sample_weight):
     Raises
     ------
     ValueError
-        On weights that are negative, no numbers, or all 0.
+        As of `check_sample_weight`.
     """
-    try:
-        if hold_dates(np.asarray(sample_weight)):
-            raise TypeError("they are dates or times")
-        weight = _check_sample_weight(
-            sample_weight, arrays[0], dtype=np.float64, ensure_non_negative=True
-        )
-    except (OverflowError, TypeError, ValueError) as error:
-        if "sample_weight" in str(error):
-            raise
-        raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error
+    weight = check_sample_weight(sample_weight, arrays[0])
     keep = weight > 0
-    if not keep.any():
-        raise ValueError("sample_weight is 0 for every row: there is nothing to fit")
     if keep.all():
         return arrays, weight
     return tuple(array[keep] for array in arrays), weight[keep]

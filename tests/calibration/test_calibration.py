@@ -207,3 +207,20 @@ def test_wrong_arguments(options, y, message):
     X = np.random.RandomState(0).normal(size=(20, 2))
     with pytest.raises(ValueError, match=message):
         CalibratedMarginals(GaussianNB(), **options).fit(X, y)
+
+
+def test_weights_that_leave_a_fold_nothing():
+    X, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    model = CalibratedMarginals(LogisticRegression(), cv=KFold(2))
+    with pytest.raises(
+        ValueError, match=r"sample_weight is zero for all rows that a fold of cv=KFold"
+    ):
+        model.fit(X, y, sample_weight=[1, 1, 0, 0, 0, 0, 0, 0])
+
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        model.fit(X, y, sample_weight=np.zeros(8))
+
+
+def test_more_processes_than_can_be():
+    X, y = np.arange(12.0)[:, None], np.arange(12) % 2
+    CalibratedMarginals(LogisticRegression(), cv=2, n_jobs=2**40).fit(X, y)

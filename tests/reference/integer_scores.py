@@ -9,6 +9,7 @@ import numpy as np
 from skcrbm.energies import (
     FactorGraphEnergy,
     IsingEnergy,
+    LayeredEnergy,
     OneHotRBMEnergy,
     OrFactors,
     RBMEnergy,
@@ -128,6 +129,8 @@ def _scores(energy, n, states):
         return total, possible
     if isinstance(energy, FactorGraphEnergy):
         return _factor_scores(energy, n, states)
+    if isinstance(energy, LayeredEnergy):
+        return _layered_scores(energy, n, states)
     # Others by their own score, in float64.
     scores = energy.rows(np.full(len(states), n)).score(states)
     return _integers(scores), scores > -np.inf
@@ -135,6 +138,23 @@ def _scores(energy, n, states):
 
 def _pairs(left, right, weights):
     return (left.astype(object) @ weights * right).sum(axis=1) if right.shape[1] else 0
+
+
+def _layered_scores(energy, n, states):
+    """Fields, the connections as matrices between units, and no two units of a node on."""
+    structure, possible = energy.structure, np.ones(len(states), bool)
+    total = states.astype(object) @ _integers(energy.field[n])
+    layers = [states[:, units] for units in structure.unit_slices[1:]]
+    for left, right, part, weights in zip(
+        layers, layers[1:], structure.connections[1:], energy.weights
+    ):
+        matrix = part.matrix(weights)
+        matrix = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+        total = total + _pairs(left, right, _integers(matrix))
+    for layer, k in zip(layers, structure.n_states[1:]):
+        on = layer.reshape(len(states), -1, k - 1).sum(axis=2)
+        possible &= (on <= 1).all(axis=1)
+    return total, possible
 
 
 def _factor_scores(energy, n, states):

@@ -219,18 +219,18 @@ _LAYERED = (
 
 
 def draw_layered(rng, n_models):
-    """Moderate ones: their reference is a score in floating point."""
     layers, shape, n_outputs, n_states = _LAYERED[rng.integers(len(_LAYERED))]
     structure = LayeredStructure(layers, shape, 2, n_outputs, n_states)
     scale = rng.choice([0.1, 1.0, 5.0])
     weights = [rng.normal(0, scale, c.n_weights) for c in structure.connections[1:]]
     n_units = sum(n * (k - 1) for n, k in zip(structure.n_nodes[1:], structure.n_states[1:]))
+    field = _Fields(rng)
+    field.scale = scale
 
     def build(field, *weights):
         return LayeredEnergy(structure, list(weights), field)
 
-    arrays = (rng.normal(0, scale, (n_models, n_units)), *weights)
-    return _model(rng, build, arrays, False, True)
+    return _model(rng, build, (field(n_models, n_units), *weights), False, field.served)
 
 
 KINDS = (

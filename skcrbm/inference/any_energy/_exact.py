@@ -36,11 +36,11 @@ def solve(method, energy, query):
         model = _Enumerated(energy, rows.start)
         n = rows.start
         if "log_partition" in query.returns:
-            fields["log_partition"][n] = model.log_z
+            fields["log_partition"][n] = model.log_z + model.offset
         if "map" in query.returns or "marginal_map" in query.returns:
             model.find_best(fields, n, "marginal_map" in query.returns)
         if "map_bound" in query.returns:
-            fields["map_bound"][n] = model.score.max()
+            fields["map_bound"][n] = model.score.max() + model.offset
         if "marginals" in query.returns:
             fields["log_odds"][n] = model.log_odds(logsumexp)
         if "samples" in query.returns:
@@ -72,11 +72,13 @@ class _Enumerated:
     states : ndarray (K, n_variables) of int8
         In binary order of the free variables, the first one fastest.
     score : ndarray (K,) float64
+    offset : float
+        To be added to all scores: the fields of held variables are not in them.
     """
 
     def __init__(self, energy, n):
-        self.energy = energy
-        part = energy.rows([n])
+        part, offset = energy.rows([n]).without_held_fields()
+        self.energy, self.offset = part, float(offset[0])
         free = np.flatnonzero(part.free[0])
         self.n_free_visible = int(np.count_nonzero(free < energy.n_visible))
         self.states = np.zeros((2 ** len(free), energy.n_variables), np.int8)
