@@ -61,7 +61,8 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         Whether an iteration updates messages in place, from the input to the output, or
         all from the old ones. For "mean_field" both are the same.
     n_inference_iter : int, default=5
-        T, at least the number of hidden layers + 1: before, the output does not see X.
+        T, at least the number of hidden layers + 1: before, the output does not see X. Training
+        with "backprop" keeps the messages of all of them.
     label_smoothing : float in [0, 1), default=0.0
         Share of each target that is spread evenly over all states.
     gradient : {"backprop", "analytic"}, default="backprop"

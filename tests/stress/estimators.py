@@ -374,8 +374,9 @@ class Attack:
             "n_gibbs_steps",
             "n_hidden",
             "n_pmp_steps",
+            "n_inference_iter",
         ):
-            value = 2 if value == 10**12 else value  # which takes its time
+            value = 2 if value == 10**12 else value  # which takes its time, or memory
         self.history.append(f"{name}={value!r}")
         self.model.set_params(**{name: value})
 
