@@ -139,10 +139,13 @@ class RBMEnergy(PairwiseEnergy):
             return self.fields, np.zeros(self.n_models)
         held = [~np.isnan(part) for part in self._held()]
         v, h = (np.nan_to_num(part).astype(self.dtype) for part in self._held())
-        b = self.visible_bias + h @ self.weights.T
+        pull = h @ self.weights.T
+        b = self.visible_bias + pull
         c = self.hidden_bias + v @ self.weights
-        # v' W h of two held units stands in both fields: count it once.
-        offset = (v * b).sum(1, dtype=np.float64) + (h * self.hidden_bias).sum(1, dtype=np.float64)
+        # Each by itself: a float32 may not hold the sum of a bias and what pulls at it. v' W h of
+        # two held units stands in both fields, and counts once.
+        parts = (v, self.visible_bias), (v, pull), (h, self.hidden_bias)
+        offset = sum((x * field).sum(1, dtype=np.float64) for x, field in parts)
         b[held[0]] = 0
         c[held[1]] = 0
         return (b, c), offset

@@ -82,8 +82,8 @@ def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit
     weight = (fit_params or {}).get("sample_weight")
     if np.ndim(weight) == 1 and not all(np.any(weight[train]) for train, _ in splits):
         raise ValueError(
-            f"sample_weight is zero for all rows that a fold of cv={cv!r} leaves to train on: weight "
-            "more rows, or pass fewer folds"
+            f"sample_weight is zero for all rows that a fold of cv={cv!r} leaves to train on: "
+            "weight more rows, or pass fewer folds"
         )
     if n_jobs is not None:  # no more processes than there are folds
         n_jobs = min(n_jobs, len(splits))
