@@ -13,7 +13,6 @@ from sklearn.utils._metadata_requests import (
 )
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import (
-    _num_samples,
     check_is_fitted,
     has_fit_parameter,
 )
@@ -28,6 +27,7 @@ from skcrbm.decoding import (
 )
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.utils.features import count_rows
 from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
 from skcrbm.utils.indicator import may_be_empty
 from skcrbm.utils.known_labels import call_given
@@ -317,7 +317,7 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
             return self.estimator_.predict_proba(X)
-        known = self._targets.check_known(y_known, _num_samples(X))
+        known = self._targets.check_known(y_known, count_rows(X))
         proba = call_given(self.estimator_, "predict_proba", X, known)
         proba = self._targets.marginals(proba, getattr(self.estimator_, "classes_", None))
         return proba if known is None else np.where(np.isnan(known), proba, known)

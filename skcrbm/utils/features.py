@@ -2,7 +2,7 @@
 
 import numpy as np
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _num_samples, validate_data
 
 _FORM = "X must be a numeric array, data frame or sparse matrix (n_samples, n_features)"
 
@@ -50,6 +50,14 @@ def note_features(estimator, X):
     except (LookupError, TypeError, ValueError) as error:
         kind = ValueError if isinstance(error, ValueError) else TypeError
         raise kind(f"{_FORM}: {error!r}") from error
+
+
+def count_rows(X):
+    """Return the number of rows of an X that is passed on as it is; a TypeError names it."""
+    try:
+        return _num_samples(X)
+    except TypeError as error:
+        raise TypeError(f"{_FORM}: {error}") from error
 
 
 def check_same_length(X, y, *others):

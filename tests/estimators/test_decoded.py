@@ -359,3 +359,10 @@ def test_refusals(data):
         with pytest.raises(ValueError, match=message):
             model.predict(X)
     assert DecodedClassifier(LMBMClassifier()).fit(X, Y).predict(X).shape == Y.shape
+
+
+def test_no_rows_to_predict():
+    X, Y = np.arange(20.0)[:, None], np.arange(40).reshape(20, 2) % 3 % 2
+    model = DecodedClassifier(MultiOutputClassifier(LogisticRegression())).fit(X, Y)
+    with pytest.raises(TypeError, match="X must be a numeric array, data frame or sparse matrix"):
+        model.predict_proba(None)
