@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "datasets": {"energies", "exceptions", "utils"},
     "metrics": {"utils"},
     "targets": {"metrics", "utils"},
-    "inspection": set(),
+    "inspection": {"utils"},
     "model_selection": {"utils"},
     "ensemble": {"estimators", "model_selection", "targets", "utils"},
     "calibration": {"model_selection", "targets", "utils"},

@@ -13,7 +13,7 @@ from sklearn.utils.validation import (
 )
 
 from skcrbm.model_selection import out_of_fold
-from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.targets import TargetsMixin, label_output, make_targets
 from skcrbm.utils.features import check_same_length, note_features
 from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
 from skcrbm.utils.parameters import Integer, check_parameters
@@ -64,6 +64,8 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
         One per label, of the log-odds; None for a label without an observed entry, which is
         left as it is.
     classes_ : ndarray (n_outputs, 2) or (2,)
+    label_names_ : ndarray of str (n_outputs,)
+        Where y has names, as a data frame or a series, see `set_label_output`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -188,6 +190,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
     def __sklearn_is_fitted__(self):
         return hasattr(self, "calibrators_") and hasattr(self, "_targets")
 
+    @label_output
     def predict_proba(self, X):
         """Calibrated P(y_i = 1 | x) of each output, or the probabilities of two classes.
 
@@ -199,6 +202,9 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
         """
+        return self._proba(X)
+
+    def _proba(self, X):
         check_is_fitted(self)
         check_parameters(self, ["method"])
         scores = self._scores(self._responses(self.estimator_, X))
@@ -206,6 +212,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
         marginals = np.column_stack(columns)
         return self._targets.proba_of_marginals(marginals)
 
+    @label_output
     def predict(self, X):
         """Labels with a calibrated marginal of at least 0.5, or the more probable class.
 
@@ -217,7 +224,7 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples,)
         """
-        proba = self.predict_proba(X)
+        proba = self._proba(X)
         return self._targets.labels_of_proba(proba)
 
     # ------------------------------------------------------------------ inside

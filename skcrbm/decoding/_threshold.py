@@ -6,6 +6,7 @@ from scipy.special import expit
 from skcrbm.decoding._empty import with_a_label
 from skcrbm.utils.fitting import check_sample_weight
 from skcrbm.utils.indicator import indicator_with_nan
+from skcrbm.utils.label_names import in_order_of
 from skcrbm.utils.limits import TIE
 from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.validation import as_float_array
@@ -27,7 +28,8 @@ def fit_thresholds(
     y : array-like of shape (n_samples, n_labels)
         0/1, NaN where not observed: these entries count nowhere.
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
-        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`.
+        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. Where both are data
+        frames, the columns of y are matched by name; the thresholds have the order of `proba`.
     metric : str, default="f1_samples"
         "f1_samples" or "jaccard_samples", averaged over rows; "f1_micro"; "f1_macro",
         averaged over labels; "hamming", least Hamming loss.
@@ -73,7 +75,7 @@ def fit_thresholds(
            [0, 0]])
     """
     per_label = check_threshold_metric(metric, per_label)
-    y = indicator_with_nan(y, "y")
+    y = indicator_with_nan(in_order_of(y, proba, "y"), "y")
     proba = label_marginals(proba)
     if y.shape != proba.shape:
         raise ValueError(f"proba must have the shape of y, {y.shape}, got {proba.shape}")

@@ -6,7 +6,6 @@ import numpy as np
 from scipy.special import logit
 from sklearn.base import (
     BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
     MetaEstimatorMixin,
     TransformerMixin,
     _fit_context,
@@ -20,13 +19,12 @@ from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import BinaryTargets, make_targets
 from skcrbm.utils.features import check_same_length, note_features
 from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.known_labels import final_model
 from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
 
 
-class OutOfBagLogOdds(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstimator
-):
+class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
     """Log-odds of the labels by another classifier, as inputs of a model of their dependence.
 
     ``fit_transform(X, y)`` gives log-odds of each row by trees, or a model, that did not see
@@ -132,9 +130,25 @@ class OutOfBagLogOdds(
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    @property
-    def _n_features_out(self):
-        return self._targets.n_visible
+    def get_feature_names_out(self, input_features=None):
+        """Names of the log-odds: the class of the classifier in lower case, and the label.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Here as scikit-learn's pipelines pass it.
+
+        Returns
+        -------
+        ndarray of str objects (n_features_out,)
+            As "extratreesclassifier__Beach", also where it is the last step of a pipeline.
+            Labels without a name have their number; of 1-D y the labels are the classes, of two
+            the second one.
+        """
+        check_is_fitted(self, "estimator_")
+        prefix = type(final_model(self.estimator_)[0]).__name__.lower()
+        names = [f"{prefix}__{label}" for label in self._targets.visible_names()]
+        return np.array(names, dtype=object)
 
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
@@ -269,7 +283,7 @@ class OutOfBagLogOdds(
         """P(y_i = 1 | x), or the probabilities of the classes, (n, n_features_out)."""
         proba = model.predict_proba(X)
         if hasattr(self, "label_sets_"):
-            return np.clip(proba @ self.label_sets_[model.classes_], 0, 1)
+            return np.clip(np.asarray(proba) @ self.label_sets_[model.classes_], 0, 1)
         if not self._targets.multilabel:
             return self._targets.marginals(proba, model.classes_)
         if self._varying.sum() == 1:  # the estimator was given a 1-D y

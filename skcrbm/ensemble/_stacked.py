@@ -121,11 +121,13 @@ def make_stacked(
 
 
 def _part(estimator, cv, n_jobs, seed):
-    if hasattr(estimator, "fit") and hasattr(estimator, "transform"):
-        return clone(estimator)
-    if not (hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")):
+    # A classifier that is a transformer, too, as a CRBMClassifier is, counts as a classifier.
+    is_classifier = hasattr(estimator, "predict_proba")
+    if not hasattr(estimator, "fit") or not (is_classifier or hasattr(estimator, "transform")):
         raise ValueError(
             "estimators must hold classifiers with predict_proba, or transformers, got "
             f"{estimator!r}"
         )
+    if not is_classifier:
+        return clone(estimator)
     return OutOfBagLogOdds(clone(estimator), cv=cv, n_jobs=n_jobs, random_state=seed)

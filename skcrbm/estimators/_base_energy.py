@@ -4,6 +4,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.estimators._joint import JointQueriesMixin
+from skcrbm.targets import label_output
 from skcrbm.utils.parallel import one_blas_thread
 
 
@@ -21,6 +22,7 @@ class BaseEnergyClassifier(JointQueriesMixin, BaseStructuredClassifier):
     def _label_log_odds(self, posterior):
         return posterior.log_odds()
 
+    @label_output
     def predict(self, X, y_known=None):
         """Predict labels by the rule `decode`.
 
@@ -28,15 +30,18 @@ class BaseEnergyClassifier(JointQueriesMixin, BaseStructuredClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the others are predicted given them.
+            Labels known beforehand, NaN elsewhere: the others are predicted given them. The
+            columns of a data frame are matched by name, labels without one are not known.
 
         Returns
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples,)
+            See `set_label_output` for data frames.
         """
         with one_blas_thread():
             return self._predict(self._posterior(X, y_known))
 
+    @label_output
     def decision_function(self, X, y_known=None):
         """Score of each output, or of each class; positive where a binary output is on.
 
@@ -55,6 +60,7 @@ class BaseEnergyClassifier(JointQueriesMixin, BaseStructuredClassifier):
             posterior = self._posterior(X, y_known)
             return self._decision(posterior).astype(posterior.energy.dtype, copy=False)
 
+    @label_output
     def predict_proba(self, X, y_known=None):
         """P(y_i = 1 | x) of each output, or the probability of each class.
 

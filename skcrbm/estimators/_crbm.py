@@ -172,6 +172,8 @@ class CRBMClassifier(BaseCRBM):
     intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
         b, c.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    label_names_ : ndarray of str (n_outputs,)
+        Where y has names, as a data frame or a series, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct output vectors seen in fit; partly observed rows count with their
         most probable completion by marginals, rows with nothing observed not at all.

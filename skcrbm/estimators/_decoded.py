@@ -26,11 +26,11 @@ from skcrbm.decoding import (
     with_a_label,
 )
 from skcrbm.model_selection import out_of_fold
-from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.targets import TargetsMixin, label_output, make_targets
 from skcrbm.utils.features import count_rows
 from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
 from skcrbm.utils.indicator import may_be_empty
-from skcrbm.utils.known_labels import call_given
+from skcrbm.utils.known_labels import call_given, final_model
 from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.parameters import Integer, check_parameters
 from skcrbm.utils.pickling import Versioned
@@ -59,8 +59,8 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         What the expectations are over. "independent": labels independent given x, with the
         probabilities of `predict_proba`, exactly (`skcrbm.decoding.decode_marginals`).
         "samples": draws from the joint distribution, of an estimator that has
-        ``sample(X, n_samples, random_state=...)`` as `CRBMClassifier` has
-        (`skcrbm.decoding.decode_samples`).
+        ``sample(X, n_samples, random_state=...)`` as `CRBMClassifier` has, also as the last
+        step of a `Pipeline` (`skcrbm.decoding.decode_samples`).
     threshold_metric : str, default="f1_samples"
         For ``decode="threshold"``: "f1_samples", "jaccard_samples", "f1_micro", "hamming",
         with one threshold, or "f1_macro", with one for each label.
@@ -86,6 +86,8 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
     thresholds_ : ndarray (n_outputs,)
         With ``decode="threshold"`` and 2-D y.
     classes_ : ndarray of shape (n_outputs, 2) or (n_classes,)
+    label_names_ : ndarray of str (n_outputs,)
+        Where y has names, as a data frame or a series, see `set_label_output`.
     n_features_in_, feature_names_in_
         As in scikit-learn, if the estimator has them.
 
@@ -210,7 +212,8 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
             "estimator_": clone(self.estimator).fit(X, y, **params),
             "_targets": targets,
             "classes_": targets.classes,
-            "allow_empty_": not targets.multilabel or may_be_empty(y[_positive(sample_weight, y)]),
+            "allow_empty_": not targets.multilabel
+            or may_be_empty(targets.encode(y)[_positive(sample_weight, y)]),
         }
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(found["estimator_"], name):
@@ -239,11 +242,12 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         return self
 
     def _check_joint(self, estimator):
-        if self.joint == "samples" and not hasattr(estimator, "sample"):
+        last = final_model(estimator)[0]
+        if self.joint == "samples" and not hasattr(last, "sample"):
             raise ValueError(
                 "joint='samples' needs an estimator with the method sample, such as "
-                f"CRBMClassifier; {type(estimator).__name__} has none. joint='independent' "
-                "takes any with predict_proba"
+                f"CRBMClassifier or a Pipeline that ends in one; {type(last).__name__} has none. "
+                "joint='independent' takes any with predict_proba"
             )
 
     def _fit_params(self, sample_weight, fit_params):
@@ -259,6 +263,7 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
             )
         return fit_params
 
+    @label_output
     def predict(self, X, y_known=None):
         """Predict labels by the rule `decode`.
 
@@ -267,7 +272,8 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
             Labels known beforehand, NaN elsewhere. They are predicted as given, and the others
-            given them; that takes an estimator that conditions on known labels, see Notes.
+            given them; that takes an estimator that conditions on known labels, see Notes. The
+            columns of a data frame are matched by name, labels without one are not known.
 
         Returns
         -------
@@ -284,22 +290,23 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         self._check_joint(self.estimator_)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
-            return self.estimator_.predict(X)
+            return np.asarray(self.estimator_.predict(X))
+        known = self._targets.check_known(y_known, count_rows(X))
         allow_empty = {"allow_empty": self.allow_empty_}
         if self.decode in _EXPECTED and self.joint == "samples":
             options = {"n_samples": self.n_samples, "random_state": self._seed}
-            drawn = call_given(self.estimator_, "sample", X, y_known, **options)
+            drawn = call_given(self.estimator_, "sample", X, known, **options)
             return decode_samples(drawn, _EXPECTED[self.decode], **allow_empty)
-        proba = self.predict_proba(X, y_known)
+        proba = self._proba(X, known)
         if self.decode in _EXPECTED:
             return decode_marginals(proba, _EXPECTED[self.decode], **allow_empty)
         if self.decode == "marginal":
             score = np.where(proba > 0, proba, -np.inf)
             return with_a_label(self._targets.labels_of_proba(proba), score, **allow_empty)
-        known = self._targets.check_known(y_known, len(proba))
         thresholds = getattr(self, "thresholds_", None)
         return labels_by_fitted_thresholds(proba, thresholds, known, **allow_empty)
 
+    @label_output
     def predict_proba(self, X, y_known=None):
         """Probabilities of the fitted classifier.
 
@@ -316,8 +323,11 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         check_is_fitted(self)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
-            return self.estimator_.predict_proba(X)
-        known = self._targets.check_known(y_known, count_rows(X))
+            return np.asarray(self.estimator_.predict_proba(X))
+        return self._proba(X, self._targets.check_known(y_known, count_rows(X)))
+
+    def _proba(self, X, known):
+        """P(y_i = 1 | x, known) (N, L) of 2-D y, of known labels (N, L) or None."""
         proba = call_given(self.estimator_, "predict_proba", X, known)
         proba = self._targets.marginals(proba, getattr(self.estimator_, "classes_", None))
         return proba if known is None else np.where(np.isnan(known), proba, known)

@@ -13,6 +13,7 @@ from skcrbm.decoding import Posterior, weighted_label_sets
 from skcrbm.inference import resolve_method
 from skcrbm.targets import Targets
 from skcrbm.utils.indicator import distinct_rows
+from skcrbm.utils.label_names import indicator_by_name, is_frame
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.random import random_key
@@ -28,6 +29,9 @@ class TopLabelSets(NamedTuple):
         Label vectors, or classes of 1-D y, by falling probability.
     proba : ndarray (n_samples, k)
         Their probabilities p(y | x).
+
+    With `set_label_output`, a data frame (n_samples k, n_outputs) or a series of classes, and a
+    series (n_samples k,): the rows are those of X, each with the ranks 0, ..., k - 1.
     """
 
     labels: np.ndarray
@@ -146,7 +150,7 @@ class JointQueriesMixin(ABC):
         k : int, default=1
         y_known : array-like of shape (n_samples, n_outputs), default=None
             Labels given: vectors that agree with them, and p(y | x, y_known).
-        candidates : {"auto", "all", "label_sets"} or array-like (n_sets, n_outputs)
+        candidates : {"auto", "all", "label_sets"} or array-like of shape (n_sets, n_outputs)
             Where the vectors come from: all there are (exact, up to 20 outputs),
             `label_sets_`, or the sets given. "auto" is "all" up to 14 outputs, else
             "label_sets". Of these the sets that agree with what is known compete; where
@@ -164,6 +168,10 @@ class JointQueriesMixin(ABC):
         proba : ndarray of shape (n_samples, k)
             p(y | x), not relative to the candidates; 0 where there is none.
 
+            Both are pandas containers where `set_label_output` says so: their rows are those
+            of X, each with the ranks 0 to k - 1, so that ``labels.assign(proba=proba)`` is a
+            table.
+
         Raises
         ------
         ValueError
@@ -172,7 +180,19 @@ class JointQueriesMixin(ABC):
         """
         _check_count("k", k)
         with one_blas_thread():
-            return self._joint(X, y_known).top(k, candidates, method, random_state)
+            top = self._joint(X, y_known).top(k, candidates, method, random_state)
+        return self._framed_top(top, X) if self._names_labels else top
+
+    def _framed_top(self, top, X):
+        """Return `TopLabelSets` of pandas containers, with a row for each row of X and rank."""
+        import pandas as pd
+
+        n_rows, k = top.proba.shape
+        rows = X.index if hasattr(X, "iloc") else pd.RangeIndex(n_rows)
+        index = pd.MultiIndex.from_product([rows, range(k)], names=[rows.name, "rank"])
+        labels = top.labels.reshape(n_rows * k, *top.labels.shape[2:])
+        proba = pd.Series(top.proba.ravel(), index, name="proba")
+        return TopLabelSets(self._targets.framed(labels, index), proba)
 
     def predict_pairwise_proba(self, X, y_known=None):
         """P(y_i = 1, y_k = 1 | x) of all pairs of labels.
@@ -293,6 +313,8 @@ class _LabelVectors(NamedTuple):
         n_labels = self.posterior.energy.n_visible
         if isinstance(candidates, str) and candidates == "auto":
             candidates = "all" if n_labels <= AUTO_ALL_LABEL_SETS else "label_sets"
+        if is_frame(candidates):
+            candidates = indicator_by_name(candidates, self.targets.names, n_labels, "candidates")
         if not isinstance(candidates, str):
             sets = as_float_array(candidates, "candidates", f"(n_sets, {n_labels})")
             if sets.shape[1] != n_labels or not np.isin(sets, (0, 1)).all():

@@ -24,6 +24,7 @@ from skcrbm.inference.layered import (
 )
 from skcrbm.layers import Dense, Layer
 from skcrbm.learning import L2, LAYERED_OBJECTIVES, layered_params
+from skcrbm.targets import label_output
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.parameters import Integer
@@ -109,6 +110,8 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     input_unary_ : ndarray (n_features, n_states - 1)
         Unary scores of the input nodes, which matter where a feature is not observed.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    label_names_ : ndarray of str (n_outputs,)
+        Where y has names, as a data frame or a series, see `set_label_output`.
     allow_empty_ : bool
         Whether no output may be predicted to be on, as in `CRBMClassifier`.
     unseen_share_ : float
@@ -333,6 +336,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     def _network(self, model, with_input):
         return make_network(model, *self._method, self.n_inference_iter_, with_input)
 
+    @label_output
     def decision_function(self, X):
         """Log-odds of the output's beliefs.
 
@@ -376,6 +380,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     def _class_scores(self, scores):
         return np.hstack([np.zeros((len(scores), 1), scores.dtype), scores])
 
+    @label_output
     def predict_proba(self, X):
         """P(y_i = 1 | x) of each output, or the probability of each class.
 
@@ -390,6 +395,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         """
         return self._proba(self._output_scores(X))
 
+    @label_output
     def predict(self, X):
         """Predict the most probable class, or the labels with probability 0.5 or more.
 

@@ -24,6 +24,7 @@ from skcrbm.estimators._lmbm_settings import is_auto, settle, without_zeros
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import BranchAndBound, method_constraint, resolve_method
 from skcrbm.learning import LargeMarginProblem, fit_large_margin
+from skcrbm.targets import label_output
 from skcrbm.utils.columns import Columns
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import label_sets_of
@@ -136,6 +137,8 @@ class LMBMClassifier(BaseEnergyClassifier):
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
         S, symmetric with zero diagonal.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    label_names_ : ndarray of str (n_outputs,)
+        Where y has names, as a data frame or a series, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct label vectors of fit, of rows with every label observed.
     allow_empty_, unseen_share_
@@ -436,6 +439,7 @@ class LMBMClassifier(BaseEnergyClassifier):
             )
         return labels
 
+    @label_output
     def predict_with_gap(self, X, y_known=None):
         """Predict the labels of 2-D y, each row with a certificate.
 

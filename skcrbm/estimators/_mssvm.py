@@ -118,6 +118,8 @@ class MSSVMCRBM(BaseCRBM):
     intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
         b, c.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    label_names_ : ndarray of str (n_outputs,)
+        Where y has names, as a data frame or a series, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct output vectors seen in fit, as in `CRBMClassifier`.
     allow_empty_, unseen_share_

@@ -4,6 +4,8 @@ import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.utils.known_labels import final_model
+
 
 class ConvergenceDisplay:
     """Convergence of inference as a curve.
@@ -51,7 +53,7 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : CRBMClassifier
-            Fitted.
+            Fitted; itself, as the last step of a `Pipeline`, or in a search.
         ax : matplotlib Axes, default=None
         **line_kw : dict
             For ``ax.plot``.
@@ -62,6 +64,7 @@ class ConvergenceDisplay:
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
+        estimator = final_model(estimator)[0]
         curve = getattr(estimator, "convergence_curve_", None)
         if curve is None:
             raise ValueError(

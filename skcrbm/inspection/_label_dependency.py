@@ -7,6 +7,8 @@ from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.utils.known_labels import final_model
+
 
 class LabelDependencyDisplay:
     """Pairwise dependency of labels as a coloured matrix.
@@ -61,8 +63,9 @@ class LabelDependencyDisplay:
         Parameters
         ----------
         estimator : LMBMClassifier, CRBMClassifier or MSSVMCRBM
-            Fitted; the two with hidden units on 2-D y. A large margin Boltzmann machine has
-            the weights as `pairwise_coef_`. In a conditional RBM labels depend on each other
+            Fitted; itself, as the last step of a `Pipeline`, or in a search. The two with hidden
+            units on 2-D y. A large margin Boltzmann machine has the weights as
+            `pairwise_coef_`. In a conditional RBM labels depend on each other
             through the hidden units: with c the inputs of these without labels i and k, their
             weight is ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) - sp(c_j + W_kj) +
             sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM of ``hidden="max"``).
@@ -73,7 +76,8 @@ class LabelDependencyDisplay:
             representative where features are centred and labels rare. Models without hidden
             units have the same weights at any x.
         label_names : sequence of L str, default=None
-            None: the classes of 1-D y, or the numbers of the labels.
+            None: `label_names_` of the estimator, the classes of 1-D y, or the numbers of the
+            labels.
         order, ax, **image_kw
             As in `plot`.
 
@@ -89,6 +93,7 @@ class LabelDependencyDisplay:
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
+        estimator, X = final_model(estimator, X)
         if hasattr(estimator, "pairwise_coef_"):
             dependency = np.asarray(estimator.pairwise_coef_)
         elif hasattr(estimator, "hidden_coef_"):
@@ -101,6 +106,8 @@ class LabelDependencyDisplay:
         classes = np.asarray(estimator.classes_)
         if label_names is None and classes.ndim == 1 and len(classes) == len(dependency):
             label_names = [str(c) for c in classes]
+        elif label_names is None and classes.ndim == 2:
+            label_names = getattr(estimator, "label_names_", None)
         display = cls(dependency, label_names=label_names)
         return display.plot(ax=ax, order=order, **image_kw)
 
@@ -172,7 +179,7 @@ def _through_hidden_units(estimator, X):
     inputs = np.asarray(estimator.hidden_intercept_, dtype=np.float64)[None]
     if X is not None:
         X = estimator._check_predict_data(X)
-        labels = estimator.predict(X).astype(np.float64)
+        labels = np.asarray(estimator.predict(X), dtype=np.float64)
         inputs = inputs + safe_sparse_dot(X, estimator.hidden_coef_.T) + labels @ weights
     maximised = getattr(estimator, "hidden_", "marginal") == "max"  # as fitted
     dependency = np.zeros((len(weights), len(weights)))

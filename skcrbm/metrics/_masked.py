@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
 from skcrbm.metrics._scores import SCORES
+from skcrbm.utils.label_names import in_order_of
 from skcrbm.utils.outputs import is_list_of_outputs, positive_columns
 
 
@@ -83,6 +84,7 @@ def check_scored(kind, y_true, values, argument, sample_weight):
     observed : ndarray (n, L) of bool; nothing in rows of weight 0
     weight : ndarray (n,)
     """
+    values = in_order_of(values, y_true, argument)
     y = _dense_2d(y_true, "y_true")
     observed = ~np.isnan(y)
     if not np.isin(y[observed], (0, 1)).all():
@@ -122,6 +124,7 @@ def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None)
         the labels that have both classes among their observed entries.
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Targets 0 or 1, NaN where not observed. The zeros of a sparse matrix are observed.
+        Where this and the predictions are data frames, columns are matched by name.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), default=None
         Predicted labels, 0 or 1. Ignored by the scores that need `y_score`.
     y_score : array-like of shape (n_samples, n_labels) or list of arrays, default=None

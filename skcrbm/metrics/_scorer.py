@@ -6,6 +6,8 @@ from sklearn.utils.metadata_routing import MetadataRequest
 
 from skcrbm.metrics._masked import check_name, masked_score
 from skcrbm.metrics._scores import SCORES
+from skcrbm.utils.known_labels import final_model
+from skcrbm.utils.label_names import indicator_by_name, is_frame
 from skcrbm.utils.outputs import is_list_of_outputs, positive_columns
 
 
@@ -34,6 +36,9 @@ class _MaskedScorer:
 
     def __call__(self, estimator, X, y, *, sample_weight=None):
         kind = SCORES[self.name][0]
+        names = getattr(final_model(estimator)[0], "label_names_", None)
+        if names is not None and is_frame(y):
+            y = indicator_by_name(y, names, len(names))
         if kind == "labels":
             return masked_score(
                 self.name, y, y_pred=estimator.predict(X), sample_weight=sample_weight

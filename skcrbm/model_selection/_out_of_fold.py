@@ -37,7 +37,9 @@ def _fit_predict(estimator, X, y, train, test, respond, fit_params):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", _INTERRUPTED, UserWarning)
         try:
-            model = clone(estimator).fit(_safe_indexing(X, train), y[train], **params)
+            model = clone(estimator).fit(
+                _safe_indexing(X, train), _safe_indexing(y, train), **params
+            )
         except UserWarning as warning:
             if not str(warning).startswith(_INTERRUPTED):
                 raise
@@ -54,7 +56,7 @@ def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit
     ----------
     estimator : estimator
     X : array-like, sparse matrix or data frame (n, D)
-    y : ndarray (n,) or (n, L)
+    y : ndarray (n,) or (n, L), or data frame
     cv : int, splitter, iterable or None
     respond : function of model and X that returns an array with a row for each of X
         A module's function or a method, so that other processes can be sent it.

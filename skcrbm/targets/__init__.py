@@ -7,7 +7,7 @@ of its object, so that classifiers need not ask which one they have.
 from skcrbm.targets._base import Targets
 from skcrbm.targets._classes import BinaryTargets, MulticlassTargets
 from skcrbm.targets._make import make_targets
-from skcrbm.targets._mixin import TargetsMixin
+from skcrbm.targets._mixin import TargetsMixin, label_output
 from skcrbm.targets._multilabel import MultilabelTargets
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "MultilabelTargets",
     "Targets",
     "TargetsMixin",
+    "label_output",
     "make_targets",
 ]

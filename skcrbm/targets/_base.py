@@ -26,12 +26,15 @@ class Targets(Versioned, ABC):
         Whether y is 2-D: its labels may be partly known, and a rule decodes them.
     one_hot : bool
         Whether the visible units are the states of one categorical output.
+    names : ndarray of object or None
+        Names (L,) of the columns of y or, of a 1-D y, its own name (1,); None if y had none.
     """
 
     _saved = ("classes", "n_visible")
 
     classes: np.ndarray
     n_visible: int
+    names: np.ndarray | None = None
     multilabel: ClassVar[bool] = False
     one_hot: ClassVar[bool] = False
 
@@ -117,3 +120,19 @@ class Targets(Versioned, ABC):
     @abstractmethod
     def labels_of_proba(self, proba):
         """Most probable labels by probabilities in the shape of `predict_proba`."""
+
+    # ------------------------------------------------------------------ output with names
+
+    @abstractmethod
+    def visible_names(self):
+        """Names or numbers (V,) of what the visible units stand for."""
+
+    @abstractmethod
+    def framed(self, values, index):
+        """Return what is predicted, an array with a row for each of X, as a pandas container.
+
+        Parameters
+        ----------
+        values : ndarray (N, L) or, of 1-D y, (N,) or (N, K)
+        index : pandas Index or None
+        """

@@ -21,10 +21,13 @@ class ClassTargets(Targets):
     ----------
     classes : ndarray (K,)
         Sorted.
+    names : ndarray (1,) or None, default=None
+        Of y.
     """
 
-    def __init__(self, classes):
+    def __init__(self, classes, names=None):
         self.classes = classes
+        self.names = names
 
     def _class_index(self, y):
         """Index (N,) of each row's class; refuse new classes."""
@@ -36,6 +39,18 @@ class ClassTargets(Targets):
 
     def _of_index(self, index):
         return self.classes[np.asarray(index, dtype=np.intp)]
+
+    def visible_names(self):
+        """Classes, of two the second (V,)."""
+        return self.classes[-self.n_visible :]
+
+    def framed(self, values, index):
+        """Return a series under the name of y, or a column for each class."""
+        import pandas as pd
+
+        if values.ndim == 1:
+            return pd.Series(values, index, name=None if self.names is None else self.names[0])
+        return pd.DataFrame(values, index, columns=self.classes)
 
     def for_classifier(self, y):
         """Return y as it is; a column as a vector, with scikit-learn's warning."""
@@ -127,8 +142,8 @@ class MulticlassTargets(ClassTargets):
 
     one_hot = True
 
-    def __init__(self, classes):
-        super().__init__(classes)
+    def __init__(self, classes, names=None):
+        super().__init__(classes, names)
         self.n_visible = len(classes)
 
     def encode(self, y):

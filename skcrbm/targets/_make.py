@@ -5,6 +5,7 @@ import numpy as np
 from skcrbm.targets._classes import BinaryTargets, MulticlassTargets, class_vector, distinct_classes
 from skcrbm.targets._multilabel import MultilabelTargets
 from skcrbm.utils.indicator import indicator_with_nan, with_dimensions
+from skcrbm.utils.label_names import label_names_of
 
 
 def make_targets(y, classes=None, estimator=None):
@@ -30,6 +31,7 @@ def make_targets(y, classes=None, estimator=None):
     if y is None:
         name = "This estimator" if estimator is None else type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    names = label_names_of(y)
     y = with_dimensions(y)
     if y.ndim == 2 and y.shape[1] != 1:
         if y.shape[1] == 0:
@@ -37,11 +39,12 @@ def make_targets(y, classes=None, estimator=None):
         indicator = indicator_with_nan(y)
         if len(indicator) and np.isnan(indicator).all():
             raise ValueError("y holds no observed entry: all of it is NaN")
-        targets = MultilabelTargets(y.shape[1])
+        targets = MultilabelTargets(y.shape[1], names)
         targets.check_classes(classes)
         return targets
     if y.ndim > 2:
         raise ValueError(f"y must have one or two dimensions, got {y.ndim}")
     y = class_vector(y, warn=False)  # encode will
     classes = np.unique(y) if classes is None else distinct_classes(classes)
-    return BinaryTargets(classes) if len(classes) == 2 else MulticlassTargets(classes)
+    kind = BinaryTargets if len(classes) == 2 else MulticlassTargets
+    return kind(classes, names)

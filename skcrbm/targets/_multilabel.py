@@ -6,7 +6,8 @@ from scipy.special import expit
 from skcrbm.metrics import masked_score
 from skcrbm.targets._base import Targets
 from skcrbm.targets._class_weight import weights_by_label
-from skcrbm.utils.indicator import indicator_with_nan, with_dimensions
+from skcrbm.utils.indicator import with_dimensions
+from skcrbm.utils.label_names import indicator_by_name, is_frame
 from skcrbm.utils.outputs import label_marginals
 
 
@@ -16,38 +17,58 @@ class MultilabelTargets(Targets):
     Parameters
     ----------
     n_outputs : int
+    names : ndarray (n_outputs,) or None, default=None
+        Of the outputs.
     """
 
     multilabel = True
 
-    def __init__(self, n_outputs):
+    def __init__(self, n_outputs, names=None):
         self.n_visible = n_outputs
+        self.names = names
         self.classes = np.tile(np.array([0, 1]), (n_outputs, 1))
 
     def encode(self, y):
-        """Return y as (N, L) float64 with NaN; refuse another number of outputs."""
-        y = with_dimensions(y)
-        if y.ndim != 2 or y.shape[1] != self.n_visible:
+        """Return y as (N, L) float64 with NaN; refuse another number of outputs.
+
+        The columns of a data frame are matched by name; labels without one are not observed.
+        """
+        y = y if is_frame(y) else with_dimensions(y)
+        visible = y
+        if len(y.shape) == 2:
+            visible = indicator_by_name(y, self.names, self.n_visible)
+        if visible.shape[1:] != (self.n_visible,):
             raise ValueError(
                 f"y must have shape (n_samples, {self.n_visible}) as in the first fit, "
                 f"got {y.shape}"
             )
-        return indicator_with_nan(y)
+        return visible
 
     def decode(self, visible):
         """Labels (N, L) of 0/1 visible units."""
         return visible.astype(np.int64)
 
     def for_classifier(self, y):
-        """Return y (N, L): integers, or floats if some are NaN."""
+        """Return y (N, L): integers, or floats if some are NaN; with its names if it has some."""
         visible = self.encode(y)
-        return visible if np.isnan(visible).any() else visible.astype(np.int64)
+        visible = visible if np.isnan(visible).any() else visible.astype(np.int64)
+        return self.framed(visible, y.index) if hasattr(y, "iloc") else visible
+
+    def visible_names(self):
+        """Names (L,) of the labels, or their numbers."""
+        return np.arange(self.n_visible) if self.names is None else self.names
+
+    def framed(self, values, index):
+        """Return a column for each label."""
+        import pandas as pd
+
+        return pd.DataFrame(values, index, columns=self.names)
 
     def check_known(self, y_known, n_rows):
-        """Known labels (N, L) with NaN elsewhere, or None."""
+        """Known labels (N, L) with NaN elsewhere, or None; columns of a data frame by name."""
         if y_known is None:
             return None
-        known = indicator_with_nan(y_known, "y_known")
+        known = indicator_by_name(y_known, self.names, self.n_visible, "y_known")
         shape = (n_rows, self.n_visible)
         if known.shape != shape:
             raise ValueError(f"y_known must have shape {shape}, got {known.shape}")

@@ -1,15 +1,44 @@
-"""Whether and how a fitted classifier, also one inside of others, conditions on known labels."""
+"""Classifiers inside of others: which one predicts, and whether it conditions on known labels."""
 
+import functools
 import inspect
 
 from sklearn.pipeline import Pipeline
 
 
-def given_labels(model, method):
-    """Find the method of a fitted model that conditions on known labels.
+def final_model(model, X=None):
+    """Return the model that predicts: the last step of a `Pipeline`, the best one of a search.
 
-    A `Pipeline` conditions if its last step does, a search such as `GridSearchCV` if its best
-    estimator does.
+    Parameters
+    ----------
+    model : estimator
+        Fitted, if X is given. Of a search that is not fitted, such as `GridSearchCV`, it is what
+        is searched.
+    X : array-like, default=None
+        Rows for `model`.
+
+    Returns
+    -------
+    model : estimator
+    X : array-like or None
+        The rows as this model gets them.
+    """
+    while True:
+        if isinstance(model, Pipeline):
+            for _, step in model.steps[:-1]:
+                if X is not None and step is not None and step != "passthrough":
+                    X = step.transform(X)
+            model = model.steps[-1][1]
+        elif hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif hasattr(model, "refit") and hasattr(model, "estimator"):  # a search to be fitted
+            model = model.estimator
+        else:
+            return model, X
+
+
+def inner_method(model, method):
+    """Return a method of the model that predicts, as a function of rows for the outer one.
 
     Parameters
     ----------
@@ -19,26 +48,17 @@ def given_labels(model, method):
 
     Returns
     -------
-    function of X with the keyword argument y_known, or None if there is none
+    function of X and keyword arguments, or None if there is no such method
     """
-    bound = getattr(model, method, None)
-    if bound is not None and "y_known" in inspect.signature(bound).parameters:
-        return bound
-    if isinstance(model, Pipeline):
-        last = given_labels(model.steps[-1][1], method)
-        if last is None:
-            return None
-        return lambda X, **options: last(_transformed(model.steps[:-1], X), **options)
-    if hasattr(model, "best_estimator_"):
-        return given_labels(model.best_estimator_, method)
-    return None
+    bound = getattr(final_model(model)[0], method, None)
+    if bound is None:
+        return None
 
+    @functools.wraps(bound)
+    def inner(X, **options):
+        return bound(final_model(model, X)[1], **options)
 
-def _transformed(steps, X):
-    for _, step in steps:
-        if step is not None and step != "passthrough":
-            X = step.transform(X)
-    return X
+    return inner
 
 
 def call_given(model, method, X, y_known, **options):
@@ -47,6 +67,7 @@ def call_given(model, method, X, y_known, **options):
     Parameters
     ----------
     model : estimator
+        That has the method, or that predicts with a model which has it.
     method : str
     X : array-like
     y_known : array-like or None
@@ -58,10 +79,12 @@ def call_given(model, method, X, y_known, **options):
     ValueError
         If labels are known, and the model cannot condition on them.
     """
-    if y_known is None:
+    if y_known is None and hasattr(model, method):
         return getattr(model, method)(X, **options)
-    function = given_labels(model, method)
-    if function is None:
+    function = inner_method(model, method)
+    if y_known is None:
+        return function(X, **options)
+    if function is None or "y_known" not in inspect.signature(function).parameters:
         raise ValueError(
             f"y_known needs an estimator whose {method} takes y_known, as that of CRBMClassifier, "
             "MSSVMCRBM or LMBMClassifier does: itself, as the last step of a Pipeline, or in "

@@ -215,7 +215,7 @@ def test_random_state_names_and_output(data):
     nested = OutOfBagLogOdds(make_pipeline(StandardScaler(), free), cv=3, random_state=0).fit(X, Y)
     assert nested.estimator_[-1].random_state is not None
     frame = nested.set_output(transform="pandas").transform(X)
-    assert list(frame.columns) == [f"outofbaglogodds{i}" for i in range(4)]
+    assert list(frame.columns) == [f"extratreesclassifier__{i}" for i in range(4)]
     assert get_tags(nested).target_tags.required
     for classifier in (free, nested.estimator):
         mine = get_tags(OutOfBagLogOdds(classifier)).input_tags
