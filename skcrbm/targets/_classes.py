@@ -204,7 +204,14 @@ def class_vector(y, warn):
             "y to (n_samples,), for example using ravel().",
             DataConversionWarning,
         )
-    if found := _no_labels(y):
+    found = _no_labels(y)
+    if found and column:
+        raise ValueError(
+            f"y contains {found}, and has one column, which is taken for a 1-D y: that needs a "
+            "label in every row. Leave out the rows without one; NaN (not observed) is for a y of "
+            "two columns or more"
+        )
+    if found:
         raise ValueError(f"y contains {found}; only a 2-D indicator y may hold NaN (not observed)")
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # casts of large labels to integers

@@ -7,15 +7,45 @@ from scipy import sparse
 
 from skcrbm.utils.features import hold_dates
 
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
 
 
 def with_dimensions(y, name="y"):
     """Return y as it is if it has `ndim`, else as an ndarray; a ValueError if it is ragged."""
     try:
-        return y if hasattr(y, "ndim") else np.asarray(y)
+        array = y if hasattr(y, "ndim") else np.asarray(y)
     except ValueError as error:
-        raise ValueError(f"{name} must be an array: {error}") from error
+        raise ValueError(_label_lists(name)) from error
+    if array.ndim == 1 and array.dtype == object and any(isinstance(row, _LISTS) for row in array):
+        raise ValueError(_label_lists(name))
+    return array
+
+
+def _label_lists(name):
+    return (
+        f"{name} holds sets, or lists of different lengths, where rows of a matrix are wanted. "
+        "Lists of the labels that are on become a 0/1 indicator matrix by sklearn.preprocessing: "
+        f"{name} = MultiLabelBinarizer().fit_transform({name})"
+    )
+
+
+def _strings_advice(y, name, columns):
+    """How strings (N, L) become 0/1, as far as can be told."""
+    values = sorted({str(value) for value in y.flat if isinstance(value, (str, bytes))})
+    if len(values) <= 2:  # the last in this order: "yes", "true", "on", "present", "1"
+        gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
+        then = ", and put NaN where it is missing" if gaps else ""
+        return f"convert it with {name} == {values[-1]!r}{then}"
+    if columns:
+        return (
+            "compare each column with the value that stands for a label that is on, as in "
+            f"{name}[column] == {values[-1]!r}"
+        )
+    return (
+        "if each row lists the labels that are on, convert it with MultiLabelBinarizer; if each "
+        f"column has two values, compare it with the one for on, as in {name} == 'yes'"
+    )
 
 
 def indicator_with_nan(y, name="y"):
@@ -35,13 +65,14 @@ def indicator_with_nan(y, name="y"):
     prefix = _PREFIX.replace("y", name, 1)
     if sparse.issparse(y):
         y = y.toarray()
+    columns = hasattr(y, "columns")
     if hasattr(y, "isna"):  # pandas: NA of any kind is not observed
         y = y.astype(object).where(y.notna(), np.nan)
     y = np.asarray(with_dimensions(y, name))
     if y.dtype.kind in "US" or (
         y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
     ):
-        raise ValueError(f"{prefix}; it holds strings: convert it with MultiLabelBinarizer")
+        raise ValueError(f"{prefix}; it holds strings: {_strings_advice(y, name, columns)}")
     if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
         raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
     if hold_dates(y):
@@ -63,7 +94,12 @@ def indicator_with_nan(y, name="y"):
     if np.isinf(observed).any():
         raise ValueError(f"{prefix}; it holds infinity")
     values = ", ".join(f"{value:g}" for value in np.unique(observed)[:5])
-    raise ValueError(f"{prefix}; it holds other values: {values}. Unknown label type: continuous")
+    advice = ""
+    if not columns and (observed == np.round(observed)).all():
+        advice = " (if each row lists the labels that are on, convert it with MultiLabelBinarizer)"
+    raise ValueError(
+        f"{prefix}; it holds other values: {values}{advice}. Unknown label type: continuous"
+    )
 
 
 def distinct_rows(rows):

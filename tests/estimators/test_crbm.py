@@ -495,7 +495,7 @@ def test_bad_targets():
     """Each rule of the gate for y is tested on its own; here, that `fit` is behind it."""
     X, Y = make_data()
     bad(X, r"holds -1 and \+1: convert it with \(y \+ 1\) / 2", y=2 * Y - 1)
-    bad(X, "strings: convert it with MultiLabelBinarizer", y=Y.astype(str))
+    bad(X, "strings: convert it with y == '1'", y=Y.astype(str))
     bad(X, "cross_val_predict", y=np.where(Y == 0, 2, 1))
     bad(X, "infinity", y=np.where(Y == 0, np.inf, 1))
     bad(X, "no observed entry", y=np.full(Y.shape, np.nan))

@@ -60,11 +60,28 @@ def test_encode_does_not_touch_its_argument():
     np.testing.assert_array_equal(y, [[0, NAN], [1, 1]])
 
 
+LISTED = r"y holds sets, or lists of different lengths, .* y = MultiLabelBinarizer\(\).fit_transform\(y\)$"
 BAD_INDICATORS = {
     "minus_one": ([[-1, 1], [1, 1]], r"holds -1 and \+1: convert it with \(y \+ 1\) / 2"),
     "minus_one_and_nan": ([[-1, NAN], [1, 1]], r"\(y \+ 1\) / 2"),
-    "strings": ([["a", "b"], ["a", "a"]], "holds strings: .* MultiLabelBinarizer"),
+    "yes_and_no": ([["yes", "no"], ["no", "no"]], "strings: convert it with y == 'yes'$"),
+    "yes_no_and_none": (
+        [["yes", None], ["no", "no"]],
+        "y == 'yes', and put NaN where it is missing",
+    ),
+    "digits": ([["1", "0"], ["1", "1"]], "strings: convert it with y == '1'$"),
+    "yes_frame": (pd.DataFrame([["yes", "no"], ["no", "no"]]), "convert it with y == 'yes'$"),
+    "words_frame": (pd.DataFrame([["m", "yes"], ["f", "no"]]), r"as in y\[column\] == 'yes'$"),
+    "pairs_of_labels": ([("sun", "sea"), ("sea", "wind")], "convert it with MultiLabelBinarizer;"),
     "objects": (np.array([["a", 1], [0, 1]], dtype=object), "holds strings"),
+    "sets": ([{"sun"}, {"sea", "sun"}], LISTED),
+    "tuples": ([("sun", "sea", "wind"), ("sea",)], LISTED),
+    "numbers": ([[1, 2, 4], [3]], LISTED),
+    "some_empty": ([[], ["sun"]], LISTED),
+    "series_of_lists": (pd.Series([["sun"], ["sea"]]), LISTED),
+    "lists_of_one_length": ([[1, 4], [3, 2]], "other values: 1, 2, 3, 4 .*MultiLabelBinarizer"),
+    "column_with_nan": ([[1], [NAN]], "y contains NaN or infinity, and has one column, which"),
+    "column_frame": (pd.DataFrame({"a": [None, 1]}, dtype=object), "and has one column, which"),
     "two": ([[0, 2], [1, 1]], "cross_val_predict"),
     "two_and_nan": ([[0, 2], [NAN, 1]], "cross_val_predict"),
     "inf": ([[0, np.inf], [1, 1]], "holds infinity"),
