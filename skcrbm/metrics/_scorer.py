@@ -65,7 +65,8 @@ def masked_scorer(name):
     observed" and can be the `scoring` of :class:`~sklearn.model_selection.GridSearchCV`,
     :func:`~sklearn.model_selection.cross_val_score` and the like. Give these a `cv` that
     takes NaN, such as ``KFold(5)`` or
-    :class:`~skcrbm.model_selection.MultilabelStratifiedKFold`; an integer does not.
+    :class:`~skcrbm.model_selection.MultilabelStratifiedKFold`; an integer does not. For
+    predictions out of fold there is :func:`skcrbm.model_selection.cross_val_predict`.
 
     Parameters
     ----------

@@ -88,8 +88,8 @@ def indicator_with_nan(y, name="y"):
         raise ValueError(f"{prefix}; it holds -1 and +1: convert it with (y + 1) / 2")
     if np.isin(observed, (0, 1, 2)).all():
         advice = ". Multiclass-multioutput targets are not supported; if y went through "
-        advice += "cross_val_predict, NaN was turned into 2 there: use cross_val_score with "
-        advice += "masked_scorer instead"
+        advice += "cross_val_predict of scikit-learn, NaN was turned into 2 there: use "
+        advice += "skcrbm.model_selection.cross_val_predict instead"
         raise ValueError(f"{prefix}; it holds a 2{advice if name == 'y' else ''}")
     if np.isinf(observed).any():
         raise ValueError(f"{prefix}; it holds infinity")

@@ -1,0 +1,100 @@
+"""scikit-learn's cross_val_predict for a y with entries that are not observed."""
+
+from functools import partial
+
+import numpy as np
+from sklearn import model_selection
+from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
+
+from skcrbm.model_selection._out_of_fold import out_of_fold
+from skcrbm.utils.indicator import indicator_with_nan, with_dimensions
+from skcrbm.utils.label_names import is_frame
+from skcrbm.utils.outputs import label_marginals
+from skcrbm.utils.parameters import Integer
+
+
+@validate_params(
+    {
+        "estimator": [HasMethods(["fit"])],
+        "cv": ["cv_object"],
+        "method": [StrOptions({"predict", "predict_proba", "decision_function"})],
+        "n_jobs": [Integer(), None],
+        "params": [dict, None],
+    },
+    prefer_skip_nested_validation=False,
+)
+def cross_val_predict(estimator, X, y, *, cv=None, method="predict", n_jobs=None, params=None):
+    """Predict each row by the model that was fitted without it, where y may hold NaN.
+
+    scikit-learn's function of this name takes NaN in y for a class of its own, "2", and refuses
+    it where `cv` is a number.
+
+    Parameters
+    ----------
+    estimator : classifier
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+        NaN in 2-D y = not observed, for an estimator that takes it. A data frame is passed on
+        with its names. 1-D y goes to scikit-learn's function.
+    cv : int, splitter or iterable, default=None
+        Folds that hold each row once; a number (None is 5) of
+        :class:`MultilabelStratifiedKFold`. Of a splitter by groups give the list of its splits.
+    method : {"predict", "predict_proba", "decision_function"}, default="predict"
+    n_jobs : int, default=None
+        Folds fitted at once.
+    params : dict, default=None
+        For `fit`, as `sample_weight`; what has a row for each of X is cut to the training rows.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_outputs), or as scikit-learn's for 1-D y
+        With "predict_proba" P(y_i = 1 | x), also of estimators that return a list.
+
+    Raises
+    ------
+    ValueError
+        On an invalid y, or folds that do not hold each row once.
+
+    See Also
+    --------
+    skcrbm.metrics.masked_scorer : Scores for `cross_val_score` and searches, which take such a y
+        with a splitter as `cv`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.model_selection import cross_val_predict
+    >>> X, Y = make_multilabel_classification(n_samples=150, random_state=0)
+    >>> Y = np.where(np.random.RandomState(0).random_sample(Y.shape) < 0.2, np.nan, Y)
+    >>> model = CRBMClassifier(alpha=0.1, random_state=0)
+    >>> cross_val_predict(model, X, Y, cv=3, method="predict_proba").shape
+    (150, 5)
+    """
+    y = y if is_frame(y) else with_dimensions(y)
+    if len(y.shape) == 1 or y.shape[1:] == (1,):
+        return model_selection.cross_val_predict(
+            estimator, X, y, cv=cv, method=method, n_jobs=n_jobs, params=params
+        )
+    observed = indicator_with_nan(y)
+    if not is_frame(y):
+        y = observed if np.isnan(observed).any() else observed.astype(np.int64)
+    return out_of_fold(
+        estimator,
+        X,
+        y,
+        cv=cv,
+        respond=partial(_respond, method=method),
+        stratify=observed,
+        n_jobs=n_jobs,
+        fit_params=params,
+    )
+
+
+def _respond(model, X, method):
+    """Return what a method predicts, (n, L); of "predict_proba" P(y_i = 1 | x)."""
+    answer = getattr(model, method)(X)
+    if method == "predict_proba":
+        return label_marginals(answer, getattr(model, "classes_", None), "predict_proba(X)")
+    return np.asarray(answer)
