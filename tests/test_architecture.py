@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "targets": {"metrics", "utils"},
     "inspection": {"utils"},
     "model_selection": {"utils"},
-    "ensemble": {"estimators", "model_selection", "targets", "utils"},
+    "ensemble": {"estimators", "model_selection", "pipeline", "targets", "utils"},
     "calibration": {"model_selection", "targets", "utils"},
     "estimators": {
         "decoding",
@@ -40,6 +40,7 @@ MAY_IMPORT = {
         "utils",
     },
     "density": {"energies", "inference", "learning", "utils"},
+    "pipeline": {"utils"},
     "exceptions": set(),
     "_version": set(),
     "__init__": {"_version", "estimators"},

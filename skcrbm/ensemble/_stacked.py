@@ -3,12 +3,13 @@
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.pipeline import make_union
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.estimators import CRBMClassifier
+from skcrbm.pipeline import make_pipeline
 from skcrbm.utils.parameters import Integer
 
 
@@ -60,9 +61,9 @@ def make_stacked(
 
     Returns
     -------
-    Pipeline
-        Of a `FeatureUnion` and the final estimator; `predict_proba` and `predict` pass
-        ``y_known`` on.
+    skcrbm.pipeline.Pipeline
+        Of a `FeatureUnion` and the final estimator, whose `sample`, `predict_topk` and the like
+        it has, with ``y_known``.
 
     Raises
     ------

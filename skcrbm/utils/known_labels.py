@@ -3,6 +3,7 @@
 import functools
 import inspect
 
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 
 
@@ -31,7 +32,7 @@ def final_model(model, X=None):
             model = model.steps[-1][1]
         elif hasattr(model, "best_estimator_"):
             model = model.best_estimator_
-        elif hasattr(model, "refit") and hasattr(model, "estimator"):  # a search to be fitted
+        elif isinstance(model, BaseSearchCV):
             model = model.estimator
         else:
             return model, X
@@ -48,15 +49,15 @@ def inner_method(model, method):
 
     Returns
     -------
-    function of X and keyword arguments, or None if there is no such method
+    function of X and further arguments, or None if there is no such method
     """
     bound = getattr(final_model(model)[0], method, None)
     if bound is None:
         return None
 
     @functools.wraps(bound)
-    def inner(X, **options):
-        return bound(final_model(model, X)[1], **options)
+    def inner(X, *args, **options):
+        return bound(final_model(model, X)[1], *args, **options)
 
     return inner
 
