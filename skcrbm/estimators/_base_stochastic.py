@@ -7,6 +7,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.learning import StochasticFit, Training, with_callbacks
+from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing, resolved
 from skcrbm.utils.parameters import Integer
 
@@ -98,6 +99,13 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         number where the pieces are small.
         """
         return self._fit_one_epoch(X, y, sample_weight, classes=classes)
+
+    def _start(self, X, visible, weight, rng, go_on, partial):
+        started = super()._start(X, visible, weight, rng, go_on, partial)
+        design = started[2]
+        if design.columns is None and not go_on:
+            warn_of_scales(X, weight, type(self).__name__)
+        return started
 
     def _training(self, n_rows, objective, penalty, rate_factors, average=False, solver=None):
         """Return the `Training`, with everything resolved that says "auto"."""

@@ -25,7 +25,7 @@ from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import BranchAndBound, method_constraint, resolve_method
 from skcrbm.learning import LargeMarginProblem, fit_large_margin
 from skcrbm.targets import label_output
-from skcrbm.utils.columns import Columns
+from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import label_sets_of
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
@@ -305,6 +305,8 @@ class LMBMClassifier(BaseEnergyClassifier):
         columns = Columns(X, weight) if is_auto(self.C) else None
         if columns is not None:
             X = without_zeros(columns.transform(X))
+        elif not warm:
+            warn_of_scales(X, weight, type(self).__name__)
         found = settle(self, X, visible, weight, factors, columns, rng)
         problem = LargeMarginProblem(
             X,

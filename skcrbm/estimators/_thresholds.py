@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.decoding import fit_thresholds
 from skcrbm.model_selection import MultilabelStratifiedKFold, out_of_fold
+from skcrbm.utils.columns import SCALES
 from skcrbm.utils.warnings import warn_user
 
 _N_FOLDS = 5
@@ -87,6 +88,7 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng, changes=None)
     fresh = kind(**{**estimator.get_params(deep=False), **changes})  # without its callbacks
     with warnings.catch_warnings():  # the fit on all rows has warned
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", SCALES)
         proba = out_of_fold(
             fresh,
             X,

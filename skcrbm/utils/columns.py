@@ -6,11 +6,17 @@ import numpy as np
 from scipy import sparse
 
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.warnings import warn_user
 
 # Of the largest absolute value of a sparse column: variance below its square is rounding.
 _CONSTANT = 1e-7
 # Columns that vary less have a scale whose inverse is no number: they count as constant.
 _LEAST_WIDTH = 1e-290
+# Beginning of the warning about columns that nothing brings to one scale.
+SCALES = "The columns of X are not on one scale, or far from standard deviation 1"
+# Largest standard deviations with which nothing needs to be said; and what the upper quartile
+# may be, relative to the lower one. Pixels that are nearly always off are far below that.
+_LEAST_SD, _MOST_SD, _SD_RATIO = 0.01, 20.0, 1000.0
 _BLOCK_COLUMNS = 256  # no float64 copy of all of X
 
 
@@ -80,6 +86,34 @@ class Columns(Versioned):
         """Coefficients (K, D) and intercepts (K,) for x, of those for z."""
         coef = coef * self.factor
         return coef, intercept - coef @ self.shift
+
+
+def warn_of_scales(X, weight, name):
+    """Warn if columns that are trained on as they are have wildly different or large scales.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix (N, D)
+        Columns with NaN are left out.
+    weight : ndarray (N,), positive
+    name : str
+        Of the estimator.
+    """
+    scales = _sparse_scales if sparse.issparse(X) else _dense_scales
+    with np.errstate(invalid="ignore"):
+        _, width, _, second, varies = scales(X, weight / weight.sum(), False)
+    deviation = (width * np.sqrt(second))[varies & (second > 0)]
+    if not len(deviation):
+        return
+    lower, upper = np.quantile(deviation, (0.25, 0.75), method="nearest")
+    low, high = deviation.min(), deviation.max()
+    if _LEAST_SD <= high <= _MOST_SD and upper <= _SD_RATIO * lower:
+        return
+    warn_user(
+        f"{SCALES} ({low:.2g} to {high:.2g}), and {name} trains on them as they are: it may learn "
+        "from the largest ones only, or overfit. Scale X, as in "
+        f"skcrbm.pipeline.make_pipeline(StandardScaler(), {name}())"
+    )
 
 
 def _dense_scales(X, share, centre):
