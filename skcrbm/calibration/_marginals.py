@@ -5,7 +5,6 @@ from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
@@ -16,7 +15,7 @@ from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, label_output, make_targets
 from skcrbm.utils.features import check_same_length, note_features
 from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
-from skcrbm.utils.parameters import Integer, check_parameters
+from skcrbm.utils.parameters import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import Versioned
 
 # Probabilities this near to 0 or 1 are taken for it.
@@ -121,11 +120,12 @@ class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstim
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        check_parameters(self, ["estimator"])
-        inner = get_tags(self.estimator)
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags.multi_label = inner.classifier_tags.multi_label
         tags.classifier_tags.multi_class = False
+        inner = tags_of_inner(self.estimator)
+        if inner is not None:
+            tags.input_tags = inner.input_tags
+            if inner.classifier_tags is not None:
+                tags.classifier_tags.multi_label = inner.classifier_tags.multi_label
         return tags
 
     @all_or_nothing

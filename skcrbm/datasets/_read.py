@@ -113,7 +113,13 @@ def _exact(array, dtype, what):
 
 
 def _check_names(spec, arrays, source):
-    """Check the string arrays: names, one each, and the origin."""
+    """Check the string arrays: names, one each, and the origin; bytes become strings."""
+    for name in {"feature_names", "label_names", "class_names", "origin"} & set(arrays):
+        if arrays[name].dtype.kind == "S":
+            try:
+                arrays[name] = np.char.decode(arrays[name], "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataFileError(f"{source}: {name} should be text in UTF-8: {error}") from error
     first, last = spec.class_range
     lengths = {
         "feature_names": spec.n_features,

@@ -11,7 +11,7 @@ from sklearn.base import (
     _fit_context,
     clone,
 )
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +20,7 @@ from skcrbm.targets import BinaryTargets, make_targets
 from skcrbm.utils.features import check_same_length, note_features
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.known_labels import final_model
-from skcrbm.utils.parameters import Integer, check_parameters
+from skcrbm.utils.parameters import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import Versioned
 
 
@@ -124,8 +124,9 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        check_parameters(self, ["estimator"])
-        tags.input_tags = get_tags(self.estimator).input_tags
+        inner = tags_of_inner(self.estimator)
+        if inner is not None:
+            tags.input_tags = inner.input_tags
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = []
         return tags

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_random_state
 from sklearn.utils._metadata_requests import (
     MetadataRouter,
     MethodMapping,
@@ -32,7 +32,7 @@ from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
 from skcrbm.utils.indicator import may_be_empty
 from skcrbm.utils.known_labels import call_given, final_model
 from skcrbm.utils.outputs import label_marginals
-from skcrbm.utils.parameters import Integer, check_parameters
+from skcrbm.utils.parameters import Integer, tags_of_inner
 from skcrbm.utils.pickling import Versioned
 
 _EXPECTED = {"expected_jaccard": "jaccard", "expected_f1": "f1"}
@@ -161,11 +161,11 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        check_parameters(self, ["estimator"])
-        inner = copy.deepcopy(get_tags(self.estimator))
-        tags.input_tags = inner.input_tags
-        if inner.classifier_tags is not None:
-            tags.classifier_tags = inner.classifier_tags
+        inner = copy.deepcopy(tags_of_inner(self.estimator))
+        if inner is not None:
+            tags.input_tags = inner.input_tags
+            if inner.classifier_tags is not None:
+                tags.classifier_tags = inner.classifier_tags
         return tags
 
     def get_metadata_routing(self):

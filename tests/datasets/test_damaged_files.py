@@ -8,7 +8,7 @@ import pytest
 
 from skcrbm.datasets import load_mulan, load_scene
 from skcrbm.exceptions import DataFileError
-from tests.stress._files import DAMAGES, NAME, flipped, overwritten, write_good
+from tests.stress._files import DAMAGES, NAME, flipped, good_arrays, overwritten, write_good
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -104,3 +104,20 @@ def test_a_folder_in_place_of_the_file_is_not_fetched(tmp_path, monkeypatch):
     (tmp_path / "scene.npz").mkdir()
     with pytest.raises(ValueError, match=r"scene\.npz is not a file"):
         load_scene(data_home=tmp_path)
+
+
+def test_names_as_bytes(tmp_path):
+    """As `np.array(names, dtype="S")` and HDF5 files have them."""
+    path = tmp_path / f"{NAME}.npz"
+    arrays = good_arrays()
+    label = "caf\u00e9"
+    arrays["label_names"] = np.array([label, *arrays["label_names"][1:]])
+    for name in ("label_names", "origin"):
+        arrays[name] = np.char.encode(arrays[name], "utf-8")
+    np.savez(path, **arrays)
+    with pytest.warns(UserWarning, match="from [^b].* differ from those"):
+        assert load_mulan(NAME, data_home=tmp_path).label_names[0] == label
+    arrays["label_names"] = np.char.encode(np.char.decode(arrays["label_names"], "utf-8"), "latin1")
+    np.savez(path, **arrays)
+    with pytest.raises(DataFileError, match="label_names should be text in UTF-8"):
+        load_mulan(NAME, data_home=tmp_path)

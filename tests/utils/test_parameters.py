@@ -8,8 +8,11 @@ import pandas as pd
 import pytest
 from reference.fits import FITS
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils import Tags, get_tags
 
 from skcrbm import (
     MSSVMCRBM,
@@ -196,12 +199,42 @@ def test_classes_of_labels():
 
 
 @pytest.mark.parametrize("kind", [DecodedClassifier, CalibratedMarginals, OutOfBagLogOdds])
-@pytest.mark.parametrize("estimator", [None, 3, "logistic"])
+@pytest.mark.parametrize("estimator", [None, 3, "logistic", LogisticRegression])
 def test_nothing_to_wrap(kind, estimator):
     model = kind(estimator)
-    for method in ("fit", "fit_transform" if kind is OutOfBagLogOdds else "predict"):
-        with pytest.raises(ValueError, match=f"'estimator' parameter of {kind.__name__} must be"):
-            getattr(model, method)(*(X, Y) if method.startswith("fit") else (X,))
+    assert kind.__name__ in model._repr_html_()
+    assert isinstance(get_tags(model), Tags)
+    is_class = isinstance(estimator, type)
+    error, words = ValueError, f"'estimator' parameter of {kind.__name__} must be"
+    if is_class:
+        error, words = TypeError, "provide an instance of scikit-learn estimator instead of a class"
+    for method in ("fit", "fit_transform")[: 1 + (kind is OutOfBagLogOdds)]:
+        with pytest.raises(error, match=words):
+            getattr(model, method)(X, Y)
+    with pytest.raises(NotFittedError):
+        getattr(model, "transform" if kind is OutOfBagLogOdds else "predict")(X)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("crbm-mle", {"n_jobs": 1.0}),
+        ("calibrated", {"method": "plain"}),
+        ("bagged", {"clip": 0.7}),
+        ("rbm-mle", {"n_jobs": True}),
+    ],
+)
+def test_checks_after_fit_can_be_skipped(name, options):
+    """As all of scikit-learn's, by its configuration."""
+    fit = FITS[name]
+    model = fit.run(fit.start()).set_params(**options)
+    with pytest.raises(ValueError, match=f"'{next(iter(options))}' parameter"):
+        fit.answer(model)
+    with config_context(skip_parameter_validation=True):
+        try:
+            fit.answer(model)
+        except Exception as error:  # whatever the value leads to
+            assert "parameter of" not in str(error)  # noqa: PT017
 
 
 @pytest.mark.parametrize("kind", [CRBMClassifier, MSSVMCRBM, LMBMClassifier, LayeredGMClassifier])
