@@ -1,5 +1,7 @@
 """scikit-learn compatible Boltzmann-machine models for structured prediction."""
 
+from importlib import import_module
+
 from skcrbm._version import __version__
 
 __all__ = [
@@ -12,14 +14,30 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
-    # Estimators load scikit-learn and, on first use, Numba: not before they are asked for.
-    if name in __all__:
-        from skcrbm import estimators
+_SUBPACKAGES = (
+    "calibration",
+    "datasets",
+    "decoding",
+    "density",
+    "energies",
+    "ensemble",
+    "exceptions",
+    "inference",
+    "inspection",
+    "layers",
+    "metrics",
+    "model_selection",
+)
 
-        return getattr(estimators, name)
+
+def __getattr__(name):
+    # All of these load scikit-learn and, on first use, Numba: not before they are asked for.
+    if name in _SUBPACKAGES:
+        return import_module(f"skcrbm.{name}")
+    if name in __all__:
+        return getattr(import_module("skcrbm.estimators"), name)
     raise AttributeError(f"module 'skcrbm' has no attribute {name!r}")
 
 
 def __dir__():
-    return __all__
+    return [*__all__, *_SUBPACKAGES]

@@ -11,7 +11,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm import inference
-from skcrbm.inference import Gibbs, infer, method_constraint, own_method, resolve_method
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference import (
+    METHODS,
+    Gibbs,
+    available_methods,
+    infer,
+    method_constraint,
+    methods_for,
+    own_method,
+    resolve_method,
+)
 from skcrbm.learning import (
     NEGATIVE_PHASES,
     ElasticNet,
@@ -41,8 +51,12 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
 
     _parameter_constraints: dict = {
         "learning": [StrOptions(set(NEGATIVE_PHASES))],
-        "inference": method_constraint(auto=True),
-        "sampler": [*method_constraint(), None],
+        "inference": method_constraint(
+            methods_for(RBMEnergy, {"statistics", "log_partition"}),
+            auto=True,
+            also=methods_for(RBMEnergy, {"marginals"}, {"log_partition"}),
+        ),
+        "sampler": [*method_constraint(methods_for(RBMEnergy, {"samples"})), None],
         "n_chains": [Integer(1)],
         "n_gibbs_steps": [Integer(1)],
         "max_iter": [Integer(1)],
@@ -277,7 +291,7 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
             raise ValueError(
                 f"sampler={self.sampler!r} cannot be used with learning={self.learning!r} on "
                 f"{type(energy).__name__}: it must answer {sorted(rule.answers)} and have an "
-                "option random_state"
+                f"option random_state, as {_samplers(energy, rule.answers)} do"
             )
         return sampler
 
@@ -322,8 +336,8 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
         if lacking:
             raise ValueError(
                 f"inference={self.inference!r} does not give {', '.join(sorted(lacking))} of "
-                f"{type(energy).__name__}, which is needed here; 'exact', 'sum_product' and "
-                "'mean_field' do"
+                f"{type(energy).__name__}, which is needed here; methods that do: "
+                f"{', '.join(map(repr, available_methods(energy, answers)))}"
             )
         return method
 
@@ -504,6 +518,12 @@ def start_log_odds(visible, weight):
 def _is_small(energy):
     """Whether exact inference takes a model of this size."""
     return energy.n_enumerated() <= energy.max_enumerated
+
+
+def _samplers(energy, answers):
+    """Names of the methods that answer this by random numbers of their own, for an error."""
+    names = available_methods(energy, answers)
+    return ", ".join(repr(n) for n in names if "random_state" in vars(METHODS.get(n)()))
 
 
 def _too_large(energy, wanted):

@@ -159,7 +159,7 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
 
     def _check_start(self, model, X):
         """Fail before the training, not after it, if marginals are out of reach; say if far."""
-        infer(model.energy(X[:0]), self._marginal_method)
+        infer(model.energy(X[:0]), self._marginal_method, returns="marginals")
         if self._method.name != "exact" or self._targets.one_hot:
             return
         energy = model.energy(X)

@@ -19,13 +19,21 @@ from skcrbm.estimators._penalty import (
     search_convex,
     search_penalty,
 )
-from skcrbm.inference import checked_rows, marginal_error, marginal_method, method_constraint
+from skcrbm.inference import (
+    checked_rows,
+    marginal_error,
+    marginal_method,
+    method_constraint,
+    methods_for,
+)
 from skcrbm.learning import OBJECTIVES, Design, FullBatchTraining, crbm_penalty
 from skcrbm.utils.columns import Columns
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.warnings import warn_user
 
 _TRUSTED_ERROR = 0.1
+# What training by the likelihood asks of inference.
+_OF_LIKELIHOOD = ("log_partition", "marginals", "statistics")
 
 
 class CRBMClassifier(BaseCRBM):
@@ -251,7 +259,11 @@ class CRBMClassifier(BaseCRBM):
         "learning": [StrOptions(set(OBJECTIVES))],
         "n_gibbs_steps": [Integer(1)],
         "n_pmp_steps": [Integer(1)],
-        "inference": method_constraint(auto=True),
+        "inference": method_constraint(
+            methods_for(RBMEnergy, _OF_LIKELIHOOD),
+            auto=True,
+            also=methods_for(RBMEnergy, {"marginals"}),
+        ),
         "decode": [StrOptions(set(decoders_for(RBMEnergy)))],
         "solver": [StrOptions({"auto", "lbfgs", "asgd", "adam", "sgd"})],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -318,7 +330,8 @@ class CRBMClassifier(BaseCRBM):
         self.verbose = verbose
 
     def _training_methods(self, n_visible):
-        return (marginal_method(self.inference, n_visible, self.n_hidden),) * 2
+        needs = _OF_LIKELIHOOD if self.learning == "mle" else {"marginals"}
+        return (marginal_method(self.inference, n_visible, self.n_hidden, needs=needs),) * 2
 
     # ---------------------------------------------------- what "auto" stands for
 

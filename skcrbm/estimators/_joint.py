@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding import Posterior, weighted_label_sets
-from skcrbm.inference import resolve_method
+from skcrbm.inference import available_methods, resolve_method
 from skcrbm.targets import Targets
 from skcrbm.utils.indicator import distinct_rows
 from skcrbm.utils.label_names import indicator_by_name, is_frame
@@ -381,7 +381,9 @@ class _Classes(NamedTuple):
 
 def _log_partition(posterior, method, seed):
     """Log Z (N,) of each row's model given what is known."""
-    method = resolve_method(method, "method")
+    method = resolve_method(
+        method, "method", lambda: available_methods(posterior.energy, "log_partition")
+    )
     if method.draws and method.random_state is None:
         method = method.with_options(random_state=seed)
     return posterior.infer(method, returns="log_partition").log_partition

@@ -390,7 +390,9 @@ class LMBMClassifier(BaseEnergyClassifier):
             raise ValueError("X times coef_ is too large a number; scale the columns of X")
         return Posterior(
             IsingEnergy(self.pairwise_coef_, fields),
-            resolve_method(method, "marginal_inference").filled(tol=ESTIMATOR_TOL),
+            resolve_method(method, "marginal_inference", lambda: _MARGINAL_METHODS).filled(
+                tol=ESTIMATOR_TOL
+            ),
             known,
             self.label_sets_,
             self.n_jobs,
@@ -405,7 +407,7 @@ class LMBMClassifier(BaseEnergyClassifier):
         """How to look for the best labels."""
         if isinstance(self.inference, str) and self.inference == "branch_and_bound":
             return BranchAndBound(node_limit=self.node_limit)
-        method = resolve_method(self.inference)
+        method = resolve_method(self.inference, able=lambda: _SEARCHES)
         if method.name not in _SEARCHES:
             raise ValueError(
                 f"inference must be one of {', '.join(map(repr, _SEARCHES))} or a configured "

@@ -10,12 +10,13 @@ from skcrbm.decoding import decoders_for
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base_crbm import BaseCRBM
 from skcrbm.estimators._penalty import PLAIN_ALPHA, is_auto
-from skcrbm.inference import marginal_method, method_constraint, resolve_method
+from skcrbm.inference import marginal_method, method_constraint, methods_for, resolve_method
 from skcrbm.learning import (
     MARGIN_OBJECTIVES,
     Design,
     crbm_penalty,
     max_margin_weights_scale,
+    state_methods,
     state_query,
 )
 from skcrbm.utils.columns import Columns
@@ -182,11 +183,11 @@ class MSSVMCRBM(BaseCRBM):
     _parameter_constraints: dict = {
         **BaseCRBM._parameter_constraints,
         "hidden": [StrOptions(set(MARGIN_OBJECTIVES))],
-        "inference": method_constraint(),
+        "inference": method_constraint(state_methods()),
         "decode": [StrOptions({"auto", *decoders_for(RBMEnergy)})],
         "solver": [StrOptions({"auto", "asgd", "adam", "sgd"})],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "marginal_inference": method_constraint(auto=True),
+        "marginal_inference": method_constraint(methods_for(RBMEnergy, {"marginals"}), auto=True),
     }
     _state = (*BaseCRBM._state, "_columns")
     _remedy = (
@@ -247,7 +248,7 @@ class MSSVMCRBM(BaseCRBM):
         self.verbose = verbose
 
     def _training_methods(self, n_visible):
-        method = resolve_method(self.inference)
+        method = resolve_method(self.inference, able=state_methods)
         shape = n_visible, self.n_hidden
         marginals = marginal_method(self.marginal_inference, *shape, "marginal_inference")
         if isinstance(self.inference, str) and "damping" in vars(method):

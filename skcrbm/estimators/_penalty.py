@@ -66,7 +66,7 @@ def choose_solver(estimator, method, partial):
     if estimator.solver == "lbfgs":
         raise ValueError(
             "solver='lbfgs' goes down the exact likelihood of all rows at once, which rules out "
-            f"{found[0]}; use solver='auto', 'adam' or 'sgd'"
+            f"{found[0]}; use solver='auto', 'asgd', 'adam' or 'sgd'"
         )
     of_adam = partial or estimator.learning != "mle" or estimator.learning_rate_init != "auto"
     return "adam" if of_adam or method.name == "exact" else "asgd"

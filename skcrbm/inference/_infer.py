@@ -39,8 +39,11 @@ def available_methods(energy=None, returns=()):
 
     Raises
     ------
+    TypeError
+        If `energy` is none.
     ValueError
-        If `returns` holds something that no method answers.
+        If `returns` holds something that no method answers, or that this kind of energy has no
+        meaning for.
 
     Examples
     --------
@@ -48,7 +51,10 @@ def available_methods(energy=None, returns=()):
     >>> available_methods(returns=["marginals", "log_partition"])
     ['exact', 'mean_field', 'sum_product', 'tree_reweighted']
     """
-    asked = _check_returns(returns, allow_empty=True)
+    if energy is not None:
+        _check_energy(energy)
+    queries = QUERIES if energy is None else energy.queries
+    asked = _check_returns(returns, queries, allow_empty=True)
     names = []
     for name in METHODS:
         method = METHODS.get(name)()
@@ -58,8 +64,16 @@ def available_methods(energy=None, returns=()):
     return names
 
 
-def resolve_method(method, name="inference"):
+def resolve_method(method, name="inference", able=METHODS.names):
     """Turn a name or a configured object into an `InferenceMethod`, options checked.
+
+    Parameters
+    ----------
+    method : str or InferenceMethod
+    name : str, default="inference"
+        Of the argument that took it, for error messages.
+    able : callable
+        Returns the names of the methods that work there, for error messages.
 
     Raises
     ------
@@ -69,14 +83,24 @@ def resolve_method(method, name="inference"):
         On anything that is neither.
     """
     if isinstance(method, str):
-        method = METHODS.get(method, name)()
+        method = METHODS.get(method, name, able)()
     elif not isinstance(method, InferenceMethod):
+        names = able()
         raise TypeError(
-            f"{name} must be one of {', '.join(map(repr, METHODS))} or a configured object "
-            f"such as SumProduct(max_iter=30); got {method!r}"
+            f"{name} must be one of {', '.join(map(repr, names))} or a configured object "
+            f"such as {example_of(names)}; got {method!r}"
         )
     method.check_options()
     return method
+
+
+def example_of(names):
+    """Return how one of these methods is configured, as code."""
+    if "sum_product" in names:
+        return "SumProduct(max_iter=30)"
+    if "icm" in names:
+        return "ICM(n_restarts=10)"
+    return METHODS.locations[names[0]].rpartition(":")[2] + "()" if names else "SumProduct()"
 
 
 def _name(method):
@@ -111,13 +135,17 @@ def check_answers(method, energy, returns):
         )
 
 
-def _check_returns(returns, *, allow_empty=False):
-    """Return what is asked for, under the names of `QUERIES`."""
+def _check_returns(returns, possible=QUERIES, *, allow_empty=False):
+    """Return what is asked for, under the names of `QUERIES`.
+
+    An error about what is none of them lists those of `possible`.
+    """
     known = {*QUERIES, "pairwise"}
     asked = (returns,) if isinstance(returns, str) else returns
     asked = tuple(asked) if isinstance(asked, Iterable) else (None,)
     if not (asked or allow_empty) or any(r not in known for r in asked):
-        raise ValueError(f"returns must hold some of {sorted(known)}; got {returns!r}")
+        names = {*possible, "pairwise"} if "statistics" in possible else possible
+        raise ValueError(f"returns must hold some of {sorted(names)}; got {returns!r}")
     if {"map", "marginal_map"} <= set(asked):
         raise ValueError("returns must hold one of 'map' and 'marginal_map', not both")
     if "map_bound" in asked and not {"map", "marginal_map"} & set(asked):
@@ -136,19 +164,20 @@ def _check_weight(sample_weight, n):
     return weight
 
 
-def _check_accepted(method, argument):
+def _check_accepted(method, argument, energy, returns):
     """Raise a ValueError if a method lacks an argument of `infer`, naming those that have it."""
     if argument not in method.accepts:
-        able = [m for m in METHODS if argument in METHODS.get(m).accepts]
+        names = available_methods(energy, returns)
+        able = [name for name in names if argument in METHODS.get(name).accepts]
         raise ValueError(
             f"{_name(method)!r} has no option {argument!r}; methods that do: {_quoted(able)}"
         )
 
 
-def _check_init(init, energy, method):
+def _check_init(init, energy, method, returns):
     if init is None:
         return None
-    _check_accepted(method, "init")
+    _check_accepted(method, "init", energy, returns)
     shape = (energy.n_models, energy.n_variables)
     log_odds = init.log_odds if isinstance(init, InferenceResult) else None
     if log_odds is None and isinstance(init, InferenceResult) and init.state is not None:
@@ -272,17 +301,21 @@ def infer(
     >>> bool(np.allclose(exact.marginals, loopy.marginals))  # a tree
     True
     """
-    if not isinstance(energy, BaseEnergy):
-        raise TypeError(f"energy must be an energy such as RBMEnergy, got {energy!r}")
+    _check_energy(energy)
     largest = _check_magnitudes(energy)
-    method = resolve_method(method, "method").with_options(
+    method = resolve_method(
+        method, "method", lambda: available_methods(energy, returns or ())
+    ).with_options(
         max_iter=max_iter,
         tol=tol,
         damping=damping,
         n_restarts=n_restarts,
         random_state=random_state,
     )
-    returns = _check_returns(method.default_returns if returns is None else returns)
+    returns = _check_returns(
+        method.default_returns if returns is None else returns,
+        method.supports(energy) or energy.queries,
+    )
     if pairwise not in ("sum", "per_example"):
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
     check_answers(method, energy, returns)
@@ -295,13 +328,13 @@ def infer(
         if not isinstance(asked, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, got {asked!r}")
         if asked:
-            _check_accepted(method, name)
+            _check_accepted(method, name, energy, returns)
     query = Query(
         returns=returns,
         per_example=pairwise == "per_example",
         sample_weight=_check_weight(sample_weight, energy.n_models),
         n_samples=check_count("n_samples", n_samples),
-        start=_check_init(init, energy, method),
+        start=_check_init(init, energy, method, returns),
         return_trace=return_trace,
         return_state=return_state,
         n_jobs=_check_jobs(n_jobs),
@@ -313,6 +346,11 @@ def infer(
     if decided is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
     return InferenceResult(**fields)
+
+
+def _check_energy(energy):
+    if not isinstance(energy, BaseEnergy):
+        raise TypeError(f"energy must be an energy such as RBMEnergy, got {energy!r}")
 
 
 def check_count(name, value, least=1):

@@ -90,12 +90,16 @@ def estimate_log_partition(
     >>> bool(abs(estimate.log_partition - exact) < 4 * estimate.standard_error)
     True
     """
-    method = resolve_method(method, "method")
+
+    def able():
+        return [name for name in available_methods(energy, "log_partition") if _estimates(name)]
+
+    method = resolve_method(method, "method", able)
     if not (method.draws and "log_partition" in method.answers):
-        able = [name for name in available_methods(energy, "log_partition") if _estimates(name)]
         raise ValueError(
-            f"method must be one that estimates log Z by random numbers, such as "
-            f"{', '.join(map(repr, able))}; {method.name!r} does not: ask infer for it"
+            f"method must be one that estimates log Z by random numbers, of which "
+            f"{', '.join(map(repr, able())) or 'none'} can on {type(energy).__name__}; "
+            f"{method.name!r} does not: ask infer for it"
         )
     check_answers(method, energy, {"log_partition"})
     options = {

@@ -1,7 +1,13 @@
 """`sample`: states drawn from a batch of models."""
 
 from skcrbm.inference._base import InferenceResult
-from skcrbm.inference._infer import check_answers, check_count, infer, resolve_method
+from skcrbm.inference._infer import (
+    available_methods,
+    check_answers,
+    check_count,
+    infer,
+    resolve_method,
+)
 
 
 def sample(
@@ -84,8 +90,8 @@ def sample(
     >>> sample(energy, n_samples=500, random_state=0).shape
     (1, 500, 3)
     """
-    method = resolve_method(method, "method")
     returns = {"samples", "sample_log_prob"} if return_log_prob else {"samples"}
+    method = resolve_method(method, "method", lambda: available_methods(energy, returns))
     check_answers(method, energy, returns)
     options = {
         "burn_in": None if burn_in is None else check_count("burn_in", burn_in, 0),

@@ -1,7 +1,7 @@
 """Learning: how parameters move. A rule is one file here and one line in `_registry.py`."""
 
 from skcrbm.learning._base import Batch, Clock, Objective, Step
-from skcrbm.learning._best_states import state_query
+from skcrbm.learning._best_states import state_methods, state_query
 from skcrbm.learning._callbacks import with_callbacks
 from skcrbm.learning._design import Design, mean_square
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
@@ -69,6 +69,7 @@ __all__ = [
     "mean_square",
     "run_epochs",
     "smoothed_log_odds",
+    "state_methods",
     "state_query",
     "validation_score",
     "warn_of_convergence",

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skcrbm.inference import infer, resolve_method
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference import infer, methods_for, resolve_method
 from skcrbm.learning._phases import Phase, clamp_visible, moments_of_states, one_model_per_row
 
 #: The query for the best visible state, by what becomes of the hidden units.
@@ -21,9 +22,14 @@ def state_query(method, preferred):
         if query in method.answers:
             return query
     raise ValueError(
-        f"inference={method.name!r} gives marginals, but max-margin learning needs a best state; "
-        "use 'mixed_product', 'max_product', 'icm' or 'exact'"
+        f"inference={method.name!r} finds no best state, which max-margin learning needs; methods "
+        f"that do: {', '.join(map(repr, state_methods()))}"
     )
+
+
+def state_methods():
+    """Names of the methods that find a best state of an RBM."""
+    return methods_for(RBMEnergy, {"map"}, {"marginal_map"})
 
 
 class BestState(Phase):

@@ -36,16 +36,23 @@ class Registry:
         """Names in the order of registration."""
         return list(self.locations)
 
-    def get(self, name, argument=None):
+    def get(self, name, argument=None, able=None):
         """Return the thing behind `name`; ValueError naming what there is otherwise.
 
-        `argument` is the name of the argument that took it, `kind` by default.
+        Parameters
+        ----------
+        name : str
+        argument : str, default=None
+            Name of the argument that took it, `kind` by default.
+        able : callable, default=None
+            Returns the names that work where this one was given, all by default.
         """
         if not isinstance(name, str) or name not in self.locations:
-            close = difflib.get_close_matches(str(name), self.locations, n=1)
+            names = self.names() if able is None else able()
+            close = difflib.get_close_matches(str(name), names, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise ValueError(
-                f"{argument or self.kind} must be one of {', '.join(map(repr, self))}; "
+                f"{argument or self.kind} must be one of {', '.join(map(repr, names))}; "
                 f"got {name!r}.{hint}"
             )
         module, _, attribute = self.locations[name].partition(":")

@@ -1,0 +1,164 @@
+"""Errors that list alternatives list those that work there, and no others."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, LMBMClassifier
+from skcrbm.datasets import make_ising_lattice, make_random_factor_graph
+from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
+from skcrbm.inference import (
+    MPLP,
+    Gibbs,
+    MaxProduct,
+    available_methods,
+    estimate_log_partition,
+    infer,
+    sample,
+)
+
+RNG = np.random.RandomState(0)
+X = RNG.randn(30, 3)
+Y = (X + RNG.randn(30, 3) > 0).astype(int)
+FEW = {"n_hidden": 2, "max_iter": 2, "random_state": 0}
+FIXED = {"C": 1.0, "pairwise_penalty": 1.0, "random_state": 0}
+ENERGIES = {
+    "RBM": RBMEnergy(RNG.randn(3, 2), RNG.randn(2, 3), RNG.randn(2)),
+    "one-hot": OneHotRBMEnergy(RNG.randn(3, 2), RNG.randn(2, 3), RNG.randn(2)),
+    "Ising": IsingEnergy([[0, 0.5], [0.5, 0]], [[0.1, -0.2]]),
+    "sparse": make_ising_lattice((3, 3), 0.3),
+    "graph": make_random_factor_graph(6, random_state=0),
+}
+
+
+def listed(call, *args, **options):
+    """Names of methods in the message of the error that a call raises."""
+    with pytest.raises((ValueError, TypeError)) as info:
+        call(*args, **options)
+    told = str(info.value).partition("; got ")[0].partition(". Got ")[0]
+    names = [name for name in re.findall(r"'(\w+)'", told) if name in available_methods()]
+    assert names, told
+    return names
+
+
+@pytest.mark.parametrize("energy", ENERGIES)
+@pytest.mark.parametrize(
+    "returns", [None, "map", "marginals", "log_partition", ("samples", "sample_log_prob")]
+)
+@pytest.mark.parametrize("wrong", ["foo", None])
+def test_methods_that_infer_lists_answer(energy, returns, wrong):
+    energy = ENERGIES[energy]
+    # That all of these answer is what `tests/energies/test_conformance.py` shows.
+    assert listed(infer, energy, wrong, returns=returns) == available_methods(energy, returns or ())
+
+
+@pytest.mark.parametrize("energy", ENERGIES)
+def test_methods_that_the_short_forms_list_answer(energy):
+    energy = ENERGIES[energy]
+    assert listed(sample, energy, "foo") == available_methods(energy, "samples")
+    if "ais" in available_methods(energy):
+        estimators = ["bp_chain", "perturb_and_max_product", "ais"]
+        assert listed(estimate_log_partition, energy, method="foo") == estimators
+        assert listed(estimate_log_partition, energy, method="exact") == [*estimators, "exact"]
+    else:
+        with pytest.raises(ValueError, match="none can on OneHotRBMEnergy"):
+            estimate_log_partition(energy, method="exact")
+
+
+def test_options_that_others_have():
+    energy = ENERGIES["Ising"]
+    names = listed(infer, energy, "exact", return_trace=True)
+    assert set(names) == {"exact", "mean_field", "sum_product", "tree_reweighted"}
+    for name in names[1:]:
+        assert infer(energy, name, return_trace=True).trace is not None
+    assert listed(infer, energy, "exact", returns="samples", return_state=True)[1:] == [
+        *("gibbs", "gibbs_with_gradients", "bp_chain", "perturb_and_max_product")
+    ]
+
+
+def test_answers_that_are_listed():
+    with pytest.raises(ValueError, match=re.escape("some of ['log_partition', 'map', ")) as info:
+        infer(ENERGIES["Ising"], "exact", returns="mapp")
+    assert "marginal_map" not in str(info.value)
+    with pytest.raises(ValueError, match=r"some of \['marginals', .*, 'statistics'\]"):
+        infer(ENERGIES["RBM"], Gibbs(), returns="sampels")
+
+
+def test_available_methods_takes_one_answer_as_it_takes_several():
+    for energy in (None, *ENERGIES.values()):
+        for answer in ("map", "samples", "log_partition"):
+            found = available_methods(energy, answer)
+            assert found == available_methods(energy, [answer])
+            assert "exact" in found
+    with pytest.raises(ValueError, match="returns must hold some of"):
+        available_methods(returns="m")
+    with pytest.raises(TypeError, match="energy must be an energy such as RBMEnergy, got 'map'"):
+        available_methods("map")
+
+
+ESTIMATORS = {
+    "CRBM": lambda m: CRBMClassifier(inference=m, **FEW).fit(X, Y),
+    "MSSVM": lambda m: MSSVMCRBM(inference=m, **FEW).fit(X, Y),
+    "MSSVM, marginals": lambda m: MSSVMCRBM(marginal_inference=m, **FEW).fit(X, Y),
+    "LMBM": lambda m: LMBMClassifier(inference=m, **FIXED).fit(X, Y),
+    "LMBM, marginals": lambda m: LMBMClassifier(marginal_inference=m, **FIXED).fit(X, Y),
+    "layered": lambda m: LayeredGMClassifier(inference=m, max_iter=2).fit(X, Y),
+    "RBM": lambda m: RBM(inference=m, learning="mle", **FEW).fit(Y),
+    "Ising": lambda m: IsingModel(inference=m, learning="mle", max_iter=2).fit(Y),
+    "MRF": lambda m: MarkovRandomField(inference=m, learning="mle", max_iter=2).fit(Y),
+    "sampler": lambda m: RBM(sampler=m, learning="bp_chain", **FEW).fit(Y),
+}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_methods_that_estimators_list_train(kind):
+    fit = ESTIMATORS[kind]
+    for name in listed(fit, "foo"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = fit(name)
+            if hasattr(model, "predict_proba"):
+                assert np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("CRBM", MaxProduct()),
+        ("CRBM", MPLP()),
+        ("CRBM", Gibbs()),
+        ("MSSVM", Gibbs()),
+        ("MSSVM, marginals", MPLP()),
+        ("RBM", Gibbs()),
+        ("Ising", MaxProduct()),
+        ("sampler", MaxProduct()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_objects_that_cannot_serve(kind, method):
+    fit = ESTIMATORS[kind]
+    names = [name for name in listed(fit, method) if name != method.name]
+    for name in names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit(name)
+    assert names
+
+
+def test_methods_of_prediction_alone():
+    """Not told, as training by the likelihood has no use for it, but taken."""
+    model = CRBMClassifier(learning="cd", inference="gibbs", **FEW).fit(X, Y)
+    assert np.isfinite(model.predict_proba(X)).all()
+    with pytest.raises(ValueError, match="inference='mplp' does not give marginals"):
+        CRBMClassifier(learning="cd", inference=MPLP(), **FEW).fit(X, Y)
+
+
+def test_solvers_that_are_listed():
+    with pytest.raises(ValueError, match="lbfgs") as info:
+        CRBMClassifier(solver="lbfgs", learning="cd", **FEW).fit(X, Y)
+    for solver in re.findall(r"'(\w+)'", str(info.value).partition("; use ")[2]):
+        CRBMClassifier(solver=solver, learning="cd", **FEW).fit(X, Y)
+        CRBMClassifier(solver=solver, **FEW).partial_fit(X, Y)
