@@ -39,7 +39,7 @@ from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
 
-_REMEDY = "its marginals may be off. Use inference='exact' if the model is small, or damping"
+_UNCONVERGED = "its marginals may be off", "inference='exact' if the model is small"
 
 
 class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metaclass=ABCMeta):
@@ -314,8 +314,9 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
     def _publish(self, attributes):
         super()._publish(attributes)
         if self.learning in ("mle", "bp"):
-            method = "sum_product" if self._is_auto() else self._named().name
-            warn_of_convergence(self.convergence_curve_[-1], method, _REMEDY)
+            method = resolve_method("sum_product") if self._is_auto() else self._named()
+            share = self.convergence_curve_[-1]
+            warn_of_convergence(share, method, type(self.energy_), *_UNCONVERGED)
 
     # --------------------------------------------------------------- questions
 

@@ -86,7 +86,7 @@ class MarkovRandomField(BaseDensity):
         Threads over models. The result does not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : bool or int, default=False
-        Print a line per epoch.
+        1: one live line with rate, loss and what remains; 2: a line per epoch.
 
     Attributes
     ----------

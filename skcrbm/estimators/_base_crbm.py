@@ -61,6 +61,9 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
         "_n_hidden",
     )
 
+    #: What it means where inference did not converge, and what may help.
+    _unconverged = ()
+
     @abstractmethod
     def _training_methods(self, n_visible):
         """Return the inference methods of training and of marginals, checked."""
@@ -222,7 +225,8 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
     def _publish(self, attributes):
         vars(self).pop("thresholds_", None)  # of the parameters until now
         super()._publish(attributes)
-        warn_of_convergence(self.convergence_curve_[-1], self.inference_, self._remedy)
+        method = self._prediction_method
+        warn_of_convergence(self.convergence_curve_[-1], method, RBMEnergy, *self._unconverged)
 
     def _after_fit(self, X, visible, weight, rng, interrupted):
         try:

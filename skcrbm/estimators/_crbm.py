@@ -167,7 +167,8 @@ class CRBMClassifier(BaseCRBM):
     random_state : int, RandomState or None, default=None
         Decides the result: initial parameters, validation part, order of rows.
     verbose : bool or int, default=False
-        Print a line per epoch or iteration, and one per penalty tried.
+        1: one live line with rate, loss, validation score and what remains; 2: a line per epoch or
+        iteration, and one per penalty tried.
 
     Attributes
     ----------
@@ -270,10 +271,10 @@ class CRBMClassifier(BaseCRBM):
         "alpha_hidden": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
     }
     _state = (*BaseCRBM._state, "_columns")
-    _remedy = (
-        "gradients and probabilities may be off. Use inference='exact' if a layer is small, more "
-        "iterations or, for belief propagation, damping (an object such as "
-        "SumProduct(max_iter=100, damping=0.5)), or a smaller learning rate."
+    _unconverged = (
+        "gradients and probabilities may be off",
+        "inference='exact' if a layer is small",
+        "a smaller learning_rate_init",
     )
 
     def __init__(

@@ -25,6 +25,7 @@ from skcrbm.decoding import (
     labels_by_fitted_thresholds,
     with_a_label,
 )
+from skcrbm.learning import CallbackSupportMixin, EpochCallbacks, with_callbacks
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, label_output, make_targets
 from skcrbm.utils.features import count_rows
@@ -38,7 +39,9 @@ from skcrbm.utils.pickling import Versioned
 _EXPECTED = {"expected_jaccard": "jaccard", "expected_f1": "f1"}
 
 
-class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
+class DecodedClassifier(
+    CallbackSupportMixin, TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimator
+):
     """A multi-label classifier whose labels are chosen for a metric.
 
     Fits the classifier as it is; `predict` goes from its probabilities to labels by another
@@ -180,6 +183,7 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         )
 
     @all_or_nothing
+    @with_callbacks
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit the classifier, and the thresholds where they are asked for.
@@ -207,9 +211,16 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         self._check_joint(self.estimator)
         params = self._fit_params(sample_weight, fit_params)
         targets = make_targets(y, estimator=self)
+        thresholds = targets.multilabel and self.decode == "threshold"
+        callbacks = EpochCallbacks(
+            self, 1 + thresholds, X, y, {"sample_weight": sample_weight}, "cross-validation"
+        )
         y = targets.for_classifier(y)
+        estimator = clone(self.estimator)
+        with callbacks.of_inner(estimator, "fit-estimator"):
+            estimator.fit(X, y, **params)
         found = {
-            "estimator_": clone(self.estimator).fit(X, y, **params),
+            "estimator_": estimator,
             "_targets": targets,
             "classes_": targets.classes,
             "allow_empty_": not targets.multilabel
@@ -218,7 +229,8 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(found["estimator_"], name):
                 found[name] = getattr(found["estimator_"], name)
-        if targets.multilabel and self.decode == "threshold":
+        if thresholds:
+            callbacks.begin_epoch(1)
             unseen = out_of_fold(
                 self.estimator,
                 X,
@@ -228,6 +240,7 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
                 n_jobs=self.n_jobs,
                 fit_params=params,
             )
+            callbacks.end_epoch(None)
             found["thresholds_"] = fit_thresholds(
                 y,
                 unseen,
@@ -239,6 +252,7 @@ class DecodedClassifier(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimat
         for name in ("n_features_in_", "feature_names_in_", "thresholds_"):
             vars(self).pop(name, None)  # of an earlier fit
         vars(self).update(found)
+        callbacks.end()
         return self
 
     def _check_joint(self, estimator):

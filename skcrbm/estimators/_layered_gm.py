@@ -101,7 +101,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     random_state : int, RandomState or None, default=None
         Decides the result: initial parameters, validation part, order of rows.
     verbose : bool or int, default=False
-        Print a line per epoch.
+        1: one live line with rate, loss and what remains; 2: a line per epoch.
 
     Attributes
     ----------

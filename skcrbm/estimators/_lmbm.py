@@ -1,6 +1,6 @@
 """LMBMClassifier: the large margin Boltzmann machine."""
 
-import sys
+import time
 from numbers import Real
 
 import numpy as np
@@ -23,7 +23,13 @@ from skcrbm.estimators._base_energy import BaseEnergyClassifier
 from skcrbm.estimators._lmbm_settings import is_auto, settle, without_zeros
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import BranchAndBound, method_constraint, resolve_method
-from skcrbm.learning import LargeMarginProblem, fit_large_margin
+from skcrbm.learning import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    LargeMarginProblem,
+    fit_large_margin,
+    with_callbacks,
+)
 from skcrbm.targets import label_output
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing
@@ -31,6 +37,7 @@ from skcrbm.utils.indicator import label_sets_of
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.parameters import Integer
+from skcrbm.utils.progress import LiveLine
 from skcrbm.utils.warnings import warn_user
 
 _MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
@@ -39,7 +46,7 @@ _SMALL_GAP = 1e-2
 _SEARCHES = ("branch_and_bound", "milp", "icm")
 
 
-class LMBMClassifier(BaseEnergyClassifier):
+class LMBMClassifier(CallbackSupportMixin, BaseEnergyClassifier):
     """Large margin Boltzmann machine for multi-label classification.
 
     A pairwise machine over labels y in {-1, +1}^L with the score
@@ -120,7 +127,7 @@ class LMBMClassifier(BaseEnergyClassifier):
     random_state : int, RandomState or None, default=None
         Order of the rows in training.
     verbose : bool or int, default=False
-        Print a line per pass.
+        1: one live line with rate, violation and what remains; 2: a line per pass.
 
     Attributes
     ----------
@@ -265,6 +272,7 @@ class LMBMClassifier(BaseEnergyClassifier):
     # ---------------------------------------------------------------- fitting
 
     @all_or_nothing
+    @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None):
         """Fit the model.
@@ -290,13 +298,14 @@ class LMBMClassifier(BaseEnergyClassifier):
         -----
         ConvergenceWarning
             If `max_iter` passes were not enough and `dual_gap_`, which says how much is missing,
-            is above 0.01.
+            is above 0.01. The message has the violation that `tol` is the limit of, too.
         """
         warm = self.warm_start and hasattr(self, "coef_")
         dual = getattr(self, "_dual", None) if warm else None
         if not warm:
             self._forget()
         self._search_method()  # fail before the training, not after it
+        given = X  # callbacks score on what the user passed, with rows of weight 0
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         if np.isnan(visible).all():
             raise ValueError("y holds no observed entry in the rows with a positive sample_weight")
@@ -308,6 +317,25 @@ class LMBMClassifier(BaseEnergyClassifier):
         elif not warm:
             warn_of_scales(X, weight, type(self).__name__)
         found = settle(self, X, visible, weight, factors, columns, rng)
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        callbacks = EpochCallbacks(self, self.max_iter, given, y, metadata, "pass")
+        sets = label_sets_of(visible)
+
+        def attributes(fitted):
+            coef, intercept = fitted.coef, fitted.intercept
+            if columns is not None:
+                coef, intercept = columns.as_given(coef, intercept)
+            return {
+                "label_sets_": sets,
+                "C_": found.C,
+                "pairwise_penalty_": found.penalty,
+                "coef_": coef,
+                "intercept_": intercept,
+                "pairwise_coef_": fitted.pairwise,
+                "dual_gap_": fitted.gap,
+                "n_iter_": fitted.n_iter,
+            }
+
         problem = LargeMarginProblem(
             X,
             np.nan_to_num(2.0 * visible - 1.0),
@@ -319,33 +347,25 @@ class LMBMClassifier(BaseEnergyClassifier):
             dual = found.dual
         elif columns is not None:  # they grow with C
             dual = dual * (found.C / self.C_)
-        fitted = fit_large_margin(
-            problem,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            rng=rng,
-            dual=dual,
-            report=self._report if self.verbose else None,
-        )
-        coef, intercept = fitted.coef, fitted.intercept
-        if columns is not None:
-            coef, intercept = columns.as_given(coef, intercept)
+        line = LiveLine(self.verbose, "Pass", self.max_iter)
+        try:
+            fitted = fit_large_margin(
+                problem,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                rng=rng,
+                dual=dual,
+                **self._hooks(line, callbacks, attributes),
+            )
+        finally:
+            line.end()
         vars(self).pop("path_", None)  # of an earlier fit
         if found.tried is not None:
             self.path_ = found.tried
-        vars(self).update(
-            label_sets_=label_sets_of(visible),
-            C_=found.C,
-            pairwise_penalty_=found.penalty,
-            coef_=coef,
-            intercept_=intercept,
-            pairwise_coef_=fitted.pairwise,
-            dual_gap_=fitted.gap,
-            n_iter_=fitted.n_iter,
-        )
+        vars(self).update(attributes(fitted))
         if self.warm_start:
             self._dual = fitted.dual
-        if fitted.reason != "tol":
+        if fitted.reason in ("max_iter", "interrupted"):
             self._warn_of(fitted)
         update_thresholds(
             self,
@@ -356,14 +376,31 @@ class LMBMClassifier(BaseEnergyClassifier):
             fitted.reason == "interrupted",
             {"C": found.C, "pairwise_penalty": found.penalty},
         )
+        callbacks.end()
         return self
 
-    def _report(self, number, violation, share):
-        sys.stdout.write(f"Pass {number}  violation {violation:.2e}  active {share:.1%}\n")
-        sys.stdout.flush()
+    def _hooks(self, line, callbacks, attributes):
+        """Return what `fit_large_margin` is to call at each pass; nothing if nobody listens."""
+        if not self.verbose and not callbacks.any:
+            return {}
+        clock = [0.0]
+
+        def on_pass_begin(number):
+            clock[0] = time.perf_counter()
+            callbacks.begin_epoch(number)
+
+        def on_pass_end(number, violation, share, now):
+            seconds = time.perf_counter() - clock[0]
+            line.step(number, f"violation {violation:.2e}  active {share:.1%}", seconds)
+            return callbacks.end_epoch(lambda: attributes(now()))
+
+        return {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}
 
     def _warn_of(self, fitted):
-        left = f"with a relative duality gap of {fitted.gap:.1e}"
+        left = (
+            f"with a largest violation of {fitted.violation:.1e} (tol={self.tol:g}) and a relative "
+            f"duality gap of {fitted.gap:.1e}"
+        )
         if fitted.reason == "interrupted":
             warn_user(
                 f"Training interrupted in pass {fitted.n_iter + 1}; keeping the weights learned so "

@@ -1,6 +1,5 @@
 """What "auto" stands for in the C and pairwise_penalty of LMBMClassifier."""
 
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +8,7 @@ from scipy import sparse
 from skcrbm.learning import LargeMarginSearch
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.indicator import may_be_empty
+from skcrbm.utils.progress import LiveLine
 
 # C times the total variance of the columns, and eta / (C N), of sets with fewer rows than can
 # choose; the search for C begins there.
@@ -81,12 +81,16 @@ def settle(estimator, X, visible, weight, factors, columns, rng):
         list(splitter.split(visible, visible))[:n_folds],
         rng,
         estimator.n_jobs,
-        _report if estimator.verbose else None,
+        lambda row: live.show(_told(row)),
     )
-    if find_C:
-        C = search.choose_C(C, np.inf if find_penalty else penalty)
-    if find_penalty:
-        penalty = search.choose_penalty(C)
+    live = LiveLine(estimator.verbose)
+    try:
+        if find_C:
+            C = search.choose_C(C, np.inf if find_penalty else penalty)
+        if find_penalty:
+            penalty = search.choose_penalty(C)
+    finally:
+        live.end()
     tried = {name: np.array([row[name] for row in search.tried]) for name in search.tried[0]}
     return Settings(C, penalty, tried, search.start(C))
 
@@ -103,9 +107,8 @@ def is_auto(value):
     return isinstance(value, str)
 
 
-def _report(row):
-    sys.stdout.write(
+def _told(row):
+    return (
         f"C {row['C']:.3g}  pairwise_penalty {row['pairwise_penalty']:.3g}  "
-        f"Hamming {row['hamming']:.4f}  Jaccard {row['jaccard']:.4f}\n"
+        f"Hamming {row['hamming']:.4f}  Jaccard {row['jaccard']:.4f}"
     )
-    sys.stdout.flush()

@@ -55,8 +55,8 @@ class MSSVMCRBM(BaseCRBM):
         "max_product", "icm", "exact", or configured, as in ``MixedProduct(max_iter=30)``. The
         papers use mixed-product for the MSSVM and max-product for the LSSVM. Chosen by name
         these two are damped by 0.5, or they would oscillate as the couplings grow, and do
-        up to 50 iterations; an object is taken as it is, and undamped it is many times faster
-        on large layers.
+        up to 50 iterations; an object is taken as it is. Undamped, an iteration of mixed-product
+        takes some fiftieth of the time, one of max-product as long as damped.
     decode : str, default="auto"
         How `predict` chooses outputs. "auto" takes the best state under `inference`:
         "marginal_map" or "map", as in training. "marginal", "label_set", "expected_jaccard"
@@ -106,7 +106,7 @@ class MSSVMCRBM(BaseCRBM):
     random_state : int, RandomState or None, default=None
         Decides the result: initial parameters, validation part, order of rows.
     verbose : bool or int, default=False
-        Print a line per epoch.
+        1: one live line with rate, loss and what remains; 2: a line per epoch.
 
     Attributes
     ----------
@@ -190,10 +190,10 @@ class MSSVMCRBM(BaseCRBM):
         "marginal_inference": method_constraint(methods_for(RBMEnergy, {"marginals"}), auto=True),
     }
     _state = (*BaseCRBM._state, "_columns")
-    _remedy = (
-        "loss-augmented inference may have missed the outputs that violate the margin most. Use "
-        "inference='exact' if a layer is small, more iterations or damping (an object such as "
-        "MixedProduct(max_iter=100, damping=0.5)), or 'icm', which converges soon."
+    _unconverged = (
+        "loss-augmented inference may have missed the outputs that violate the margin most",
+        "inference='exact' if a layer is small",
+        "inference='icm', which converges soon",
     )
 
     def __init__(

@@ -8,6 +8,7 @@ from skcrbm.inference import resolve_method
 from skcrbm.learning import OBJECTIVES, START, PenaltyPath, crbm_penalty, smoothed_log_odds
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
+from skcrbm.utils.progress import LiveLine
 
 # What alpha="auto" stands for where nothing is searched and columns are as given.
 PLAIN_ALPHA = 0.1
@@ -143,9 +144,12 @@ def search_penalty(estimator, penalty, model, batch, variance, with_hidden=True)
         inference=exact,
         max_iter=estimator.max_iter if with_hidden else None,  # which else counts epochs
         n_jobs=estimator.n_jobs,
-        verbose=estimator.verbose,
+        live=LiveLine(estimator.verbose),
     )
-    found = path.search(model, batch, folds, n_hidden if with_hidden else 0, START * variance)
+    try:
+        found = path.search(model, batch, folds, n_hidden if with_hidden else 0, START * variance)
+    finally:
+        path.live.end()
     return found.alpha, found.model, found.points
 
 

@@ -7,7 +7,13 @@ function in the folder of that family of energies, and another line there.
 from importlib import import_module
 
 from skcrbm.inference._base import InferenceMethod, InferenceResult, IterativeMethod, Query
-from skcrbm.inference._choose import marginal_method, method_constraint, methods_for, own_method
+from skcrbm.inference._choose import (
+    convergence_advice,
+    marginal_method,
+    method_constraint,
+    methods_for,
+    own_method,
+)
 from skcrbm.inference._exact_parts import exact_seconds
 from skcrbm.inference._infer import MagnitudeError, available_methods, infer, resolve_method
 from skcrbm.inference._log_partition import estimate_log_partition
@@ -40,6 +46,7 @@ __all__ = [
     "TreeReweighted",
     "available_methods",
     "checked_rows",
+    "convergence_advice",
     "estimate_log_partition",
     "exact_seconds",
     "gibbs_sweep",

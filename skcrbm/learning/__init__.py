@@ -2,7 +2,7 @@
 
 from skcrbm.learning._base import Batch, Clock, Objective, Step
 from skcrbm.learning._best_states import state_methods, state_query
-from skcrbm.learning._callbacks import with_callbacks
+from skcrbm.learning._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
 from skcrbm.learning._design import Design, mean_square
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.learning._fitting import StochasticFit, warn_of_convergence
@@ -31,6 +31,8 @@ from skcrbm.learning._source import ArraySource, Source
 from skcrbm.learning._training import INTERRUPTED, Progress, Training, TrainingResult
 
 __all__ = [
+    "CallbackSupportMixin",
+    "EpochCallbacks",
     "INTERRUPTED",
     "L2",
     "LAYERED_OBJECTIVES",

@@ -1,5 +1,7 @@
 """scikit-learn's callbacks where the installed version has them (1.9 and later)."""
 
+from contextlib import contextmanager
+
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # older scikit-learn: the same calls, doing nothing
@@ -13,7 +15,7 @@ except ImportError:  # older scikit-learn: the same calls, doing nothing
 
 
 class EpochCallbacks:
-    """Calls the hooks of an estimator's callbacks for the fit task and for each epoch.
+    """Calls the hooks of an estimator's callbacks for the fit task and for each epoch or the like.
 
     Parameters
     ----------
@@ -22,10 +24,11 @@ class EpochCallbacks:
         Number of epochs, None if it is not known in advance.
     X, y : array-like
     metadata : dict or None
+    task_name : str, default="epoch"
     """
 
-    def __init__(self, estimator, max_subtasks, X, y, metadata):
-        self.estimator = estimator
+    def __init__(self, estimator, max_subtasks, X, y, metadata, task_name="epoch"):
+        self.estimator, self.task_name = estimator, task_name
         self.data = {"estimator": estimator, "X": X, "y": y, "metadata": metadata}
         self.epoch = None
         self.root = None
@@ -33,10 +36,15 @@ class EpochCallbacks:
             self.root = estimator._init_callback_context(max_subtasks=max_subtasks)
             self.root.call_on_fit_task_begin(**self.data)
 
+    @property
+    def any(self):
+        """Whether there are callbacks."""
+        return bool(getattr(self.estimator, "_skl_callbacks", ()))
+
     def begin_epoch(self, number):
         """Start the task of one epoch."""
         if self.root is not None:
-            self.epoch = self.root.subcontext(task_name="epoch")
+            self.epoch = self.root.subcontext(task_name=self.task_name)
             self.epoch.call_on_fit_task_begin(**self.data)
 
     def end_epoch(self, fitted_attributes):
@@ -54,6 +62,21 @@ class EpochCallbacks:
                 **self.data, reconstruction_attributes=fitted_attributes
             )
         )
+
+    @contextmanager
+    def of_inner(self, estimator, task_name):
+        """Run the fit of an estimator inside this one as a task.
+
+        It gets those of scikit-learn's callbacks that propagate, such as its progress bar.
+        """
+        if self.root is None or not self.any:
+            yield
+            return
+        task = self.root.subcontext(task_name=task_name)
+        with task.propagate_callback_context(estimator):
+            task.call_on_fit_task_begin(**self.data)
+            yield
+            task.call_on_fit_task_end(**self.data)
 
     def end(self):
         """End the fit task."""

@@ -6,6 +6,7 @@ parameters to follow, and no step size.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -75,15 +76,29 @@ class LargeMarginProblem:
         coef = np.asarray(safe_sparse_dot(self.X.T, signed)).T.astype(np.float64, order="C")
         return coef, signed.sum(axis=0), pairwise
 
-    def objectives(self, dual, weights):
-        """Value of the primal and of the dual; the second is never the larger one."""
+    def margins(self, weights):
+        """M (N, L); 0 where not observed."""
         coef, intercept, pairwise = weights
         fields = np.asarray(safe_sparse_dot(self.X, coef.T)) + intercept + self.signs @ pairwise
+        return self.signs * fields
+
+    def violation(self, dual, margins):
+        """Largest range of the projected gradients of a label, in units of the margin."""
+        slope = margins - self.margin
+        slope = np.where(dual == 0, np.minimum(slope, 0.0), slope)
+        slope = np.where(dual == self.limit, np.maximum(slope, 0.0), slope)
+        slope = np.where(self.limit > 0, slope, 0.0)
+        ranges = slope.max(axis=0, initial=0.0) - slope.min(axis=0, initial=0.0)
+        return float(ranges.max(initial=0.0)) / self.margin
+
+    def objectives(self, dual, weights, margins):
+        """Value of the primal and of the dual; the second is never the larger one."""
+        coef, intercept, pairwise = weights
         # Half of the symmetric matrix: its pairs once. 0 times infinity would be NaN.
         norm = 0.5 * ((coef**2).sum() + (intercept**2).sum())
         if self.spread > 0:
             norm += 0.25 * self.penalty * (pairwise**2).sum()
-        loss = (self.limit * np.maximum(self.margin - self.signs * fields, 0.0)).sum()
+        loss = (self.limit * np.maximum(self.margin - margins, 0.0)).sum()
         return norm + loss, self.margin * dual.sum() - norm
 
 
@@ -97,9 +112,11 @@ class LargeMarginFit:
     dual : ndarray (N, L)
     gap : float
         (primal - dual objective) / primal.
+    violation : float
+        What `tol` is the limit of: the largest range of the projected gradients of a label.
     n_iter : int
         Passes over the rows.
-    reason : {"tol", "max_iter", "interrupted"}
+    reason : {"tol", "max_iter", "callback", "interrupted"}
         Why it ended.
     """
 
@@ -108,11 +125,14 @@ class LargeMarginFit:
     pairwise: np.ndarray
     dual: np.ndarray
     gap: float
+    violation: float
     n_iter: int
     reason: str
 
 
-def fit_large_margin(problem, *, tol, max_iter, rng, dual=None, report=None):
+def fit_large_margin(
+    problem, *, tol, max_iter, rng, dual=None, on_pass_begin=None, on_pass_end=None
+):
     """Solve a `LargeMarginProblem` by dual coordinate descent with shrinking.
 
     The rows are visited in random order; it ends when the projected gradients of all dual
@@ -127,9 +147,12 @@ def fit_large_margin(problem, *, tol, max_iter, rng, dual=None, report=None):
     rng : RandomState
     dual : ndarray (N, L), default=None
         Where to start; 0 by default.
-    report : callable, default=None
-        Called after each pass with its number, the range of the projected gradients and
-        the share of dual variables still active.
+    on_pass_begin : callable, default=None
+        Called before each pass with its number, 0-based, where there is an `on_pass_end`.
+    on_pass_end : callable, default=None
+        Called after each pass with its number, the range of the projected gradients met, the
+        share of dual variables still active, and a function that returns the
+        `LargeMarginFit` of now. Returns True to stop.
 
     Returns
     -------
@@ -141,23 +164,33 @@ def fit_large_margin(problem, *, tol, max_iter, rng, dual=None, report=None):
         If the numbers overflow.
     """
     alpha = np.zeros_like(problem.limit) if dual is None else np.clip(dual, 0, problem.limit)
+    hooks = on_pass_begin, on_pass_end
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        weights = problem.weights(alpha)
-        n_iter, reason = _descend(problem, alpha, weights, tol, max_iter, rng, report)
+        n_iter, reason = _descend(problem, alpha, tol, max_iter, rng, hooks)
+    return _fit_of(problem, alpha, n_iter, reason)
+
+
+def _fit_of(problem, alpha, n_iter, reason):
+    """Return the `LargeMarginFit` of dual variables."""
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         # Free of what rounding has added up.
         weights = problem.weights(alpha)
-        primal, value = problem.objectives(alpha, weights)
+        margins = problem.margins(weights)
+        primal, value = problem.objectives(alpha, weights, margins)
+        violation = problem.violation(alpha, margins)
     if not np.isfinite([primal, value]).all():
         raise ValueError(
             "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
         )
     # Below 0 it is rounding; without any weight on the losses both are 0.
     gap = max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
-    return LargeMarginFit(*weights, alpha, gap, n_iter, reason)
+    return LargeMarginFit(*weights, alpha, gap, violation, n_iter, reason)
 
 
-def _descend(problem, alpha, weights, tol, max_iter, rng, report):
-    """Change alpha and the weights in place; number of passes and why they ended."""
+def _descend(problem, alpha, tol, max_iter, rng, hooks):
+    """Change alpha in place; number of passes and why they ended."""
+    on_pass_begin, on_pass_end = hooks
+    weights = problem.weights(alpha)
     possible = problem.limit > 0
     if not possible.any():
         return 0, "tol"
@@ -180,12 +213,17 @@ def _descend(problem, alpha, weights, tol, max_iter, rng, report):
                 count = len(order)
                 bounds[:] = [[np.inf], [-np.inf], [-np.inf], [np.inf]]
             # The pass over everything by itself; else until it is time for a Newton step.
-            wanted = 1 if fresh or report else newton_at - n_iter
+            wanted = 1 if fresh or on_pass_end else newton_at - n_iter
             wanted = min(wanted, max_iter - n_iter)
+            if on_pass_begin is not None:
+                on_pass_begin(n_iter)
             done, count, violation = passes(wanted, state, order, count, -1.0 if fresh else stage)
             n_iter += done
-            if report is not None:
-                report(n_iter, violation, n_active.sum() / n_possible.sum())
+            if on_pass_end is not None:
+                share = n_active.sum() / n_possible.sum()
+                now = partial(_fit_of, problem, alpha, n_iter, "callback")
+                if on_pass_end(n_iter - 1, violation / problem.margin, share, now):
+                    return n_iter, "callback"
             behind = bounds[0] - bounds[1] > goal
             if fresh and violation <= goal:
                 if violation <= _EXACT * problem.margin or polishing == _POLISH:

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from skcrbm.inference import convergence_advice
 from skcrbm.learning._callbacks import CallbackSupportMixin, EpochCallbacks
 from skcrbm.learning._design import Design
 from skcrbm.learning._source import ArraySource
@@ -198,11 +199,25 @@ class StochasticFit(CallbackSupportMixin):
         vars(self).update(attributes)
 
 
-def warn_of_convergence(share, method, remedy):
-    """Warn if inference converged for less than 90% of the rows."""
+def warn_of_convergence(share, method, energy_type, consequence, *others):
+    """Warn if inference converged for less than 90% of the rows.
+
+    Parameters
+    ----------
+    share : float
+        Of the rows.
+    method : InferenceMethod
+    energy_type : type
+        Of the rows' models.
+    consequence : str
+        What that may mean.
+    *others : str
+        What may help, beside other options of the method.
+    """
     if share < 0.9:
+        remedies = [part for part in (convergence_advice(method, energy_type), *others) if part]
         warn_user(
-            f"{method!r} inference converged for {share:.0%} of the rows in the last epoch; "
-            f"{remedy}",
+            f"{method.name!r} inference converged for {share:.0%} of the rows in the last epoch: "
+            f"{consequence}. Try {', or '.join(remedies)}.",
             ConvergenceWarning,
         )

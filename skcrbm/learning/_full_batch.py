@@ -17,9 +17,10 @@ from skcrbm.learning._training import (
     TrainingResult,
     nothing,
     rule_of,
-    say,
+    told,
 )
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.progress import LiveLine
 from skcrbm.utils.warnings import warn_user
 
 # A fit has converged when so many iterations lower the objective by no more than `tol`, nor by
@@ -151,6 +152,7 @@ class FullBatchTraining:
         (batch,) = source.batches(rng, source.n_rows)
         history = History()
         number = progress.n_epochs
+        line = LiveLine(self.verbose, "Iteration", self.max_iter, number)
         convex = model.params.weights.shape[1] == 0
         share = _CONVEX_SHARE if convex else _SHARE
         steps = descend(model, batch, self.objective, self.penalty, self.max_iter, share, self.tol)
@@ -168,11 +170,7 @@ class FullBatchTraining:
                     function.coordinates.params(minimiser.x),
                 )
                 history.add(epoch, epoch)
-                say(
-                    self.verbose,
-                    f"Iteration {number + 1}  loss {epoch.loss:.4f}  "
-                    f"converged {epoch.converged:.1%}  {epoch.seconds:.2f} s",
-                )
+                line.step(number, told(epoch), epoch.seconds)
                 number += 1
                 if on_epoch_end(epoch):
                     history.reason = "callback"
@@ -185,6 +183,8 @@ class FullBatchTraining:
                 raise
             history.reason = "interrupted"
             warn_user(INTERRUPTED)
+        finally:
+            line.end()
         found = Progress(
             n_epochs=history.best.number + 1,
             n_steps=progress.n_steps + len(history.epochs),

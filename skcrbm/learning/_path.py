@@ -7,8 +7,8 @@ import numpy as np
 
 from skcrbm.learning._full_batch import fit_rows
 from skcrbm.learning._scoring import row_scores
-from skcrbm.learning._training import say
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.progress import LiveLine, say
 
 # Factor between neighbouring penalties.
 _STEP = np.sqrt(10.0)
@@ -89,7 +89,8 @@ class PenaltyPath:
     max_iter : int or None
         Iterations at most of any fit.
     n_jobs : int or None
-    verbose : int
+    live : LiveLine
+        Tells of each penalty.
     """
 
     objective: Any
@@ -97,7 +98,7 @@ class PenaltyPath:
     inference: Any
     max_iter: int | None
     n_jobs: int | None = None
-    verbose: int = 0
+    live: LiveLine = field(default_factory=lambda: LiveLine(0))
 
     def search(self, model, batch, folds, n_hidden_folds, start):
         """Find the penalty, and whether hidden units help.
@@ -137,7 +138,11 @@ class PenaltyPath:
             deep, deep_alpha = stage.climb(models, _HIDDEN_FACTOR * alpha, limits, (1, 2))
         if _hidden_units_help(best, deep):
             return PathResult(deep_alpha, deep.models[-1], points)
-        say(self.verbose, "Hidden units do not improve the validation likelihood: none are kept")
+        self.live.end()
+        say(
+            self.live.verbose,
+            "Hidden units do not improve the validation likelihood: none are kept",
+        )
         return PathResult(alpha, best.models[0], points)
 
 
@@ -194,8 +199,7 @@ class _Stage:
         means = weight @ tried.losses / weight.sum()
         n_hidden = models[0].params.weights.shape[1]
         self.points.append(PathPoint(n_hidden, alpha, -means[0], means[1]))
-        say(
-            path.verbose,
+        path.live.show(
             f"alpha {alpha:.3g}  {n_hidden} hidden units  validation log-likelihood "
             f"{-means[0]:.4f}  log loss {means[1]:.4f}",
         )

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from skcrbm.learning._base import Objective
 from skcrbm.learning._loop import History, run_epochs
 from skcrbm.learning._optimizers import make_optimizer
 from skcrbm.learning._penalty import Penalty
+from skcrbm.utils.progress import LiveLine, say
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
 
@@ -74,16 +74,15 @@ class TrainingResult(NamedTuple):
     progress: Progress
 
 
+def told(epoch):
+    """Return what a line of progress says of an epoch."""
+    score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"
+    return f"loss {epoch.loss:.4f}{score}  converged {epoch.converged:.1%}"
+
+
 def nothing(epoch):
     """Go on."""
     return False
-
-
-def say(verbose, line):
-    """Print a line if asked for."""
-    if verbose:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,34 +230,35 @@ class _Run:
         # The difference that contrastive rules follow is no measure of progress.
         patience = patience and (validate is not None or training.objective.is_loss)
 
+        first = self.progress.n_epochs
+        line = LiveLine(training.verbose, "Epoch", max_iter, first)
+
         def report(epoch):
-            score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"
-            say(
-                training.verbose,
-                f"Epoch {epoch.number + 1}  loss {epoch.loss:.4f}{score}  "
-                f"converged {epoch.converged:.1%}  {epoch.seconds:.2f} s",
-            )
+            line.step(epoch.number, told(epoch), epoch.seconds)
             return self.on_epoch_end(epoch)
 
-        history = run_epochs(
-            self.model,
-            source,
-            training.objective,
-            optimizer,
-            training.penalty,
-            batch_size=training.batch_size,
-            max_iter=max_iter,
-            rng=self.rng,
-            key=self.key,
-            state=self._first_state(),
-            steps=self.steps,
-            validate=validate,
-            n_iter_no_change=training.n_iter_no_change if patience else None,
-            tol=training.tol,
-            first_epoch=self.progress.n_epochs,
-            on_epoch_begin=self.on_epoch_begin,
-            on_epoch_end=report,
-        )
+        try:
+            history = run_epochs(
+                self.model,
+                source,
+                training.objective,
+                optimizer,
+                training.penalty,
+                batch_size=training.batch_size,
+                max_iter=max_iter,
+                rng=self.rng,
+                key=self.key,
+                state=self._first_state(),
+                steps=self.steps,
+                validate=validate,
+                n_iter_no_change=training.n_iter_no_change if patience else None,
+                tol=training.tol,
+                first_epoch=first,
+                on_epoch_begin=self.on_epoch_begin,
+                on_epoch_end=report,
+            )
+        finally:
+            line.end()
         if history.reason == "interrupted":
             warn_user(INTERRUPTED)
         return history, optimizer

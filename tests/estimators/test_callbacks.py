@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import get_scorer
 
-from skcrbm import CRBMClassifier
+from skcrbm import MSSVMCRBM, CRBMClassifier, DecodedClassifier, LayeredGMClassifier, LMBMClassifier
 
 try:
     from sklearn.callback import ScoringMonitor
@@ -233,12 +233,71 @@ def test_fitted_estimator_where_no_row_is_complete(data, decode):
     np.testing.assert_array_equal(recorder.fitted[-2].label_sets_, model.label_sets_)
 
 
+@needs_callbacks
+@pytest.mark.parametrize("kind", [MSSVMCRBM, LayeredGMClassifier])
+def test_other_estimators(data, kind):
+    X, Y = data
+    recorder = Recorder(lambda number, fitted: number == 2)
+    model = kind(random_state=0).set_callbacks(recorder).fit(X, Y)
+    assert model.n_iter_ == recorder.n_epochs == 2
+    np.testing.assert_array_equal(recorder.fitted[1].predict(X), model.predict(X))
+
+
+class PassRecorder(Recorder):
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        self.events.append(f"end {context.task_name}")
+        self.contexts.append(context)
+        self.fitted.append(fitted_estimator)
+        return context.task_name == "pass" and self.at_end(len(self.fitted), fitted_estimator)
+
+
+@needs_callbacks
+@pytest.mark.filterwarnings("error")
+def test_passes_of_the_large_margin_machine(data):
+    X, Y = data
+    fixed = {"C": 1.0, "pairwise_penalty": 1.0, "random_state": 0}
+    plain = LMBMClassifier(**fixed).fit(X, Y)
+    recorder = PassRecorder()
+    model = LMBMClassifier(**fixed).set_callbacks(recorder).fit(X, Y)
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    passes = ["begin pass", "end pass"] * model.n_iter_
+    assert recorder.events == ["setup", "begin fit", *passes, "end fit", "teardown"]
+    assert recorder.contexts[-1].max_subtasks == 1000
+    recorder = PassRecorder(lambda number, fitted: number == 3)
+    stopped = LMBMClassifier(**fixed).set_callbacks(recorder).fit(X, Y)
+    assert stopped.n_iter_ == 3
+    np.testing.assert_array_equal(recorder.fitted[2].predict(X), stopped.predict(X))
+    assert recorder.fitted[2].dual_gap_ == stopped.dual_gap_ > 0
+
+
+class Propagated(PassRecorder):
+    max_propagation_depth = 2
+
+
+@needs_callbacks
+@pytest.mark.parametrize("decode", ["expected_f1", "threshold"])
+def test_callbacks_of_a_decoded_classifier(data, decode):
+    X, Y = data
+    inner = quick(max_iter=3)
+    recorder = Recorder()
+    DecodedClassifier(inner, decode=decode, cv=2).set_callbacks(recorder).fit(X, Y)
+    tasks = ["begin fit-estimator", "end fit-estimator"]
+    if decode == "threshold":
+        tasks += ["begin cross-validation", "end cross-validation"]
+    assert recorder.events == ["setup", "begin fit", *tasks, "end fit", "teardown"]
+    recorder = Propagated()
+    model = DecodedClassifier(inner, decode=decode, cv=2).set_callbacks(recorder).fit(X, Y)
+    assert recorder.events.count("end epoch") == 3
+    assert recorder.contexts[0].parent.parent is recorder.contexts[-1]
+    assert not hasattr(model.estimator_, "_skl_callbacks")
+
+
 WITHOUT_CALLBACKS = """
 import sys
 import sklearn.model_selection, sklearn.pipeline  # they need the module that is taken away
 sys.modules["sklearn.callback"] = None
 import numpy as np
-from skcrbm import CRBMClassifier
+from skcrbm import MSSVMCRBM, CRBMClassifier, DecodedClassifier, LayeredGMClassifier, LMBMClassifier
 from skcrbm.learning import _callbacks
 assert _callbacks.CallbackSupportMixin.__module__ == "skcrbm.learning._callbacks"
 rng = np.random.RandomState(0)

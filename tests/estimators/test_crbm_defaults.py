@@ -394,7 +394,7 @@ def test_thresholds_with_what_was_found(monkeypatch):
 
 def test_verbose(capsys):
     X, Y = dependent()
-    model = default(verbose=True, max_iter=8).fit(X, Y)
+    model = default(verbose=2, max_iter=8).fit(X, Y)
     lines = capsys.readouterr().out.splitlines()
     tried = [line for line in lines if line.startswith("alpha ")]
     assert len(tried) == len(model.alpha_path_["alpha"])

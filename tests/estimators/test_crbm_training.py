@@ -165,17 +165,60 @@ LINE = re.compile(
 
 def test_verbose(capsys):
     X, Y = make_data()
-    quick(verbose=True).fit(X, Y)
+    quick(verbose=2).fit(X, Y)
     lines = capsys.readouterr().out.splitlines()
     assert [LINE.fullmatch(line).group(1) for line in lines] == ["1", "2", "3", "4"]
     assert all(LINE.fullmatch(line).group(2) is None for line in lines)
-    model = quick(verbose=1, early_stopping=True).fit(X, Y)
+    model = quick(verbose=2, early_stopping=True).fit(X, Y)
     lines = capsys.readouterr().out.splitlines()
     split = lines.index(f"Best epoch {model.n_iter_}; fitting again on all rows")
     assert [bool(LINE.fullmatch(line).group(2)) for line in lines[:split]] == [True] * 4
     assert len(lines[split + 1 :]) == model.n_iter_
     quick().fit(X, Y)
     assert capsys.readouterr().out == ""
+
+
+def test_the_advice_to_damp_tells_the_price():
+    X, Y = make_data()
+    price = (
+        r"damping \(SumProduct\(max_iter=200, damping=0.5\): an iteration then takes some 50 times"
+    )
+    with pytest.warns(ConvergenceWarning, match=price) as record:
+        quick(inference=SumProduct(max_iter=1), max_iter=2).fit(X, Y)
+    assert "more iterations (SumProduct(max_iter=200))" in str(record[0].message)
+    with pytest.warns(ConvergenceWarning, match="inference='exact' if a layer is small") as record:
+        quick(inference=SumProduct(max_iter=1, damping=0.5), max_iter=2).fit(X, Y)
+    assert " damping (" not in str(record[0].message)  # it is damped
+    with pytest.warns(ConvergenceWarning, match="'mean_field'") as record:
+        quick(inference=MeanField(max_iter=1), max_iter=2).fit(X, Y)
+    assert "damping" not in str(record[0].message)  # it cannot be damped
+
+
+def test_one_live_line(capsys, monkeypatch):
+    """Rate, loss, validation score and what remains, written over until training ends."""
+    monkeypatch.setattr("skcrbm.utils.progress._PAUSE", 0.0)
+    X, Y = make_data()
+    quick(verbose=True, early_stopping=True, refit=False).fit(X, Y)
+    lines = capsys.readouterr().out.split("\r")
+    assert lines[0] == ""
+    assert len(lines) == 1 + 4
+    figures = r"loss [\d.]+  validation -[\d.]+  converged 100\.0%"
+    for number, line in enumerate(lines[1:], start=1):
+        left = "  at most [0-9]+:[0-9]{2} left *" if number < 4 else " *\n"
+        assert re.fullmatch(rf"Epoch {number}/4  [\d.]+(/s| s each)  {figures}{left}", line)
+    quick(verbose=1, solver="lbfgs", n_hidden=0).fit(X, Y)
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert re.search(r"\rIteration 2/4  ", out)
+
+
+def test_a_live_line_is_not_written_all_the_time(capsys):
+    X, Y = make_data()
+    quick(verbose=True).fit(X, Y)
+    out = capsys.readouterr().out
+    assert out.count("\r") <= 3
+    assert "Epoch 4/4" in out
+    assert out.endswith("\n")
 
 
 # ------------------------------------------------------------------------ interruption

@@ -478,7 +478,7 @@ def test_label_smoothing_tempers_probabilities(data):
 
 
 def test_verbose(data, capsys):
-    quick(verbose=1, max_iter=2).fit(*data)
+    quick(verbose=2, max_iter=2).fit(*data)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("Epoch 1  loss")

@@ -1,6 +1,7 @@
 """LMBMClassifier: what it learns, predicts, refuses and warns of."""
 
 import pickle
+import re
 from itertools import product
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.svm import LinearSVC
 from skcrbm import LMBMClassifier
 from skcrbm.inference import ICM, BranchAndBound, MixedIntegerProgram, SumProduct
 from skcrbm.metrics import masked_scorer
+from skcrbm.utils.progress import LiveLine
 
 
 @pytest.fixture(scope="module")
@@ -239,10 +241,13 @@ def test_warm_start(data):
 
 def test_warnings(data, capsys):
     X, Y = data
-    with pytest.warns(ConvergenceWarning, match="max_iter=2 passes, with a relative duality gap"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"max_iter=2 passes, with a largest violation of .* \(tol=.*\) and .* duality gap",
+    ):
         model = make(C=10.0, max_iter=2, verbose=1).fit(X, Y)
     assert model.dual_gap_ > 1e-3
-    assert capsys.readouterr().out.startswith("Pass 1  violation ")
+    assert re.fullmatch(r"\rPass 2/2  .*/s  violation .*  active .*\n", capsys.readouterr().out)
     model = make().fit(X, Y).set_params(node_limit=1)
     with pytest.warns(ConvergenceWarning, match="reached node_limit=1 on"):
         labels = model.predict(X)
@@ -255,14 +260,13 @@ def test_warnings(data, capsys):
 def test_interrupted(data, monkeypatch):
     X, Y = data
 
-    def interrupt(self, number, violation, share):
-        if number == self.stop_at:
+    def interrupt(self, number, figures, seconds):
+        if number == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(LMBMClassifier, "_report", interrupt)
+    monkeypatch.setattr(LiveLine, "step", interrupt)
     model = make(verbose=1)
-    model.stop_at = 3
-    with pytest.warns(UserWarning, match="interrupted in pass 4; .* with a relative duality gap"):
+    with pytest.warns(UserWarning, match="interrupted in pass 4; .* with a largest violation of"):
         model.fit(X, Y)
     assert model.n_iter_ == 3
     monkeypatch.undo()

@@ -8,9 +8,11 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
 from sklearn.metrics import hamming_loss
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skcrbm import LMBMClassifier
+from skcrbm.datasets import load_scene
 from skcrbm.estimators import _lmbm_settings
 from skcrbm.learning import LargeMarginSearch, fit_large_margin
 from skcrbm.utils.columns import Columns
@@ -243,7 +245,7 @@ def test_interrupted_search(data, monkeypatch):
 
 def test_report(data, capsys):
     X, Y = data
-    LMBMClassifier(verbose=True, random_state=0).fit(X, Y)
+    LMBMClassifier(verbose=2, random_state=0).fit(X, Y)
     out = capsys.readouterr().out
     assert out.startswith("C ")
     assert "pairwise_penalty inf  Hamming 0." in out
@@ -300,3 +302,17 @@ def test_no_empty_prediction(data, known):
     np.testing.assert_array_equal(gap, 0)
     model.allow_empty_ = True
     assert (~model.predict(X, y_known=given).any(axis=1)).any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_defaults_on_scene_do_not_warn():
+    try:
+        scene = load_scene(download_if_missing=False)
+    except FileNotFoundError:
+        pytest.skip("scene.npz is not part of the repository")
+    X, X_test, y = scene.X_train, scene.X_test, scene.y_train
+    scaler = StandardScaler().fit(X)
+    for decode in ("map", "hinge"):
+        model = LMBMClassifier(decode=decode, random_state=0).fit(scaler.transform(X), y)
+        model.predict(scaler.transform(X_test))
+    assert model.dual_gap_ < 1e-4

@@ -24,6 +24,24 @@ def fit(problem, tol=1e-8, max_iter=100_000, seed=0, **options):
     return fit_large_margin(problem, tol=tol, max_iter=max_iter, rng=rng, **options)
 
 
+def objective(problem, fitted):
+    weights = fitted.coef, fitted.intercept, fitted.pairwise
+    return problem.objectives(fitted.dual, weights, problem.margins(weights))[0]
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+def test_the_violation_is_what_tol_limits(tol):
+    problem = random_problem(3)
+    for margin in (1.0, 5.0):
+        problem.margin = margin
+        last = []
+        fitted = fit(problem, tol=tol, on_pass_end=lambda *values, last=last: last.append(values))
+        assert fitted.reason == "tol"
+        assert fitted.violation <= 3 * tol  # that of a pass is met on the way
+        short = fit(problem, tol=tol, max_iter=2)
+        assert short.violation > tol
+
+
 def naive_objectives(problem, fitted):
     """Primal and dual with loops, from the formulas."""
     X, y = np.asarray(problem.X), problem.signs
@@ -105,7 +123,7 @@ def test_quadratic_program(seed):
         options={"maxiter": 1000, "ftol": 1e-13},
     )
     fitted = fit(problem, tol=1e-10)
-    primal = problem.objectives(fitted.dual, (fitted.coef, fitted.intercept, fitted.pairwise))[0]
+    primal = objective(problem, fitted)
     assert primal == pytest.approx(found.fun, rel=1e-6)
     assert primal <= found.fun * (1 + 1e-9)
     a, _, s, _ = split(found.x)
@@ -182,16 +200,20 @@ def test_warm_start_and_reproducibility():
 def test_limits_of_the_run():
     problem = random_problem(7)
     seen = []
-    short = fit(problem, max_iter=3, report=lambda *values: seen.append(values))
+    short = fit(problem, max_iter=3, on_pass_end=lambda *values: seen.append(values))
     assert (short.n_iter, short.reason) == (3, "max_iter")
-    assert [number for number, _, _ in seen] == [1, 2, 3]
+    assert [number for number, *_ in seen] == [0, 1, 2]
+    assert seen[-1][-1]().reason == "callback"
     assert short.gap > 0
 
-    def interrupt(number, violation, share):
-        if number == 2:
+    def interrupt(number, *_):
+        if number == 1:
             raise KeyboardInterrupt
 
-    assert fit(problem, report=interrupt).reason == "interrupted"
+    assert fit(problem, on_pass_end=interrupt).reason == "interrupted"
+    stopped = fit(problem, on_pass_end=lambda number, *_: number == 1)
+    assert (stopped.n_iter, stopped.reason) == (2, "callback")
+    np.testing.assert_array_equal(stopped.dual, fit(problem, max_iter=2).dual)
     nothing = LargeMarginProblem(problem.X, problem.signs, 0 * problem.limit, 1.0, 1.0)
     fitted = fit(nothing)
     assert (fitted.n_iter, fitted.reason, fitted.gap) == (0, "tol", 0.0)

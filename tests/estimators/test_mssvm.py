@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy
-from skcrbm.inference import ICM, MaxProduct, MixedProduct, resolve_method
+from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct, resolve_method
 from skcrbm.learning import MARGIN_OBJECTIVES, Batch, state_query
 from skcrbm.learning._averaging import PolynomialAverage
 
@@ -290,10 +290,10 @@ def test_pipeline_and_nested_parameters(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"inference": "sum_product"}, "gives marginals, but max-margin learning needs"),
+        ({"inference": SumProduct()}, "finds no best state, which max-margin learning needs"),
         (
             {"marginal_inference": "icm"},
-            "marginal_inference='icm' gives no marginals; methods that do: 'exact'",
+            "'marginal_inference' parameter of MSSVMCRBM must be one of 'auto', 'exact'",
         ),
         ({"hidden": "mean"}, "'hidden' parameter of MSSVMCRBM must be a str among"),
     ],
