@@ -41,6 +41,7 @@ MAY_IMPORT = {
     },
     "density": {"energies", "inference", "learning", "utils"},
     "pipeline": {"utils"},
+    "compile": {"__init__"},
     "exceptions": set(),
     "_version": set(),
     "__init__": {"_version", "estimators"},

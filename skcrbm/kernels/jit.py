@@ -8,6 +8,7 @@ compilation, never an error.
 import contextlib
 import functools
 import hashlib
+import os
 import time
 from pathlib import Path
 
@@ -45,7 +46,14 @@ class _CacheFile(IndexDataCacheFile):
     Numba's own scheme numbers the files and keeps an index, which processes that
     compile at once overwrite for each other; without an index nothing can be swapped,
     stale or torn.
+
+    Attributes
+    ----------
+    others : sequence of _CacheFile
+        Where to look if it is not here.
     """
+
+    others = ()
 
     def _name(self, key):
         """File name for `key`: argument types, processor, bytecode of the function."""
@@ -53,24 +61,55 @@ class _CacheFile(IndexDataCacheFile):
         return f"{Path(self._index_name).stem}.{digest.hexdigest()[:24]}.nbc"
 
     def load(self, key):
-        try:
-            return self._load_data(self._name(key))
-        except FileNotFoundError:
-            return None
+        for file in (self, *self.others):
+            with contextlib.suppress(FileNotFoundError):
+                return file._load_data(self._name(key))
+        return None
 
     def save(self, key, data):
         self._save_data(self._name(key), data)
 
 
+def _read_only(locator):
+    """Return a class like `locator` that takes a folder which can only be read."""
+
+    def check_folder(self):
+        os.listdir(self.get_cache_path())  # else an OSError: there is no such folder
+
+    return type(locator.__name__, (locator,), {"ensure_cache_path": check_folder})
+
+
+class _Implementation(FunctionCache._impl_class):
+    """Where the cache is: where Numba looks for a folder to write to, or else one to read from.
+
+    The latter was filled when an image was built: NUMBA_CACHE_DIR, or beside the sources.
+    """
+
+    _filled = [_read_only(locator) for locator in FunctionCache._impl_class._locator_classes[:2]]
+    _locator_classes = [*FunctionCache._impl_class._locator_classes, *_filled]
+
+    def filled_folders(self, function):
+        """Return the folders that can be read, whoever may write to them."""
+        path = function.__code__.co_filename
+        found = (locator.from_function(function, path) for locator in self._filled)
+        return [locator.get_cache_path() for locator in found if locator is not None]
+
+
 class _ForgivingCache(FunctionCache):
     """Numba's disk cache, keyed by all kernel sources and safe to fail."""
 
+    _impl_class = _Implementation
+
     def __init__(self, py_func, suffix=""):
         super().__init__(py_func)
-        self._cache_file = _CacheFile(
-            cache_path=self.cache_path,
-            filename_base=self._impl.filename_base + suffix,
-            source_stamp=_kernel_fingerprint(),
+        folders = [self.cache_path, *self._impl.filled_folders(py_func)]
+        self._cache_file, *self._cache_file.others = (
+            _CacheFile(
+                cache_path=folder,
+                filename_base=self._impl.filename_base + suffix,
+                source_stamp=_kernel_fingerprint(),
+            )
+            for folder in dict.fromkeys(folders)
         )
         _clear_unfinished(self.cache_path)
 

@@ -175,6 +175,34 @@ def test_what_killed_processes_left_is_removed_when_it_is_old(site, tmp_path):
     assert locked.exists()
 
 
+@pytest.mark.parametrize("beside_the_sources", [False, True])
+@pytest.mark.parametrize("home", [False, True], ids=["no_home", "home"])
+def test_a_folder_that_was_filled_before_serves_where_nothing_can_be_written(
+    site, tmp_path, blocker, beside_the_sources, home
+):
+    """As in an image that was built by another user, with a home folder to write to or without."""
+    cache = {} if beside_the_sources else {"NUMBA_CACHE_DIR": tmp_path / "cache"}
+    call(site, **cache)
+    before = cached(tmp_path)
+    assert len(before) == 2
+    # Whoever runs the tests, root too: nothing can be written to these two folders.
+    forbid = f"""
+import tempfile
+real = tempfile.TemporaryFile
+
+def refuse(*args, dir=None, **options):
+    if str(dir).startswith(({str(site)!r}, {str(tmp_path / "cache")!r})):
+        raise PermissionError
+    return real(*args, dir=dir, **options)
+
+tempfile.TemporaryFile = refuse
+"""
+    homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), tmp_path / "home" if home else blocker)
+    result = finish(start(forbid + CALL, site, "float64", **cache, **homes))
+    assert result == ["12.0", "1"]
+    assert cached(tmp_path) == before
+
+
 def test_unusable_cache_folder(site, blocker):
     call(site, NUMBA_CACHE_DIR=blocker)
     call(site, NUMBA_CACHE_DIR=blocker.parent)

@@ -1,0 +1,102 @@
+"""Compile kernels before they are needed: ``python -m skcrbm.compile``.
+
+Kernels are compiled at their first call, which takes seconds, and kept on disk. This fits and
+asks a tiny model of every kind, so that a process that starts later finds them there.
+"""
+
+import argparse
+import sys
+import time
+import warnings
+
+import numpy as np
+
+import skcrbm
+
+# For every estimator the settings that lead to kernels of their own.
+_SETTINGS = {
+    "CRBMClassifier": (
+        {"n_hidden": 2},
+        {"n_hidden": 2, "inference": "sum_product", "max_iter": 2},
+    ),
+    "MSSVMCRBM": ({"n_hidden": 2, "max_iter": 2},),
+    "LMBMClassifier": ({},),
+    "LayeredGMClassifier": ({"max_iter": 2},),
+}
+_DTYPES = ("float64", "float32")
+_QUESTIONS = ("predict", "predict_proba")
+
+
+def compile_kernels(estimators=tuple(_SETTINGS), dtypes=_DTYPES):
+    """Compile what the defaults of estimators need to fit and to predict, into Numba's cache.
+
+    Parameters
+    ----------
+    estimators : sequence of str, default=all that have kernels
+        Of "CRBMClassifier", "MSSVMCRBM", "LMBMClassifier" and "LayeredGMClassifier".
+    dtypes : sequence of {"float64", "float32"}, default=both
+        Of the X that `fit` and `predict` will get.
+
+    Returns
+    -------
+    seconds : dict of {str: float}
+        What each estimator took.
+
+    Raises
+    ------
+    ValueError
+        If a name is not one of these.
+
+    Examples
+    --------
+    >>> from skcrbm.compile import compile_kernels
+    >>> list(compile_kernels(["LMBMClassifier"], dtypes=["float64"]))
+    ['LMBMClassifier']
+    """
+    for name, values, known in (
+        ("estimators", estimators, _SETTINGS),
+        ("dtypes", dtypes, _DTYPES),
+    ):
+        if isinstance(values, str) or not set(values) <= set(known):
+            raise ValueError(f"{name} must be a list of some of {list(known)}, got {values!r}")
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((40, 3))
+    y = (X @ rng.standard_normal((3, 4)) > 0).astype(int)
+    seconds = {}
+    for name in estimators:
+        start = time.perf_counter()
+        for dtype in dtypes:
+            for settings in _SETTINGS[name]:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # so few iterations do not converge
+                    model = getattr(skcrbm, name)(random_state=0, **settings)
+                    model.fit(X.astype(dtype), y)
+                    for question in _QUESTIONS:
+                        if hasattr(model, question):
+                            getattr(model, question)(X.astype(dtype))
+        seconds[name] = time.perf_counter() - start
+    return seconds
+
+
+def main(arguments=None):
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m skcrbm.compile",
+        description="Compile kernels into Numba's cache (NUMBA_CACHE_DIR), as when an image is "
+        "built, so that the first call in a new process does not wait for the compiler.",
+    )
+    for name, known, what in (
+        ("estimators", _SETTINGS, "which estimators"),
+        ("dtypes", _DTYPES, "of the X that they will get"),
+    ):
+        parser.add_argument(
+            f"--{name}", nargs="+", choices=list(known), default=list(known), help=what
+        )
+    chosen = parser.parse_args(arguments)
+    for name in chosen.estimators:
+        seconds = compile_kernels([name], chosen.dtypes)[name]
+        sys.stdout.write(f"{name}: {seconds:.1f} s\n")
+
+
+if __name__ == "__main__":
+    main()
