@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -47,3 +48,10 @@ def test_the_reference_was_read():
     assert {"skcrbm.CRBMClassifier", "skcrbm.inference.infer", *RESULTS} <= set(PUBLIC)
     for name in RESULTS:
         assert documented(name).__doc__
+
+
+@pytest.mark.parametrize("name", sorted(set(PUBLIC)))
+def test_no_description_is_taken_for_a_numbered_list(name):
+    """A line "W." is number 23 of a list without text, of which a page shows nothing."""
+    lines = inspect.getdoc(documented(name)).splitlines()
+    assert [line for line in lines if re.match(r"\s*[A-Za-z]\.(\s|$)", line)] == []

@@ -89,9 +89,9 @@ class IsingModel(BaseDensity):
     energy_ : IsingEnergy or SparseIsingEnergy
         The model, for `skcrbm.inference.infer`; the latter with `edges`.
     coupling_ : ndarray or CSR array (n_features, n_features)
-        S, symmetric.
+        Couplings S, symmetric.
     field_ : ndarray (n_features,)
-        f.
+        Fields f of the columns.
     loss_curve_, convergence_curve_ : list of float
         Per epoch, the loss, which is a negative log-likelihood for "mle" and
         "weighted_bp_chain" alone, and the share of converged rows.

@@ -95,9 +95,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     energy_ : RBMEnergy
         The model, for `skcrbm.inference.infer`.
     weights_ : ndarray (n_features, n_hidden)
-        W.
+        Couplings W of the columns with the hidden units.
     intercept_, hidden_intercept_ : ndarray (n_features,), (n_hidden,)
-        b, c.
+        Biases b of the columns and c of the hidden units.
     loss_curve_, convergence_curve_ : list of float
         Per epoch, the loss, which is a negative log-likelihood for "mle" and
         "weighted_bp_chain" alone, and the share of converged rows.

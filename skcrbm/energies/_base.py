@@ -116,7 +116,7 @@ class BaseEnergy(Versioned, ABC):
 
     @property
     def dtype(self):
-        """The floating dtype of all arrays."""
+        """float32 if all inputs are float32, else float64; inference runs in it."""
         return self.fields[0].dtype
 
     # ------------------------------------------------------- changing the batch

@@ -22,7 +22,7 @@ class RBMEnergy(PairwiseEnergy):
     Parameters
     ----------
     weights : array-like of shape (V, H)
-        W. Either side may be empty.
+        Couplings W. Either side may be empty.
     visible_bias : array-like of shape (V,) or (N, V)
         b, one row per model.
     hidden_bias : array-like of shape (H,) or (N, H)

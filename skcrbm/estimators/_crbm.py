@@ -173,13 +173,14 @@ class CRBMClassifier(BaseCRBM):
     Attributes
     ----------
     coef_ : ndarray (n_outputs, n_features)
-        U. One row for binary 1-D y, one per class for multiclass y.
+        Weights U of the inputs on the outputs. One row for binary 1-D y, one per class for
+        multiclass y.
     hidden_coef_ : ndarray (n_hidden, n_features)
-        S.
+        Weights S of the inputs on the hidden units.
     weights_ : ndarray (n_outputs, n_hidden)
-        W.
+        Couplings W of the outputs with the hidden units.
     intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
-        b, c.
+        Biases b of the outputs and c of the hidden units.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_names_ : ndarray of str (n_outputs,)
         Where y has names, as a data frame or a series, see `set_label_output`.

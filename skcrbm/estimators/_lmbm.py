@@ -138,11 +138,12 @@ class LMBMClassifier(CallbackSupportMixin, BaseEnergyClassifier):
         Where something was searched, in the order in which it was: "C", "pairwise_penalty" and,
         on the rows left out, "hamming" (loss) and "jaccard" (index).
     coef_ : ndarray (n_outputs, n_features)
-        A. One row for binary 1-D y, one per class for multiclass y.
+        Weights of the inputs on the labels, a_i in row i. One row for binary 1-D y, one per
+        class for multiclass y.
     intercept_ : ndarray (n_outputs,)
-        b.
+        Biases b of the labels.
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
-        S, symmetric with zero diagonal.
+        Weights S of the pairs of labels, symmetric with zero diagonal.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_names_ : ndarray of str (n_outputs,)
         Where y has names, as a data frame or a series, see `set_label_output`.

@@ -178,8 +178,8 @@ def _through_hidden_units(estimator, X):
     labels = np.zeros((1, len(weights)))
     inputs = np.asarray(estimator.hidden_intercept_, dtype=np.float64)[None]
     if X is not None:
-        X = estimator._check_predict_data(X)
         labels = np.asarray(estimator.predict(X), dtype=np.float64)
+        X = estimator._check_predict_data(X)
         inputs = inputs + safe_sparse_dot(X, estimator.hidden_coef_.T) + labels @ weights
     maximised = getattr(estimator, "hidden_", "marginal") == "max"  # as fitted
     dependency = np.zeros((len(weights), len(weights)))

@@ -1,10 +1,12 @@
 """LabelDependencyDisplay: which weights, in which order, and what is refused."""
 
+import warnings
+
 import matplotlib
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
@@ -141,6 +143,18 @@ def test_sparse_rows_are_dense_rows(fitted):
     dense = LabelDependencyDisplay.from_estimator(model, X).dependency
     csr = LabelDependencyDisplay.from_estimator(model, sparse.csr_matrix(X)).dependency
     np.testing.assert_allclose(csr, dense, atol=1e-12)
+
+
+def test_rows_of_a_table_are_rows(fitted):
+    pd = pytest.importorskip("pandas")
+    model, X, Y = fitted
+    table = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
+    named = clone(model).fit(table, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # that X has no feature names
+        of_table = LabelDependencyDisplay.from_estimator(named, table).dependency
+    dense = LabelDependencyDisplay.from_estimator(model, X).dependency
+    np.testing.assert_array_equal(of_table, dense)
 
 
 def test_hidden_units_that_are_maximised(fitted):
