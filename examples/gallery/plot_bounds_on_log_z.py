@@ -8,6 +8,7 @@ picture shows all three, minus the exact value, for random RBMs of 10 + 8 units 
 from weak to strong: medians, and the range of 20 models. No download, a few seconds.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -55,7 +56,7 @@ axis.axhline(0, color="k", lw=0.8)
 axis.set_yscale("symlog", linthresh=0.1)
 axis.set(xlabel="standard deviation of the weights", ylabel="log Z minus the exact value")
 axis.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
-path = Path(__file__).parents[1] / "output" / "bounds_on_log_z.png"
+path = Path(sys.argv[0]).resolve().parents[1] / "output" / "bounds_on_log_z.png"
 path.parent.mkdir(exist_ok=True)
 figure.savefig(path, dpi=110)
 print(f"picture: {path}")

@@ -10,6 +10,7 @@ several couplings, how far several methods are off, and the effective sample siz
 half a minute, most of it compilation.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -76,7 +77,7 @@ left.set(xlabel="coupling", ylabel="log Z minus the exact value", ylim=(-60, 200
 left.legend(frameon=False, ncols=2, loc="upper left")
 right.plot(COUPLINGS, shares, "o-", color="C4", ms=4)
 right.set(xlabel="coupling", ylabel="effective share of samples", ylim=(0, 1.02))
-path = Path(__file__).parents[1] / "output" / "chained_samples.png"
+path = Path(sys.argv[0]).resolve().parents[1] / "output" / "chained_samples.png"
 path.parent.mkdir(exist_ok=True)
 figure.savefig(path, dpi=110)
 print(f"picture: {path}")

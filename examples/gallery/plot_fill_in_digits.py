@@ -8,6 +8,7 @@ so their beliefs come with the prediction; the picture has rows original / seen 
 download, a few seconds.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -64,7 +65,7 @@ for axis_row, (title, images) in zip(axes, rows.items()):
         axis.set_yticks([])
     axis_row[0].set_ylabel(title, fontsize=9)
 figure.tight_layout(pad=0.3)
-path = Path(__file__).parents[1] / "output" / "fill_in_digits.png"
+path = Path(sys.argv[0]).resolve().parents[1] / "output" / "fill_in_digits.png"
 path.parent.mkdir(exist_ok=True)
 figure.savefig(path, dpi=110)
 print(f"picture: {path}")

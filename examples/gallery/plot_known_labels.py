@@ -9,6 +9,7 @@ against the share of labels that are known, and the correlations of the labels o
 before and after two of its labels are known. Takes Yeast from `SKCRBM_DATA`, or downloads it.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -74,7 +75,7 @@ for axis, known, title in ((axes[1], None, "nothing known"), (axes[2], two_known
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.yaxis.set_major_locator(MaxNLocator(integer=True))
 figure.colorbar(image, ax=axes[1:])
-path = Path(__file__).parents[1] / "output" / "known_labels.png"
+path = Path(sys.argv[0]).resolve().parents[1] / "output" / "known_labels.png"
 path.parent.mkdir(exist_ok=True)
 figure.savefig(path, dpi=110)
 print(f"picture: {path}")

@@ -12,6 +12,7 @@ to each. The left panel's order is used in all three, and each has a colour scal
 Takes Yeast from `SKCRBM_DATA`, or downloads it.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -66,7 +67,7 @@ for axis, (title, panel) in zip(axes, panels.items()):
     )
     ordered.plot(ax=axis, order=None)
     axis.set_title(title)
-path = Path(__file__).parents[1] / "output" / "label_dependency_yeast.png"
+path = Path(sys.argv[0]).resolve().parents[1] / "output" / "label_dependency_yeast.png"
 path.parent.mkdir(exist_ok=True)
 figure.savefig(path, dpi=100)
 print(f"picture: {path}")

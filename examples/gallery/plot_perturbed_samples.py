@@ -8,6 +8,7 @@ for which its parameters are not meant, and coins with the means of the data. No
 half a minute.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -59,6 +60,6 @@ for axis, (name, states) in zip(axes, rows.items()):
     axis.imshow(np.hstack(images), cmap="gray_r", vmin=0, vmax=1)
     axis.set_title(titles[name], fontsize=9, loc="left")
     axis.axis("off")
-path = Path(__file__).parents[1] / "output" / "perturbed_samples.png"
+path = Path(sys.argv[0]).resolve().parents[1] / "output" / "perturbed_samples.png"
 path.parent.mkdir(exist_ok=True)
 figure.savefig(path, dpi=110)

@@ -1,0 +1,62 @@
+"""The code in the README and in the pages of `doc/` runs as it stands, and prints what they say.
+
+The blocks of a page are run one after the other, as a reader would paste them.
+"""
+
+import contextlib
+import io
+import os
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("SKCRBM_DATA") or ROOT.parent / "shared" / "data")
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "doc").glob("*.md")))
+}
+FENCE = re.compile(
+    r"^```python\n(.*?)^```\n(?:\n+(?:[^`\n]+\n)*\n*```text\n(.*?)^```$)?", re.M | re.S
+)
+
+
+def blocks(page):
+    """Code of a page, and what it is said to print, or None."""
+    return [(match[1], match[2]) for match in FENCE.finditer(page)]
+
+
+def test_code_and_what_it_prints_are_found():
+    page = (
+        "```python\na\n```\n\n```text\nb\n```\n\n```python\nc\n```\n\nprints\n\n```text\nd\n```\n"
+    )
+    assert blocks(page + "\n```python\ne\n```\ntext\n") == [
+        ("a\n", "b\n"),
+        ("c\n", "d\n"),
+        ("e\n", None),
+    ]
+    for name in ("README.md", "doc/index.md", "doc/getting_started.md"):
+        assert any(printed for _, printed in blocks(PAGES[name])), name
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if blocks(page)])
+def test_code_of_a_page(name, tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)  # some pages write a picture
+    monkeypatch.setenv("SKCRBM_DATA", str(DATA))
+    needed = re.findall(r"\bload_(scene|yeast)\(", "".join(code for code, _ in blocks(PAGES[name])))
+    missing = [data for data in needed if not (DATA / f"{data}.npz").exists()]
+    if missing:
+        pytest.skip(f"{missing[0]}.npz is not in {DATA}")
+    names = {"__name__": "__main__"}
+    for code, printed in blocks(PAGES[name]):
+        output = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(output):
+            warnings.simplefilter("error", UserWarning)
+            exec(compile(code, name, "exec"), names)
+        if printed is not None:
+            assert output.getvalue().split() == printed.split(), code
