@@ -5,8 +5,9 @@ What known labels tell about the others
 Yeast, with none to three quarters of a test row's labels given (`y_known`). A joint model
 predicts the others given those that are known; the same model without hidden units, one logistic
 regression per label, cannot learn from them. The picture shows the log loss of the unknown labels
-against the share of labels that are known, and the correlations of the labels of one test row
-before and after two of its labels are known. Takes Yeast from `SKCRBM_DATA`, or downloads it.
+against the share of labels that are known; and for one photo of Scene the probability of every
+label, before and after the truth of one of them is told. Takes both sets from `SKCRBM_DATA`, or
+downloads them.
 """
 
 import sys
@@ -14,11 +15,10 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier
-from skcrbm.datasets import load_yeast
+from skcrbm.datasets import load_scene, load_yeast
 from skcrbm.metrics import masked_score
 
 SHARES = (0.0, 0.25, 0.5, 0.75)
@@ -47,35 +47,45 @@ for name, model in models.items():
         print(f"| {name} | {share:.0%} | {accuracy:.3f} | {losses[name][-1]:.3f} |")
 
 # %%
-# One row, before and after its first two labels are known.
+# One photo: the one whose two most probable labels are closest to each other. Is it the first?
 
+scene = load_scene()
+names = np.array(scene.label_names)
+model = CRBMClassifier(random_state=0).fit(scene.X_train, scene.y_train)
+before = model.predict_proba(scene.X_test)
+best = np.sort(before)[:, ::-1]
+photo = np.argmin(best[:, 0] - best[:, 1])
+asked = before[photo].argmax()
+known = np.full((1, len(names)), np.nan)
+known[0, asked] = scene.y_test[photo, asked]
+after = model.predict_proba(scene.X_test[photo : photo + 1], y_known=known)[0]
+told = f"told: {'' if known[0, asked] else 'not '}{names[asked]}"
+for name, one, other, truth in zip(names, before[photo], after, scene.y_test[photo]):
+    print(f"{name:12s} {one:.2f} -> {other:.2f}{', which is right' if truth else ''}")
 
-def correlations(known):
-    """Correlations of the labels of the first test row, 0 for those that are certain."""
-    pairs = models["CRBM"].predict_pairwise_proba(X_test[:1], y_known=known)[0]
-    mean = np.diagonal(pairs)
-    scale = np.sqrt(mean * (1 - mean))
-    scale = np.outer(scale, scale)
-    covariance = pairs - np.outer(mean, mean)
-    np.fill_diagonal(covariance, 0)
-    return np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 1e-6)
+# %%
+# The picture.
 
-
-two_known = np.full((1, Y.shape[1]), np.nan)
-two_known[0, :2] = Y_test[0, :2]
-
-figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
 for name, values in losses.items():
-    axes[0].plot(SHARES, values, marker="o", label=name)
-axes[0].set(xlabel="share of labels known", ylabel="log loss of the others")
-axes[0].legend(frameon=False)
-for axis, known, title in ((axes[1], None, "nothing known"), (axes[2], two_known, "two known")):
-    image = axis.imshow(correlations(known), cmap="RdBu_r", vmin=-1, vmax=1)
-    axis.set(title=f"label correlations, {title}", xlabel="label", ylabel="label")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
-figure.colorbar(image, ax=axes[1:])
+    left.plot(SHARES, values, marker="o", label=name)
+left.set(
+    title="Yeast: labels that are not known",
+    xlabel="share of labels known",
+    ylabel="log loss of the others",
+    xticks=SHARES,
+)
+left.legend(frameon=False)
+place = np.arange(len(names))
+right.barh(place - 0.2, before[photo], 0.38, color="0.65", label="nothing known")
+right.barh(place + 0.2, after, 0.38, color="C0", label=told)
+right.set(title="Scene: one photo", xlabel="probability", xlim=(0, 1), yticks=place)
+right.set_yticklabels(
+    [f"{name} (true)" if truth else name for name, truth in zip(names, scene.y_test[photo])]
+)
+right.invert_yaxis()
+right.legend(frameon=False)
 path = Path(sys.argv[0]).resolve().parents[1] / "output" / "known_labels.png"
 path.parent.mkdir(exist_ok=True)
-figure.savefig(path, dpi=110)
+figure.savefig(path, dpi=160)
 print(f"picture: {path}")

@@ -2,12 +2,10 @@
 
 import csv
 
-import matplotlib
 import numpy as np
 from scipy.special import xlogy
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from examples.studies._benchmark_picture import draw
 
 N_BOOTSTRAP = 2000
 LOWER_IS_BETTER = {"Hamming", "log loss"}
@@ -152,7 +150,7 @@ class Report:
             writer.writerows(self.csv_rows())
         stem.with_suffix(".md").write_text("\n".join(self.markdown()) + "\n", encoding="utf-8")
         if self.cells:
-            self.draw(stem.with_suffix(".png"))
+            draw(stem.with_suffix(".csv"), stem.with_suffix(".png"), DECODERS, self.truth)
 
     def csv_rows(self):
         """Every score of every decoder of every method."""
@@ -222,71 +220,3 @@ class Report:
             seconds = [f"{cell.fit_seconds:.1f}", f"{predict:.2f}"]
             seconds = ["–", "–"] if method == self.truth else seconds
             yield f"| {name} | " + " | ".join(entries + seconds) + " |"
-
-    def draw(self, path):
-        """Three metrics against the time of fitting."""
-        metrics = ("subset", "Jaccard", "log loss")
-        names = [data for data in self.data_names if self.of(data)]
-        figure, axes = plt.subplots(
-            len(metrics), len(names), figsize=(3.4 * len(names) + 0.4, 8.6), squeeze=False
-        )
-        present = [
-            m for m in self.methods if m != self.truth and any(m in self.of(d) for d in names)
-        ]
-        numbers = {m: k + 1 for k, m in enumerate(present)}
-        longest = max(cell.fit_seconds for cell in self.cells.values())
-        for column, data in zip(axes.T, names, strict=True):
-            for axis, metric in zip(column, metrics, strict=True):
-                self._draw_panel(axis, data, metric, numbers)
-                axis.set_xlim(0.03, max(300, 2 * longest))
-            column[0].set_title(data)
-            column[-1].set_xlabel("processor seconds of the fit")
-        for axis, metric in zip(axes[:, 0], metrics, strict=True):
-            axis.set_ylabel(metric + (" (lower is better)" if metric in LOWER_IS_BETTER else ""))
-        legend = [f"{k} {m}" for m, k in numbers.items()]
-        per_column = -(-len(legend) // len(names))
-        height = 0.022 * per_column + 0.02
-        figure.tight_layout(rect=(0, height, 1, 1))
-        for part in range(len(names)):
-            lines = legend[part * per_column : (part + 1) * per_column]
-            place = 0.02 + 0.98 * part / len(names)
-            figure.text(place, height - 0.01, "\n".join(lines), va="top", fontsize=9)
-        figure.savefig(path, dpi=100)
-        plt.close(figure)
-
-    def _draw_panel(self, axis, data, metric, numbers):
-        values = {}
-        for method, cell in self.of(data).items():
-            scores = cell.meant(metric)
-            if method == self.truth:
-                axis.axhline(scores[0], color="0.6", lw=1, ls=":")
-            elif scores is not None:
-                values[method] = scores[0]
-        axis.set_xscale("log")
-        axis.grid(alpha=0.25)
-        if not values:
-            return
-        # Far off the others, a method sits on the edge of its panel.
-        low, high = np.percentile(list(values.values()), [20, 80])
-        room = 0.8 * (high - low) + 1e-3
-        for method, value in values.items():
-            mine = method in self.ours
-            seconds = max(self.cells[data, method].fit_seconds, 0.05)
-            axis.text(
-                seconds,
-                np.clip(value, low - room, high + room),
-                str(numbers[method]),
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="white" if mine else "black",
-                bbox={
-                    "boxstyle": "circle,pad=0.15",
-                    "facecolor": "#2060b0" if mine else "white",
-                    "edgecolor": "white" if mine else "0.4",
-                    "linewidth": 0.6,
-                },
-            )
-        axis.set_ylim(low - 1.15 * room, high + 1.15 * room)
-        if metric in LOWER_IS_BETTER:
-            axis.invert_yaxis()
