@@ -16,6 +16,7 @@ __all__ = [
 
 _SUBPACKAGES = (
     "calibration",
+    "compile",
     "datasets",
     "decoding",
     "density",
@@ -27,6 +28,7 @@ _SUBPACKAGES = (
     "layers",
     "metrics",
     "model_selection",
+    "pipeline",
 )
 
 
