@@ -123,14 +123,21 @@ class Fits:
         Where the fits are, and where the scores of their rows are kept.
     data_names, methods : iterable of str
     seeds : iterable of int
+    compared : dict
+        Ours, and what each is compared with.
+    independent : dict
+        Joint models whose marginals are a row of its own, and the name of that.
     """
 
-    def __init__(self, fits, scores, data_names, methods, seeds):
+    def __init__(
+        self, fits, scores, data_names, methods, seeds, compared=COMPARED, independent=INDEPENDENT
+    ):
         self.rows, self.scores, self.facts = {}, {}, {}
+        self.compared, self.independent = compared, independent
         self.data_names, self.seeds = list(data_names), list(seeds)
         self.methods = []
         for method in methods:
-            self.methods += [method, INDEPENDENT[method]] if method in INDEPENDENT else [method]
+            self.methods += [method, independent[method]] if method in independent else [method]
         for data in self.data_names:
             for method in methods:
                 for seed in self.seeds:
@@ -142,7 +149,7 @@ class Fits:
             return
         with np.load(fits.path(key)) as file:
             fit = dict(file)
-        for name in (method, INDEPENDENT.get(method)):
+        for name in (method, self.independent.get(method)):
             if name is None:
                 continue
             score_key = f"{data}__{name}__seed {seed}"
@@ -166,11 +173,11 @@ class Fits:
         values = [self.scores[data, method, s].get(metric) for s in seeds]
         return np.mean([v.mean() for v in values]) if values and values[0] is not None else None
 
-    def gains(self, data, ours, rival):
+    def gains(self, data, ours, rival, over_seeds=False):
         """Map each metric to (gain, low, high): how much better ours is, with its 95% interval.
 
         A paired bootstrap over the rows of the data set; a row that is a test row of several
-        splits is drawn with all of them.
+        splits is drawn with all of them. With `over_seeds` the splits are drawn as well.
         """
         seeds = self.seeds_of(data, ours, rival)
         if not seeds:
@@ -178,30 +185,38 @@ class Fits:
         scores = self.scores[data, ours, seeds[0]], self.scores[data, rival, seeds[0]]
         metrics = [m for m in METRICS if all(m in found for found in scores)]
         n = 1 + max(self.rows[data, ours, s].max() for s in seeds)
-        total, count = np.zeros((n, len(metrics))), np.zeros(n)
-        for s in seeds:
+        total, count = np.zeros((len(seeds), n, len(metrics))), np.zeros((len(seeds), n))
+        for place, s in enumerate(seeds):
             rows = self.rows[data, ours, s]
             assert np.array_equal(rows, self.rows[data, rival, s]), (data, s)
             mine, theirs = (self.scores[data, m, s] for m in (ours, rival))
             for k, metric in enumerate(metrics):
                 sign = -1 if metric in LOWER_IS_BETTER else 1
-                total[rows, k] += sign * (mine[metric] - theirs[metric])
-            count[rows] += 1
-        total, count = total[count > 0], count[count > 0]
-        n = len(count)
-        draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), N_BOOTSTRAP)
-        low, high = np.percentile((draws @ total) / (draws @ count)[:, None], [2.5, 97.5], axis=0)
-        gain = total.sum(axis=0) / count.sum()
+                total[place, rows, k] = sign * (mine[metric] - theirs[metric])
+            count[place, rows] = 1
+        drawn = count.any(axis=0)
+        total, count = total[:, drawn], count[:, drawn]
+        n, rng = drawn.sum(), np.random.default_rng(0)
+        draws = rng.multinomial(n, np.full(n, 1 / n), N_BOOTSTRAP)
+        splits = np.ones((N_BOOTSTRAP, len(seeds)))
+        if over_seeds:
+            splits = rng.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), N_BOOTSTRAP)
+        sums = np.einsum(
+            "bs,bsk->bk", splits, np.einsum("bn,snk->bsk", draws, total, optimize=True)
+        )
+        counts = (splits * (draws @ count.T)).sum(axis=1)
+        low, high = np.percentile(sums / counts[:, None], [2.5, 97.5], axis=0)
+        gain = total.sum(axis=(0, 1)) / count.sum()
         return {m: (gain[k], low[k], high[k]) for k, m in enumerate(metrics)}
 
-    def comparisons(self):
+    def comparisons(self, over_seeds=False):
         """Rows (ours, rival, data, metric, ours' score, rival's score, gain, low, high)."""
         return [
             (ours, rival, data, metric, *(self.mean(data, m, metric) for m in (ours, rival)), *gain)
-            for ours, rivals in COMPARED.items()
+            for ours, rivals in self.compared.items()
             for rival in rivals
             for data in self.data_names
-            for metric, gain in self.gains(data, ours, rival).items()
+            for metric, gain in self.gains(data, ours, rival, over_seeds).items()
         ]
 
 
@@ -248,7 +263,7 @@ def published_table(fits):
 
 def seconds_table(fits):
     """Yield the lines of a table of the mean processor seconds of a fit."""
-    methods = [m for m in fits.methods if m not in INDEPENDENT.values()]
+    methods = [m for m in fits.methods if m not in fits.independent.values()]
     yield "| data | " + " | ".join(methods) + " |"
     yield "|---" * (len(methods) + 1) + "|"
     for data in fits.data_names:
@@ -278,11 +293,11 @@ def choices_table(fits):
         yield f"| {data} | " + " | ".join(entries) + " |"
 
 
-def summary_table(comparisons):
+def summary_table(comparisons, compared=COMPARED):
     """Yield the lines of a table: sets on which ours is better, level, worse."""
     yield "| | against | " + " | ".join(METRICS) + " |"
     yield "|---" * (len(METRICS) + 2) + "|"
-    for ours, rivals in COMPARED.items():
+    for ours, rivals in compared.items():
         for rival in rivals:
             entries = []
             for metric in METRICS:

@@ -1,0 +1,126 @@
+"""The benchmark of joint models and their controls: rows, choices, intervals, tables."""
+
+import csv
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+from examples._harness import Arrays
+from examples.studies import _benchmark_methods as methods
+from examples.studies import _defaults_report as defaults
+
+
+@pytest.fixture(scope="module")
+def report():
+    pytest.importorskip("matplotlib")
+    return importlib.import_module("examples.studies._benchmark_report")
+
+
+def test_rows_to_choose_by_are_training_rows():
+    _, _, train, test = methods.split("pairs", 1, True)
+    X, _, X_test, Y_test, rows = methods.rows_of("pairs", 1, "validation", True)
+    assert set(rows) <= set(train)
+    assert len(X) + len(X_test) == len(train)
+    assert not set(rows) & set(test)
+    assert len(Y_test) == len(rows)
+    *_, rows = methods.rows_of("pairs", 1, "test", True)
+    np.testing.assert_array_equal(rows, test)
+
+
+def test_every_control_sees_the_same_columns():
+    kinds = {name: kind for name, (kind, *_) in methods.METHODS.items()}
+    for ours, rivals in methods.CONTROLS.items():
+        assert any("logistic regression" in r and kinds[r] == kinds[ours] for r in rivals)
+    assert set(methods.CONTROLS) == set(methods.OURS)
+
+
+def fit_of(Y, p, rows):
+    facts = {"fit_seconds": 2.0, "n_trees": 20, "has_empty": True}
+    return {**facts, "truth": Y.astype(np.int8), "rows": rows, "marginals": p}
+
+
+def stores(tmp_path, quality, n_seeds=3):
+    """Fits whose marginals are as near to the truth as `quality`(method, part, seed) says."""
+    found = {part: Arrays(tmp_path / part) for part in ("test", "validation")}
+    for seed in range(n_seeds):
+        rng = np.random.default_rng(seed)
+        for part, store in found.items():
+            Y = rng.integers(0, 2, (30, 4))
+            rows = np.sort(rng.permutation(60)[:30])
+            for method in methods.METHODS:
+                q = quality(method, part, seed)
+                store.add(f"pairs__{method}__seed {seed}", fit_of(Y, 0.5 + (Y - 0.5) * q, rows))
+    return found
+
+
+def test_nothing_is_chosen_on_test_rows(report, tmp_path):
+    """Of ours CRBM is best in validation and LMBM on test rows; of rivals, chains and SVMs."""
+
+    def quality(method, part, seed):
+        good = {"validation": ("CRBM", "chains"), "test": ("LMBM", "kernel SVM")}[part]
+        return 0.9 if method in good else 0.5
+
+    fits = stores(tmp_path, quality)
+    text = report.write(fits, tmp_path, ["pairs"], range(3))
+    with (tmp_path / "multilabel_benchmark.csv").open(newline="") as file:
+        means = {(r["method"], r["metric"]): float(r["mean"]) for r in csv.DictReader(file)}
+    level = -np.log(0.75)  # of a quality of 0.5, on test rows
+    for name in ("CRBM", "chains", "ours, chosen", "rival, chosen"):
+        np.testing.assert_allclose(means[name, "log loss"], level, atol=1e-5)
+    np.testing.assert_allclose(means["LMBM", "log loss"], -np.log(0.95), atol=1e-5)
+    assert "| pairs | log loss | CRBM | 0.288 | chains | 0.288 | +0.000" in text
+    assert (tmp_path / "multilabel_benchmark.png").stat().st_size > 10_000
+
+
+def test_nobody_is_chosen_before_all_are_finished(report, tmp_path):
+    fits = stores(tmp_path, lambda *_: 0.5, n_seeds=1)
+    fits["validation"].path("pairs__chains__seed 0").unlink()
+    report.write(fits, tmp_path, ["pairs"], range(1))
+    with (tmp_path / "multilabel_benchmark.csv").open(newline="") as file:
+        names = {row["method"] for row in csv.DictReader(file)}
+    assert "ours, chosen" in names
+    assert "rival, chosen" not in names
+
+
+def test_intervals_over_splits_are_wider_where_splits_differ(tmp_path):
+    """A gain on one split of three: over rows it is certain, over splits it is not."""
+
+    def quality(method, part, seed):
+        return 0.9 if method == "CRBM" and seed == 0 else 0.5
+
+    fits = stores(tmp_path, quality)
+    found = defaults.Fits(
+        fits["test"], Arrays(tmp_path / "s"), ["pairs"], methods.METHODS, range(3), {}, {}
+    )
+    gain, low, high = found.gains("pairs", "CRBM", "chains")["log loss"]
+    wide = found.gains("pairs", "CRBM", "chains", over_seeds=True)["log loss"]
+    expected = (-np.log(0.75) + np.log(0.95)) / 3
+    np.testing.assert_allclose([gain, wide[0]], expected, rtol=1e-9)
+    assert low > 0.5 * expected
+    assert wide[1] == 0  # of three splits drawn, none may be the first
+    assert wide[2] > high
+
+
+@pytest.mark.compiled
+def test_a_joint_model_is_read_by_the_decoder_of_each_metric():
+    fit = methods.fit("pairs", "LMBM", 0, "validation", True)
+    scores = defaults.score_rows({k: np.asarray(v) for k, v in fit.items()})
+    assert set(scores) == set(defaults.METRICS)
+    assert scores["Hamming"].mean() < 0.35
+
+
+def test_the_program_runs_what_is_missing(tmp_path, monkeypatch, capsys, report):
+    program = importlib.import_module("examples.studies.multilabel_benchmark")
+    monkeypatch.setattr(program, "warm_up", lambda: None)
+    words = ["--quick", "--results", tmp_path, "--only", "pairs", "logistic", "seed 1"]
+    monkeypatch.setattr(sys, "argv", ["program", *map(str, words)])
+    program.main()
+    rivals = [m for m in methods.RIVALS if "logistic" in m]
+    for part in ("test", "validation"):
+        names = {path.name for path in (tmp_path / part).iterdir()}
+        assert names == {f"pairs__{m}__seed_1.npz".replace(" ", "_") for m in rivals}
+    assert "| logistic regression on forests |" in capsys.readouterr().out
+    program.main()
+    assert "fitted in" not in capsys.readouterr().out
