@@ -79,6 +79,14 @@ class BaseEnergy(Versioned, ABC):
         shape = self.n_models, self.n_variables
         return np.zeros(shape), np.full(shape[1], np.inf)
 
+    def lost_beside(self):
+        """Which fields (N, n_variables) are too large unless they decide their variable.
+
+        Beside one nothing else would be told apart. By default none is: solvers take such fields
+        out of their sums, or rounding is relative to couplings of that size.
+        """
+        return np.zeros((self.n_models, self.n_variables), bool)
+
     @property
     @abstractmethod
     def n_variables(self):

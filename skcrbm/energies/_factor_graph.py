@@ -20,6 +20,7 @@ from skcrbm.utils.limits import (
     FORBIDDEN_LOG_ODDS,
     MAX_ELIMINATED_ENTRIES,
     MAX_TABLE_VARIABLES,
+    UNDECIDED_FIELD,
 )
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_row_fields, kernel_array
@@ -230,9 +231,7 @@ class FactorGraphEnergy(BaseEnergy):
             has more than 15 inputs.
         """
         if not isinstance(row, Integral) or not -self.n_models <= row < self.n_models:
-            raise ValueError(
-                f"row must be the number of one of {self.n_models} models; got {row!r}"
-            )
+            raise ValueError(f"row must be the number of one of {self.n_models} models: {row!r}")
         return write_uai(self, int(row))
 
     @property
@@ -322,6 +321,10 @@ class FactorGraphEnergy(BaseEnergy):
         for group in (self.ors, self.ands):
             influence[group.inputs] = influence[group.outputs] = np.inf
         return self.field.astype(np.float64), influence
+
+    def lost_beside(self):
+        """Large fields of variables beside weights of 0; see the base."""
+        return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
     def n_variables(self):

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from skcrbm.energies._base import BaseEnergy
 from skcrbm.utils.categorical import one_against_rest
-from skcrbm.utils.limits import CACHED_ENTRIES
+from skcrbm.utils.limits import CACHED_ENTRIES, UNDECIDED_FIELD
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_row_fields, kernel_array
 
@@ -115,6 +115,10 @@ class LayeredEnergy(BaseEnergy):
             most = reach[block].reshape(self._shape(layer)).max(axis=1, initial=0)
             reach[block] = np.repeat(2 * most, self._shape(layer)[1])
         return log_odds, reach
+
+    def lost_beside(self):
+        """Large fields, as equal ones of two states of a node; see the base."""
+        return np.abs(self.field) > UNDECIDED_FIELD
 
     @property
     def n_variables(self):

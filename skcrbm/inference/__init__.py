@@ -14,8 +14,9 @@ from skcrbm.inference._choose import (
     methods_for,
     own_method,
 )
+from skcrbm.inference._decided import MagnitudeError
 from skcrbm.inference._exact_parts import exact_seconds
-from skcrbm.inference._infer import MagnitudeError, available_methods, infer, resolve_method
+from skcrbm.inference._infer import available_methods, infer, resolve_method
 from skcrbm.inference._log_partition import estimate_log_partition
 from skcrbm.inference._registry import METHODS, register_method, register_solver
 from skcrbm.inference._sample import sample

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from skcrbm.energies import QUERIES, BaseEnergy
 from skcrbm.inference._base import InferenceMethod, InferenceResult, Query
-from skcrbm.inference._decided import hold_decided
+from skcrbm.inference._decided import MagnitudeError, hold_decided
 from skcrbm.inference._registry import METHODS, has_solver
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, MAX_MAGNITUDE
 from skcrbm.utils.validation import as_float_array
@@ -17,10 +17,6 @@ from skcrbm.utils.validation import as_float_array
 # Beliefs to start from need not be further on one side: these are 0 or 1 in any dtype, and
 # infinities would be no number in a difference.
 _MAX_START = 100.0
-
-
-class MagnitudeError(ValueError):
-    """A field or coupling is larger than what `infer` takes, or not finite."""
 
 
 def available_methods(energy=None, returns=()):
@@ -286,9 +282,12 @@ def infer(
     variable sees; "exact", the searches and the bounds compute in float64 whatever the dtype of
     the energy. From 1e9 on, a field a million times as large as all couplings of its variable
     holds it: its log-odds are then the field's, and the others as precise as they are without
-    it. Numbers of that size that decide nothing, as equal fields of two states of a node, leave
-    undecided what is below their rounding, and so do large fields that cancel in a score: beside
-    1e16 and -1e16, by evidence against one's field, log Z and bounds are right up to units.
+    it. A field beyond 1e10 that does not, beside weights of 0 of a factor graph or as equal ones
+    of two states of a layered model's node, is refused. Where large fields cancel in a score, as
+    1e16 and -1e16 by evidence against one's field, log Z and bounds are right up to their rounding.
+
+    What has converged changes no belief by more than `tol` in an iteration. Where convergence is
+    slow it is further from its end than that; log Z, bounds too, by so much times the couplings.
 
     Examples
     --------

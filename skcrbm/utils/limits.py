@@ -110,6 +110,9 @@ MAX_MAGNITUDE = 1e30
 #: behind the point.
 LARGE_FIELD = 1e9
 
+#: Largest field that need not decide its variable: of log-weights, 1e-6 is lost in its rounding.
+UNDECIDED_FIELD = 1e10
+
 #: Where both values of a variable have weight 0 given the others, each factor that forbids a value
 #: counts as this much against it: a chain started at a state that cannot be finds its way out.
 FORBIDDEN_LOG_ODDS = 10.0

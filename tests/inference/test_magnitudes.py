@@ -139,3 +139,24 @@ def test_a_large_field_of_a_class_that_evidence_excludes():
         expected = IntegerScores(given, 0)
         np.testing.assert_allclose(found.log_partition[0], expected.log_z, rtol=1e-12)
         np.testing.assert_allclose(found.map_bound[0], expected.best_score, rtol=1e-12)
+
+
+def hard(big):
+    return FactorGraphEnergy.from_tables([[0, 1]], [[0.0, 0.3, -np.inf, 0.2]], [big, 0.5])
+
+
+def tied(big):
+    return layered_of_three_states(0.0).with_fields([[big, big, -0.2, 0.4, 0.1, -0.5]])
+
+
+@pytest.mark.parametrize("make", [hard, tied], ids=lambda make: make.__name__)
+def test_large_fields_that_decide_nothing_are_refused(make):
+    found = infer(make(1e10), "exact", returns=("marginals", "log_partition"))
+    expected = IntegerScores(make(1e10), 0)
+    np.testing.assert_allclose(found.marginals[0], expected.marginals(), atol=1e-5)
+    with pytest.raises(ValueError, match="variable 0 of model 0, that does not decide the"):
+        infer(make(1.1e10), "exact")
+    held = np.full((1, make(0.0).n_variables), np.nan)
+    held[0, 0] = 1
+    found = infer(make(1e16), "exact", clamp=held)
+    np.testing.assert_allclose(found.marginals, infer(make(0.0), "exact", clamp=held).marginals)

@@ -18,7 +18,7 @@ from reference.integer_scores import IntegerScores
 from reference.poison import is_poisoned, poison_memory, poison_modules
 
 from skcrbm.energies import LayeredEnergy, OneHotRBMEnergy, RBMEnergy
-from skcrbm.inference import METHODS, available_methods, infer
+from skcrbm.inference import METHODS, MagnitudeError, available_methods, infer
 from tests.stress._models import draw_model
 from tests.stress._program import main
 
@@ -114,17 +114,21 @@ class Case:
 
     def run(self):
         if not self.model.served:
-            self._expect_refusal("1e30|1e\\+30")
+            self._expect_refusal()
             return self.failures
         energy = self.free_energy
         given = energy if self.clamp is None else energy.condition(self.clamp)
         self.exact = [IntegerScores(given, n) for n in range(energy.n_models)]
         if not all(len(e.scores) for e in self.exact):
             if self.name == "exact":
-                self._expect_refusal("positive weight")
+                self._expect_refusal()
             return self.failures
         self.given = given
-        result = self.infer()
+        try:
+            result = self.infer()
+        except MagnitudeError:  # a large field may be refused, if it does not decide
+            self.check((self.given.lost_beside() & self.given.free).any(), "refused")
+            return self.failures
         self._check_fields(result)
         self._check_same(result)
         self._check_numbers(result)
@@ -134,7 +138,7 @@ class Case:
             self._check_promises(result)
         return self.failures
 
-    def _expect_refusal(self, _):
+    def _expect_refusal(self):
         try:
             self.infer()
         except ValueError:
@@ -184,6 +188,8 @@ class Case:
             self.clamp = clamp
             for name in ("marginals", "assignment", "log_partition", "map_bound"):
                 one, other = getattr(alone, name), getattr(result, name)
+                if name == "assignment" and one is not None and self.name == "exact":
+                    continue  # of equals any, and checked for itself
                 if one is not None:
                     fine = np.allclose(one[0], other[row], rtol=1e-6, atol=1e-6)
                     self.check(fine, f"{name} of a row alone")
@@ -350,7 +356,8 @@ class Case:
                         f"lower bound {z!r} above {exact.log_z!r}",
                     )
                 if self.name == "tree_reweighted" and result.converged[n]:
-                    fine = z >= exact.log_z or self._near(z, exact.log_z, slack + DRIFT)
+                    drift = DRIFT + 2e-4 * self._norm()
+                    fine = z >= exact.log_z or self._near(z, exact.log_z, slack + drift)
                     self.check(fine, f"upper bound {z!r} below {exact.log_z!r}")
         if self.name in ("sum_product", "tree_reweighted", "mean_field"):
             self._check_converged(result)
@@ -370,7 +377,7 @@ class Case:
             if result.log_partition is not None:
                 one, other = result.log_partition[n], later.log_partition[n]
                 fine = self._near(
-                    one, other, slack + 1e-5 * self._norm()
+                    one, other, slack + 2e-4 * self._norm()
                 )  # beliefs times couplings
                 self.check(fine, f"converged, log Z {one!r} to {other!r}")
             for one, other in zip(result.statistics or (), later.statistics or ()):
