@@ -24,7 +24,7 @@ from skcrbm.utils.limits import AUTO_EXACT_UNITS
 
 # Of message passing chosen by name: undamped it runs into cycles, damped it takes longer.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
-# Penalty relative to the variance of the columns, of averaged gradient descent.
+# Penalty relative to the variance of the columns.
 _RELATIVE_ALPHA = 2e-3
 
 
@@ -83,9 +83,10 @@ class MSSVMCRBM(BaseCRBM):
         For "sgd" and "asgd"; "auto" is 0.9 for "asgd", else 0.
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a row, plus
-        ``alpha / 2 (|U|^2 + |S|^2)``. "auto" is 0.1; with "asgd" it is 0.002 times the
-        variance of the columns, brought to one scale as in `CRBMClassifier`, of which the
-        coefficients are then penalised.
+        ``alpha / 2 (|U|^2 + |S|^2)``. "auto" is 0.002 times the variance of the columns,
+        brought to one scale as in `CRBMClassifier`, of which the coefficients are then
+        penalised; in `partial_fit` it is 0.1, and columns stay as they are, as with a number:
+        then scale them, as with `StandardScaler`.
     alpha_hidden : float, default=0.0
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``.
     early_stopping : bool or "auto", default="auto"
@@ -172,11 +173,9 @@ class MSSVMCRBM(BaseCRBM):
     Examples
     --------
     >>> from sklearn.datasets import make_multilabel_classification
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
     >>> from skcrbm import MSSVMCRBM
     >>> X, Y = make_multilabel_classification(n_samples=150, random_state=0)
-    >>> model = make_pipeline(StandardScaler(), MSSVMCRBM(random_state=0)).fit(X, Y)
+    >>> model = MSSVMCRBM(random_state=0).fit(X, Y)
     >>> model.predict(X[:2]).shape
     (2, 5)
     """
@@ -278,10 +277,7 @@ class MSSVMCRBM(BaseCRBM):
         if partial:
             columns = self._columns if go_on else None
             return Design(X, columns and columns.serving(X))
-        averaged = training.solver == "asgd"
-        return Design(
-            X, Columns(X, weight, centre=True) if averaged and is_auto(self.alpha) else None
-        )
+        return Design(X, Columns(X, weight, centre=True) if is_auto(self.alpha) else None)
 
     def _settle(self, training, model, design, source, rng, go_on, partial):
         training, model, _ = super()._settle(training, model, design, source, rng, go_on, partial)

@@ -260,6 +260,7 @@ def test_going_on(data):
     X, Y = data
     for average in (True, False):
         options = {"batch_size": 16, "average": average, "random_state": 0, "n_hidden": 3}
+        options["alpha"] = 0.1  # with "auto" a whole fit scales the columns
         whole = MSSVMCRBM(max_iter=4, learning_rate_init=0.01, **options).fit(X, Y)
         parts = MSSVMCRBM(learning_rate_init=0.01, **options)
         for _ in range(4):

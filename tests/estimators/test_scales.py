@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, LMBMClassifier
@@ -16,13 +17,14 @@ AS_GIVEN = {
     "crbm": CRBMClassifier(n_hidden=0, alpha=0.1, max_iter=3),
     "crbm_adam": CRBMClassifier(n_hidden=2, alpha=0.1, solver="adam", max_iter=2),
     "crbm_threshold": CRBMClassifier(n_hidden=0, alpha=0.1, max_iter=2, decode="threshold"),
-    "mssvm": MSSVMCRBM(n_hidden=2, max_iter=2, inference="exact"),
+    "mssvm": MSSVMCRBM(n_hidden=2, alpha=0.1, max_iter=2, inference="exact"),
     "lmbm": LMBMClassifier(C=0.01, pairwise_penalty=1.0, tol=0.1),
     "layered": LayeredGMClassifier(max_iter=2),
 }
 SCALED_INSIDE = {
-    "crbm": CRBMClassifier(n_hidden=0, max_iter=5),
-    "lmbm": LMBMClassifier(tol=0.1),
+    "crbm": CRBMClassifier(n_hidden=0, max_iter=5, random_state=0),
+    "mssvm": MSSVMCRBM(n_hidden=2, max_iter=2, inference="exact", random_state=0),
+    "lmbm": LMBMClassifier(tol=0.1, random_state=0),
 }
 WARNING = "The columns of X are not on one scale, or far from standard deviation 1"
 
@@ -54,9 +56,13 @@ def test_one_warning(data, name):
 
 
 @pytest.mark.parametrize("name", SCALED_INSIDE)
-def test_none_where_columns_are_scaled_inside(data, name):
+def test_units_do_not_matter_where_columns_are_scaled_inside(data, name):
     X, Y = data
-    assert not said(SCALED_INSIDE[name].fit, 1000 * X, Y)
+    expected = clone(SCALED_INSIDE[name]).fit(X, Y).predict_proba(X)
+    units = np.array([2.0**10, 0.5, 2.0**-12, 64.0])  # powers of 2: the same bits
+    model = clone(SCALED_INSIDE[name])
+    assert not said(model.fit, X * units, Y)
+    np.testing.assert_allclose(model.predict_proba(X * units), expected, rtol=1e-9)
 
 
 def test_pieces_warn_once(data):
