@@ -75,6 +75,7 @@ copybutton_prompt_is_regexp = True
 
 numpydoc_show_class_members = False  # doc/_templates/autosummary/class.rst lists them
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 default_role = "literal"
 
 
@@ -193,6 +194,7 @@ html_static_path = ["_static"]
 html_css_files = ["skcrbm.css"]
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {"text": "skcrbm"},
     "header_links_before_dropdown": 5,
     "show_prev_next": True,
     "show_toc_level": 2,
