@@ -115,14 +115,14 @@ rows = {
     "logistic regression": rival,
     "conditional RBM": restored,
 }
-figure, axes = plt.subplots(len(rows), 12, figsize=(9.6, 3.3), layout="constrained")
+figure, axes = plt.subplots(len(rows), 8, figsize=(6.4, 2.9), layout="constrained")
 for axis_row, (title, images) in zip(axes, rows.items()):
     for axis, image, truth in zip(axis_row, images, Y_test):
         axis.imshow(colours(image, truth))
         axis.set(xticks=[], yticks=[])
     wrong = f"\n{100 * (images != Y_test).mean():.1f}% wrong" if images is not Y_test else ""
-    axis_row[0].set_ylabel(title + wrong, rotation=0, ha="right", va="center", fontsize=9)
+    axis_row[0].set_ylabel(title + wrong, rotation=0, ha="right", va="center", fontsize=10)
 path = Path(sys.argv[0]).resolve().parents[1] / "output" / "denoise_digits.png"
 path.parent.mkdir(exist_ok=True)
-figure.savefig(path, dpi=160)
+figure.savefig(path, dpi=220)
 print(f"picture: {path}")
