@@ -28,7 +28,7 @@ from sphinx_gallery.sorting import ExplicitOrder
 from skcrbm import __version__
 
 matplotlib.use("Agg")
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 with (ROOT / "pyproject.toml").open("rb") as file:
     URLS = tomllib.load(file)["project"]["urls"]
@@ -117,7 +117,8 @@ def linkcode_resolve(domain, info):
     if not path.is_relative_to(ROOT):
         return None  # inherited from another project
     lines = f"#L{first}-L{first + len(lines) - 1}"
-    return f"{URLS['Source']}/blob/v{release}/{path.relative_to(ROOT)}{lines}"
+    version_there = "main" if "dev" in release else f"v{release}"
+    return f"{URLS['Source']}/blob/{version_there}/{path.relative_to(ROOT)}{lines}"
 
 
 # --- other projects ----------------------------------------------------------------------------
