@@ -28,3 +28,9 @@ def with_a_label(labels, score, allow_empty):
     labels = labels.copy()
     labels[rows, best[rows]] = 1
     return labels
+
+
+def check_zero_division(value):
+    """Raise a ValueError unless the value of a ratio 0 / 0 is 0 or 1."""
+    if value not in (0, 1):
+        raise ValueError(f"zero_division must be 0 or 1, got {value!r}")

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skcrbm.decoding._empty import check_zero_division
 from skcrbm.decoding._generating import (
     best_but_empty,
     f1_gain,
@@ -17,10 +18,10 @@ from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import as_float_array
 
-_METRICS = ("jaccard", "f1")
+_METRICS = {"f1_samples": "f1", "jaccard_samples": "jaccard"}
 
 
-def decode_marginals(proba, metric="f1", *, zero_division=1.0, allow_empty=True):
+def decode_marginals(proba, metric="f1_samples", *, zero_division=1.0, allow_empty=True):
     """Label vectors of the largest expected metric, if labels are independent given x.
 
     Under independence some number of most probable labels is best for both metrics. For "f1"
@@ -33,8 +34,9 @@ def decode_marginals(proba, metric="f1", *, zero_division=1.0, allow_empty=True)
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
         P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. Labels of
         probability 0 or 1, such as known ones, are predicted so.
-    metric : {"f1", "jaccard"}, default="f1"
-        Of each row: ``2 |v y| / (|v| + |y|)`` or ``|v y| / |v or y|``.
+    metric : {"f1_samples", "jaccard_samples"}, default="f1_samples"
+        Of each row: ``2 |v y| / (|v| + |y|)`` or ``|v y| / |v or y|``. Short forms are "f1"
+        and "jaccard".
     zero_division : {1.0, 0.0}, default=1.0
         Value of predicting no label where none is true, as in scikit-learn's `f1_score`.
         With 0, as its default scores it, nothing is ever gained by predicting no label.
@@ -62,15 +64,15 @@ def decode_marginals(proba, metric="f1", *, zero_division=1.0, allow_empty=True)
     Examples
     --------
     >>> from skcrbm.decoding import decode_marginals
-    >>> decode_marginals([[0.9, 0.5, 0.3], [0.4, 0.3, 0.2]], metric="f1")
+    >>> decode_marginals([[0.9, 0.5, 0.3], [0.4, 0.3, 0.2]], metric="f1_samples")
     array([[1, 1, 0],
            [1, 1, 0]])
-    >>> decode_marginals([[0.9, 0.5, 0.3], [0.4, 0.3, 0.2]], metric="jaccard")
+    >>> decode_marginals([[0.9, 0.5, 0.3], [0.4, 0.3, 0.2]], metric="jaccard_samples")
     array([[1, 1, 0],
            [0, 0, 0]])
     """
-    _check_metric(metric)
-    _check_zero_division(zero_division)
+    metric = _checked_metric(metric)
+    check_zero_division(zero_division)
     proba = label_marginals(proba)
     if proba.shape[1] == 0:
         raise ValueError(f"proba must have at least one label, got shape {proba.shape}")
@@ -90,7 +92,9 @@ def decode_marginals(proba, metric="f1", *, zero_division=1.0, allow_empty=True)
     return _by_blocks(decode, *proba.shape)
 
 
-def decode_label_sets(label_sets, proba, metric="jaccard", *, zero_division=1.0, allow_empty=True):
+def decode_label_sets(
+    label_sets, proba, metric="jaccard_samples", *, zero_division=1.0, allow_empty=True
+):
     """Label vectors of the largest expected metric under a distribution over label sets.
 
     "jaccard": the best of the label sets themselves. "f1": the best of all 2^L label
@@ -127,8 +131,8 @@ def decode_label_sets(label_sets, proba, metric="jaccard", *, zero_division=1.0,
     >>> decode_label_sets(sets, [[0.3, 0.3, 0.4]])
     array([[1, 0, 0]])
     """
-    _check_metric(metric)
-    _check_zero_division(zero_division)
+    metric = _checked_metric(metric)
+    check_zero_division(zero_division)
     sets = _check_states(label_sets, "label_sets", "(n_sets, n_labels)")
     weight = as_float_array(proba, "proba", "(n_samples, n_sets)").astype(np.float64)
     if weight.shape[1] != len(sets) or not len(sets):
@@ -161,7 +165,7 @@ def decode_label_sets(label_sets, proba, metric="jaccard", *, zero_division=1.0,
     return _by_blocks(decode, len(weight), sets.shape[1])
 
 
-def decode_samples(samples, metric="jaccard", *, zero_division=1.0, allow_empty=True):
+def decode_samples(samples, metric="jaccard_samples", *, zero_division=1.0, allow_empty=True):
     """Label vectors of the largest expected metric, estimated from joint samples.
 
     "jaccard": the best of the samples of the row and, for each k, its k most probable
@@ -193,11 +197,11 @@ def decode_samples(samples, metric="jaccard", *, zero_division=1.0, allow_empty=
     Examples
     --------
     >>> from skcrbm.decoding import decode_samples
-    >>> decode_samples([[[1, 0, 0], [1, 1, 0], [1, 1, 0], [0, 0, 1]]], metric="f1")
+    >>> decode_samples([[[1, 0, 0], [1, 1, 0], [1, 1, 0], [0, 0, 1]]], metric="f1_samples")
     array([[1, 1, 0]])
     """
-    _check_metric(metric)
-    _check_zero_division(zero_division)
+    metric = _checked_metric(metric)
+    check_zero_division(zero_division)
     samples = _check_states(samples, "samples", "(n_samples, n_draws, n_labels)")
     n, n_draws, n_labels = samples.shape
     if n_draws == 0:
@@ -242,14 +246,11 @@ def _by_blocks(decode, n, n_labels, entries=0):
     return result
 
 
-def _check_metric(metric):
-    if metric not in _METRICS:
-        raise ValueError(f"metric must be one of 'f1', 'jaccard'; got {metric!r}")
-
-
-def _check_zero_division(value):
-    if value not in (0, 1):
-        raise ValueError(f"zero_division must be 0 or 1, got {value!r}")
+def _checked_metric(metric):
+    """Return "f1" or "jaccard"."""
+    if metric not in (*_METRICS, *_METRICS.values()):
+        raise ValueError(f"metric must be one of {', '.join(map(repr, _METRICS))}; got {metric!r}")
+    return _METRICS.get(metric, metric)
 
 
 def _check_states(states, name, shape):

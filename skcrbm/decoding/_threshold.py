@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.decoding._empty import with_a_label
+from skcrbm.decoding._empty import check_zero_division, with_a_label
 from skcrbm.utils.fitting import check_sample_weight
 from skcrbm.utils.indicator import indicator_with_nan
 from skcrbm.utils.label_names import in_order_of
@@ -12,11 +12,18 @@ from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.validation import as_float_array
 
 #: What `fit_thresholds` maximises.
-THRESHOLD_METRICS = ("f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "hamming")
+THRESHOLD_METRICS = ("f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "neg_hamming_loss")
 
 
 def fit_thresholds(
-    y, proba, metric="f1_samples", *, per_label=None, sample_weight=None, allow_empty=True
+    y,
+    proba,
+    metric="f1_samples",
+    *,
+    per_label=None,
+    sample_weight=None,
+    zero_division=1.0,
+    allow_empty=True,
 ):
     """Thresholds that are best for a metric, of all there are.
 
@@ -32,12 +39,15 @@ def fit_thresholds(
         frames, the columns of y are matched by name; the thresholds have the order of `proba`.
     metric : str, default="f1_samples"
         "f1_samples" or "jaccard_samples", averaged over rows; "f1_micro"; "f1_macro",
-        averaged over labels; "hamming", least Hamming loss.
+        averaged over labels; "neg_hamming_loss", least Hamming loss.
     per_label : bool, default=None
         A threshold for each label, or one for all. None: for each label with "f1_macro",
         which gains by it; with the others, which overfit easily, one for all. The metrics
         over rows take one only.
     sample_weight : array-like of shape (n_samples,), default=None
+    zero_division : {1.0, 0.0}, default=1.0
+        Value of a ratio 0 / 0: of a row, or with "f1_macro" a label, in which nothing is true and
+        nothing on.
     allow_empty : bool, default=True
         As `apply_thresholds` is going to be told. With False the metrics over rows count the
         label that goes on in a row without any; the others are searched as if none did.
@@ -52,14 +62,14 @@ def fit_thresholds(
     Raises
     ------
     ValueError
-        On an unknown metric, ``per_label=True`` with a metric over rows, invalid arrays.
+        On an unknown metric or value, ``per_label=True`` with a metric over rows, invalid arrays.
 
     Notes
     -----
     All cut points are tried: for a metric that is a mean over rows or labels, each entry that
     is switched on changes one term, so that one sort gives the value at every cut. For
     "f1_micro" with a threshold for each label the maximum of a ratio of two sums is found by
-    Dinkelbach's iteration, in which labels are independent. A ratio 0 / 0 counts as 1.
+    Dinkelbach's iteration, in which labels are independent.
 
     Examples
     --------
@@ -75,6 +85,7 @@ def fit_thresholds(
            [0, 0]])
     """
     per_label = check_threshold_metric(metric, per_label)
+    check_zero_division(zero_division)
     y = indicator_with_nan(in_order_of(y, proba, "y"), "y")
     proba = label_marginals(proba)
     if y.shape != proba.shape:
@@ -87,7 +98,7 @@ def fit_thresholds(
     mass = np.where(observed, weight[:, None], 0.0)
     if metric in ("f1_samples", "jaccard_samples"):
         table = _Sorted(proba, y, observed.astype(np.float64), observed)
-        value = (_f1 if metric == "f1_samples" else _jaccard)(table)
+        value = (_f1 if metric == "f1_samples" else _jaccard)(table, zero_division)
         if not allow_empty and y.shape[1] > 1:
             most = proba.argmax(axis=1)
             rows = np.flatnonzero(observed[np.arange(len(y)), most] & (proba.max(axis=1) > 0))
@@ -96,11 +107,11 @@ def fit_thresholds(
     by_label = _Sorted(proba.T, y.T, mass.T, observed.T)
     if metric == "f1_macro":
         seen = observed.any(axis=0)[:, None]
-        value = _f1(by_label) * seen
+        value = _f1(by_label, zero_division) * seen
         if per_label:
             return _cut_of_each(by_label, value)
         return np.full(y.shape[1], _cut_of_sum(by_label, value))
-    if metric == "hamming":
+    if metric == "neg_hamming_loss":
         value = 2 * by_label.true_on - by_label.on
         if per_label:
             return _cut_of_each(by_label, value)
@@ -108,7 +119,7 @@ def fit_thresholds(
     if per_label:
         return _micro_f1_by_label(by_label)
     every = _Sorted(*(part.reshape(1, -1) for part in (proba, y, mass, observed)))
-    return np.full(y.shape[1], _cut_of_each(every, _f1(every))[0])
+    return np.full(y.shape[1], _cut_of_each(every, _f1(every, zero_division))[0])
 
 
 def apply_thresholds(proba, thresholds, *, allow_empty=True):
@@ -163,7 +174,7 @@ def check_threshold_metric(metric, per_label=None):
     if per_label and metric.endswith("_samples"):
         raise ValueError(
             f"{metric!r} takes one threshold for all labels: with one for each label there is no "
-            "exact search; 'f1_micro', 'f1_macro' and 'hamming' take both"
+            "exact search; 'f1_micro', 'f1_macro' and 'neg_hamming_loss' take both"
         )
     return bool(per_label)
 
@@ -231,16 +242,18 @@ class _Sorted:
         self.true_on = np.hstack([none, (weight * y).cumsum(axis=1)])
 
 
-def _f1(table):
-    return _ratio(2 * table.true_on, table.on + table.true_on[:, -1:])
+def _f1(table, zero_division):
+    return _ratio(2 * table.true_on, table.on + table.true_on[:, -1:], zero_division)
 
 
-def _jaccard(table):
-    return _ratio(table.true_on, table.on + table.true_on[:, -1:] - table.true_on)
+def _jaccard(table, zero_division):
+    union = table.on + table.true_on[:, -1:] - table.true_on
+    return _ratio(table.true_on, union, zero_division)
 
 
-def _ratio(numerator, denominator):
-    return np.divide(numerator, denominator, out=np.ones_like(numerator), where=denominator > 0)
+def _ratio(numerator, denominator, zero_division):
+    out = np.full_like(numerator, zero_division)
+    return np.divide(numerator, denominator, out=out, where=denominator > 0)
 
 
 def _cut_of_sum(table, value):

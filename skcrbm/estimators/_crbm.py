@@ -104,7 +104,7 @@ class CRBMClassifier(BaseCRBM):
         1-D y is always decoded to the most probable class.
     threshold_metric : str, default="f1_samples"
         What the thresholds of ``decode="threshold"`` are best for: "f1_samples",
-        "jaccard_samples", "f1_micro", "hamming", one threshold each, or "f1_macro", a
+        "jaccard_samples", "f1_micro", "neg_hamming_loss", one threshold each, or "f1_macro", a
         threshold for each label. `fit` then does five more fits, each without a fifth
         of the rows, from new parameters whatever `warm_start` says, and searches all
         cut points of their marginals, see `skcrbm.decoding.fit_thresholds`.

@@ -1,6 +1,7 @@
 """DecodedClassifier: another way from a classifier's probabilities to labels."""
 
 import copy
+from numbers import Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
@@ -11,7 +12,7 @@ from sklearn.utils._metadata_requests import (
     _routing_enabled,
     process_routing,
 )
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import HasMethods, Options, StrOptions
 from sklearn.utils.validation import (
     check_is_fitted,
     has_fit_parameter,
@@ -36,7 +37,7 @@ from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.parameters import Integer, tags_of_inner
 from skcrbm.utils.pickling import Versioned
 
-_EXPECTED = {"expected_jaccard": "jaccard", "expected_f1": "f1"}
+_EXPECTED = {"expected_jaccard": "jaccard_samples", "expected_f1": "f1_samples"}
 
 
 class DecodedClassifier(
@@ -56,8 +57,8 @@ class DecodedClassifier(
     decode : {"expected_f1", "expected_jaccard", "threshold", "marginal"}, default="expected_f1"
         The labels of the largest expected F1 or Jaccard index of the row; those with
         probabilities at or above a threshold fitted by cross-validation; or those with
-        probability 0.5 or more. A row with no true and no predicted label scores 1. Where no
-        row of fit was without a label, one is predicted (`allow_empty_`).
+        probability 0.5 or more. Where no row of fit was without a label, one is predicted
+        (`allow_empty_`).
     joint : {"independent", "samples"}, default="independent"
         What the expectations are over. "independent": labels independent given x, with the
         probabilities of `predict_proba`, exactly (`skcrbm.decoding.decode_marginals`).
@@ -65,8 +66,12 @@ class DecodedClassifier(
         ``sample(X, n_samples, random_state=...)`` as `CRBMClassifier` has, also as the last
         step of a `Pipeline` (`skcrbm.decoding.decode_samples`).
     threshold_metric : str, default="f1_samples"
-        For ``decode="threshold"``: "f1_samples", "jaccard_samples", "f1_micro", "hamming",
+        For ``decode="threshold"``: "f1_samples", "jaccard_samples", "f1_micro", "neg_hamming_loss",
         with one threshold, or "f1_macro", with one for each label.
+    zero_division : {0.0, 1.0}, default=0.0
+        What a row with no true and no predicted label scores, as in scikit-learn's `f1_score`,
+        in the metrics over rows. With 0, its default, the expectations never gain by predicting
+        no label; with 1 they predict none where that is likely to be right.
     cv : int, splitter or iterable, default=None
         For ``decode="threshold"``: the folds whose models predict the training rows that
         they did not see; an int is a number of folds stratified by labels, None is 5. They
@@ -135,6 +140,7 @@ class DecodedClassifier(
         "decode": [StrOptions({*_EXPECTED, "threshold", "marginal"})],
         "joint": [StrOptions({"independent", "samples"})],
         "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
+        "zero_division": [Options(Real, {0.0, 1.0})],
         "cv": ["cv_object"],
         "n_samples": [Integer(1)],
         "n_jobs": [Integer(), None],
@@ -148,6 +154,7 @@ class DecodedClassifier(
         decode="expected_f1",
         joint="independent",
         threshold_metric="f1_samples",
+        zero_division=0.0,
         cv=None,
         n_samples=200,
         n_jobs=None,
@@ -157,6 +164,7 @@ class DecodedClassifier(
         self.decode = decode
         self.joint = joint
         self.threshold_metric = threshold_metric
+        self.zero_division = zero_division
         self.cv = cv
         self.n_samples = n_samples
         self.n_jobs = n_jobs
@@ -246,6 +254,7 @@ class DecodedClassifier(
                 unseen,
                 self.threshold_metric,
                 sample_weight=sample_weight,
+                zero_division=self.zero_division,
                 allow_empty=found["allow_empty_"],
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -307,13 +316,14 @@ class DecodedClassifier(
             return np.asarray(self.estimator_.predict(X))
         known = self._targets.check_known(y_known, count_rows(X))
         allow_empty = {"allow_empty": self.allow_empty_}
+        expected = {"zero_division": self.zero_division, **allow_empty}
         if self.decode in _EXPECTED and self.joint == "samples":
             options = {"n_samples": self.n_samples, "random_state": self._seed}
             drawn = call_given(self.estimator_, "sample", X, known, **options)
-            return decode_samples(drawn, _EXPECTED[self.decode], **allow_empty)
+            return decode_samples(drawn, _EXPECTED[self.decode], **expected)
         proba = self._proba(X, known)
         if self.decode in _EXPECTED:
-            return decode_marginals(proba, _EXPECTED[self.decode], **allow_empty)
+            return decode_marginals(proba, _EXPECTED[self.decode], **expected)
         if self.decode == "marginal":
             score = np.where(proba > 0, proba, -np.inf)
             return with_a_label(self._targets.labels_of_proba(proba), score, **allow_empty)

@@ -1,76 +1,104 @@
 """Every score of a multi-label prediction in one table."""
 
+from html import escape
+
 import numpy as np
 
 from skcrbm.metrics._masked import check_scored, masked_score
+from skcrbm.metrics._scores import scores_by_label
 from skcrbm.utils.pickling import Versioned
 
 _RATIOS = ("precision", "recall", "f1", "jaccard")
 _AVERAGES = ("samples", "micro", "macro", "weighted")
-# Name in the report -> name of the score, which is minus it for losses; and what it needs.
+# Name of the score -> what it needs, and its title, which is without the sign of losses.
 _SINGLE = {
-    "accuracy": ("accuracy", "labels"),
-    "hamming_loss": ("neg_hamming_loss", "labels"),
-    "log_loss": ("neg_log_loss", "probabilities"),
-    "brier_score": ("neg_brier_score", "probabilities"),
-    "calibration_error": ("neg_calibration_error", "probabilities"),
-    "roc_auc": ("roc_auc", "classes"),
-    "roc_auc_micro": ("roc_auc_micro", "classes"),
-    "average_precision": ("average_precision", "classes"),
-    "average_precision_micro": ("average_precision_micro", "classes"),
-    "label_ranking_average_precision": ("label_ranking_average_precision", "ranking"),
-    "label_ranking_loss": ("neg_label_ranking_loss", "ranking"),
-    "coverage_error": ("neg_coverage_error", "ranking"),
+    "accuracy": ("labels", "subset accuracy"),
+    "neg_hamming_loss": ("labels", "Hamming loss"),
+    "neg_log_loss": ("probabilities", "log loss of the marginals"),
+    "neg_brier_score": ("probabilities", "Brier score of the marginals"),
+    "neg_calibration_error": ("probabilities", "expected calibration error"),
+    "roc_auc": ("classes", "ROC AUC, macro"),
+    "roc_auc_micro": ("classes", "ROC AUC, micro"),
+    "average_precision": ("classes", "average precision, macro"),
+    "average_precision_micro": ("classes", "average precision, micro"),
+    "label_ranking_average_precision": ("ranking", "label ranking average precision"),
+    "neg_label_ranking_loss": ("ranking", "label ranking loss"),
+    "neg_coverage_error": ("ranking", "coverage error"),
 }
-_TITLES = {
-    "accuracy": "subset accuracy",
-    "hamming_loss": "Hamming loss",
-    "log_loss": "log loss of the marginals",
-    "brier_score": "Brier score of the marginals",
-    "calibration_error": "expected calibration error",
-    "roc_auc": "ROC AUC, macro",
-    "roc_auc_micro": "ROC AUC, micro",
-    "average_precision": "average precision, macro",
-    "average_precision_micro": "average precision, micro",
-    "label_ranking_average_precision": "label ranking average precision",
-    "label_ranking_loss": "label ranking loss",
-    "coverage_error": "coverage error",
-}
+_TABLE = "<td style='text-align: right'>{}</td>"
 
 
 class MultilabelReport(Versioned, dict):
-    """Scores by name; ``str`` makes a table of them.
+    """Scores by name; ``str`` makes a table of them, and so do notebooks.
 
-    The names are those of :func:`masked_score`, without the ``neg_`` of losses, which are as
-    they are here: lower is better.
+    The names and values are those of :func:`masked_score`: higher is better, so that losses are
+    negative ("neg_hamming_loss"). The table shows losses as they are.
 
     Attributes
     ----------
+    by_label : dict of ndarray (n_labels,)
+        "precision", "recall", "f1", "jaccard" and "support" (weight of the observed positives) of
+        each label; NaN where it has no observed entry.
+    target_names : list of str
     n_samples, n_labels, n_observed : int
         Rows and labels with an observed entry, and the number of these entries.
     """
 
-    _saved = ("n_samples", "n_labels", "n_observed")
+    _saved = ("by_label", "target_names", "n_samples", "n_labels", "n_observed")
 
-    def __init__(self, scores, n_samples, n_labels, n_observed):
+    def __init__(self, scores, by_label, target_names, n_samples, n_labels, n_observed):
         super().__init__(scores)
+        self.by_label, self.target_names = by_label, target_names
         self.n_samples = n_samples
         self.n_labels = n_labels
         self.n_observed = n_observed
 
-    def __str__(self):
-        lines = [" " * 10 + "".join(f"{ratio:>11}" for ratio in _RATIOS)]
+    def _rows(self):
+        """Rows of the upper table: a name, and cells as texts."""
+        for j, name in enumerate(self.target_names):
+            support = self.by_label["support"][j]
+            cells = [f"{self.by_label[ratio][j]:.4f}" for ratio in _RATIOS]
+            yield name, [*cells, f"{support:.6g}"]
         for average in _AVERAGES:
-            cells = (f"{self[f'{ratio}_{average}']:11.4f}" for ratio in _RATIOS)
-            lines.append(f"{average:<10}" + "".join(cells))
-        lines.append("")
-        lines += [f"{_TITLES[n]:<45}{self[n]:9.4f}" for n in _SINGLE if n in self]
+            yield average, [*(f"{self[f'{ratio}_{average}']:.4f}" for ratio in _RATIOS), ""]
+
+    def _single(self):
+        """Titles and values of the scores below, losses without their sign."""
+        for name, (_, title) in _SINGLE.items():
+            if name in self:
+                yield title, f"{-self[name] if name.startswith('neg_') else self[name]:.4f}"
+
+    def _summary(self):
         share = self.n_observed / (self.n_samples * self.n_labels)
-        lines += ["", f"{self.n_samples} rows, {self.n_labels} labels, {share:.1%} observed"]
-        return "\n".join(lines)
+        return f"{self.n_samples} rows, {self.n_labels} labels, {share:.1%} observed"
+
+    def __str__(self):
+        width = max(10, *(len(name) + 1 for name in self.target_names))
+        lines = [" " * width + "".join(f"{title:>11}" for title in (*_RATIOS, "support"))]
+        for number, (name, cells) in enumerate(self._rows()):
+            if number == len(self.target_names):
+                lines.append("")
+            lines.append((f"{name:<{width}}" + "".join(f"{c:>11}" for c in cells)).rstrip())
+        lines.append("")
+        lines += [f"{title:<45}{value:>9}" for title, value in self._single()]
+        return "\n".join([*lines, "", self._summary()])
+
+    def _repr_html_(self):
+        head = "".join(f"<th>{title}</th>" for title in ("", *_RATIOS, "support"))
+        body = "".join(
+            f"<tr><th>{escape(name)}</th>{''.join(_TABLE.format(c) for c in cells)}</tr>"
+            for name, cells in self._rows()
+        )
+        single = "".join(
+            f"<tr><th>{title}</th>{_TABLE.format(value)}</tr>" for title, value in self._single()
+        )
+        return (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f"<table><tbody>{single}</tbody></table><p>{self._summary()}</p>"
+        )
 
 
-def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None):
+def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None, target_names=None):
     """Score multi-label predictions in every usual way, over the observed entries.
 
     Parameters
@@ -84,22 +112,27 @@ def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None):
         left out; or a list of arrays (n_samples, 2) as from scikit-learn's multi-output
         estimators.
     sample_weight : array-like of shape (n_samples,), default=None
+    target_names : sequence of str of shape (n_labels,), default=None
+        Names of the labels. None: those of the columns of `y_true`, if it is a data frame, else
+        their numbers.
 
     Returns
     -------
     report : MultilabelReport
-        A dict: precision, recall, f1 and jaccard with "_samples" (means over rows),
-        "_micro", "_macro" and "_weighted"; "accuracy" (whole rows right), "hamming_loss";
-        with probabilities "log_loss", "brier_score", "calibration_error"; with any
-        `y_score` "roc_auc", "average_precision", both also with "_micro", and NaN where no
-        label has both classes; "label_ranking_average_precision", "label_ranking_loss"
-        and "coverage_error". ``print(report)`` shows a table;
-        ``pandas.Series(report)`` is a column of a data frame.
+        A dict by the names of :func:`masked_score`: precision, recall, f1 and jaccard with
+        "_samples" (means over rows), "_micro", "_macro" and "_weighted"; "accuracy" (whole rows
+        right), "neg_hamming_loss"; with probabilities "neg_log_loss", "neg_brier_score",
+        "neg_calibration_error"; with any `y_score` "roc_auc", "average_precision", both also
+        with "_micro", and NaN where no label has both classes;
+        "label_ranking_average_precision", "neg_label_ranking_loss" and "neg_coverage_error".
+        Those of each label are in ``report.by_label``. ``print(report)`` shows a table, with
+        losses as they are; ``pandas.Series(report)`` is a column of a data frame,
+        ``pandas.DataFrame(report.by_label, report.target_names)`` that of the labels.
 
     Raises
     ------
     ValueError
-        As :func:`masked_score`, of which these are the scores.
+        As :func:`masked_score`, of which these are the scores; on a wrong number of names.
 
     Examples
     --------
@@ -107,8 +140,13 @@ def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None):
     >>> from skcrbm.metrics import multilabel_report
     >>> y_true = np.array([[1, 0, 1], [0, np.nan, 1], [1, 1, 0], [0, 0, 1]])
     >>> y_prob = np.array([[0.9, 0.2, 0.6], [0.4, 0.5, 0.8], [0.7, 0.4, 0.1], [0.1, 0.1, 0.9]])
-    >>> print(multilabel_report(y_true, y_prob >= 0.5, y_prob))
-                precision     recall         f1    jaccard
+    >>> names = ["beach", "sunset", "urban"]
+    >>> print(multilabel_report(y_true, y_prob >= 0.5, y_prob, target_names=names))
+                precision     recall         f1    jaccard    support
+    beach          1.0000     1.0000     1.0000     1.0000          2
+    sunset         0.0000     0.0000     0.0000     0.0000          1
+    urban          1.0000     1.0000     1.0000     1.0000          3
+    <BLANKLINE>
     samples        1.0000     0.8750     0.9167     0.8750
     micro          1.0000     0.8333     0.9091     0.8333
     macro          0.6667     0.6667     0.6667     0.6667
@@ -129,29 +167,43 @@ def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None):
     <BLANKLINE>
     4 rows, 3 labels, 91.7% observed
     """
-    _, _, observed, _ = check_scored("labels", y_true, y_pred, "y_pred", sample_weight)
+    y, p, observed, weight = check_scored("labels", y_true, y_pred, "y_pred", sample_weight)
 
     def score(name):
         return masked_score(
             name, y_true, y_pred=y_pred, y_score=y_score, sample_weight=sample_weight
         )
 
-    names = {f"{r}_{a}": f"{r}_{a}" for a in _AVERAGES for r in _RATIOS}
-    scores = {title: score(name) for title, name in names.items()}
+    scores = {name: score(name) for name in (f"{r}_{a}" for a in _AVERAGES for r in _RATIOS)}
     kinds = {"labels"}
     if y_score is not None:
-        y, p, seen, _ = check_scored("ranking", y_true, y_score, "y_score", sample_weight)
+        known, s, seen, _ = check_scored("ranking", y_true, y_score, "y_score", sample_weight)
         kinds |= {"classes", "ranking"}
-        if ((p >= 0) & (p <= 1)).all():
+        if ((s >= 0) & (s <= 1)).all():
             kinds.add("probabilities")
-        shares = [y[rows, j].mean() for j, rows in enumerate(seen.T) if rows.any()]
+        shares = [known[rows, j].mean() for j, rows in enumerate(seen.T) if rows.any()]
         if not any(0 < share < 1 for share in shares):
             kinds.remove("classes")
-    for title, (name, kind) in _SINGLE.items():
+    for name, (kind, _) in _SINGLE.items():
         if kind in kinds:
-            scores[title] = score(name) if name == title else -score(name)
+            scores[name] = score(name)
         elif kind == "classes" and y_score is not None:
-            mixed = name.endswith("micro") and 0 < y[seen].mean() < 1
-            scores[title] = score(name) if mixed else np.nan
+            mixed = name.endswith("micro") and 0 < known[seen].mean() < 1
+            scores[name] = score(name) if mixed else np.nan
     rows, labels = observed.any(axis=1), observed.any(axis=0)
-    return MultilabelReport(scores, int(rows.sum()), int(labels.sum()), int(observed.sum()))
+    return MultilabelReport(
+        scores,
+        scores_by_label(y, p, labels, weight),
+        _checked_names(target_names, y_true, y.shape[1]),
+        int(rows.sum()),
+        int(labels.sum()),
+        int(observed.sum()),
+    )
+
+
+def _checked_names(names, y_true, n_labels):
+    if names is None:
+        names = getattr(y_true, "columns", range(n_labels))
+    if isinstance(names, str) or len(names := list(names)) != n_labels:
+        raise ValueError(f"target_names must hold {n_labels} names, got {names!r}")
+    return [str(name) for name in names]

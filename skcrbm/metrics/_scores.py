@@ -50,6 +50,14 @@ def _counted(y, p, observed, weight, *, ratio, average):
     return _divide(support @ score(tp, fp, fn), support.sum())
 
 
+def scores_by_label(y, p, seen, weight):
+    """Ratios and support of each label, a dict of (L,); NaN where it is not `seen` (L,)."""
+    cells = [weight @ cell for cell in (y * p, (1 - y) * p, y * (1 - p))]
+    found = {name: ratio(*cells) for name, ratio in _RATIOS.items()}
+    found["support"] = cells[0] + cells[2]
+    return {name: np.where(seen, values, np.nan) for name, values in found.items()}
+
+
 def _accuracy(y, p, observed, weight):
     return np.average((y == p).all(axis=1), weights=weight)
 

@@ -286,7 +286,10 @@ def test_list_of_arrays():
         (lambda: decode_marginals([[0.1, 2.0]]), r"proba must hold probabilities in \[0, 1\]"),
         (lambda: decode_marginals([0.1, 0.2]), r"proba must have shape \(n_samples, n_labels\)"),
         (lambda: decode_marginals([[np.nan]]), "proba must be finite"),
-        (lambda: decode_marginals([[0.1]], "hamming"), "metric must be one of 'f1', 'jaccard'"),
+        (
+            lambda: decode_marginals([[0.1]], "hamming"),
+            "metric must be one of 'f1_samples', 'jaccard_samples'",
+        ),
         (lambda: decode_marginals([[0.1]], zero_division=0.5), "zero_division must be 0 or 1"),
         (lambda: decode_marginals([np.ones((2, 3))]), r"one array of shape \(n_samples, 2\)"),
         (lambda: decode_marginals(np.ones((2, 0))), "at least one label"),

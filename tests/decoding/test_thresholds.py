@@ -15,7 +15,7 @@ from skcrbm.inference import Exact
 from skcrbm.metrics import masked_score
 from skcrbm.utils.warnings import warn_user
 
-METRICS = ("f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "hamming")
+METRICS = ("f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "neg_hamming_loss")
 
 
 def ratio(metric, tp, fp, fn):
@@ -30,7 +30,7 @@ def score(metric, y, v, weight):
     w = np.where(observed, weight[:, None], 0.0)
     y = np.nan_to_num(y)
     cells = np.stack([y * v, (1 - y) * v, y * (1 - v)])
-    if metric == "hamming":
+    if metric == "neg_hamming_loss":
         return -(w * (y != v)).sum() / w.sum()
     if metric == "f1_micro":
         return ratio(metric, *(cells * w).sum(axis=(1, 2)))
@@ -120,7 +120,7 @@ def test_label_that_comes_closest_to_its_threshold():
 @given(
     seed=st.integers(0, 10**6),
     n_labels=st.integers(1, 3),
-    metric=st.sampled_from(["f1_micro", "f1_macro", "hamming"]),
+    metric=st.sampled_from(["f1_micro", "f1_macro", "neg_hamming_loss"]),
     missing=st.sampled_from([0.0, 0.3]),
     ties=st.booleans(),
 )
@@ -153,7 +153,7 @@ def test_closest_to_one_half_of_equals():
     y = np.array([[1.0], [0.0]])
     for high, low, expected in ((0.9, 0.8, 0.85), (0.6, 0.1, 0.35), (1.0, 0.0, 0.5)):
         p = np.array([[high], [low]])
-        for metric in ("hamming", "f1_macro", "f1_micro"):
+        for metric in ("neg_hamming_loss", "f1_macro", "f1_micro"):
             np.testing.assert_allclose(fit_thresholds(y, p, metric), expected)
     # Nothing is true: everything off.
     p = np.array([[0.6, 1.0], [0.2, 1.0]])
@@ -161,7 +161,7 @@ def test_closest_to_one_half_of_equals():
         assert not apply_thresholds(p, fit_thresholds(np.zeros((2, 2)), p, metric)).any()
         assert apply_thresholds(p, fit_thresholds(np.ones((2, 2)), p, metric)).all()
     # 0 cannot be told from what is on.
-    assert apply_thresholds([[0.0]], fit_thresholds([[1]], [[0.0]], "hamming")).all()
+    assert apply_thresholds([[0.0]], fit_thresholds([[1]], [[0.0]], "neg_hamming_loss")).all()
 
 
 def test_label_without_observed_entry():
@@ -174,7 +174,7 @@ def test_label_without_observed_entry():
 def test_neighbouring_floats():
     low = 0.3
     high = np.nextafter(low, 1)
-    thresholds = fit_thresholds([[1], [0]], [[high], [low]], "hamming")
+    thresholds = fit_thresholds([[1], [0]], [[high], [low]], "neg_hamming_loss")
     np.testing.assert_array_equal(apply_thresholds([[high], [low]], thresholds), [[1], [0]])
 
 

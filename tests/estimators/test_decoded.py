@@ -10,8 +10,9 @@ import sklearn
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_multilabel_classification
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, get_scorer_names
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.neighbors import KNeighborsClassifier
@@ -23,7 +24,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skcrbm import CRBMClassifier, DecodedClassifier, LMBMClassifier
 from skcrbm.calibration import CalibratedMarginals
-from skcrbm.decoding import decode_marginals, decode_samples, fit_thresholds
+from skcrbm.decoding import (
+    THRESHOLD_METRICS,
+    decode_marginals,
+    decode_samples,
+    fit_thresholds,
+)
+from skcrbm.metrics import masked_score, multilabel_report
 
 # With a penalty that is given: folds of rows and of copies of rows differ, and so might a search.
 LINEAR = CRBMClassifier(n_hidden=0, max_iter=20, alpha=0.1)
@@ -69,7 +76,9 @@ def test_rules(data, name):
     np.testing.assert_allclose(model.predict_proba(X[120:]), proba)
     for metric in ("f1", "jaccard"):
         model.set_params(decode=f"expected_{metric}")
-        np.testing.assert_array_equal(model.predict(X[120:]), decode_marginals(proba, metric))
+        np.testing.assert_array_equal(
+            model.predict(X[120:]), decode_marginals(proba, metric, zero_division=0)
+        )
     np.testing.assert_array_equal(
         model.set_params(decode="marginal").predict(X[120:]), proba >= 0.5
     )
@@ -106,7 +115,9 @@ def test_samples_of_a_joint_model(data):
     model = DecodedClassifier(inner, joint="samples", n_samples=50, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), model.predict(X))
     draws = model.estimator_.sample(X, 50, random_state=model._seed)
-    np.testing.assert_array_equal(model.predict(X), decode_samples(draws, "f1"))
+    np.testing.assert_array_equal(
+        model.predict(X), decode_samples(draws, "f1_samples", zero_division=0)
+    )
     known = np.where(np.arange(4) < 2, Y, np.nan)
     for decode in ("expected_f1", "expected_jaccard"):
         found = model.set_params(decode=decode).predict(X, y_known=known)
@@ -161,7 +172,7 @@ def searched(model):
 def test_known_labels_reach_a_wrapped_model(wrap, routing):
     X, Y, known = nearly_equal_labels()
     crbm = CRBMClassifier(n_hidden=2, max_iter=200, alpha=0.01, random_state=0)
-    model = DecodedClassifier(wrap(crbm)).fit(X, Y)
+    model = DecodedClassifier(wrap(crbm), zero_division=1.0).fit(X, Y)
     with sklearn.config_context(enable_metadata_routing=routing):
         proba = model.predict_proba(X, y_known=known)
         agree = np.where(Y[:, 0] == 1, proba[:, 1], 1 - proba[:, 1])
@@ -366,3 +377,39 @@ def test_no_rows_to_predict():
     model = DecodedClassifier(MultiOutputClassifier(LogisticRegression())).fit(X, Y)
     with pytest.raises(TypeError, match="X must be a numeric array, data frame or sparse matrix"):
         model.predict_proba(None)
+
+
+def test_rows_without_labels_score_as_in_scikit_learn():
+    """0 by default, so that no label is predicted only where none is possible; or 1."""
+    X, Y = np.zeros((40, 1)), np.zeros((40, 2), int)
+    Y[:12, 0] = 1
+    logistic = MultiOutputClassifier(DummyClassifier())
+    for decode in ("expected_f1", "expected_jaccard", "threshold"):
+        model = DecodedClassifier(logistic, decode=decode, cv=2).fit(X, Y)
+        assert model.allow_empty_
+        assert model.predict(X[:1]).tolist() == [[1, 0]], decode
+        model = DecodedClassifier(logistic, decode=decode, cv=2, zero_division=1.0).fit(X, Y)
+        assert model.predict(X[:1]).tolist() == [[0, 0]], decode
+    for value in (0.5, "warn", np.nan):
+        with pytest.raises(ValueError, match="'zero_division' parameter of DecodedClassifier"):
+            DecodedClassifier(logistic, zero_division=value).fit(X, Y)
+    with pytest.raises(ValueError, match="zero_division must be 0 or 1, got 2"):
+        fit_thresholds(Y, Y, zero_division=2)
+
+
+def test_metrics_have_the_names_of_scorers():
+    """The same in every function, and those of scikit-learn where it has them."""
+    known = set(get_scorer_names())
+    ours = {"neg_calibration_error", "roc_auc_micro", "average_precision_micro"}
+    ours |= {"neg_hamming_loss", "label_ranking_average_precision", "neg_label_ranking_loss"}
+    ours |= {"neg_coverage_error"}
+    y, p = np.array([[1, 0], [0, 1], [1, 1]]), np.array([[0.9, 0.2], [0.3, 0.6], [0.8, 0.4]])
+    report = multilabel_report(y, p >= 0.5, p)
+    assert set(report) - known <= ours
+    for name, value in report.items():
+        assert value == masked_score(name, y, y_pred=p >= 0.5, y_score=p)
+    for name in THRESHOLD_METRICS:
+        assert name in report
+        assert fit_thresholds(y, p, name).shape == (2,)
+    for name in ("f1_samples", "jaccard_samples"):
+        assert decode_marginals(p, name).tolist() == decode_marginals(p, name[:-8]).tolist()

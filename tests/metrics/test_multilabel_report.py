@@ -1,6 +1,7 @@
 """Reports, log loss and calibration error of multi-label predictions."""
 
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -39,9 +40,9 @@ def test_report_agrees_with_scikit_learn(weighted):
     report = multilabel_report(y, pred, proba, **options)
     expected = {
         "accuracy": skm.accuracy_score(y, pred, **options),
-        "hamming_loss": skm.hamming_loss(y, pred, **options),
-        "log_loss": mean_over_labels(skm.log_loss, y, proba, options),
-        "brier_score": mean_over_labels(skm.brier_score_loss, y, proba, options),
+        "neg_hamming_loss": -skm.hamming_loss(y, pred, **options),
+        "neg_log_loss": -mean_over_labels(skm.log_loss, y, proba, options),
+        "neg_brier_score": -mean_over_labels(skm.brier_score_loss, y, proba, options),
         "roc_auc": skm.roc_auc_score(y, proba, **options),
         "roc_auc_micro": skm.roc_auc_score(y, proba, average="micro", **options),
         "average_precision": skm.average_precision_score(y, proba, **options),
@@ -51,8 +52,8 @@ def test_report_agrees_with_scikit_learn(weighted):
         "label_ranking_average_precision": skm.label_ranking_average_precision_score(
             y, proba, **options
         ),
-        "label_ranking_loss": skm.label_ranking_loss(y, proba, **options),
-        "coverage_error": skm.coverage_error(y, proba, **options),
+        "neg_label_ranking_loss": -skm.label_ranking_loss(y, proba, **options),
+        "neg_coverage_error": -skm.coverage_error(y, proba, **options),
     }
     for average in ("samples", "micro", "macro", "weighted"):
         for name in ("precision", "recall", "f1", "jaccard"):
@@ -60,7 +61,7 @@ def test_report_agrees_with_scikit_learn(weighted):
             expected[f"{name}_{average}"] = function(
                 y, pred, average=average, zero_division=0, **options
             )
-    expected["calibration_error"] = expected_calibration_error(y, proba, **options)
+    expected["neg_calibration_error"] = -expected_calibration_error(y, proba, **options)
     assert set(report) == set(expected)
     for name, value in expected.items():
         assert report[name] == pytest.approx(value, rel=1e-9), name
@@ -88,12 +89,17 @@ def test_report_without_scores_or_probabilities():
     y, proba, _ = problem(2)
     pred = (proba >= 0.5).astype(int)
     plain = multilabel_report(y, pred)
-    assert "log_loss" not in plain
+    assert "neg_log_loss" not in plain
     assert "roc_auc" not in plain
     ranking = multilabel_report(y, pred, 10 * proba - 5)
-    assert "log_loss" not in ranking
+    assert "neg_log_loss" not in ranking
     full = multilabel_report(y, pred, proba)
-    for name in ("roc_auc", "average_precision_micro", "label_ranking_loss", "coverage_error"):
+    for name in (
+        "roc_auc",
+        "average_precision_micro",
+        "neg_label_ranking_loss",
+        "neg_coverage_error",
+    ):
         assert ranking[name] == full[name]
     outputs = [np.column_stack([1 - p, p]) for p in proba.T]
     assert multilabel_report(sp.csr_array(y), pd.DataFrame(pred), outputs) == full
@@ -116,11 +122,11 @@ def test_report_as_table_and_object():
     report = multilabel_report(y, proba >= 0.5, proba)
     text = str(report)
     assert f"{report['f1_macro']:.4f}" in text
-    assert f"{report['calibration_error']:.4f}" in text
+    assert f" {-report['neg_calibration_error']:.4f}" in text
     assert f"{(~np.isnan(y)).mean():.1%} observed" in text
     assert max(map(len, text.splitlines())) <= 80
     column = pd.Series(report)
-    assert column["hamming_loss"] == report["hamming_loss"]
+    assert column["neg_hamming_loss"] == report["neg_hamming_loss"]
     copy = pickle.loads(pickle.dumps(report))
     assert copy == report
     assert str(copy) == text
@@ -220,12 +226,53 @@ def test_ranking_scores_of_large_numbers(scale):
     y, proba, _ = problem(7)
     score = (scale * (2 * proba - 1)).astype(np.float32)
     report = multilabel_report(y, proba >= 0.5, score)
-    for name in ("label_ranking_loss", "coverage_error", "label_ranking_average_precision_score"):
+    for name in ("label_ranking_loss", "coverage_error"):
         expected = getattr(skm, name)(y, score)
-        assert report[name.removesuffix("_score")] == pytest.approx(expected, rel=1e-9)
+        assert report[f"neg_{name}"] == pytest.approx(-expected, rel=1e-9)
+    expected = skm.label_ranking_average_precision_score(y, score)
+    assert report["label_ranking_average_precision"] == pytest.approx(expected, rel=1e-9)
     # What is not observed comes below the lowest score.
     missing = masked_score("neg_label_ranking_loss", [[1, NAN, 0, 0]], y_score=score[:1, :4] * 0)
     lowest = np.array([[score.min(), 0, 0, 0]], np.float32)
     assert missing == -1
     assert masked_score("neg_label_ranking_loss", [[1, NAN, 0, 0]], y_score=lowest) == -1
     assert masked_score("neg_coverage_error", [[1, NAN, 0, 0]], y_score=lowest) == -3
+
+
+def test_rows_of_the_labels():
+    rng = np.random.RandomState(0)
+    y = rng.randint(0, 2, (30, 3))
+    pred = rng.randint(0, 2, (30, 3))
+    weight = rng.uniform(0.5, 2.0, 30)
+    report = multilabel_report(y, pred, sample_weight=weight)
+    p, r, f, support = skm.precision_recall_fscore_support(y, pred, sample_weight=weight)
+    for name, expected in (("precision", p), ("recall", r), ("f1", f), ("support", support)):
+        np.testing.assert_allclose(report.by_label[name], expected)
+    jaccard = skm.jaccard_score(y, pred, average=None, sample_weight=weight)
+    np.testing.assert_allclose(report.by_label["jaccard"], jaccard)
+    assert report.target_names == ["0", "1", "2"]
+    # Only where observed, and NaN where nothing is.
+    missing = y.astype(float)
+    missing[:10, 0] = np.nan
+    missing[:, 2] = np.nan
+    report = multilabel_report(missing, pred)
+    assert report.by_label["f1"][0] == pytest.approx(skm.f1_score(y[10:, 0], pred[10:, 0]))
+    assert np.isnan(report.by_label["f1"][2])
+
+
+def test_names_of_the_labels():
+    y = np.array([[1, 0], [0, 1], [1, 1]])
+    frame = pd.DataFrame(y, columns=["beach", "a <b> & more"])
+    report = multilabel_report(frame, y)
+    assert report.target_names == ["beach", "a <b> & more"]
+    assert re.search(r"^beach +1\.0000 .* 2$", str(report), re.MULTILINE)
+    html = report._repr_html_()
+    assert "<th>a &lt;b&gt; &amp; more</th>" in html
+    assert "<th>Hamming loss</th>" in html
+    assert html.count("<table>") == html.count("</table>") == 2
+    named = multilabel_report(y, y, target_names=np.array(["x", "y"]))
+    assert named.target_names == ["x", "y"]
+    assert pickle.loads(pickle.dumps(named)).by_label.keys() == named.by_label.keys()
+    for wrong in (["x"], "xy", ["x", "y", "z"]):
+        with pytest.raises(ValueError, match="target_names must hold 2 names, got"):
+            multilabel_report(y, y, target_names=wrong)

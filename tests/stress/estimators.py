@@ -31,7 +31,7 @@ from tests.stress._program import main
 
 DENSITIES = (RBM, IsingModel, MarkovRandomField)
 RULES = ["marginal", "label_set", "expected_f1", "expected_jaccard", "threshold"]
-METRICS = ["f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "hamming"]
+METRICS = ["f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "neg_hamming_loss"]
 NONSENSE = [None, "best", -1, 0, 1.5, np.nan, np.inf, True, [], {}, object, "auto", 10**12]
 SHARED = {
     "max_iter": [1, 2, 5],
