@@ -23,7 +23,8 @@ from skcrbm.metrics import masked_score
 
 SHARES = (0.0, 0.25, 0.5, 0.75)
 
-X, X_test, Y, Y_test = load_yeast(return_X_y=True)
+X, Y = load_yeast(return_X_y=True, subset="train")
+X_test, Y_test = load_yeast(return_X_y=True, subset="test")
 scaler = StandardScaler().fit(X)
 X, X_test = scaler.transform(X), scaler.transform(X_test)
 models = {

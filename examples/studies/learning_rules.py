@@ -93,7 +93,8 @@ def cells(quick):
         return {"data": name, "method": method, **run(method, split)}
 
     for name, load in (("Scene", load_scene), ("Yeast", load_yeast)):
-        split = load(return_X_y=True)
+        data = load()
+        split = data.X_train, data.X_test, data.y_train, data.y_test
         for method in METHODS:
             yield f"{name}, {method}", partial(work, name, method, split)
 

@@ -4,7 +4,9 @@ from skcrbm.datasets import _specs
 from skcrbm.datasets._read import load
 
 
-def load_mnist(*, data_home=None, download_if_missing=True, return_X_y=False):
+def load_mnist(
+    *, data_home=None, download_if_missing=True, return_X_y=False, as_frame=False, subset="all"
+):
     """Load MNIST: 70000 handwritten digits of 28 x 28 pixels.
 
     Parameters
@@ -15,7 +17,12 @@ def load_mnist(*, data_home=None, download_if_missing=True, return_X_y=False):
     download_if_missing : bool, default=True
         Whether to fetch a missing file from OpenML, and keep it in `data_home`.
     return_X_y : bool, default=False
-        Whether to return ``(X_train, X_test, y_train, y_test)`` instead of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
+    as_frame : bool, default=False
+        Whether `data`, `target` and their parts are pandas objects, with names of columns; the
+        Bunch then has a `frame` of both, too.
+    subset : {"all", "train", "test"}, default="all"
+        With ``return_X_y=True``: all rows, or those of a part of the published split.
 
     Returns
     -------
@@ -24,7 +31,7 @@ def load_mnist(*, data_home=None, download_if_missing=True, return_X_y=False):
         int64 in 0..9, the 60000 train rows first; the views `X_train`, `X_test`,
         `y_train`, `y_test`; `class_names`, `image_shape` (28, 28), `image_order` "C",
         `DESCR` and `filename`.
-    (X_train, X_test, y_train, y_test) : tuple of ndarray
+    (data, target) : tuple of ndarray or of pandas objects
         If ``return_X_y=True``.
 
     Raises
@@ -48,10 +55,14 @@ def load_mnist(*, data_home=None, download_if_missing=True, return_X_y=False):
         data_home=data_home,
         download_if_missing=download_if_missing,
         return_X_y=return_X_y,
+        as_frame=as_frame,
+        subset=subset,
     )
 
 
-def load_fashion_mnist(*, data_home=None, download_if_missing=True, return_X_y=False):
+def load_fashion_mnist(
+    *, data_home=None, download_if_missing=True, return_X_y=False, as_frame=False, subset="all"
+):
     """Load Fashion-MNIST: 70000 pictures of clothes of 28 x 28 pixels.
 
     Parameters
@@ -62,7 +73,12 @@ def load_fashion_mnist(*, data_home=None, download_if_missing=True, return_X_y=F
     download_if_missing : bool, default=True
         Whether to fetch a missing file from OpenML, and keep it in `data_home`.
     return_X_y : bool, default=False
-        Whether to return ``(X_train, X_test, y_train, y_test)`` instead of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
+    as_frame : bool, default=False
+        Whether `data`, `target` and their parts are pandas objects, with names of columns; the
+        Bunch then has a `frame` of both, too.
+    subset : {"all", "train", "test"}, default="all"
+        With ``return_X_y=True``: all rows, or those of a part of the published split.
 
     Returns
     -------
@@ -71,7 +87,7 @@ def load_fashion_mnist(*, data_home=None, download_if_missing=True, return_X_y=F
         int64 in 0..9, the 60000 train rows first; the views `X_train`, `X_test`,
         `y_train`, `y_test`; `class_names`, `image_shape` (28, 28), `image_order` "C",
         `DESCR` and `filename`.
-    (X_train, X_test, y_train, y_test) : tuple of ndarray
+    (data, target) : tuple of ndarray or of pandas objects
         If ``return_X_y=True``.
 
     Raises
@@ -95,10 +111,12 @@ def load_fashion_mnist(*, data_home=None, download_if_missing=True, return_X_y=F
         data_home=data_home,
         download_if_missing=download_if_missing,
         return_X_y=return_X_y,
+        as_frame=as_frame,
+        subset=subset,
     )
 
 
-def load_caltech101_silhouettes(*, data_home=None, return_X_y=False):
+def load_caltech101_silhouettes(*, data_home=None, return_X_y=False, as_frame=False, subset="all"):
     """Load Caltech 101 Silhouettes (28 x 28, split 1): 8671 binary images.
 
     Nothing is downloaded; Notes shows how to make the file.
@@ -109,8 +127,12 @@ def load_caltech101_silhouettes(*, data_home=None, return_X_y=False):
         Folder that holds ``caltech101_silhouettes.npz``. If None, the environment variable
         ``SKCRBM_DATA``, else the folder ``skcrbm`` in the cache folder of the user.
     return_X_y : bool, default=False
-        Whether to return ``(X_train, X_test, y_train, y_test)`` instead of a Bunch. The
-        validation part is then left out: it is in the Bunch only.
+        Whether to return ``(data, target)`` instead of a Bunch.
+    as_frame : bool, default=False
+        Whether `data`, `target` and their parts are pandas objects, with names of columns; the
+        Bunch then has a `frame` of both, too.
+    subset : {"all", "train", "val", "test"}, default="all"
+        With ``return_X_y=True``: all rows, or those of a part of the published split.
 
     Returns
     -------
@@ -120,7 +142,7 @@ def load_caltech101_silhouettes(*, data_home=None, return_X_y=False):
         `X_train`, `X_val`, `X_test`, `y_train`, `y_val`, `y_test`; `class_names` (that of
         class c is ``class_names[c - 1]``), `image_shape` (28, 28), `image_order` "F",
         `DESCR` and `filename`.
-    (X_train, X_test, y_train, y_test) : tuple of ndarray
+    (data, target) : tuple of ndarray or of pandas objects
         If ``return_X_y=True``.
 
     Raises
@@ -151,4 +173,10 @@ def load_caltech101_silhouettes(*, data_home=None, return_X_y=False):
     >>> silhouettes = load_caltech101_silhouettes()  # doctest: +SKIP
     >>> image = silhouettes.X_train[0].reshape((28, 28), order="F")  # doctest: +SKIP
     """
-    return load(_specs.CALTECH101_SILHOUETTES, data_home=data_home, return_X_y=return_X_y)
+    return load(
+        _specs.CALTECH101_SILHOUETTES,
+        data_home=data_home,
+        return_X_y=return_X_y,
+        as_frame=as_frame,
+        subset=subset,
+    )

@@ -4,7 +4,9 @@ from skcrbm.datasets import _specs
 from skcrbm.datasets._read import load
 
 
-def load_scene(*, data_home=None, download_if_missing=True, return_X_y=False):
+def load_scene(
+    *, data_home=None, download_if_missing=True, return_X_y=False, as_frame=False, subset="all"
+):
     """Load Scene: 2407 photographs, 294 features, 6 labels.
 
     The split is the published one (1211 train, 1196 test rows). Where ``scene.npz`` is
@@ -20,7 +22,12 @@ def load_scene(*, data_home=None, download_if_missing=True, return_X_y=False):
     download_if_missing : bool, default=True
         Whether to fetch a missing file from OpenML, and keep it in `data_home`.
     return_X_y : bool, default=False
-        Whether to return ``(X_train, X_test, y_train, y_test)`` instead of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
+    as_frame : bool, default=False
+        Whether `data`, `target` and their parts are pandas objects, with names of columns; the
+        Bunch then has a `frame` of both, too.
+    subset : {"all", "train", "test"}, default="all"
+        With ``return_X_y=True``: all rows, or those of a part of the published split.
 
     Returns
     -------
@@ -28,7 +35,7 @@ def load_scene(*, data_home=None, download_if_missing=True, return_X_y=False):
         With `data` of shape (2407, 294), float32, and `target` of shape (2407, 6), int64
         indicators, train rows first; the views `X_train`, `X_test`, `y_train`, `y_test`;
         `feature_names`, `label_names`, `DESCR` and `filename`.
-    (X_train, X_test, y_train, y_test) : tuple of ndarray
+    (data, target) : tuple of ndarray or of pandas objects
         If ``return_X_y=True``.
 
     Raises
@@ -52,10 +59,14 @@ def load_scene(*, data_home=None, download_if_missing=True, return_X_y=False):
         data_home=data_home,
         download_if_missing=download_if_missing,
         return_X_y=return_X_y,
+        as_frame=as_frame,
+        subset=subset,
     )
 
 
-def load_yeast(*, data_home=None, download_if_missing=True, return_X_y=False):
+def load_yeast(
+    *, data_home=None, download_if_missing=True, return_X_y=False, as_frame=False, subset="all"
+):
     """Load Yeast: 2417 genes, 103 features, 14 labels.
 
     The split is the published one (1500 train, 917 test rows). Where ``yeast.npz`` is
@@ -71,7 +82,12 @@ def load_yeast(*, data_home=None, download_if_missing=True, return_X_y=False):
     download_if_missing : bool, default=True
         Whether to fetch a missing file from OpenML, and keep it in `data_home`.
     return_X_y : bool, default=False
-        Whether to return ``(X_train, X_test, y_train, y_test)`` instead of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
+    as_frame : bool, default=False
+        Whether `data`, `target` and their parts are pandas objects, with names of columns; the
+        Bunch then has a `frame` of both, too.
+    subset : {"all", "train", "test"}, default="all"
+        With ``return_X_y=True``: all rows, or those of a part of the published split.
 
     Returns
     -------
@@ -79,7 +95,7 @@ def load_yeast(*, data_home=None, download_if_missing=True, return_X_y=False):
         With `data` of shape (2417, 103), float32, and `target` of shape (2417, 14), int64
         indicators, train rows first; the views `X_train`, `X_test`, `y_train`, `y_test`;
         `feature_names`, `label_names`, `DESCR` and `filename`.
-    (X_train, X_test, y_train, y_test) : tuple of ndarray
+    (data, target) : tuple of ndarray or of pandas objects
         If ``return_X_y=True``.
 
     Raises
@@ -94,7 +110,8 @@ def load_yeast(*, data_home=None, download_if_missing=True, return_X_y=False):
     Examples
     --------
     >>> from skcrbm.datasets import load_yeast
-    >>> X_train, X_test, y_train, y_test = load_yeast(return_X_y=True)  # doctest: +SKIP
+    >>> X, y = load_yeast(return_X_y=True, subset="train")  # doctest: +SKIP
+    >>> X_test, y_test = load_yeast(return_X_y=True, subset="test")  # doctest: +SKIP
     >>> y_test.shape  # doctest: +SKIP
     (917, 14)
     """
@@ -103,10 +120,14 @@ def load_yeast(*, data_home=None, download_if_missing=True, return_X_y=False):
         data_home=data_home,
         download_if_missing=download_if_missing,
         return_X_y=return_X_y,
+        as_frame=as_frame,
+        subset=subset,
     )
 
 
-def load_mediamill(*, variant="full", data_home=None, return_X_y=False):
+def load_mediamill(
+    *, variant="full", data_home=None, return_X_y=False, as_frame=False, subset="all"
+):
     """Load Mediamill: 43907 video shots, 120 features, 101 labels.
 
     Nothing is downloaded: the full set has to be converted from the ARFF files of the Mulan
@@ -123,7 +144,12 @@ def load_mediamill(*, variant="full", data_home=None, return_X_y=False):
         Folder that holds the file. If None, the environment variable ``SKCRBM_DATA``, else
         the folder ``skcrbm`` in the cache folder of the user.
     return_X_y : bool, default=False
-        Whether to return ``(X_train, X_test, y_train, y_test)`` instead of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
+    as_frame : bool, default=False
+        Whether `data`, `target` and their parts are pandas objects, with names of columns; the
+        Bunch then has a `frame` of both, too.
+    subset : {"all", "train", "test"}, default="all"
+        With ``return_X_y=True``: all rows, or those of a part of the published split.
 
     Returns
     -------
@@ -131,13 +157,13 @@ def load_mediamill(*, variant="full", data_home=None, return_X_y=False):
         With `data` (float32) and `target` (int64 indicators), train rows first; the views
         `X_train`, `X_test`, `y_train`, `y_test`; `feature_names`, `label_names`, `DESCR`
         and `filename`.
-    (X_train, X_test, y_train, y_test) : tuple of ndarray
+    (data, target) : tuple of ndarray or of pandas objects
         If ``return_X_y=True``.
 
     Raises
     ------
     ValueError
-        If `variant` is unknown.
+        If `variant` or `subset` is unknown.
     FileNotFoundError
         If the file is missing.
     DataFileError
@@ -153,10 +179,16 @@ def load_mediamill(*, variant="full", data_home=None, return_X_y=False):
     variants = {"full": _specs.MEDIAMILL, "sample": _specs.MEDIAMILL_SAMPLE}
     if variant not in variants:
         raise ValueError(f"variant should be one of {sorted(variants)}, got {variant!r}")
-    return load(variants[variant], data_home=data_home, return_X_y=return_X_y)
+    return load(
+        variants[variant],
+        data_home=data_home,
+        return_X_y=return_X_y,
+        as_frame=as_frame,
+        subset=subset,
+    )
 
 
-def load_mulan(name, *, data_home=None, return_X_y=False):
+def load_mulan(name, *, data_home=None, return_X_y=False, as_frame=False, subset="all"):
     """Load a small multi-label set of the Mulan library.
 
     ========== ===== ======== ====== ==================================================
@@ -183,7 +215,12 @@ def load_mulan(name, *, data_home=None, return_X_y=False):
         Folder that holds the file. If None, the environment variable ``SKCRBM_DATA``, else
         the folder ``skcrbm`` in the cache folder of the user.
     return_X_y : bool, default=False
-        Whether to return arrays instead of a Bunch.
+        Whether to return ``(data, target)`` instead of a Bunch.
+    as_frame : bool, default=False
+        Whether `data`, `target` and their parts are pandas objects, with names of columns; the
+        Bunch then has a `frame` of both, too.
+    subset : {"all", "train", "test"}, default="all"
+        With ``return_X_y=True``: all rows, or those of a part of the published split.
 
     Returns
     -------
@@ -191,13 +228,13 @@ def load_mulan(name, *, data_home=None, return_X_y=False):
         With `data` (float32) and `target` (int64 indicators), train rows first; the views
         `X_train`, `X_test`, `y_train`, `y_test`, but of "cal500"; `feature_names`,
         `label_names`, `DESCR` and `filename`.
-    (X_train, X_test, y_train, y_test) : tuple of ndarray
-        If ``return_X_y=True``; of "cal500" ``(X, y)``.
+    (data, target) : tuple of ndarray or of pandas objects
+        If ``return_X_y=True``.
 
     Raises
     ------
     ValueError
-        If `name` is unknown.
+        If `name` or `subset` is unknown.
     FileNotFoundError
         If the file is missing.
     DataFileError
@@ -217,4 +254,10 @@ def load_mulan(name, *, data_home=None, return_X_y=False):
     """
     if name not in _specs.MULAN:
         raise ValueError(f"name should be one of {sorted(_specs.MULAN)}, got {name!r}")
-    return load(_specs.MULAN[name], data_home=data_home, return_X_y=return_X_y)
+    return load(
+        _specs.MULAN[name],
+        data_home=data_home,
+        return_X_y=return_X_y,
+        as_frame=as_frame,
+        subset=subset,
+    )

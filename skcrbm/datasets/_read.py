@@ -205,8 +205,43 @@ def _describe(spec, provenance):
     )
 
 
-def load(spec, *, data_home, download_if_missing=False, return_X_y=False):
+def _frames(bunch, spec):
+    """Turn the arrays of a Bunch into pandas objects, and add `frame`."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("as_frame=True needs pandas") from error
+    if spec.image_order is None:
+        columns = bunch.feature_names
+    else:
+        height, width = bunch.image_shape
+        places = np.arange(height * width).reshape(bunch.image_shape, order=spec.image_order)
+        columns = [""] * places.size
+        for (row, column), place in np.ndenumerate(places):
+            columns[place] = f"pixel_{row}_{column}"
+    bunch.data = pd.DataFrame(bunch.data, columns=columns, copy=False)
+    if spec.n_labels is None:
+        bunch.target = pd.Series(bunch.target, name="class")
+    else:
+        bunch.target = pd.DataFrame(bunch.target, columns=bunch.label_names, copy=False)
+    bunch.frame = pd.concat([bunch.data, bunch.target], axis=1)
+    start = 0
+    for part, n_rows in spec.rows.items():
+        if part:
+            rows = slice(start, start + n_rows)
+            bunch[f"X_{part}"], bunch[f"y_{part}"] = bunch.data.iloc[rows], bunch.target.iloc[rows]
+            start += n_rows
+
+
+def load(
+    spec, *, data_home, download_if_missing=False, return_X_y=False, as_frame=False, subset="all"
+):
     """Read the data set of one spec; the public loaders describe the arguments."""
+    parts = [part for part in spec.rows if part]
+    if subset not in ("all", *parts):
+        raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
+    if subset != "all" and not return_X_y:
+        raise ValueError("subset is for return_X_y=True: the Bunch has all parts, as X_train etc.")
     folder, chosen_by = find_data_home(data_home)
     path = folder / spec.filename
     with _one_error(path):
@@ -247,8 +282,10 @@ def load(spec, *, data_home, download_if_missing=False, return_X_y=False):
     origin = arrays["origin"].item() if "origin" in arrays else None
     bunch.DESCR = _describe(spec, _provenance(spec, target, origin))
     bunch.filename = str(path)
-    if return_X_y and "" in spec.rows:
-        return data, target
-    if return_X_y:
-        return bunch.X_train, bunch.X_test, bunch.y_train, bunch.y_test
-    return bunch
+    if as_frame:
+        _frames(bunch, spec)
+    if not return_X_y:
+        return bunch
+    if subset == "all":
+        return bunch.data, bunch.target
+    return bunch[f"X_{subset}"], bunch[f"y_{subset}"]

@@ -46,7 +46,7 @@ class Query:
     n_jobs: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InferenceResult(Versioned):
     """Answer of `infer`. What was not asked for, or has no meaning, is None.
 
@@ -96,6 +96,18 @@ class InferenceResult(Versioned):
     converged: np.ndarray | None = None
     trace: np.ndarray | None = None
     state: Any = None
+
+    def __repr__(self):
+        told = [
+            f"{name} {value.shape}"
+            for name, value in vars(self).items()
+            if isinstance(value, np.ndarray) and name not in ("n_iter", "converged")
+        ]
+        if self.statistics is not None:
+            told.append(f"statistics {', '.join(str(part.shape) for part in self.statistics)}")
+        if self.converged is not None and len(self.converged):
+            told.append(f"converged {self.converged.mean():.0%} in {self.n_iter.max()} iterations")
+        return f"<InferenceResult: {', '.join(told) or 'nothing'}>"
 
     @property
     def pairwise(self):

@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
@@ -234,12 +235,15 @@ def test_real_caltech(real):
     # background is 1 and fills most of the border, as the docstring says
     images = b.data.reshape(-1, 28, 28)
     assert images[:, 0, 0].mean() > 0.9
-    X_train, X_test, _y_train, y_test = real(
-        load_caltech101_silhouettes, "caltech101_silhouettes.npz", return_X_y=True
-    )
-    assert X_train.shape == (4100, 784)
-    np.testing.assert_array_equal(X_test, b.X_test)
-    np.testing.assert_array_equal(y_test, b.y_test)
+    for part in ("train", "val", "test"):
+        X, y = real(
+            load_caltech101_silhouettes,
+            "caltech101_silhouettes.npz",
+            return_X_y=True,
+            subset=part,
+        )
+        np.testing.assert_array_equal(X, b[f"X_{part}"])
+        np.testing.assert_array_equal(y, b[f"y_{part}"])
 
 
 def test_parts_are_views(real):
@@ -250,11 +254,47 @@ def test_parts_are_views(real):
     assert b.data.flags.c_contiguous
 
 
-def test_return_X_y_has_the_order_of_train_test_split(real):
+def test_return_X_y_is_scikit_learns(real):
     b = real(load_scene, "scene.npz")
-    found = real(load_scene, "scene.npz", return_X_y=True)
-    for name, array in zip(("X_train", "X_test", "y_train", "y_test"), found, strict=True):
-        np.testing.assert_array_equal(array, b[name])
+    X, y = real(load_scene, "scene.npz", return_X_y=True)
+    np.testing.assert_array_equal(X, b.data)
+    np.testing.assert_array_equal(y, b.target)
+    for part in ("train", "test"):
+        X, y = real(load_scene, "scene.npz", return_X_y=True, subset=part)
+        np.testing.assert_array_equal(X, b[f"X_{part}"])
+        np.testing.assert_array_equal(y, b[f"y_{part}"])
+    with pytest.raises(
+        ValueError, match=r"subset must be one of \['all', 'train', 'test'\], got 'v"
+    ):
+        real(load_scene, "scene.npz", return_X_y=True, subset="val")
+    with pytest.raises(ValueError, match=r"subset must be one of \['all'\], got 'train'"):
+        real(partial(load_mulan, "cal500"), "cal500.npz", return_X_y=True, subset="train")
+    with pytest.raises(ValueError, match="subset is for return_X_y=True"):
+        real(load_scene, "scene.npz", subset="train")
+
+
+def test_as_frame_is_scikit_learns(real):
+    plain = real(load_scene, "scene.npz")
+    b = real(load_scene, "scene.npz", as_frame=True)
+    assert b.data.columns.tolist() == b.feature_names
+    assert b.target.columns.tolist() == b.label_names == b.y_test.columns.tolist()
+    assert b.frame.shape == (2407, 300)
+    for name in ("data", "target", "X_train", "X_test", "y_train", "y_test"):
+        np.testing.assert_array_equal(b[name].to_numpy(), plain[name])
+        assert b[name].to_numpy().dtype == plain[name].dtype
+    X, y = real(load_scene, "scene.npz", as_frame=True, return_X_y=True, subset="test")
+    pd.testing.assert_frame_equal(X, b.X_test)
+    pd.testing.assert_frame_equal(y, b.y_test)
+    X, y = real(
+        load_caltech101_silhouettes,
+        "caltech101_silhouettes.npz",
+        as_frame=True,
+        return_X_y=True,
+        subset="test",
+    )
+    assert isinstance(y, pd.Series)
+    assert y.name == "class"
+    assert X.columns[:2].tolist() == ["pixel_0_0", "pixel_1_0"]  # a row goes down the columns
 
 
 # --- folders -------------------------------------------------------------------------------

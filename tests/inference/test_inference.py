@@ -1,5 +1,6 @@
 """`infer` and the method objects: answers, options, errors."""
 
+import re
 import threading
 import time
 
@@ -594,3 +595,15 @@ def test_an_energy_without_solvers_of_its_own():
     energy = TripleEnergy([[0, 1, 2]], [1.0], np.zeros(3))
     with pytest.raises(ValueError, match="not work on TripleEnergy; methods that do: 'exact', 'gi"):
         infer(energy)
+
+
+def test_reprs_are_one_short_line():
+    energy = RBMEnergy(np.ones((40, 30), np.float32), np.zeros((500, 40)), np.zeros(30))
+    assert repr(energy) == "RBMEnergy(500 models of 70 variables)"
+    result = infer(energy, "mean_field", returns=("marginals", "pairwise"))
+    told = r"<InferenceResult: marginals \(500, 70\), log_odds \(500, 70\), statistics \(40, 30\), "
+    assert re.fullmatch(told + r"converged 100% in \d+ iterations>", repr(result))
+    few = infer(energy.rows([0]), "icm", returns="map", n_jobs=1)
+    assert repr(few).startswith("<InferenceResult: ")
+    assert max(len(repr(few)), len(repr(result))) < 140
+    assert repr(type(few)()) == "<InferenceResult: nothing>"
