@@ -235,6 +235,7 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
             warn_user(INTERRUPTED)
             interrupted = True
         X, changes = self._as_settled(X)
+        changes = {**changes, "class_weight": None}  # it is in the weights
         update_thresholds(self, X, visible, weight, rng, interrupted, changes)
 
     def _as_settled(self, X):

@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.learning import StochasticFit, Training, with_callbacks
 from skcrbm.utils.columns import warn_of_scales
-from skcrbm.utils.fitting import all_or_nothing, resolved
+from skcrbm.utils.fitting import all_or_nothing, resolved, weighted_rows
 from skcrbm.utils.parameters import Integer
 
 _FULL_BATCH_ROWS = 200
@@ -38,6 +38,7 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Integer(1)],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
@@ -106,6 +107,22 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         if design.columns is None and not go_on:
             warn_of_scales(X, weight, type(self).__name__)
         return started
+
+    def _check_settings(self, partial):
+        super()._check_settings(partial)
+        if partial and isinstance(self.class_weight, str):
+            raise ValueError(
+                "partial_fit does not support class_weight='balanced', as it sees a part of the "
+                "rows; give the weights of the classes"
+            )
+
+    def _check_training_data(self, X, y, sample_weight, **options):
+        X, visible, weight = super()._check_training_data(X, y, sample_weight, **options)
+        if self.class_weight is None:
+            return X, visible, weight
+        weight = self._targets.class_weighted(self.class_weight, visible, weight)
+        (X, visible), weight = weighted_rows((X, visible), weight)
+        return X, visible, weight
 
     def _training(self, n_rows, objective, penalty, rate_factors, average=False, solver=None):
         """Return the `Training`, with everything resolved that says "auto"."""

@@ -158,6 +158,13 @@ class CRBMClassifier(BaseCRBM):
     average : bool or "auto", default="auto"
         Keep a running average of the iterates, in which late ones count more. "cd_percloss"
         gains by it: a perceptron's steps do not become small. "auto" is True with "asgd".
+    class_weight : "balanced", dict, list of dict or array-like, default=None
+        Weights of the rows by their classes. 1-D y: a dict of class: weight, or "balanced",
+        ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label, one dict of 0 and 1
+        for each label, or the weights (n_outputs,) of the positive class; as the loss is one of
+        whole rows, those of a row's labels are multiplied, as in scikit-learn's forests, so that
+        with many labels few rows may count. Multiplied with `sample_weight`; the sum of all
+        weights stays the same. Not "balanced" in `partial_fit`.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous one. A penalty found there is kept, and
         so is the decision about hidden units.
@@ -301,6 +308,7 @@ class CRBMClassifier(BaseCRBM):
         n_iter_no_change="auto",
         tol=0.0,
         average="auto",
+        class_weight=None,
         warm_start=False,
         n_jobs=None,
         random_state=None,
@@ -326,6 +334,7 @@ class CRBMClassifier(BaseCRBM):
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.average = average
+        self.class_weight = class_weight
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -94,6 +94,13 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         Stop after so many epochs in which neither the validation loss nor, without early
         stopping, the training loss got better by more than `tol`.
     tol : float, default=0.0
+    class_weight : "balanced", dict, list of dict or array-like, default=None
+        Weights of the rows by their classes. 1-D y: a dict of class: weight, or "balanced",
+        ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label, one dict of 0 and 1
+        for each label, or the weights (n_outputs,) of the positive class; as the loss is one of
+        whole rows, those of a row's labels are multiplied, as in scikit-learn's forests, so that
+        with many labels few rows may count. Multiplied with `sample_weight`; the sum of all
+        weights stays the same. Not "balanced" in `partial_fit`.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous one.
     n_jobs : int, default=None
@@ -205,6 +212,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         validation_fraction=0.2,
         n_iter_no_change=5,
         tol=0.0,
+        class_weight=None,
         warm_start=False,
         n_jobs=None,
         random_state=None,
@@ -231,6 +239,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.class_weight = class_weight
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state

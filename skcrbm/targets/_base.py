@@ -68,6 +68,30 @@ class Targets(Versioned, ABC):
     def loss_factors(self, class_weight, visible, weight):
         """Factors (N, V) of the loss of each visible unit, by `class_weight`."""
 
+    def class_weighted(self, class_weight, visible, weight):
+        """Weights (N,) of rows by `class_weight`, for a loss that is one of whole rows.
+
+        A row counts as often as the product over its observed labels says, as in scikit-learn's
+        forests; the sum of the weights stays the same.
+
+        Parameters
+        ----------
+        class_weight
+            As a hyperparameter.
+        visible : ndarray (N, V) of 0, 1 and NaN
+        weight : ndarray (N,)
+        """
+        factors = self.loss_factors(class_weight, visible, weight)
+        if not self.multilabel:
+            factors = factors[:, :1]
+        with np.errstate(divide="ignore"):
+            log = np.log(np.where(np.isnan(visible[:, : factors.shape[1]]), 1.0, factors))
+        total = log.sum(axis=1)  # products of many labels overflow
+        if total.max() == -np.inf:
+            raise ValueError("class_weight gives every row a weight of 0: there is nothing to fit")
+        found = weight * np.exp(total - total.max())
+        return found * (weight.sum() / found.sum())
+
     @abstractmethod
     def accuracy(self, y, y_pred, sample_weight=None):
         """Accuracy of labels; of a 2-D y subset accuracy over its observed entries."""
