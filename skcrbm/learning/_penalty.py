@@ -39,6 +39,11 @@ class L2(Penalty):
         self.centres = (None,) * len(factors) if centres is None else centres
         self._pulled = [k for k, factor in enumerate(factors) if np.any(factor)]
 
+    @property
+    def curvature(self):
+        """Largest factor."""
+        return max((float(np.max(self.factors[k])) for k in self._pulled), default=0.0)
+
     def value(self, params):
         """Return the penalty of the parameters."""
         total = 0.0

@@ -198,7 +198,9 @@ class Training:
     def _make_optimizer(self, n_rows):
         rate = self.learning_rate
         if rate == "auto" and self.solver == "asgd":
-            rate = _AVERAGED_RATE / (1 + self.mean_square)
+            # A quarter of the first is the curvature of a logistic regression.
+            steepest = 0.0 if self.penalty is None else 4 * self.penalty.curvature
+            rate = _AVERAGED_RATE / max(1 + self.mean_square, steepest)
         elif rate == "auto":
             # All rows count, with a validation part held out too: a refit goes at the same pace.
             steps = -(-n_rows // self.batch_size)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_blobs
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.inference import SumProduct
@@ -136,3 +136,11 @@ def test_max_margin_takes_it_on_large_layers_only(digits):
     two_valued = X.var(axis=0).sum()
     for model in (small, fit(12)):
         assert model.alpha_ == pytest.approx(2e-3 * two_valued, rel=1e-4)
+
+
+def test_large_penalties_do_not_make_it_diverge():
+    X, y = make_blobs(60, centers=2, cluster_std=20, random_state=0)
+    for options in ({}, {"alpha": 200.0}):
+        model = CRBMClassifier(n_hidden=4, inference="mean_field", random_state=0, **options)
+        model.fit(X / X.std(), y, sample_weight=np.where(y == 0, 1000.0, 1e-4))
+        assert (model.predict(X / X.std()) == 0).all()
