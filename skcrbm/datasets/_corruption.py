@@ -1,9 +1,12 @@
 """Corrupted images: the inputs of denoising and completion tasks."""
 
+import math
 from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
+
+_PATCH_SHARE = 3 / 7
 
 
 def flip_pixels(X, rate, *, random_state=None):
@@ -11,7 +14,7 @@ def flip_pixels(X, rate, *, random_state=None):
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_pixels)
+    X : array-like of shape (n_samples, n_pixels) or (n_samples, height, width)
         0/1 images.
     rate : float in [0, 1]
         Probability that a pixel is flipped, each on its own.
@@ -19,13 +22,13 @@ def flip_pixels(X, rate, *, random_state=None):
 
     Returns
     -------
-    ndarray of shape (n_samples, n_pixels)
-        A copy, of the dtype of X.
+    ndarray
+        A copy, of the shape and dtype of X.
 
     Raises
     ------
     ValueError
-        If X is not 2-D with values 0 and 1, or `rate` not a probability.
+        If X is not 2-D or 3-D with values 0 and 1, or `rate` not a probability.
 
     References
     ----------
@@ -47,31 +50,33 @@ def flip_pixels(X, rate, *, random_state=None):
     return np.where(flipped, 1 - X, X).astype(X.dtype)
 
 
-def occlude_patch(X, patch_size, *, value=0, image_shape=(28, 28), random_state=None):
+def occlude_patch(X, patch_size=None, *, value=0, image_shape=None, random_state=None):
     """Paint a square over each image, at a place of its own, as in occluded MNIST [1]_.
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_pixels)
+    X : array-like of shape (n_samples, n_pixels) or (n_samples, height, width)
         0/1 images.
-    patch_size : int
-        Side of the square; it lies entirely within the image.
+    patch_size : int, default=None
+        Side of the square; it lies entirely within the image. None: three sevenths of the shorter
+        side, 12 of 28 pixels as in [1]_.
     value : {0, 1}, default=0
         Colour of the square.
-    image_shape : tuple of int, default=(28, 28)
-        Height and width; their order does not matter to a square.
+    image_shape : tuple of int, default=None
+        Height and width; their order does not matter to a square. None: those of a 3-D X, and of
+        a 2-D X those of square images.
     random_state : int, RandomState or None, default=None
 
     Returns
     -------
-    ndarray of shape (n_samples, n_pixels)
-        A copy, of the dtype of X.
+    ndarray
+        A copy, of the shape and dtype of X.
 
     Raises
     ------
     ValueError
-        If X is not 2-D with values 0 and 1 and one column per pixel of `image_shape`, or the
-        square does not fit.
+        If X is not 2-D or 3-D with values 0 and 1 and one column per pixel of `image_shape`, or
+        the square does not fit.
 
     References
     ----------
@@ -82,17 +87,27 @@ def occlude_patch(X, patch_size, *, value=0, image_shape=(28, 28), random_state=
     --------
     >>> import numpy as np
     >>> from skcrbm.datasets import occlude_patch
-    >>> occluded = occlude_patch(np.ones((3, 64)), 4, image_shape=(8, 8), random_state=0)
+    >>> occluded = occlude_patch(np.ones((3, 64)), 4, random_state=0)
     >>> (occluded == 0).sum(axis=1)
     array([16, 16, 16])
     """
     X = _check_images(X)
+    n_pixels = math.prod(X.shape[1:])
+    if image_shape is None:
+        side = math.isqrt(n_pixels)
+        image_shape = X.shape[1:] if X.ndim == 3 else (side, side)
+        if math.prod(image_shape) != n_pixels:
+            raise ValueError(
+                f"X has {n_pixels} columns, which are no square image; pass image_shape=(height, "
+                "width)"
+            )
     height, width = image_shape
-    if X.shape[1] != height * width:
+    if n_pixels != height * width:
         raise ValueError(
-            f"X has {X.shape[1]} columns, but image_shape={tuple(image_shape)} has "
-            f"{height * width} pixels"
+            f"X has {n_pixels} pixels, but image_shape={tuple(image_shape)} has {height * width}"
         )
+    if patch_size is None:
+        patch_size = round(min(height, width) * _PATCH_SHARE)
     if not isinstance(patch_size, Integral) or not 0 <= patch_size <= min(height, width):
         raise ValueError(
             f"patch_size must be an integer from 0 to {min(height, width)}, got {patch_size!r}"
@@ -110,9 +125,9 @@ def occlude_patch(X, patch_size, *, value=0, image_shape=(28, 28), random_state=
 
 def _check_images(X):
     X = np.asarray(X)
-    if X.ndim != 2 or not np.isin(X, (0, 1)).all():
+    if X.ndim not in (2, 3) or not np.isin(X, (0, 1)).all():
         raise ValueError(
-            "X must be a 2-D array (n_samples, n_pixels) of 0 and 1; binarise grey images first, "
-            "as in (X > 127)"
+            "X must be an array (n_samples, n_pixels) or (n_samples, height, width) of 0 and 1; "
+            "binarise grey images first, as in (X > 127)"
         )
     return X

@@ -43,7 +43,9 @@ def make_targets(y, classes=None, estimator=None):
         targets.check_classes(classes)
         return targets
     if y.ndim > 2:
-        raise ValueError(f"y must have one or two dimensions, got {y.ndim}")
+        raise ValueError(
+            f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1)"
+        )
     y = class_vector(y, warn=False)  # encode will
     classes = np.unique(y) if classes is None else distinct_classes(classes)
     kind = BinaryTargets if len(classes) == 2 else MulticlassTargets

@@ -24,6 +24,8 @@ def checked_features(estimator, X, *, allow_nan, reset):
     """
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        if getattr(X, "ndim", 2) > 2:
+            raise ValueError(f"{_FORM}, got {X.ndim} dimensions; use X.reshape(len(X), -1)")
         if hold_dates(X):
             raise TypeError("it holds dates or times, which would silently be counts of a unit")
         with np.errstate(over="ignore", invalid="ignore"):  # of casts and sums: inf is refused

@@ -33,13 +33,34 @@ def test_occlude_patch(value):
     assert ((tall == 0).sum(1) == 4).all()
 
 
+def test_defaults_fit_the_image():
+    digits = np.ones((5, 64), np.int8)
+    occluded = occlude_patch(digits, random_state=0)
+    assert ((occluded == 0).sum(1) == 9).all()  # 3 x 3 of 8 x 8
+    assert (occlude_patch(np.ones((4, 784)), random_state=0) == 0).sum() == 4 * 12**2
+    images = occlude_patch(digits.reshape(-1, 8, 8), random_state=0)
+    np.testing.assert_array_equal(images.reshape(-1, 64), occluded)
+    assert images.dtype == np.int8
+    assert ((occlude_patch(np.ones((2, 4, 16)), 3) == 0).sum((1, 2)) == 9).all()
+    flipped = flip_pixels(digits, 0.3, random_state=0)
+    images = flip_pixels(digits.reshape(-1, 8, 8), 0.3, random_state=0)
+    np.testing.assert_array_equal(images.reshape(-1, 64), flipped)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda X: flip_pixels(X, 1.5), "rate must be a probability"),
-        (lambda X: flip_pixels(X[0], 0.1), "X must be a 2-D array"),
+        (lambda X: flip_pixels(X[0], 0.1), "X must be an array .n_samples, n_pixels. or"),
         (lambda X: flip_pixels(2 * X, 0.1), "binarise grey images"),
-        (lambda X: occlude_patch(X, 2), "X has 16 columns, but image_shape=.28, 28. has 784"),
+        (
+            lambda X: occlude_patch(X[:, :15], 2),
+            "15 columns, which are no square image; pass image",
+        ),
+        (
+            lambda X: occlude_patch(X, 2, image_shape=(5, 3)),
+            "X has 16 pixels, but image_shape=.5, 3. has 15",
+        ),
         (lambda X: occlude_patch(X, 5, image_shape=(4, 4)), "patch_size must be an integer from 0"),
         (lambda X: occlude_patch(X, 2, image_shape=(4, 4), value=2), "value must be 0 or 1"),
     ],

@@ -301,3 +301,12 @@ def test_coefficients_that_are_too_large_for_the_dtype_of_X():
             CRBMClassifier(n_hidden=1, max_iter=30).fit(small, Y)
         model = CRBMClassifier(n_hidden=1, max_iter=30).fit(small.astype(np.float64), Y)
     assert np.isfinite(model.coef_).all()
+
+
+def test_images_are_told_how_to_become_rows():
+    images = np.zeros((6, 4, 4))
+    rows = images.reshape(len(images), -1)
+    with pytest.raises(ValueError, match=r"got 3 dimensions; use X.reshape\(len\(X\), -1\)"):
+        CRBMClassifier().fit(images, rows)
+    with pytest.raises(ValueError, match=r"got 3; use y.reshape\(len\(y\), -1\)"):
+        CRBMClassifier().fit(rows, images)
