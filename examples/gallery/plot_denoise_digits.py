@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from skcrbm import CRBMClassifier
+from skcrbm.datasets import flip_pixels
 
 N_TRAIN_IMAGES = 1400
 N_NOISE_DRAWS = 4  # noisy copies of each training image
@@ -28,17 +29,10 @@ NOISE = 0.1
 # Noisy and clean images.
 
 rng = np.random.RandomState(0)
-
-
-def flip(pixels):
-    """Flip some of the pixels."""
-    return np.where(rng.random_sample(pixels.shape) < NOISE, 1 - pixels, pixels).astype(np.float32)
-
-
 clean = (load_digits().data >= 8).astype(np.int64)
 clean = clean[rng.permutation(len(clean))]
 Y, Y_test = np.tile(clean[:N_TRAIN_IMAGES], (N_NOISE_DRAWS, 1)), clean[N_TRAIN_IMAGES:]
-X, X_test = flip(Y), flip(Y_test)
+X, X_test = (flip_pixels(Z.astype(np.float32), NOISE, random_state=rng) for Z in (Y, Y_test))
 changed = X_test != Y_test
 print(f"{len(X)} noisy training images, {len(X_test)} test images of 64 pixels")
 
@@ -67,20 +61,12 @@ rival = predict_pixels(best_C, np.ones(len(X), bool), X_test)
 rival_seconds = time.perf_counter() - start
 
 # %%
-# One conditional RBM for all pixels.
+# One conditional RBM for all pixels. Solver, step size and penalty are found inside; for images,
+# with their many outputs, a fixed number of epochs does.
 
 start = time.perf_counter()
 model = CRBMClassifier(
-    n_hidden=64,
-    inference="sum_product",
-    solver="sgd",
-    learning_rate_init=0.2,
-    alpha=0.003,
-    batch_size=50,
-    max_iter=20,
-    early_stopping=False,
-    n_jobs=2,
-    random_state=0,
+    n_hidden=64, max_iter=20, early_stopping=False, n_jobs=2, random_state=0
 ).fit(X, Y)
 seconds = time.perf_counter() - start
 restored = model.predict(X_test)
