@@ -89,10 +89,10 @@ class _Implementation(FunctionCache._impl_class):
     _locator_classes = [*FunctionCache._impl_class._locator_classes, *_filled]
 
     def filled_folders(self, function):
-        """Return the folders that can be read, whoever may write to them."""
+        """Return the one of these that can be read, whoever may write to it, as a list."""
         path = function.__code__.co_filename
         found = (locator.from_function(function, path) for locator in self._filled)
-        return [locator.get_cache_path() for locator in found if locator is not None]
+        return [locator.get_cache_path() for locator in found if locator is not None][:1]
 
 
 class _ForgivingCache(FunctionCache):

@@ -203,6 +203,11 @@ tempfile.TemporaryFile = refuse
     assert cached(tmp_path) == before
 
 
+def test_a_named_folder_is_the_only_one(site, tmp_path):
+    call(site)
+    assert call(site, NUMBA_CACHE_DIR=tmp_path / "cache") == 0
+
+
 def test_unusable_cache_folder(site, blocker):
     call(site, NUMBA_CACHE_DIR=blocker)
     call(site, NUMBA_CACHE_DIR=blocker.parent)
