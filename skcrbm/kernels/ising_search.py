@@ -227,7 +227,7 @@ def _search(
     tie = _TIE * scale
     slack = tie if ties else -_ROUNDING * scale
     n_nodes = 0
-    d = 0
+    d = np.int64(0)  # a literal 0 would compile all that it is passed to a second time
     expand = True
     while d >= 0:
         if expand:
