@@ -94,7 +94,9 @@ class StochasticFit(CallbackSupportMixin):
 
     def _joined(self, new):
         """Fitted attributes after one more epoch, from those of that epoch."""
-        return {**new, **{name: getattr(self, name) + new[name] for name in self._curves([])}}
+        # A curve may begin here: what is learned by may have been changed by set_params.
+        curves = {name: getattr(self, name, []) + new[name] for name in self._curves([])}
+        return {**new, **curves}
 
     def _curves(self, epochs):
         """Curves over epochs, as a dict of fitted attributes."""

@@ -250,6 +250,13 @@ def test_kinds_of_energy(model, X):
 # ----------------------------------------------------------------- training goes on
 
 
+def test_partial_fit_goes_on_by_another_rule():
+    X = np.random.RandomState(0).randint(0, 2, (20, 3))
+    model = MarkovRandomField(learning="mle", max_iter=1, random_state=0).fit(X)
+    model.set_params(learning="weighted_bp_chain").partial_fit(X)
+    assert (len(model.loss_curve_), len(model.effective_sample_size_curve_)) == (2, 1)
+
+
 @every_model
 def test_partial_fit_and_warm_start(model, X):
     model = clone(model).set_params(max_iter=3)
