@@ -320,7 +320,7 @@ def fitted():
 @pytest.mark.parametrize("hidden", ["marginal", "max"])
 def test_max_margin_learner(fitted, hidden):
     _, X, Y = fitted
-    model = MSSVMCRBM(n_hidden=3, hidden=hidden, inference="exact", max_iter=10, random_state=0)
+    model = MSSVMCRBM(n_hidden=3, hidden=hidden, inference="exact", max_iter=40, random_state=0)
     model.fit(X, Y)
     for metric in METRICS:
         found = model.set_params(decode=f"expected_{metric}").predict(X)
