@@ -4,6 +4,7 @@ from sklearn import pipeline
 from sklearn.utils.metaestimators import available_if
 
 from skcrbm.utils.known_labels import call_given, final_model, inner_method
+from skcrbm.utils.label_names import RANK, ranked_index
 
 __all__ = ["Pipeline", "make_pipeline"]
 
@@ -262,9 +263,6 @@ def _with_rows_of(X, answer):
 
 def _rows(index, numbered):
     """Return the index of rows, or of rows and ranks as `numbered` has them."""
-    if len(numbered) == len(index) and numbered.nlevels == index.nlevels:
+    if numbered.names[-1] != RANK:
         return index
-    import pandas as pd
-
-    ranks = range(len(numbered) // max(len(index), 1))
-    return pd.MultiIndex.from_product([index, ranks], names=[index.name, numbered.names[-1]])
+    return ranked_index(index, len(numbered) // max(len(index), 1))

@@ -156,3 +156,15 @@ def test_stacked_models_answer_everything(data):
     assert stacked.score_samples(X, Y).shape == (60,)
     known = Y[["Fall"]]
     pd.testing.assert_series_equal(stacked.predict(X, y_known=known)["Fall"], Y["Fall"])
+
+
+def test_rows_of_several_levels(data):
+    X, Y = data
+    index = pd.MultiIndex.from_product([[1, 2], ["a", "b"]], names=["g", "i"])
+    frame = pd.DataFrame(X.to_numpy()[:4], index)
+    model = make_pipeline(StandardScaler(), CRBMClassifier(alpha=0.1, max_iter=2, random_state=0))
+    model.fit(X, Y).set_label_output("pandas")
+    pd.testing.assert_index_equal(model.predict(frame).index, index)
+    top = model.predict_topk(frame, k=2)
+    assert top.proba.index.names == ["g", "i", "rank"]
+    assert top.proba.index.droplevel("rank")[::2].equals(index)

@@ -117,8 +117,9 @@ class LayeredEnergy(BaseEnergy):
         return log_odds, reach
 
     def lost_beside(self):
-        """Large fields, as equal ones of two states of a node; see the base."""
-        return np.abs(self.field) > UNDECIDED_FIELD
+        """Fields larger than couplings, as equal ones of two states of a node; see the base."""
+        influence = self.own_log_odds()[1]
+        return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
 
     @property
     def n_variables(self):

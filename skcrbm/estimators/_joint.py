@@ -13,7 +13,7 @@ from skcrbm.decoding import Posterior, weighted_label_sets
 from skcrbm.inference import available_methods, resolve_method
 from skcrbm.targets import Targets
 from skcrbm.utils.indicator import distinct_rows
-from skcrbm.utils.label_names import indicator_by_name, is_frame
+from skcrbm.utils.label_names import indicator_by_name, is_frame, ranked_index
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.random import random_key
@@ -189,7 +189,7 @@ class JointQueriesMixin(ABC):
 
         n_rows, k = top.proba.shape
         rows = X.index if hasattr(X, "iloc") else pd.RangeIndex(n_rows)
-        index = pd.MultiIndex.from_product([rows, range(k)], names=[rows.name, "rank"])
+        index = ranked_index(rows, k)
         labels = top.labels.reshape(n_rows * k, *top.labels.shape[2:])
         proba = pd.Series(top.proba.ravel(), index, name="proba")
         return TopLabelSets(self._targets.framed(labels, index), proba)

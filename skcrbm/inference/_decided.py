@@ -8,8 +8,8 @@ import numpy as np
 
 from skcrbm.utils.limits import LARGE_FIELD, UNDECIDED_FIELD
 
-# Times all that couplings can do: their part in the log-odds is not even seen in a float32.
-_OUTWEIGHS = 2.0**20
+# Times all that couplings can do: what is left is large enough to be certain.
+_OUTWEIGHS = 2.0
 
 
 class MagnitudeError(ValueError):
@@ -47,8 +47,9 @@ def hold_decided(energy, largest):
         n, i = np.argwhere(lost)[0]
         raise MagnitudeError(
             f"energy has a field beyond {UNDECIDED_FIELD:.0e} in magnitude, of variable {i} of "
-            f"model {n}, that does not decide the variable: weights of 0 or other states do, and "
-            "beside it nothing else can be told apart. Hold the variable by clamp instead"
+            f"model {n}, that does not decide the variable: weights of 0, or other states of its "
+            "node, do, and beside it nothing else can be told apart. Hold the variable by clamp "
+            "instead"
         )
     if not decided.any():
         return energy, None, None

@@ -51,6 +51,11 @@ def available_methods(energy=None, returns=()):
         _check_energy(energy)
     queries = QUERIES if energy is None else energy.queries
     asked = _check_returns(returns, queries, allow_empty=True)
+    if asked - queries:
+        raise ValueError(
+            f"returns holds {_quoted(sorted(asked - queries))}, which has no meaning for "
+            f"{_article(type(energy).__name__)}; it has {_quoted(sorted(queries))}"
+        )
     names = []
     for name in METHODS:
         method = METHODS.get(name)()
@@ -97,6 +102,10 @@ def example_of(names):
     if "icm" in names:
         return "ICM(n_restarts=10)"
     return METHODS.locations[names[0]].rpartition(":")[2] + "()" if names else "SumProduct()"
+
+
+def _article(noun):
+    return f"{'an' if noun[0] in 'AEIO' else 'a'} {noun}"
 
 
 def _name(method):
@@ -280,8 +289,8 @@ def infer(
     Fields, couplings and log-potentials up to 1e30 in magnitude are served. Log-odds and log Z
     then have the rounding error of the dtype relative to the largest sum of couplings that a
     variable sees; "exact", the searches and the bounds compute in float64 whatever the dtype of
-    the energy. From 1e9 on, a field a million times as large as all couplings of its variable
-    holds it: its log-odds are then the field's, and the others as precise as they are without
+    the energy. From 1e9 on, a field twice as large as all that the couplings of its variable can
+    do holds it: its log-odds are then the field's, and the others as precise as they are without
     it. A field beyond 1e10 that does not, beside weights of 0 of a factor graph or as equal ones
     of two states of a layered model's node, is refused. Where large fields cancel in a score, as
     1e16 and -1e16 by evidence against one's field, log Z and bounds are right up to their rounding.

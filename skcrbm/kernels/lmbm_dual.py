@@ -207,11 +207,12 @@ def dense_passes(
 
     Returns
     -------
-    Number of passes done, number of rows active, largest range of projected gradients.
+    Number of passes done, number of rows active, largest range of projected gradients, and the
+    number of active dual variables, summed over passes.
     """
     margin = np.empty(signs.shape[1])
     change = np.empty(signs.shape[1])
-    done = 0
+    done = visited = 0
     violation = np.inf
     while done < n_passes and count > 0 and violation > goal:
         _shuffle(order, count, state)
@@ -234,7 +235,8 @@ def dense_passes(
                     intercept[i] += change[j]
         done += 1
         count, violation = _end_pass(order, count, n_active, goal, bounds)
-    return done, count, violation
+        visited += n_active.sum()
+    return done, count, violation, visited
 
 
 @jit
@@ -246,7 +248,7 @@ def csr_passes(
     """`dense_passes` for X in compressed rows: data, indices (nnz,), indptr (N + 1,)."""
     margin = np.empty(signs.shape[1])
     change = np.empty(signs.shape[1])
-    done = 0
+    done = visited = 0
     violation = np.inf
     while done < n_passes and count > 0 and violation > goal:
         _shuffle(order, count, state)
@@ -270,4 +272,5 @@ def csr_passes(
                     intercept[i] += change[j]
         done += 1
         count, violation = _end_pass(order, count, n_active, goal, bounds)
-    return done, count, violation
+        visited += n_active.sum()
+    return done, count, violation, visited

@@ -217,7 +217,8 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
             wanted = min(wanted, max_iter - n_iter)
             if on_pass_begin is not None:
                 on_pass_begin(n_iter)
-            done, count, violation = passes(wanted, state, order, count, -1.0 if fresh else stage)
+            least = -1.0 if fresh else stage
+            done, count, violation, visited = passes(wanted, state, order, count, least)
             n_iter += done
             if on_pass_end is not None:
                 share = n_active.sum() / n_possible.sum()
@@ -232,7 +233,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                     return n_iter, "tol"
                 polishing += 1
                 continue
-            work += done * n_active.sum()
+            work += visited
             if n_iter == newton_at:
                 newton_at *= 2
                 budget = _NEWTON_SHARE * work - spent

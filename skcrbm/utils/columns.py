@@ -17,6 +17,7 @@ SCALES = "The columns of X are not on one scale, or far from standard deviation 
 # Largest standard deviations with which nothing needs to be said; and what the upper quartile
 # may be, relative to the lower one. Pixels that are nearly always off are far below that.
 _LEAST_SD, _MOST_SD, _SD_RATIO = 0.01, 20.0, 1000.0
+_ROWS_LOOKED_AT = 4096  # for a warning
 _BLOCK_COLUMNS = 256  # no float64 copy of all of X
 
 
@@ -100,6 +101,8 @@ def warn_of_scales(X, weight, name):
         Of the estimator.
     """
     scales = _sparse_scales if sparse.issparse(X) else _dense_scales
+    step = -(-len(weight) // _ROWS_LOOKED_AT)  # X may be larger than the memory
+    X, weight = X[::step], weight[::step]
     with np.errstate(invalid="ignore"):
         _, width, _, second, varies = scales(X, weight / weight.sum(), False)
     deviation = (width * np.sqrt(second))[varies & (second > 0)]

@@ -6,6 +6,7 @@ from skcrbm.utils.indicator import indicator_with_nan
 from skcrbm.utils.warnings import warn_user
 
 _MOST_NAMES = 20  # in an error message
+RANK = "rank"  # name of the level of an index that counts answers to a row
 
 
 def label_names_of(y):
@@ -90,7 +91,8 @@ def in_order_of(y, names, argument="y"):
     Parameters
     ----------
     y : array-like or data frame
-        Returned as it is unless there are names on both sides, and all are strings.
+        Returned as it is unless there are names on both sides, and they are the same ones or
+        all strings.
     names : data frame, ndarray of names, or anything else
         Of a data frame, those of its columns.
     argument : str
@@ -101,17 +103,31 @@ def in_order_of(y, names, argument="y"):
     ValueError
         If the names are not the same ones.
     """
-    if not is_frame(y):
+    if not is_frame(y) or not (is_frame(names) or all_strings(names)):
         return y
     has, wanted = label_names_of(y), label_names_of(names) if is_frame(names) else names
-    if not (all_strings(has) and all_strings(wanted)) or np.array_equal(has, wanted):
+    if list(has) == list(wanted):
         return y
     if set(has) != set(wanted):
+        if not (all_strings(has) and all_strings(wanted)):
+            return y
         raise ValueError(
             f"{argument} has columns with the names {_listed(has)}, where {_listed(wanted)} are "
             "wanted"
         )
     return y[list(wanted)]
+
+
+def ranked_index(index, n_ranks):
+    """Return a pandas index of rows and ranks: all levels of an index, and `RANK`."""
+    import pandas as pd
+
+    rows = [row if isinstance(row, tuple) else (row,) for row in index]
+    ranked = [(*row, rank) for row in rows for rank in range(n_ranks)]
+    names = [*index.names, RANK]
+    if not ranked:
+        return pd.MultiIndex.from_arrays([[] for _ in names], names=names)
+    return pd.MultiIndex.from_tuples(ranked, names=names)
 
 
 def all_strings(names):

@@ -27,15 +27,17 @@ class Versioned:
     def __setstate__(self, state):
         state = dict(state)
         version = state.pop(_KEY, "before 0.1")
-        if version != __version__:
-            self._check_layout(state, version)
+        self._check_layout(state, version)
         if hasattr(super(), "__setstate__"):
             super().__setstate__(state)
         else:
             self.__dict__.update(state)
 
     def _check_layout(self, state, version):
-        """Warn of the state of another version; ValueError if it cannot be that of this one."""
+        """Warn of the state of another version; ValueError if it cannot be that of this one.
+
+        Versions under development share a number.
+        """
         cls = type(self)
         needed = [field.name for field in fields(cls)] if is_dataclass(cls) else []
         if hasattr(cls, "_get_param_names"):  # an estimator
@@ -48,13 +50,14 @@ class Versioned:
         if missing:
             raise ValueError(
                 f"this {cls.__name__} was saved by skcrbm {version} and lacks what skcrbm "
-                f"{__version__} needs: {', '.join(missing)}. Load it with skcrbm {version}, or "
-                "make it anew"
+                f"{__version__} needs: {', '.join(missing)}. Load it with the skcrbm that saved "
+                "it, or make it anew"
             )
-        warn_user(
-            InconsistentVersionWarning(
-                estimator_name=cls.__name__,
-                current_version=__version__,
-                original_version=version,
+        if version != __version__:
+            warn_user(
+                InconsistentVersionWarning(
+                    estimator_name=cls.__name__,
+                    current_version=__version__,
+                    original_version=version,
+                )
             )
-        )

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import warnings
 from itertools import product
 
 import numpy as np
@@ -390,3 +391,15 @@ def test_bad_class_weight_of_classes(data):
         make(class_weight=[1.0, 2.0]).fit(X, Y[:, 0])
     with pytest.raises(ValueError, match="not negative"):
         make(class_weight={0: -1.0}).fit(X, Y[:, 0])
+
+
+def test_looking_on_does_not_change_a_fit(capsys):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 6))
+    Y = (X @ rng.normal(size=(6, 5)) + rng.normal(size=(700, 1)) > 0).astype(int)
+    options = {"C": 100.0, "pairwise_penalty": 5.0, "max_iter": 60, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits = [LMBMClassifier(verbose=v, **options).fit(X, Y) for v in (0, 1)]
+    assert capsys.readouterr().out
+    np.testing.assert_array_equal(*(model.coef_ for model in fits))

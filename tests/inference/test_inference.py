@@ -14,7 +14,7 @@ from reference.trees import CLAMPS, assert_exact, tree
 from sklearn.base import clone
 
 import skcrbm.inference
-from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import (
     Exact,
     InferenceMethod,
@@ -607,3 +607,10 @@ def test_reprs_are_one_short_line():
     assert repr(few).startswith("<InferenceResult: ")
     assert max(len(repr(few)), len(repr(result))) < 140
     assert repr(type(few)()) == "<InferenceResult: nothing>"
+
+
+def test_methods_for_what_has_no_meaning():
+    energy = IsingEnergy(np.zeros((2, 2)), np.zeros(2))
+    for ask in (available_methods, lambda e, r: infer(e, "exact", returns=r)):
+        with pytest.raises(ValueError, match="'marginal_map', which has no meaning for an Ising"):
+            ask(energy, "marginal_map")

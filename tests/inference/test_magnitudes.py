@@ -160,3 +160,24 @@ def test_large_fields_that_decide_nothing_are_refused(make):
     held[0, 0] = 1
     found = infer(make(1e16), "exact", clamp=held)
     np.testing.assert_allclose(found.marginals, infer(make(0.0), "exact", clamp=held).marginals)
+
+
+def test_large_fields_beside_large_couplings():
+    """Each field outweighs its coupling, but not a million times."""
+    weights = np.zeros((2, 2))
+    weights[0, 0] = -1e12
+    ising = np.zeros((3, 3))
+    ising[0, 1] = ising[1, 0] = -2.5e11
+    for energy in (
+        RBMEnergy(weights, [-1.0, -0.85], [1e17, -0.85]),
+        IsingEnergy(ising, [[5e16, -1.0, -0.4]]),
+    ):
+        found = infer(energy, "exact").marginals[0]
+        np.testing.assert_allclose(found, IntegerScores(energy, 0).marginals(), atol=1e-12)
+
+
+def test_couplings_larger_than_fields_are_served():
+    structure = LayeredStructure([Dense(1)], (2,), 2, 1, 3)
+    energy = LayeredEnergy(structure, [[1e15, 2e15]], [0.0, -1.0, 1e11])
+    found = infer(energy, "exact").marginals[0]
+    np.testing.assert_allclose(found, IntegerScores(energy, 0).marginals(), atol=1e-12)

@@ -276,3 +276,21 @@ def test_scores_match_names(data, fitted):
     np.testing.assert_array_equal(fit_thresholds(Y[SHUFFLED], P, "f1_macro"), expected)
     with pytest.raises(ValueError, match="y has columns with the names 'Meer'"):
         fit_thresholds(Y.rename(columns={"Beach": "Meer"}), P)
+
+
+def test_numbers_as_names_are_matched_too():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    Y = pd.DataFrame((X @ rng.normal(size=(3, 4)) > 0).astype(int))
+    turned = Y[[3, 2, 1, 0]]
+    model = CRBMClassifier(alpha=0.1, n_hidden=0, random_state=0).fit(X, Y)
+    P = pd.DataFrame(model.predict_proba(X))
+    scorer = masked_scorer("accuracy")
+    assert scorer(model, X, turned) == scorer(model, X, Y) == model.score(X, Y)
+    labels = (P > 0.5).astype(int)
+    assert masked_score("f1_macro", turned, y_pred=labels) == pytest.approx(
+        masked_score("f1_macro", Y, y_pred=labels)
+    )
+    np.testing.assert_array_equal(
+        fit_thresholds(turned, P, "f1_macro"), fit_thresholds(Y, P, "f1_macro")
+    )

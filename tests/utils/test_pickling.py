@@ -149,6 +149,16 @@ def test_what_another_version_did_not_save_is_named(thing):
             rebuilt(thing, state_of(thing, "0.0.1", [name]))
 
 
+def test_versions_under_development_share_a_number(thing):
+    """What lacks something is refused, whatever it says of itself."""
+    missing = (*thing._saved, *getattr(thing, "__dataclass_fields__", ()))
+    missing += tuple(thing.get_params(deep=False)) if hasattr(thing, "get_params") else ()
+    state = thing.__getstate__()
+    del state[missing[-1]]
+    with pytest.raises(ValueError, match=f"needs: {missing[-1]}\\. Load it with the skcrbm that"):
+        rebuilt(thing, state)
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
 def test_parameters_alone_are_enough_before_fit(estimator):
     with pytest.warns(InconsistentVersionWarning):
