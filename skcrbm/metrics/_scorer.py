@@ -36,9 +36,10 @@ class _MaskedScorer:
 
     def __call__(self, estimator, X, y, *, sample_weight=None):
         kind = SCORES[self.name][0]
-        names = getattr(final_model(estimator)[0], "label_names_", None)
-        if is_frame(y) and (names is not None or set(y.columns) == set(range(y.shape[1]))):
-            y = indicator_by_name(y, names, y.shape[1] if names is None else len(names))
+        # Of our own models; `label_names_` has those names alone that are strings.
+        names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
+        if names is not None and is_frame(y):
+            y = indicator_by_name(y, names, len(names))
         if kind == "labels":
             return masked_score(
                 self.name, y, y_pred=estimator.predict(X), sample_weight=sample_weight

@@ -9,7 +9,7 @@ _MOST_NAMES = 20  # in an error message
 RANK = "rank"  # name of the level of an index that counts answers to a row
 
 
-def label_names_of(y):
+def label_names_of(y, argument="y"):
     """Names (L,) of the columns of a data frame, of any library, or the name (1,) of a series.
 
     Returns
@@ -30,7 +30,9 @@ def label_names_of(y):
         return None
     doubled = sorted({str(name) for name in names if names.count(name) > 1})
     if doubled:
-        raise ValueError(f"y has more than one column of the same name: {', '.join(doubled)}")
+        raise ValueError(
+            f"{argument} has more than one column of the same name: {', '.join(doubled)}"
+        )
     found = np.empty(len(names), dtype=object)  # a name may be a tuple
     for i, name in enumerate(names):
         found[i] = name
@@ -66,7 +68,7 @@ def indicator_by_name(y, names, n_labels, argument="y"):
     values = indicator_with_nan(y, argument)
     if not is_frame(y):
         return values
-    columns = label_names_of(y)
+    columns = label_names_of(y, argument)
     place = {name: i for i, name in enumerate(range(n_labels) if names is None else names)}
     unknown = [name for name in columns if name not in place]
     if unknown and names is None:
@@ -105,7 +107,8 @@ def in_order_of(y, names, argument="y"):
     """
     if not is_frame(y) or not (is_frame(names) or all_strings(names)):
         return y
-    has, wanted = label_names_of(y), label_names_of(names) if is_frame(names) else names
+    has = label_names_of(y, argument)
+    wanted = label_names_of(names) if is_frame(names) else names
     if list(has) == list(wanted):
         return y
     if set(has) != set(wanted):

@@ -199,7 +199,7 @@ def test_names_that_are_no_strings(data):
     assert model.score(X, Y.set_axis([10, 11, 12, 13], axis=1)[[13, 11, 10, 12]]) == model.score(
         X, Y.to_numpy()
     )
-    with pytest.raises(ValueError, match="more than one column of the same name: Beach"):
+    with pytest.raises(ValueError, match="y has more than one column of the same name: Beach"):
         crbm().fit(X, Y.rename(columns={"Fall": "Beach"}))
 
 
@@ -281,10 +281,10 @@ def test_scores_match_names(data, fitted):
 def test_numbers_as_names_are_matched_too():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))
-    Y = pd.DataFrame((X @ rng.normal(size=(3, 4)) > 0).astype(int))
-    turned = Y[[3, 2, 1, 0]]
+    Y = pd.DataFrame((X @ rng.normal(size=(3, 4)) > 0).astype(int), columns=range(1, 5))
+    turned = Y[[4, 3, 2, 1]]
     model = CRBMClassifier(alpha=0.1, n_hidden=0, random_state=0).fit(X, Y)
-    P = pd.DataFrame(model.predict_proba(X))
+    P = pd.DataFrame(model.predict_proba(X), columns=Y.columns)
     scorer = masked_scorer("accuracy")
     assert scorer(model, X, turned) == scorer(model, X, Y) == model.score(X, Y)
     labels = (P > 0.5).astype(int)
