@@ -10,6 +10,7 @@ import re
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +27,16 @@ FENCE = re.compile(
 def blocks(page):
     """Code of a page, and what it is said to print, or None."""
     return [(match[1], match[2]) for match in FENCE.finditer(page)]
+
+
+def words_and_numbers(text):
+    """Words of a text, decimals left out, and the decimals."""
+    decimal = re.compile(r"-?\d+\.\d*(?:e[-+]?\d+)?")
+    return decimal.sub(" ", text).split(), [float(number) for number in decimal.findall(text)]
+
+
+def test_words_and_numbers():
+    assert words_and_numbers("[[0.82 1.  -3.5e-2] 4]") == (["[[", "]", "4]"], [0.82, 1.0, -0.035])
 
 
 def test_code_and_what_it_prints_are_found():
@@ -59,4 +70,8 @@ def test_code_of_a_page(name, tmp_path, monkeypatch):
             warnings.simplefilter("error", UserWarning)
             exec(compile(code, name, "exec"), names)
         if printed is not None:
-            assert output.getvalue().split() == printed.split(), code
+            words, numbers = words_and_numbers(output.getvalue())
+            expected_words, expected = words_and_numbers(printed)
+            assert words == expected_words, code
+            # Other versions of what we build on, and other machines, differ a little.
+            np.testing.assert_allclose(numbers, expected, atol=0.03, rtol=0.05, err_msg=code)
