@@ -55,8 +55,8 @@ def test_code_and_what_it_prints_are_found():
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if blocks(page)])
 def test_code_of_a_page(name, tmp_path, monkeypatch):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
+    pytest.importorskip("matplotlib").use("Agg")
+    pytest.importorskip("matplotlib.pyplot")  # whose import may warn
     monkeypatch.chdir(tmp_path)  # some pages write a picture
     monkeypatch.setenv("SKCRBM_DATA", str(DATA))
     needed = re.findall(r"\bload_(scene|yeast)\(", "".join(code for code, _ in blocks(PAGES[name])))

@@ -94,6 +94,7 @@ class ClassTargets(Targets):
 class BinaryTargets(ClassTargets):
     """1-D y of two classes: one visible unit, on for the second class."""
 
+    _saved = ("classes",)
     n_visible = 1
 
     def encode(self, y):

@@ -177,6 +177,13 @@ def test_what_is_needed_is_there_for_other_targets(estimator, y):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+@pytest.mark.parametrize("y", [Y, Y[:, 0], Y[:, 0] + 2 * Y[:, 1]], ids=["labels", "two", "three"])
+def test_what_is_inside_is_there_too(y):
+    model = fitted(ESTIMATORS[1], y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
 @pytest.mark.parametrize("name", ["CRBMClassifier", "MSSVMCRBM", "LayeredGMClassifier"])
 def test_what_is_needed_is_there_after_partial_fit(name):
     estimator = next(e for e in ESTIMATORS[1:] if name_of(e) == name)
