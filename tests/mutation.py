@@ -25,7 +25,7 @@ import sklearn.ensemble
 import sklearn.linear_model
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 300  # a mutant that takes longer counts as killed
+SECONDS = 900  # a mutant that takes longer counts as killed
 
 # Tests through the estimators, for a mutant that the tests of its own file do not kill.
 FURTHER = {
