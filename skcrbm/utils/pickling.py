@@ -42,7 +42,8 @@ class Versioned:
         needed = [field.name for field in fields(cls)] if is_dataclass(cls) else []
         if hasattr(cls, "_get_param_names"):  # an estimator
             needed += cls._get_param_names()
-            fitted = any(name.endswith("_") for name in state)
+            # Of this version it may be the copy, not all fitted, that a callback gets.
+            fitted = any(name.endswith("_") for name in state) and version != __version__
             needed += cls._saved if fitted else ()
         else:
             needed += cls._saved
