@@ -403,3 +403,20 @@ def test_looking_on_does_not_change_a_fit(capsys):
         fits = [LMBMClassifier(verbose=v, **options).fit(X, Y) for v in (0, 1)]
     assert capsys.readouterr().out
     np.testing.assert_array_equal(*(model.coef_ for model in fits))
+
+
+def test_a_certified_answer_is_not_empty_where_no_training_row_is():
+    rng = np.random.default_rng(0)
+    Y = np.eye(4, dtype=int)[rng.integers(0, 4, 200)]
+    X = Y + 0.3 * rng.normal(size=Y.shape)
+    options = {"C": 1.0, "pairwise_penalty": np.inf, "random_state": 0}
+    model = LMBMClassifier(decode="map", **options).fit(X, Y)
+    asked = np.vstack([np.zeros((1, 4)), 0.2 * np.eye(4)])
+    labels = model.predict(asked)
+    assert labels.any(axis=1).all()
+    assert not model.allow_empty_
+    model.allow_empty_ = True
+    free = model.predict(asked)
+    assert not free.any(axis=1).all()  # or it shows nothing
+    there = free.any(axis=1)
+    np.testing.assert_array_equal(labels[there], free[there])
