@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from reference.outside import TripleEnergy
 
 from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, LMBMClassifier
 from skcrbm.datasets import make_ising_lattice, make_random_factor_graph
@@ -162,3 +163,23 @@ def test_solvers_that_are_listed():
     for solver in re.findall(r"'(\w+)'", str(info.value).partition("; use ")[2]):
         CRBMClassifier(solver=solver, learning="cd", **FEW).fit(X, Y)
         CRBMClassifier(solver=solver, **FEW).partial_fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["sum_product", "mean_field"])
+def test_one_hot_names_the_methods_that_work(name):
+    energy = OneHotRBMEnergy(np.ones((2, 2)), [0, 0], [0, 0])
+    with pytest.raises(ValueError, match=f"'{name}' does not work on OneHotRBMEnergy.*'exact'"):
+        infer(energy, name)
+
+
+def test_an_energy_without_solvers_of_its_own():
+    energy = TripleEnergy([[0, 1, 2]], [1.0], np.zeros(3))
+    with pytest.raises(ValueError, match="not work on TripleEnergy; methods that do: 'exact', 'gi"):
+        infer(energy)
+
+
+def test_methods_for_what_has_no_meaning():
+    energy = IsingEnergy(np.zeros((2, 2)), np.zeros(2))
+    for ask in (available_methods, lambda e, r: infer(e, "exact", returns=r)):
+        with pytest.raises(ValueError, match="'marginal_map', which has no meaning for an Ising"):
+            ask(energy, "marginal_map")

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from reference.brute_force import brute_force
 from reference.conformance import assert_same
-from reference.outside import TripleEnergy
 from reference.random_models import random_clamp, random_rbm
 from reference.trees import CLAMPS, assert_exact, tree
 from sklearn.base import clone
 
 import skcrbm.inference
-from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import (
     Exact,
     InferenceMethod,
@@ -584,19 +583,6 @@ def test_init_of_another_shape_or_without_log_odds():
         infer(energy, init=infer(energy, returns="pairwise"))
 
 
-@pytest.mark.parametrize("name", ["sum_product", "mean_field"])
-def test_one_hot_names_the_methods_that_work(name):
-    energy = OneHotRBMEnergy(np.ones((2, 2)), [0, 0], [0, 0])
-    with pytest.raises(ValueError, match=f"'{name}' does not work on OneHotRBMEnergy.*'exact'"):
-        infer(energy, name)
-
-
-def test_an_energy_without_solvers_of_its_own():
-    energy = TripleEnergy([[0, 1, 2]], [1.0], np.zeros(3))
-    with pytest.raises(ValueError, match="not work on TripleEnergy; methods that do: 'exact', 'gi"):
-        infer(energy)
-
-
 def test_reprs_are_one_short_line():
     energy = RBMEnergy(np.ones((40, 30), np.float32), np.zeros((500, 40)), np.zeros(30))
     assert repr(energy) == "RBMEnergy(500 models of 70 variables)"
@@ -607,10 +593,3 @@ def test_reprs_are_one_short_line():
     assert repr(few).startswith("<InferenceResult: ")
     assert max(len(repr(few)), len(repr(result))) < 140
     assert repr(type(few)()) == "<InferenceResult: nothing>"
-
-
-def test_methods_for_what_has_no_meaning():
-    energy = IsingEnergy(np.zeros((2, 2)), np.zeros(2))
-    for ask in (available_methods, lambda e, r: infer(e, "exact", returns=r)):
-        with pytest.raises(ValueError, match="'marginal_map', which has no meaning for an Ising"):
-            ask(energy, "marginal_map")
