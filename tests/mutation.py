@@ -56,12 +56,14 @@ GROUPS = {
         "skcrbm/datasets/_read.py": "datasets/test_damaged_files.py datasets/test_datasets.py",
     },
     "references": {
-        "tests/reference/brute_force.py": "kernels/test_exact.py kernels/test_kernels.py",
+        "tests/reference/brute_force.py": "kernels/test_exact.py kernels/test_kernels.py "
+        "inference/test_exact_map.py inference/test_messages.py",
         "tests/reference/brute_force_ising.py": "inference/test_ising.py",
         "tests/reference/naive_bp.py": "kernels/test_kernels.py inference/test_tree_reweighted.py",
         "tests/reference/naive_mean_field.py": "kernels/test_kernels.py",
         "tests/reference/naive_ising.py": "inference/test_ising.py",
-        "tests/reference/naive_factor_graph.py": "inference/test_factor_graph_messages.py",
+        "tests/reference/naive_factor_graph.py": "inference/test_factor_graph_messages.py "
+        "inference/test_graph_methods.py",
     },
 }
 
