@@ -105,7 +105,7 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         started = super()._start(X, visible, weight, rng, go_on, partial)
         design = started[2]
         if design.columns is None and not go_on:
-            warn_of_scales(X, weight, type(self).__name__)
+            warn_of_scales(X, weight, type(self).__name__, partial)
         return started
 
     def _check_settings(self, partial):

@@ -47,7 +47,9 @@ def _fit_predict(estimator, X, y, train, test, respond, fit_params):
     return respond(model, _safe_indexing(X, test))
 
 
-def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit_params=None):
+def out_of_fold(
+    estimator, X, y, *, cv, respond, groups=None, stratify=None, n_jobs=None, fit_params=None
+):
     """Return ``respond(model, rows)`` of the model that was fitted without these rows.
 
     scikit-learn's `cross_val_predict` turns NaN in a 2-D y into a class of its own.
@@ -60,6 +62,8 @@ def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit
     cv : int, splitter, iterable or None
     respond : function of model and X that returns an array with a row for each of X
         A module's function or a method, so that other processes can be sent it.
+    groups : array-like (n,), default=None
+        For the splitter.
     stratify : ndarray (n,) or (n, L), default=None
         What the splitter gets as y, if not y.
     n_jobs : int, default=None
@@ -75,9 +79,9 @@ def out_of_fold(estimator, X, y, *, cv, respond, stratify=None, n_jobs=None, fit
     KeyboardInterrupt
         If a fit was interrupted, also where the estimator by itself would go on from there.
     """
-    X, _ = indexable(X, y)
+    X, _, groups = indexable(X, y, groups)
     stratify = y if stratify is None else stratify
-    splits = list(resolve_cv(cv, stratify).split(X, stratify))
+    splits = list(resolve_cv(cv, stratify).split(X, stratify, groups))
     tests = np.concatenate([np.asarray(test) for _, test in splits])
     if not np.array_equal(np.sort(tests), np.arange(len(y))):
         raise ValueError("cv must put every row into exactly one test fold, as K-fold splits do")

@@ -16,6 +16,7 @@ from skcrbm.utils.parameters import Integer
 @validate_params(
     {
         "estimator": [HasMethods(["fit"])],
+        "groups": ["array-like", None],
         "cv": ["cv_object"],
         "method": [StrOptions({"predict", "predict_proba", "decision_function"})],
         "n_jobs": [Integer(), None],
@@ -23,7 +24,9 @@ from skcrbm.utils.parameters import Integer
     },
     prefer_skip_nested_validation=False,
 )
-def cross_val_predict(estimator, X, y, *, cv=None, method="predict", n_jobs=None, params=None):
+def cross_val_predict(
+    estimator, X, y, *, groups=None, cv=None, method="predict", n_jobs=None, params=None
+):
     """Predict each row by the model that was fitted without it, where y may hold NaN.
 
     scikit-learn's function of this name takes NaN in y for a class of its own, "2", and refuses
@@ -36,9 +39,11 @@ def cross_val_predict(estimator, X, y, *, cv=None, method="predict", n_jobs=None
     y : array-like of shape (n_samples, n_outputs) or (n_samples,)
         NaN in 2-D y = not observed, for an estimator that takes it. A data frame is passed on
         with its names. 1-D y goes to scikit-learn's function.
+    groups : array-like of shape (n_samples,), default=None
+        For a splitter by groups, as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
         Folds that hold each row once; a number (None is 5) of
-        :class:`MultilabelStratifiedKFold`. Of a splitter by groups give the list of its splits.
+        :class:`MultilabelStratifiedKFold`.
     method : {"predict", "predict_proba", "decision_function"}, default="predict"
     n_jobs : int, default=None
         Folds fitted at once.
@@ -75,7 +80,7 @@ def cross_val_predict(estimator, X, y, *, cv=None, method="predict", n_jobs=None
     y = y if is_frame(y) else with_dimensions(y)
     if len(y.shape) == 1 or y.shape[1:] == (1,):
         return model_selection.cross_val_predict(
-            estimator, X, y, cv=cv, method=method, n_jobs=n_jobs, params=params
+            estimator, X, y, groups=groups, cv=cv, method=method, n_jobs=n_jobs, params=params
         )
     observed = indicator_with_nan(y)
     if not is_frame(y):
@@ -85,6 +90,7 @@ def cross_val_predict(estimator, X, y, *, cv=None, method="predict", n_jobs=None
         X,
         y,
         cv=cv,
+        groups=groups,
         respond=partial(_respond, method=method),
         stratify=observed,
         n_jobs=n_jobs,

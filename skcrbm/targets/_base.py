@@ -157,6 +157,6 @@ class Targets(Versioned, ABC):
 
         Parameters
         ----------
-        values : ndarray (N, L) or, of 1-D y, (N,) or (N, K)
+        values : ndarray (N, L) or, of 1-D y, (N,)
         index : pandas Index or None
         """

@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 from skcrbm.targets._base import Targets
 from skcrbm.targets._class_weight import weights_by_class
 from skcrbm.utils.indicator import with_dimensions
+from skcrbm.utils.label_names import all_strings, in_order_of, is_frame
 from skcrbm.utils.warnings import warn_user
 
 
@@ -31,6 +32,7 @@ class ClassTargets(Targets):
 
     def _class_index(self, y):
         """Index (N,) of each row's class; refuse new classes."""
+        self._check_name(y)
         y = class_vector(y, warn=True)
         unknown = np.setdiff1d(y, self.classes)
         if len(unknown):
@@ -45,12 +47,10 @@ class ClassTargets(Targets):
         return self.classes[-self.n_visible :]
 
     def framed(self, values, index):
-        """Return a series under the name of y, or a column for each class."""
+        """Return a series under the name of y."""
         import pandas as pd
 
-        if values.ndim == 1:
-            return pd.Series(values, index, name=None if self.names is None else self.names[0])
-        return pd.DataFrame(values, index, columns=self.classes)
+        return pd.Series(values, index, name=None if self.names is None else self.names[0])
 
     def for_classifier(self, y):
         """Return y as it is; a column as a vector, with scikit-learn's warning."""
@@ -80,7 +80,13 @@ class ClassTargets(Targets):
 
     def accuracy(self, y, y_pred, sample_weight=None):
         """Share of the rows with the right class."""
+        self._check_name(y)
         return accuracy_score(y, y_pred, sample_weight=sample_weight)
+
+    def _check_name(self, y):
+        """Refuse a data frame whose one column has another name than y had."""
+        if is_frame(y) and all_strings(self.names):
+            in_order_of(y, self.names)
 
     def predict(self, model, rows):
         """Most probable class (N,)."""

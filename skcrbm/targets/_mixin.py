@@ -10,6 +10,8 @@ from skcrbm.utils.features import check_same_length
 from skcrbm.utils.label_names import all_strings
 
 _CONTAINERS = ("default", "pandas")
+# Of 1-D y scikit-learn takes these by position, as arrays.
+_SCORES = ("predict_proba", "decision_function")
 
 
 class TargetsMixin(ClassifierMixin):
@@ -35,9 +37,10 @@ class TargetsMixin(ClassifierMixin):
         ----------
         container : {"default", "pandas"}, default=None
             "default": NumPy arrays. "pandas": data frames with a column for each label, under the
-            names that y had in `fit`; of 1-D y a series of classes, and a column for each
-            class. Rows have the index of X, if X is a data frame. What has a matrix for each row
-            (`sample`, `predict_pairwise_proba`) stays an array. None: as it was.
+            names that y had in `fit`; of 1-D y `predict` is a series. Rows have the index of X, if
+            X is a data frame. What has a matrix for each row (`sample`,
+            `predict_pairwise_proba`) stays an array, and so do scores and probabilities of 1-D y,
+            which scikit-learn's scorers and meta-estimators index as arrays. None: as it was.
 
         Returns
         -------
@@ -99,7 +102,7 @@ def label_output(method):
     @functools.wraps(method)
     def named(self, X, *args, **kwargs):
         answer = method(self, X, *args, **kwargs)
-        if not self._names_labels:
+        if not self._names_labels or (method.__name__ in _SCORES and not self._targets.multilabel):
             return answer
         index = X.index if hasattr(X, "iloc") else None
         if isinstance(answer, tuple):

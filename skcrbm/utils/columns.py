@@ -89,7 +89,7 @@ class Columns(Versioned):
         return coef, intercept - coef @ self.shift
 
 
-def warn_of_scales(X, weight, name):
+def warn_of_scales(X, weight, name, partial=False):
     """Warn if columns that are trained on as they are have wildly different or large scales.
 
     Parameters
@@ -99,6 +99,8 @@ def warn_of_scales(X, weight, name):
     weight : ndarray (N,), positive
     name : str
         Of the estimator.
+    partial : bool, default=False
+        Whether X is a piece of the rows.
     """
     scales = _sparse_scales if sparse.issparse(X) else _dense_scales
     step = -(-len(weight) // _ROWS_LOOKED_AT)  # X may be larger than the memory
@@ -112,10 +114,14 @@ def warn_of_scales(X, weight, name):
     low, high = deviation.min(), deviation.max()
     if _LEAST_SD <= high <= _MOST_SD and upper <= _SD_RATIO * lower:
         return
+    scaler = "MaxAbsScaler()" if sparse.issparse(X) else "StandardScaler()"
+    if partial:
+        remedy = f"Scale every piece alike, by a {scaler} that was fitted before"
+    else:
+        remedy = f"Scale X, as in skcrbm.pipeline.make_pipeline({scaler}, {name}())"
     warn_user(
         f"{SCALES} ({low:.2g} to {high:.2g}), and {name} trains on them as they are: it may learn "
-        "from the largest ones only, or overfit. Scale X, as in "
-        f"skcrbm.pipeline.make_pipeline(StandardScaler(), {name}())"
+        f"from the largest ones only, or overfit. {remedy}"
     )
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn import model_selection
 from sklearn.ensemble import ExtraTreesClassifier
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.neighbors import KNeighborsClassifier
 
 from skcrbm import CRBMClassifier
@@ -33,6 +33,19 @@ def test_equals_scikit_learns_where_nothing_is_missing(data, method):
     np.testing.assert_array_equal(
         one, model_selection.cross_val_predict(crbm(), X, Y[:, 0], cv=3, method=method)
     )
+
+
+def test_rows_of_a_group_stay_together(data):
+    X, Y = data
+    groups = np.arange(len(X)) % 7
+    expected = model_selection.cross_val_predict(crbm(), X, Y, groups=groups, cv=GroupKFold(3))
+    Y = Y.astype(float)
+    found = cross_val_predict(crbm(), X, Y, groups=groups, cv=GroupKFold(3))
+    np.testing.assert_array_equal(found, expected)
+    Y[0, 0] = np.nan
+    assert cross_val_predict(crbm(), X, Y, groups=groups, cv=GroupKFold(3)).shape == Y.shape
+    with pytest.raises(ValueError, match="groups"):
+        cross_val_predict(crbm(), X, Y, cv=GroupKFold(3))
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba"])

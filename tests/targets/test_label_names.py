@@ -6,9 +6,11 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import make_multilabel_classification
-from sklearn.ensemble import ExtraTreesClassifier
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.ensemble import ExtraTreesClassifier, StackingClassifier, VotingClassifier
+from sklearn.exceptions import DataConversionWarning
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -210,17 +212,39 @@ def test_classes_by_name(data, n_classes):
     y = pd.Series(kinds[Y.to_numpy().sum(1) % n_classes], X.index, name="tree")
     model = crbm().fit(X, y)
     assert list(model.label_names_) == ["tree"]
-    arrays = model.predict(X), model.predict_proba(X), model.predict_topk(X, 2)
+    labels, before = model.predict(X), model.predict_topk(X, 2)
     model.set_label_output("pandas")
-    pd.testing.assert_series_equal(model.predict(X), pd.Series(arrays[0], X.index, name="tree"))
-    pd.testing.assert_frame_equal(
-        model.predict_proba(X), pd.DataFrame(arrays[1], X.index, kinds[:n_classes])
-    )
+    pd.testing.assert_series_equal(model.predict(X), pd.Series(labels, X.index, name="tree"))
+    assert type(model.predict_proba(X)) is type(model.decision_function(X)) is np.ndarray
     top = model.predict_topk(X, 2)
     assert top.labels.name == "tree"
-    np.testing.assert_array_equal(top.labels.to_numpy().reshape(-1, 2), arrays[2].labels)
+    np.testing.assert_array_equal(top.labels.to_numpy().reshape(-1, 2), before.labels)
     assert model.score(X, y.rename("other")) == model.score(X, y)
     assert list(crbm().fit(X, Y["Fall"]).label_names_) == ["Fall"]
+
+
+def test_scikit_learns_tools_take_named_classes(data):
+    X, Y = data
+    model = crbm().set_label_output("pandas")
+    y = Y["Fall"]
+    assert np.isfinite(cross_val_score(model, X, y, cv=2, scoring="roc_auc")).all()
+    for tool in (
+        CalibratedClassifierCV(model, cv=2),
+        CalibratedClassifierCV(model, cv=2, method="isotonic", ensemble=False),
+        StackingClassifier([("crbm", model)], cv=2),
+        VotingClassifier([("crbm", model)], voting="soft"),
+    ):
+        assert tool.fit(X, y).predict(X).shape == y.shape
+
+
+def test_a_column_under_another_name_is_refused(data):
+    X, Y = data
+    model = crbm(solver="adam")
+    for method in (model.partial_fit, model.score, model.score_samples):
+        with pytest.warns(DataConversionWarning):
+            model.fit(X, Y[["Fall"]])
+        with pytest.raises(ValueError, match="y has columns with the names 'Beach', where 'Fall'"):
+            method(X, Y[["Beach"]])
 
 
 def test_predictions_with_a_certificate_have_names(data):
