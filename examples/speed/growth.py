@@ -1,0 +1,101 @@
+"""Time and memory of fits and predictions with the number of rows, up to a million.
+
+Generated data with 100 features, float32, and 20 labels. Every cell runs in its own process, on
+one thread: processor seconds, and the most memory that the process holds beside what it held with
+the data and the compiled kernels. Prints a Markdown table.
+
+    python -m examples.speed.growth
+    python -m examples.speed.growth --rows 10000 30000
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+
+from skcrbm import CRBMClassifier, LMBMClassifier
+
+N_FEATURES, N_LABELS = 100, 20
+# A given number of passes: whether each takes longer with more rows is the question.
+MODELS = {
+    "LMBM, 10 passes": LMBMClassifier(C=0.01, pairwise_penalty=100, max_iter=10, random_state=0),
+    "exact CRBM, 20 steps on all rows": CRBMClassifier(
+        n_hidden=8, inference="exact", solver="lbfgs", alpha=0.01, max_iter=20, random_state=0
+    ),
+    "exact CRBM, one epoch in batches": CRBMClassifier(
+        n_hidden=8, inference="exact", solver="adam", alpha=0.01, max_iter=1,
+        early_stopping=False, batch_size=100, random_state=0,
+    ),
+    "exact CRBM, nothing set": CRBMClassifier(random_state=0),
+}  # fmt: skip
+
+
+def data(n_rows):
+    """Rows whose labels depend on x and on each other."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_rows, N_FEATURES), dtype=np.float32)
+    weights = rng.standard_normal((N_FEATURES, N_LABELS), dtype=np.float32) / 10
+    common = rng.standard_normal((n_rows, 1), dtype=np.float32)
+    fields = X @ weights + common
+    fields += rng.standard_normal(fields.shape, dtype=np.float32)
+    return X, (fields > 1).astype(np.int8)
+
+
+def megabytes():
+    """Return the most memory that the process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def cell(name, n_rows):
+    """Measure in this process: seconds to fit and to predict, and memory of both."""
+    warnings.simplefilter("ignore")
+    model = MODELS[name]
+    small = data(300)
+    model.fit(*small).predict_proba(small[0])  # compile
+    X, Y = data(n_rows)
+    found = [megabytes()]
+    for question in (
+        lambda: model.fit(X, Y),
+        lambda: model.predict(X),
+        lambda: model.predict_proba(X),
+    ):
+        start = time.process_time()
+        question()
+        found += [time.process_time() - start, megabytes()]
+    print(*found)
+
+
+def main():
+    """Run every cell in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[10**4, 10**5, 10**6])
+    parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.cell:
+        cell(arguments.cell[0], int(arguments.cell[1]))
+        return
+    print(
+        "| model | rows | data, MB | fit, s | us a row | beside the data, MB | bytes a row "
+        "| predict, us a row | predict_proba, us a row | beside, MB |"
+    )
+    print("|---" * 10 + "|")
+    for name in MODELS:
+        for n_rows in arguments.rows:
+            command = [sys.executable, "-m", "examples.speed.growth", "--cell", name, str(n_rows)]
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
+            before, fit, after_fit, predict, _, proba, after = map(float, run.stdout.split())
+            print(
+                f"| {name} | {n_rows} | {n_rows * (4 * N_FEATURES + N_LABELS) / 1e6:.0f} "
+                f"| {fit:.2f} | {1e6 * fit / n_rows:.1f} | {after_fit - before:.0f} "
+                f"| {1e6 * (after_fit - before) / n_rows:.0f} | {1e6 * predict / n_rows:.2f} "
+                f"| {1e6 * proba / n_rows:.2f} | {after - after_fit:.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
