@@ -137,8 +137,8 @@ def shrink(X, side):
 
 
 def task_images(task, size):
-    """Pairs (corrupted, clean) of training, validation and test images."""
-    name, corruption, strength = TASKS[task]
+    """Pairs (corrupted, clean) of training, validation and test images of a task, or its name."""
+    name, corruption, strength = TASKS.get(task, task)
     pairs = []
     for seed, clean in enumerate(clean_images(name, size)):
         if corruption == "noise":
