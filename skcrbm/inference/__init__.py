@@ -27,6 +27,7 @@ __all__ = [
     "AnnealedImportanceSampling",
     "BPChain",
     "BranchAndBound",
+    "DualDecomposition",
     "Exact",
     "Gibbs",
     "GibbsWithGradients",

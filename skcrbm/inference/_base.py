@@ -61,8 +61,8 @@ class InferenceResult(Versioned):
     assignment : ndarray (N, n_variables) of int8
         The 0/1 state asked for by "map" or "marginal_map".
     map_bound, gap : ndarray (N,), float64
-        No state has a score above this bound; how far the assignment's is below it, 0 where
-        it is proven to be the best.
+        No state has a score above this bound, of "marginal_map" no visible state a log-weight;
+        how far the assignment's is below it, 0 where it is proven to be the best.
     statistics : tuple of ndarray
         Expected sufficient statistics in the shapes of the energy, summed over the models with
         `sample_weight`, or with a leading axis of the models.

@@ -154,7 +154,8 @@ def _check_returns(returns, possible=QUERIES, *, allow_empty=False):
     if {"map", "marginal_map"} <= set(asked):
         raise ValueError("returns must hold one of 'map' and 'marginal_map', not both")
     if "map_bound" in asked and not {"map", "marginal_map"} & set(asked):
-        asked = (*asked, "map")
+        by_sums = "marginal_map" in possible and "map" not in possible
+        asked = (*asked, "marginal_map" if by_sums else "map")
     if "sample_log_prob" in asked:
         asked = (*asked, "samples")
     return frozenset("statistics" if r == "pairwise" else r for r in asked)
@@ -226,10 +227,10 @@ def infer(
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
-        "branch_and_bound", "milp", "mplp", "linear_program", "bp_chain", "ais", or a configured
-        object such as
-        ``SumProduct(damping=0.5)``; a name stands for the object with its defaults.
-        Options given here override the object's; one that the method lacks is refused.
+        "branch_and_bound", "milp", "mplp", "linear_program", "dual_decomposition", "bp_chain",
+        "ais", or a configured object such as ``SumProduct(damping=0.5)``; a name stands for the
+        object with its defaults. Options given here override the object's; one that the method
+        lacks is refused.
     max_iter : int, default=None
         Iterations at most. None: the method's own, which for message passing, mean field and
         "icm" is 100.
@@ -248,8 +249,8 @@ def infer(
         What to compute: "marginals"; "statistics", the expected sufficient statistics, for
         which "pairwise" is another name; "log_partition"; one of "map" (the most probable
         joint state) and "marginal_map" (the most probable visible state, hidden units summed
-        out); "map_bound" (an upper bound of the best score, and the gap to it); "samples" and
-        "sample_log_prob". None: the marginals, or what a method is made for.
+        out); "map_bound" (an upper bound of the best score, or log-weight, and the gap to it);
+        "samples" and "sample_log_prob". None: the marginals, or what a method is made for.
     pairwise : {"sum", "per_example"}, default="sum"
         Statistics summed over the models, (V, H) of RBMs, (L, L) of Ising models, (n_entries,)
         of factor graphs and (E,) of sparse Ising models; or of each of them, with a leading

@@ -93,13 +93,20 @@ class IntegerScores:
             found[i] -= _log_sum_exp(self._difference(zero, low))
         return found
 
+    @property
+    def visible_excess(self):
+        """How far the best log-weight of a visible state is above the best score."""
+        return max(self._visible_weights().values())
+
     def visible_below_best(self, visible):
         """How far the log-weight of a visible state, hidden ones summed out, is below the best."""
+        number = int(visible @ (1 << np.arange(self.n_visible)))
+        return self.visible_excess - self._visible_weights().get(number, -np.inf)
+
+    def _visible_weights(self):
+        """Log-weights of the visible states by their number, relative to the best score."""
         groups = self.states[:, : self.n_visible] @ (1 << np.arange(self.n_visible))
-        weights = {g: _log_sum_exp(self.below[groups == g]) for g in np.unique(groups)}
-        return max(weights.values()) - weights.get(
-            int(visible @ (1 << np.arange(self.n_visible))), -np.inf
-        )
+        return {g: _log_sum_exp(self.below[groups == g]) for g in np.unique(groups)}
 
 
 def _scores(energy, n, states):

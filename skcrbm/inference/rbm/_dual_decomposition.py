@@ -1,0 +1,56 @@
+"""Dual decomposition of marginal MAP on RBMs: which models, in which chunks."""
+
+import numpy as np
+
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference._base import empty_result
+from skcrbm.kernels.rbm_dual import rbm_dual
+from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.validation import kernel_array
+
+
+def solve(method, energy, query):
+    """Answer "marginal_map" and "map_bound"; see `DualDecomposition`."""
+    model = _in_double(energy)
+    n, n_visible = model.n_models, model.n_visible
+    with one_blas_thread():
+        fields, offset = model.fold_evidence()
+    b, c = (kernel_array(field) for field in fields)
+    free, coupling = kernel_array(model.free), kernel_array(model.weights.T)
+    answer = empty_result(energy, query)
+    visible, bound = np.zeros((n, n_visible), np.int8), np.zeros(n)
+
+    def run(rows):
+        rbm_dual(
+            b[rows], c[rows], free[rows], coupling, method.max_iter, float(method.tol),
+            visible[rows], bound[rows], answer["n_iter"][rows], answer["converged"][rows],
+        )  # fmt: skip
+
+    answer["converged"][:] = False
+    size = min(ROWS_PER_CHUNK, max(1, CACHED_ENTRIES // max(1, coupling.size)))
+    for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
+        pass
+    if model.evidence is not None:
+        bound += offset + _rounding_of_evidence(model)
+        held = model.evidence[:, :n_visible]
+        visible = np.where(np.isnan(held), visible, held == 1)
+    with one_blas_thread():
+        hidden, score = model.hidden_and_log_weight(visible)
+    answer["assignment"][:] = np.hstack([visible, hidden > 0.5])
+    if "map_bound" in query.returns:
+        answer["map_bound"] = np.maximum(bound, score)
+        answer["gap"] = answer["map_bound"] - score
+    return answer
+
+
+def _in_double(energy):
+    """Return the same model in float64: a bound must hold for the numbers as they are."""
+    model = RBMEnergy(*(part.astype(np.float64) for part in (*energy.couplings, *energy.fields)))
+    return model if energy.evidence is None else model.condition(energy.evidence)
+
+
+def _rounding_of_evidence(model):
+    """More than rounding can have taken from the fields and offsets (N,) of held units."""
+    size = np.abs(model.weights).sum() + sum(np.abs(part).sum(axis=1) for part in model.fields)
+    return np.finfo(np.float64).eps * (model.n_variables + 8) * size
