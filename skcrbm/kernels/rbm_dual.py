@@ -1,8 +1,9 @@
 """Bounds of the best visible state of RBMs: a subgradient method on the dual of a decomposition.
 
-``-F(v) = b'v + sum_j softplus(c_j + w_j'v)`` is cut into one factor a hidden unit,
+``-F(v) = b'v + sum_j softplus(c_j + w_j'v)`` is cut into one part a hidden unit,
 ``softplus(c_j + w_j'v) + s_j'v``, where the shifts s_j sum to b over j. The sum of the maxima of
-the factors, each over a v of its own, is above every -F(v); it is convex in the shifts.
+the parts, each over a v of its own, is above every -F(v); it is convex in the shifts. Where its
+minimum is not low enough, a unit on which the parts disagree is held off and on in turn.
 """
 
 import numpy as np
@@ -13,13 +14,16 @@ from skcrbm.kernels.scalar import softplus
 # Iterations without progress after which the method aims at less, and by which factor. Progress
 # is a bound that falls by so much of what is aimed at.
 _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
-# Every so many iterations the factors' average state, with this weight of the newest, is rounded.
+# Every so many iterations the parts' average state, with this weight of the newest, is rounded.
 _ROUND_EVERY, _NEWEST = 10, 0.1
+# Steps at a node of the search below the first, which itself ends once so small a share of its
+# gap is within reach.
+_NODE_STEPS, _ROUGH = 10, 0.1
 _EPS = np.finfo(np.float64).eps
 
 
 @jit
-def _best_of_factor(bias, weight, shift, order, turn, state):
+def _best_of_part(bias, weight, shift, order, turn, state):
     """Maximise ``softplus(bias + weight'v) + shift'v`` over v (V,) of 0/1; return the maximum.
 
     As softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p, the best v
@@ -111,7 +115,7 @@ def _left_over(field, shift):
 
 
 @jit
-def _magnitude(array):
+def _size(array):
     """Sum of the magnitudes of an array (K, L)."""
     total = 0.0
     for j in range(array.shape[0]):
@@ -121,8 +125,23 @@ def _magnitude(array):
 
 
 @jit
-def _descend(field, bias, weight, max_iter, tol, best_state):
-    """Run one model without held units.
+def _rounding(field, bias, weight):
+    """Share of all magnitudes that rounding may take from a bound, and those of the model."""
+    total = _size(weight)
+    for i in range(len(field)):
+        total += abs(field[i])
+    for j in range(len(bias)):
+        total += abs(bias[j])
+    return _EPS * (len(field) + len(bias) + 8), total
+
+
+@jit
+def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, best_state):
+    """Lower the bound of one model without held units.
+
+    Each step goes along the subgradient, by Polyak's rule: as far as the bound would have to fall
+    to reach the best score, or the level that is aimed at, which comes nearer to the lowest bound
+    as this settles.
 
     Parameters
     ----------
@@ -130,37 +149,39 @@ def _descend(field, bias, weight, max_iter, tol, best_state):
     bias : (H,)
         At least one.
     weight : (H, V)
-    max_iter, tol
-        See `rbm_dual`.
+    shift : (H, V), changed
+        Up to rounding they sum to `field`.
+    score : float
+        Of the best state known, -inf if none is.
+    max_iter : int
+    rough : float
+        Share of the gap below which it need not be known what more steps would gain.
+    tol : float
+    average : (V,) output
+        Mean state of the parts, over the last steps.
     best_state : (V,) int8 output
+        A state with a higher score, if one is found.
 
     Returns
     -------
-    bound, n_iter, converged
+    bound, score, n_iter, settled
     """
     n_hidden, n_visible = weight.shape
-    shift = np.empty((n_hidden, n_visible))
     order = np.empty((n_hidden, n_visible), np.int64)
     state = np.zeros((n_hidden, n_visible), np.int8)
-    turn, mean = np.empty(n_visible), np.empty(n_visible)
-    average, z = np.empty(n_visible), np.empty(n_hidden)
+    turn, mean, z = np.empty(n_visible), np.empty(n_visible), np.empty(n_hidden)
     rounded, tried = np.zeros(n_visible, np.int8), np.full(n_visible, -1, np.int8)
-    given = _magnitude(weight)
+    share, given = _rounding(field, bias, weight)
     for j in range(n_hidden):
-        given += abs(bias[j])
         for i in range(n_visible):
-            shift[j, i] = field[i] / n_hidden
             order[j, i] = i
-    for i in range(n_visible):
-        given += abs(field[i])
-    rounding = _EPS * (n_visible + n_hidden + 8)
-    bound, score, aim = np.inf, -np.inf, 0.0
-    unchanged = 0
+    bound, aim, unchanged = np.inf, 0.0, 0
     for iteration in range(max_iter):
         dual = _left_over(field, shift)
         for j in range(n_hidden):
-            dual += _best_of_factor(bias[j], weight[j], shift[j], order[j], turn, state[j])
-        slack = rounding * (given + _magnitude(shift))
+            dual += _best_of_part(bias[j], weight[j], shift[j], order[j], turn, state[j])
+        slack = share * (given + _size(shift))
+        newest = max(_NEWEST, 1.0 / (iteration + 1))
         spread = 0.0  # squared length of the subgradient
         for i in range(n_visible):
             mean[i] = 0.0
@@ -168,16 +189,15 @@ def _descend(field, bias, weight, max_iter, tol, best_state):
                 mean[i] += state[j, i]
             spread += mean[i] * (n_hidden - mean[i]) / n_hidden
             mean[i] /= n_hidden
-            average[i] = mean[i] if iteration == 0 else (
-                average[i] + _NEWEST * (mean[i] - average[i])
-            )  # fmt: skip
-        if spread == 0 or iteration % _ROUND_EVERY == 0 or iteration == max_iter - 1:
-            new = False
+            average[i] = newest * mean[i] + ((1 - newest) * average[i] if iteration else 0.0)
+        last = spread == 0 or iteration == max_iter - 1
+        if last or iteration % _ROUND_EVERY == 0:
+            new = n_visible == 0
             for i in range(n_visible):
                 rounded[i] = (mean[i] if spread == 0 else average[i]) > 0.5
                 new |= rounded[i] != tried[i]
                 tried[i] = rounded[i]
-            if new or n_visible == 0:
+            if new:
                 found = _climb(field, bias, weight, slack, rounded, z)
                 if found > score:
                     score = found
@@ -190,22 +210,150 @@ def _descend(field, bias, weight, max_iter, tol, best_state):
         if unchanged > _PATIENCE:
             aim *= _LESS
             unchanged = 0
-        if spread == 0 or bound - score <= tol + 2 * slack or aim <= tol:
-            return bound, iteration + 1, True
+        gap = bound - score
+        if spread == 0 or gap <= tol + 2 * slack or aim <= max(tol, rough * gap):
+            return bound, score, iteration + 1, True
         step = (dual - max(score, bound - aim)) / spread
         for j in range(n_hidden):
             for i in range(n_visible):
                 shift[j, i] -= step * (state[j, i] - mean[i])
-    return bound, max_iter, False
+    return bound, score, max_iter, False
 
 
 @jit
-def rbm_dual(field, bias, free, coupling, max_iter, tol, state, bound, n_iter, converged):
-    """Bound the best visible state of each of N models, hidden units summed out, and find a state.
+def _next_unit(weight, average):
+    """Choose the unit that the parts disagree on most, couplings considered."""
+    best, chosen = -1.0, np.int64(0)
+    for i in range(len(average)):
+        size = 0.0
+        for j in range(len(weight)):
+            size += abs(weight[j, i])
+        doubt = average[i] * (1 - average[i]) * size
+        if doubt > best:
+            best, chosen = doubt, i
+    return chosen
 
-    Each step goes along the subgradient, by Polyak's rule: as far as the bound would have to fall
-    to reach the best state found, or what it is aimed at, which is nearer and nearer to the
-    lowest bound as this settles.
+
+@jit
+def _visit(field, bias, weight, shift, held, score, max_iter, rough, tol, best_state):
+    """Bound a node, where some units are held, and choose the unit at which it may be cut.
+
+    Parameters
+    ----------
+    field, bias, weight, shift : (V,), (H,), (H, V), (H, V)
+        The shifts of the free units change.
+    held : (V,) int8
+        -1 where free.
+    score, max_iter, rough, tol, best_state
+        See `_descend`.
+
+    Returns
+    -------
+    bound, score, n_iter, settled, unit, value
+        The value is that which more parts prefer.
+    """
+    free = np.flatnonzero(held < 0)
+    n_free = len(free)
+    offset = 0.0
+    own_field, own_bias, average = np.empty(n_free), bias.copy(), np.empty(n_free)
+    part, own_shift = np.empty((len(bias), n_free)), np.empty((len(bias), n_free))
+    for i in range(len(field)):
+        if held[i] == 1:
+            offset += field[i]
+            for j in range(len(bias)):
+                own_bias[j] += weight[j, i]
+    for a in range(n_free):
+        own_field[a] = field[free[a]]
+        for j in range(len(bias)):
+            part[j, a] = weight[j, free[a]]
+            own_shift[j, a] = shift[j, free[a]]
+    state = np.zeros(n_free, np.int8)
+    bound, found, n_iter, settled = _descend(
+        own_field, own_bias, part, own_shift, score - offset, max_iter, rough, tol, average, state
+    )
+    for a in range(n_free):
+        for j in range(len(bias)):
+            shift[j, free[a]] = own_shift[j, a]
+    if found > score - offset:
+        score = found + offset
+        for i in range(len(field)):
+            best_state[i] = held[i]
+        for a in range(n_free):
+            best_state[free[a]] = state[a]
+    unit, value = np.int64(0), False
+    if n_free:
+        chosen = _next_unit(part, average)
+        unit, value = free[chosen], average[chosen] > 0.5
+    return bound + offset, score, n_iter, settled, unit, value
+
+
+@jit
+def _search(field, bias, weight, max_iter, tol, node_limit, best_state):
+    """Branch and bound, depth first, on one model without held units.
+
+    All nodes share their shifts: whatever is held, those of the free units sum to their fields.
+
+    Parameters
+    ----------
+    field, bias, weight : (V,), (H,), (H, V)
+    max_iter, tol, node_limit
+        See `rbm_dual`.
+    best_state : (V,) int8 output
+
+    Returns
+    -------
+    bound, n_iter, converged
+    """
+    n_hidden, n_visible = weight.shape
+    shift, held = np.empty((n_hidden, n_visible)), np.full(n_visible, -1, np.int8)
+    for j in range(n_hidden):
+        for i in range(n_visible):
+            shift[j, i] = field[i] / n_hidden
+    share, given = _rounding(field, bias, weight)
+    # At each depth of the path to a node: the unit that is held, whether at its second value, and
+    # the bound of the node above.
+    path, second = np.empty(n_visible, np.int64), np.zeros(n_visible, np.bool_)
+    above = np.empty(n_visible)
+    bound, score, enough, n_iter, settled = np.inf, -np.inf, 0.0, np.int64(0), False
+    unit, value, steps = np.int64(0), False, np.int64(max_iter)
+    rough = 0.0 if node_limit == 1 else _ROUGH
+    done, depth = -np.inf, np.int64(0)  # done: the highest bound of nodes that are not cut
+    for node in range(node_limit):
+        if node > 0 and bound - score > enough and depth < n_visible:
+            path[depth], second[depth], above[depth] = unit, False, bound
+            held[unit] = value
+            depth += 1
+        elif node > 0:
+            done = max(done, bound)
+            while depth > 0 and second[depth - 1]:
+                depth -= 1
+                held[path[depth]] = -1
+            if depth == 0:
+                break
+            second[depth - 1] = True
+            held[path[depth - 1]] = 1 - held[path[depth - 1]]
+        bound, score, taken, settled, unit, value = _visit(
+            field, bias, weight, shift, held, score, steps, rough, tol, best_state
+        )
+        n_iter += taken
+        if node == 0:
+            steps, rough = np.int64(_NODE_STEPS), 0.0
+            enough = tol + 4 * share * (given + _size(shift))
+        else:
+            bound = min(bound, above[depth - 1])
+    bound = max(bound, done)
+    for d in range(depth):
+        if not second[d]:
+            bound = max(bound, above[d])
+    proven = bound - score <= enough
+    return bound + share * given, n_iter, proven or (node_limit == 1 and settled)
+
+
+@jit
+def rbm_dual(
+    field, bias, free, coupling, max_iter, tol, node_limit, state, bound, n_iter, converged
+):
+    """Bound the best visible state of each of N models, hidden units summed out, and find a state.
 
     Parameters
     ----------
@@ -214,8 +362,11 @@ def rbm_dual(field, bias, free, coupling, max_iter, tol, state, bound, n_iter, c
     free : (N, V + H) bool
     coupling : (H, V)
     max_iter : int
+        Steps at most before the search.
     tol : float
-        A model stops once its bound is by no more above the best state found, or aims at no less.
+        A model, or node, is done once its bound is by no more above the best state found.
+    node_limit : int
+        Nodes of the search, the first one included; 1: no search.
     state : (N, V) int8 output
         Best state found; 0 where held.
     bound : (N,) output
@@ -236,8 +387,8 @@ def rbm_dual(field, bias, free, coupling, max_iter, tol, state, bound, n_iter, c
                 part[h, a] = coupling[hidden[h], visible[a]]
         best = np.zeros(len(visible), np.int8)
         if len(hidden):
-            bound[n], n_iter[n], converged[n] = _descend(
-                own_field, own_bias, part, max_iter, tol, best
+            bound[n], n_iter[n], converged[n] = _search(
+                own_field, own_bias, part, max_iter, tol, node_limit, best
             )
         else:
             total = 0.0

@@ -37,13 +37,15 @@ def log_weights(energy, found):
     share=st.sampled_from([0.0, 0.4, 1.0]),
     dtype=st.sampled_from([np.float32, np.float64]),
     max_iter=st.sampled_from([1, 7, 100]),
+    node_limit=st.sampled_from([1, 2, 5, 1000]),
 )
-def test_bounds_hold(seed, shape, scale, bias_scale, share, dtype, max_iter):
+def test_bounds_hold(seed, shape, scale, bias_scale, share, dtype, max_iter, node_limit):
     energy = random_rbm(seed, *shape, n_models=2, scale=scale, bias_scale=bias_scale, dtype=dtype)
     clamp = random_clamp(np.random.default_rng(seed), 2, sum(shape), share)
     conditioned = energy.condition(clamp)
     best = best_log_weights(conditioned)
-    found = infer(energy, "dual_decomposition", clamp=clamp, max_iter=max_iter)
+    method = DualDecomposition(max_iter=max_iter, node_limit=node_limit)
+    found = infer(energy, method, clamp=clamp)
     size = 1e-12 * (1 + np.abs(best))
     assert (found.map_bound >= best - size).all()
     assert (found.gap >= 0).all()
@@ -59,6 +61,10 @@ def test_bounds_hold(seed, shape, scale, bias_scale, share, dtype, max_iter):
     if shape[1] <= 1 or share == 1:  # one part, or none: it is the whole
         np.testing.assert_allclose(found.map_bound, best, rtol=1e-12, atol=1e-12)
         assert found.converged.all()
+    if node_limit == 1000:  # more than there are
+        assert (found.gap <= 1.001e-6).all()
+        assert found.converged.all()
+    assert (found.converged | (found.gap > 1e-6)).all()
 
 
 @pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
@@ -68,7 +74,7 @@ def test_attractive_couplings_leave_no_gap(scale):
     weights = np.abs(rng.normal(0, scale, (8, 6)))
     weights *= np.outer(rng.choice([-1, 1], 8), rng.choice([-1, 1], 6))
     energy = RBMEnergy(weights, scale * rng.normal(size=(9, 8)), -weights.sum(axis=0) / 2)
-    found = infer(energy, DualDecomposition(max_iter=5000))
+    found = infer(energy, DualDecomposition(max_iter=5000, node_limit=1))
     np.testing.assert_allclose(found.map_bound, best_log_weights(energy), atol=2e-6)
     assert (found.gap <= 2e-6).all()
     assert found.converged.all()
@@ -97,7 +103,7 @@ def test_the_lowest_bound_is_that_of_the_linear_program(scale):
     gaps = []
     for seed in range(4):
         energy = random_rbm(seed, 5, 4, n_models=3, scale=scale, spread=0.0)
-        found = infer(energy, DualDecomposition(max_iter=3000, tol=1e-8))
+        found = infer(energy, DualDecomposition(max_iter=3000, tol=1e-8, node_limit=1))
         expected = np.array([relaxation(energy, n) for n in range(3)])
         assert (found.map_bound >= expected - 1e-8).all()
         np.testing.assert_allclose(found.map_bound, expected, atol=2e-5)
@@ -108,43 +114,61 @@ def test_the_lowest_bound_is_that_of_the_linear_program(scale):
 
 
 def test_longer_is_never_worse():
-    energy = random_rbm(5, 7, 6, n_models=6, scale=1.0)
+    energy = random_rbm(5, 7, 6, n_models=6, scale=2.0, spread=0.0)
     last, score = np.full(6, np.inf), np.full(6, -np.inf)
     for max_iter in (1, 2, 3, 5, 10, 11, 30, 80, 200, 1000):
-        found = infer(energy, DualDecomposition(max_iter=max_iter, tol=0.0))
+        found = infer(energy, DualDecomposition(max_iter=max_iter, tol=0.0, node_limit=1))
         assert (found.map_bound <= last).all()
         # At its last step a run rounds once more, which a longer one does elsewhere.
         if max_iter > 200:
             assert (log_weights(energy, found) >= score - 1e-9).all()
         last, score = found.map_bound, log_weights(energy, found)
         assert (found.n_iter <= max_iter).all()
-    few = infer(energy, DualDecomposition(max_iter=2))
+    few = infer(energy, DualDecomposition(max_iter=2, node_limit=1))
     assert not few.converged.any()
-    assert infer(energy, "dual_decomposition").converged.all()
+    settled = infer(energy, DualDecomposition(node_limit=1))
+    assert settled.converged.all()
+    assert (settled.gap > 0.01).any()
+
+
+def test_more_nodes_are_never_worse():
+    energy = random_rbm(5, 9, 8, n_models=6, scale=2.0, spread=0.0)
+    last, score = np.full(6, np.inf), np.full(6, -np.inf)
+    for node_limit in (2, 3, 4, 6, 10, 20, 50, 1000):
+        found = infer(energy, DualDecomposition(node_limit=node_limit))
+        assert (found.map_bound <= last).all()
+        assert (log_weights(energy, found) >= score - 1e-9).all()
+        np.testing.assert_array_equal(found.converged, found.gap <= 1.001e-6)
+        last, score = found.map_bound, log_weights(energy, found)
+        if node_limit == 4:
+            assert not found.converged.all()
+    assert found.converged.all()
+    np.testing.assert_allclose(found.map_bound, best_log_weights(energy), atol=2e-6)
 
 
 def test_states_are_local_optima():
     energy = random_rbm(6, 9, 7, n_models=20, scale=1.5, bias_scale=0.3)
-    found = infer(energy, DualDecomposition(max_iter=1))
+    found = infer(energy, DualDecomposition(max_iter=1, node_limit=1))
     visible = found.assignment[:, :9]
     gain = np.where(visible == 1, -1, 1) * energy.visible_log_odds(visible)
     assert gain.max() <= 1e-10
     mode = energy.hidden_given_visible(visible) > 0.5
     np.testing.assert_array_equal(found.assignment[:, 9:], mode)
     best = best_log_weights(energy)
-    found = infer(energy, "dual_decomposition")
+    found = infer(energy, DualDecomposition(node_limit=1))
     assert (log_weights(energy, found) >= best - 1e-9).mean() >= 0.9
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_and_threads_do_not_matter(dtype):
-    energy = random_rbm(7, 6, 5, n_models=150, dtype=dtype)
-    one = infer(energy, "dual_decomposition")
+@pytest.mark.parametrize(("dtype", "node_limit"), [(np.float32, 1), (np.float64, 1000)])
+def test_rows_and_threads_do_not_matter(dtype, node_limit):
+    energy = random_rbm(7, 6, 5, n_models=150, scale=2.0, dtype=dtype)
+    method = DualDecomposition(node_limit=node_limit)
+    one = infer(energy, method)
     assert (one.gap < 1e-6).any()
-    assert (one.gap > 1e-3).any()
+    assert (one.gap > 1e-3).any() == (node_limit == 1)
     for rows, other in (
-        (slice(None), infer(energy, "dual_decomposition", n_jobs=2)),
-        (slice(3, 9), infer(energy.rows(slice(3, 9)), "dual_decomposition")),
+        (slice(None), infer(energy, method, n_jobs=2)),
+        (slice(3, 9), infer(energy.rows(slice(3, 9)), method)),
     ):
         for name in ("assignment", "n_iter", "converged", "map_bound", "gap"):
             np.testing.assert_array_equal(getattr(one, name)[rows], getattr(other, name))
@@ -192,5 +216,7 @@ def test_what_is_asked_and_what_is_refused():
         infer(OneHotRBMEnergy([[1.0], [0.5]], [0.0, 1.0], [0.0]), "dual_decomposition")
     with pytest.raises(ValueError, match="max_iter"):
         infer(energy, DualDecomposition(max_iter=0))
+    with pytest.raises(ValueError, match="node_limit"):
+        infer(energy, DualDecomposition(node_limit=0))
     with pytest.raises(ValueError, match="has no option 'damping'"):
         infer(energy, "dual_decomposition", damping=0.5)

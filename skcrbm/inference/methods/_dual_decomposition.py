@@ -30,19 +30,27 @@ class DualDecomposition(InferenceMethod):
     step towards the best state found or a level above it [2]_. The lowest bound is kept. The
     average state of the parts is rounded from time to time, and improved by flips of single
     units. Where all parts agree on a state it is proven to be the best. That happens for weak
-    couplings, strong biases, or one hidden unit; for strong couplings of both signs a gap is
-    left, however long it runs. Computed in float64 whatever the dtype, and what rounding could
-    have taken from the bound is added to it.
+    couplings, strong biases, or couplings that all attract; for strong couplings of both signs
+    a gap is left, however many steps are taken.
 
-    For an `RBMEnergy`. `n_iter` counts steps, of V H operations each.
+    Branch and bound closes it: a unit on which the parts disagree is held off and on in turn,
+    and both halves are bounded, from the shifts found so far. Without it (``node_limit=1``) the
+    bound is that of the dual decomposition alone. Where the search ends at its limit, the
+    bound is that of the nodes that are left.
+
+    For an `RBMEnergy`. Computed in float64 whatever the dtype, and what rounding could have taken
+    from the bound is added to it. `n_iter` counts steps over all nodes, of V H operations each.
 
     Parameters
     ----------
     max_iter : int, default=1000
-        Steps at most.
+        Steps at most before the search.
     tol : float, default=1e-6
-        A model has converged when its bound is no more than this above the state found, or the
-        level that is aimed at no more than this below the bound: it has then settled.
+        A state is proven to be the best once the bound is no more than this above it, up to
+        rounding. The model has then converged; without a search also when the bound has settled,
+        that is, the level that is aimed at is no more than this below it.
+    node_limit : int, default=1000
+        Nodes of the search tree of one model at most, the first one included.
 
     References
     ----------
@@ -66,8 +74,10 @@ class DualDecomposition(InferenceMethod):
     _parameter_constraints: ClassVar = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "node_limit": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(self, max_iter=1000, tol=1e-6):
+    def __init__(self, max_iter=1000, tol=1e-6, node_limit=1000):
         self.max_iter = max_iter
         self.tol = tol
+        self.node_limit = node_limit

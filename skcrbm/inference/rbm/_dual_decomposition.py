@@ -24,7 +24,8 @@ def solve(method, energy, query):
     def run(rows):
         rbm_dual(
             b[rows], c[rows], free[rows], coupling, method.max_iter, float(method.tol),
-            visible[rows], bound[rows], answer["n_iter"][rows], answer["converged"][rows],
+            method.node_limit, visible[rows], bound[rows], answer["n_iter"][rows],
+            answer["converged"][rows],
         )  # fmt: skip
 
     answer["converged"][:] = False
