@@ -8,6 +8,7 @@ __all__ = [
     "MSSVMCRBM",
     "CRBMClassifier",
     "DecodedClassifier",
+    "ImageCRBM",
     "LMBMClassifier",
     "LayeredGMClassifier",
     "__version__",

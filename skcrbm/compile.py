@@ -19,6 +19,7 @@ _SETTINGS = {
         {"n_hidden": 2},
         {"n_hidden": 2, "inference": "sum_product", "max_iter": 2},
     ),
+    "ImageCRBM": ({"n_hidden": 11, "max_iter": 2},),
     "MSSVMCRBM": ({"n_hidden": 2, "max_iter": 2},),
     "LMBMClassifier": ({},),
     "LayeredGMClassifier": ({"max_iter": 2},),
@@ -33,7 +34,8 @@ def compile_kernels(estimators=tuple(_SETTINGS), dtypes=_DTYPES):
     Parameters
     ----------
     estimators : sequence of str, default=all that have kernels
-        Of "CRBMClassifier", "MSSVMCRBM", "LMBMClassifier" and "LayeredGMClassifier".
+        Of "CRBMClassifier", "ImageCRBM", "MSSVMCRBM", "LMBMClassifier" and
+        "LayeredGMClassifier".
     dtypes : sequence of {"float64", "float32"}, default=both
         Of the X that `fit` and `predict` will get.
 

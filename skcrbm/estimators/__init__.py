@@ -2,6 +2,7 @@
 
 from skcrbm.estimators._crbm import CRBMClassifier
 from skcrbm.estimators._decoded import DecodedClassifier
+from skcrbm.estimators._image_crbm import ImageCRBM
 from skcrbm.estimators._layered_gm import LayeredGMClassifier
 from skcrbm.estimators._lmbm import LMBMClassifier
 from skcrbm.estimators._mssvm import MSSVMCRBM
@@ -10,6 +11,7 @@ __all__ = [
     "MSSVMCRBM",
     "CRBMClassifier",
     "DecodedClassifier",
+    "ImageCRBM",
     "LMBMClassifier",
     "LayeredGMClassifier",
 ]

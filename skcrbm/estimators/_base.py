@@ -83,7 +83,7 @@ class BaseStructuredClassifier(TargetsMixin, Versioned, BaseEstimator, metaclass
         """
         if not reset:
             self._targets.check_classes(classes)
-        targets = make_targets(y, classes, self) if reset or y is None else self._targets
+        targets = self._make_targets(y, classes) if reset or y is None else self._targets
         X = self._validate_X(X, reset)
         # One memory layout, as sums run along it: a DataFrame's is another.
         visible = targets.encode(y).astype(X.dtype, order="C")
@@ -109,8 +109,11 @@ class BaseStructuredClassifier(TargetsMixin, Versioned, BaseEstimator, metaclass
         check_parameters(self, self._of_prediction)
         return self._validate_X(X, False)
 
-    def _validate_X(self, X, reset):
-        return checked_features(self, X, allow_nan=self._allow_nan, reset=reset)
+    def _make_targets(self, y, classes):
+        return make_targets(y, classes, self)
+
+    def _validate_X(self, X, reset, as_rows=None):
+        return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)
 
     def _forget(self):
         """Drop what an earlier fit learned."""

@@ -11,8 +11,7 @@ from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing, resolved, weighted_rows
 from skcrbm.utils.parameters import Integer
 
-_FULL_BATCH_ROWS = 200
-_EARLY_STOPPING_ROWS = 1000
+_EARLY_STOPPING_ROWS, _AVERAGED_STOPPING_ROWS = 1000, 200
 _PATIENCE = 25
 # Averaged gradient descent: the validation scores of averaged iterates are smooth, and soon stop to
 # rise; the training loss, that of iterates which are not averaged, says nothing.
@@ -24,6 +23,9 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
 
     A subclass says what is trained and what is kept of it.
     """
+
+    #: With no more rows than these, ``batch_size="auto"`` is all of them.
+    _full_batch_rows = 200
 
     _parameter_constraints: dict = {
         "max_iter": [Integer(1)],
@@ -130,10 +132,12 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         averaged = solver == "asgd"
         batch_size = self.batch_size
         if batch_size == "auto":
-            batch_size = n_rows if n_rows <= _FULL_BATCH_ROWS else 20
+            batch_size = n_rows if n_rows <= self._full_batch_rows else 20
         early_stopping = self.early_stopping
         if early_stopping == "auto":
-            early_stopping = n_rows >= (_FULL_BATCH_ROWS if averaged else _EARLY_STOPPING_ROWS)
+            early_stopping = n_rows >= (
+                _AVERAGED_STOPPING_ROWS if averaged else _EARLY_STOPPING_ROWS
+            )
         return Training(
             objective=objective,
             penalty=penalty,

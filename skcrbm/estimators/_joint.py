@@ -288,7 +288,7 @@ class _LabelVectors(NamedTuple):
             labels[rows, :top] = np.where(np.isneginf(value)[:, :, None], -1, found)
         seed = check_random_state(random_state).randint(2**31 - 1)
         log_p -= _log_partition(posterior, method, seed)[:, None]
-        return TopLabelSets(labels, np.exp(log_p))
+        return TopLabelSets(self.targets.decode(labels), np.exp(log_p))
 
     def pairs(self):
         """P(y_i = 1, y_k = 1), (N, L, L)."""

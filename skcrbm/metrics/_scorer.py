@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from skcrbm.metrics._masked import check_name, masked_score
@@ -40,10 +41,10 @@ class _MaskedScorer:
         names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
         if names is not None and is_frame(y):
             y = indicator_by_name(y, names, len(names))
+        y = _rows_of(y)
         if kind == "labels":
-            return masked_score(
-                self.name, y, y_pred=estimator.predict(X), sample_weight=sample_weight
-            )
+            y_pred = _rows_of(estimator.predict(X))
+            return masked_score(self.name, y, y_pred=y_pred, sample_weight=sample_weight)
         if kind == "ranking" and hasattr(estimator, "decision_function"):
             y_score = estimator.decision_function(X)
         elif hasattr(estimator, "predict_proba"):
@@ -56,7 +57,14 @@ class _MaskedScorer:
                 f"estimator should have predict_proba for {self.name!r}; "
                 f"{type(estimator).__name__} has not"
             )
+        y_score = _rows_of(y_score)
         return masked_score(self.name, y, y_score=y_score, sample_weight=sample_weight)
+
+
+def _rows_of(values):
+    """Return images (N, height, width) as rows of pixels, anything else as it is."""
+    images = isinstance(values, np.ndarray) and values.ndim == 3
+    return values.reshape(len(values), -1) if images else values
 
 
 def masked_scorer(name):

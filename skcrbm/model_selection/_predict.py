@@ -38,7 +38,8 @@ def cross_val_predict(
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     y : array-like of shape (n_samples, n_outputs) or (n_samples,)
         NaN in 2-D y = not observed, for an estimator that takes it. A data frame is passed on
-        with its names. 1-D y goes to scikit-learn's function.
+        with its names. 1-D y goes to scikit-learn's function. Images (n_samples, height, width)
+        for `ImageCRBM`.
     groups : array-like of shape (n_samples,), default=None
         For a splitter by groups, as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
@@ -101,6 +102,7 @@ def cross_val_predict(
 def _respond(model, X, method):
     """Return what a method predicts, (n, L); of "predict_proba" P(y_i = 1 | x)."""
     answer = getattr(model, method)(X)
-    if method == "predict_proba":
+    images = isinstance(answer, np.ndarray) and answer.ndim == 3  # of `ImageCRBM`
+    if method == "predict_proba" and not images:
         return label_marginals(answer, getattr(model, "classes_", None), "predict_proba(X)")
     return np.asarray(answer)

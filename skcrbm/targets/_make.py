@@ -44,7 +44,8 @@ def make_targets(y, classes=None, estimator=None):
         return targets
     if y.ndim > 2:
         raise ValueError(
-            f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1)"
+            f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or for "
+            "binary images skcrbm.ImageCRBM, which takes them as they are"
         )
     y = class_vector(y, warn=False)  # encode will
     classes = np.unique(y) if classes is None else distinct_classes(classes)

@@ -7,7 +7,7 @@ from sklearn.utils.validation import _num_samples, validate_data
 _FORM = "X must be a numeric array, data frame or sparse matrix (n_samples, n_features)"
 
 
-def checked_features(estimator, X, *, allow_nan, reset):
+def checked_features(estimator, X, *, allow_nan, reset, as_rows=None):
     """Return X as an ndarray or CSR matrix (N, D), float32 or float64, in C order.
 
     Parameters
@@ -16,6 +16,8 @@ def checked_features(estimator, X, *, allow_nan, reset):
         Gets `n_features_in_` and `feature_names_in_`, or has them.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     allow_nan, reset : bool
+    as_rows : callable, default=None
+        Makes rows of an ndarray X of more dimensions, which are refused without it.
 
     Raises
     ------
@@ -24,8 +26,13 @@ def checked_features(estimator, X, *, allow_nan, reset):
     """
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        if getattr(X, "ndim", 2) > 2 and as_rows is not None:
+            X = as_rows(np.asarray(X))
         if getattr(X, "ndim", 2) > 2:
-            raise ValueError(f"{_FORM}, got {X.ndim} dimensions; use X.reshape(len(X), -1)")
+            raise ValueError(
+                f"{_FORM}, got {X.ndim} dimensions; use X.reshape(len(X), -1), or for images as "
+                "outputs skcrbm.ImageCRBM, which takes them as they are"
+            )
         if hold_dates(X):
             raise TypeError("it holds dates or times, which would silently be counts of a unit")
         with np.errstate(over="ignore", invalid="ignore"):  # of casts and sums: inf is refused

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from reference.outside import TripleEnergy
 
-from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, LMBMClassifier
+from skcrbm import MSSVMCRBM, CRBMClassifier, ImageCRBM, LayeredGMClassifier, LMBMClassifier
 from skcrbm.datasets import make_ising_lattice, make_random_factor_graph
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
 from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
@@ -102,6 +102,7 @@ def test_available_methods_takes_one_answer_as_it_takes_several():
 
 ESTIMATORS = {
     "CRBM": lambda m: CRBMClassifier(inference=m, **FEW).fit(X, Y),
+    "images": lambda m: ImageCRBM(inference=m, **FEW).fit(X, Y),
     "MSSVM": lambda m: MSSVMCRBM(inference=m, **FEW).fit(X, Y),
     "MSSVM, marginals": lambda m: MSSVMCRBM(marginal_inference=m, **FEW).fit(X, Y),
     "LMBM": lambda m: LMBMClassifier(inference=m, **FIXED).fit(X, Y),

@@ -12,6 +12,7 @@ from skcrbm import (
     MSSVMCRBM,
     CRBMClassifier,
     DecodedClassifier,
+    ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
 )
@@ -134,6 +135,9 @@ def _all():
         _crbm(alpha=0.1, solver="adam", warm_start=True, decode="threshold"), "refit"
     )
     fits["crbm-partial"] = Fit(_crbm(alpha=0.1, learning="cd", batch_size=8), "partial_fit")
+    images = ImageCRBM(n_hidden=2, max_iter=2, random_state=0)
+    fits["images"] = Fit(images)
+    fits["images-partial"] = Fit(images, "partial_fit")
     for hidden in ("marginal", "max"):
         fits[f"mssvm-{hidden}"] = Fit(_mssvm(hidden=hidden))
     fits["mssvm-asgd"] = Fit(_mssvm(solver="asgd"))

@@ -74,6 +74,13 @@ SPACES = {
         "alpha_hidden": ["auto", 0.0, 0.1],
         "average": ["auto", True, False],
     },
+    skcrbm.ImageCRBM: {
+        **SHARED,
+        "n_hidden": [0, 1, 2, 12],
+        "inference": ["auto", "exact", "sum_product", "mean_field", SumProduct(max_iter=3)],
+        "alpha": ["auto", 0.1, 0.0, 1e6],
+        "early_stopping": [False, True],
+    },
     skcrbm.MSSVMCRBM: {
         **SHARED,
         "n_hidden": [0, 1, 2, 5],

@@ -18,6 +18,7 @@ from skcrbm import (
     MSSVMCRBM,
     CRBMClassifier,
     DecodedClassifier,
+    ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
 )
@@ -40,6 +41,7 @@ def crbm(**options):
 
 MODELS = {
     "crbm": crbm(),
+    "images": ImageCRBM(n_hidden=2, max_iter=2, random_state=0),
     "mssvm": MSSVMCRBM(n_hidden=2, max_iter=3, random_state=0),
     "lmbm": LMBMClassifier(C=0.01, pairwise_penalty=10.0),
     "layered": LayeredGMClassifier(max_iter=2, random_state=0),

@@ -18,6 +18,7 @@ from skcrbm import (
     MSSVMCRBM,
     CRBMClassifier,
     DecodedClassifier,
+    ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
 )
@@ -29,6 +30,7 @@ from skcrbm.inference import Gibbs
 ESTIMATORS = [
     MSSVMCRBM,
     CRBMClassifier,
+    ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
     RBM,
@@ -306,7 +308,9 @@ def test_coefficients_that_are_too_large_for_the_dtype_of_X():
 def test_images_are_told_how_to_become_rows():
     images = np.zeros((6, 4, 4))
     rows = images.reshape(len(images), -1)
-    with pytest.raises(ValueError, match=r"got 3 dimensions; use X.reshape\(len\(X\), -1\)"):
+    with pytest.raises(
+        ValueError, match=r"3 dimensions; use X.reshape\(len\(X\), -1\), .*ImageCRBM"
+    ):
         CRBMClassifier().fit(images, rows)
-    with pytest.raises(ValueError, match=r"got 3; use y.reshape\(len\(y\), -1\)"):
+    with pytest.raises(ValueError, match=r"got 3; use y.reshape\(len\(y\), -1\), .*ImageCRBM"):
         CRBMClassifier().fit(rows, images)

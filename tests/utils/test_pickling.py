@@ -19,6 +19,7 @@ from skcrbm import (
     MSSVMCRBM,
     CRBMClassifier,
     DecodedClassifier,
+    ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
 )
@@ -58,6 +59,7 @@ ESTIMATORS = [
     IsingModel(max_iter=1, random_state=0),
     IsingModel(edges=[(0, 1)], max_iter=1, random_state=0),
     RBM(n_hidden=2, max_iter=1, random_state=0),
+    ImageCRBM(n_hidden=1, max_iter=1, random_state=0),
 ]
 OTHERS = [
     SMALL,

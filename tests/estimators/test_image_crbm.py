@@ -1,0 +1,202 @@
+"""ImageCRBM: shapes of images in and out, and the recipe behind its defaults."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
+
+import skcrbm.model_selection
+from skcrbm import CRBMClassifier, ImageCRBM
+from skcrbm.datasets import flip_pixels, occlude_patch
+from skcrbm.metrics import masked_score, masked_scorer
+
+SMALL = {"n_hidden": 3, "max_iter": 2, "random_state": 0}
+CLEAN = (load_digits().images[:150, :, 1:7] >= 8).astype(int)  # (150, 8, 6)
+NOISY = flip_pixels(CLEAN, 0.1, random_state=0)
+GAPS = np.where(np.random.RandomState(0).random_sample(CLEAN.shape) < 0.1, np.nan, CLEAN)
+
+
+def flat(images):
+    return images.reshape(len(images), -1)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ImageCRBM(**SMALL).fit(NOISY, CLEAN)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """The same model, of rows of pixels."""
+    return ImageCRBM(**SMALL).fit(flat(NOISY), flat(CLEAN))
+
+
+def test_predictions_are_images_where_y_was(model, rows):
+    for name in ("predict", "predict_proba", "decision_function"):
+        images, pixels = getattr(model, name)(NOISY), getattr(rows, name)(flat(NOISY))
+        assert images.shape == CLEAN.shape
+        np.testing.assert_array_equal(flat(images), pixels)
+        # However X comes: it is y that rules.
+        np.testing.assert_array_equal(getattr(model, name)(flat(NOISY)), images)
+        np.testing.assert_array_equal(getattr(rows, name)(NOISY), pixels)
+        np.testing.assert_array_equal(getattr(model, name)(NOISY.tolist()), images)
+    drawn = model.sample(NOISY[:4], 3, random_state=0)
+    assert drawn.shape == (4, 3, 8, 6)
+    np.testing.assert_array_equal(
+        drawn.reshape(4, 3, -1), rows.sample(flat(NOISY[:4]), 3, random_state=0)
+    )
+    assert model.predict_topk(NOISY[:4], 2).labels.shape == (4, 2, 8, 6)
+    assert model.predict_pairwise_proba(NOISY[:1]).shape == (1, 48, 48)
+    assert model.n_features_in_ == 48
+    assert model.classes_.shape == (48, 2)
+
+
+def test_sizes_of_X_and_y_may_differ():
+    halves = NOISY[:, :4]
+    model = ImageCRBM(**SMALL).fit(halves, CLEAN)
+    assert model.predict(halves).shape == CLEAN.shape
+    some = ImageCRBM(**SMALL).fit(sparse.csr_matrix(flat(halves)), CLEAN)
+    assert some.predict(flat(halves)).shape == CLEAN.shape
+    grey = ImageCRBM(**SMALL).fit(NOISY / 4 + 0.3, flat(CLEAN))
+    assert grey.predict(NOISY / 4 + 0.3).shape == flat(CLEAN).shape
+
+
+def test_known_pixels(model, rows):
+    known = np.full(CLEAN.shape, np.nan)
+    known[:, :5] = CLEAN[:, :5]
+    found = model.predict(NOISY, y_known=known)
+    np.testing.assert_array_equal(found[:, :5], CLEAN[:, :5])
+    np.testing.assert_array_equal(model.predict(NOISY, y_known=flat(known)), found)
+    np.testing.assert_array_equal(flat(found), rows.predict(flat(NOISY), y_known=known))
+    drawn = model.sample(NOISY[:3], 2, known[:3], random_state=0)
+    assert (drawn[:, :, :5] == CLEAN[:3, None, :5]).all()
+    assert np.isfinite(model.score_samples(NOISY, CLEAN, known)).all()
+
+
+def test_pixels_that_are_not_observed():
+    model = ImageCRBM(**SMALL).fit(NOISY, GAPS)
+    pixels = ImageCRBM(**SMALL).fit(flat(NOISY), flat(GAPS))
+    np.testing.assert_array_equal(flat(model.predict_proba(NOISY)), pixels.predict_proba(NOISY))
+    assert np.abs(model.coef_ - ImageCRBM(**SMALL).fit(NOISY, CLEAN).coef_).max() > 1e-3
+
+
+def test_score_is_the_share_of_right_pixels(model, rows):
+    right = model.predict(NOISY) == CLEAN
+    assert model.score(NOISY, CLEAN) == pytest.approx(right.mean())
+    assert rows.score(NOISY, flat(CLEAN)) == model.score(NOISY, CLEAN)
+    observed = ~np.isnan(GAPS)
+    assert model.score(NOISY, GAPS) == pytest.approx(right[observed].mean())
+    weight = np.arange(len(CLEAN))
+    share = np.average(right.mean(axis=(1, 2)), weights=weight)
+    assert model.score(NOISY, CLEAN, weight) == pytest.approx(share)
+    for name, answer in (("neg_hamming_loss", "predict"), ("neg_log_loss", "predict_proba")):
+        kind = "y_pred" if answer == "predict" else "y_score"
+        of_rows = masked_score(name, flat(GAPS), **{kind: flat(getattr(model, answer)(NOISY))})
+        assert masked_scorer(name)(model, NOISY, GAPS) == of_rows
+
+
+def test_tools_of_scikit_learn(model):
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(NOISY), model.predict(NOISY))
+    new = clone(ImageCRBM(n_hidden=1, max_iter=1, alpha=0.01, random_state=0))
+    scores = cross_val_score(new, NOISY, GAPS, cv=2)
+    assert scores.shape == (2,)
+    search = GridSearchCV(new, {"n_hidden": [0, 1]}, cv=KFold(2)).fit(NOISY, GAPS)
+    assert search.predict(NOISY).shape == CLEAN.shape
+    assert search.cv_results_["mean_test_score"][1] == pytest.approx(scores.mean())
+    found = cross_val_predict(new, NOISY, CLEAN, cv=2)
+    for method in ("predict", "predict_proba"):
+        of_gaps = skcrbm.model_selection.cross_val_predict(new, NOISY, CLEAN, cv=2, method=method)
+        assert of_gaps.shape == CLEAN.shape
+        np.testing.assert_array_equal(of_gaps >= 0.5, found)
+
+
+def test_frames_have_a_column_for_each_pixel(model):
+    pd = pytest.importorskip("pandas")
+    named = clone(model).fit(NOISY, CLEAN).set_label_output("pandas")
+    frame = named.predict(NOISY[:5])
+    assert isinstance(frame, pd.DataFrame)
+    np.testing.assert_array_equal(frame, flat(model.predict(NOISY[:5])))
+    assert named.predict_topk(NOISY[:5], 2).labels.shape == (10, 48)
+
+
+def test_partial_fit_and_warm_start():
+    model = ImageCRBM(n_hidden=2, random_state=0)
+    for part in (slice(0, 70), slice(70, 150)):
+        model.partial_fit(NOISY[part], CLEAN[part])
+    assert model.predict(NOISY).shape == CLEAN.shape
+    assert model.n_iter_ == 2
+    with pytest.raises(ValueError, match=r"y must have shape \(n_samples, 8, 6\) as in fit"):
+        model.partial_fit(NOISY, CLEAN.transpose(0, 2, 1))
+    with pytest.raises(ValueError, match=r"X must have shape \(n_samples, 8, 6\) as in fit"):
+        model.partial_fit(NOISY.transpose(0, 2, 1), CLEAN)
+    warm = ImageCRBM(**SMALL, warm_start=True).fit(NOISY, CLEAN)
+    before = warm.coef_
+    assert np.abs(warm.fit(NOISY, CLEAN).coef_ - before).max() > 0
+
+
+def test_classes_of_images():
+    digit = load_digits().target[:150]
+    for y in (digit, digit == 3):
+        model = ImageCRBM(**SMALL).fit(NOISY, y)
+        assert model.predict(NOISY).shape == (150,)
+        assert model.score(NOISY, y) > 0.5
+
+
+SHAPE = r"must have shape \(n_samples, height, width\) or \(n_samples, n_pixels\), got \(150, "
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (NOISY[..., None], CLEAN, rf"^X {SHAPE}8, 6, 1\)"),
+        (NOISY[:, :0], CLEAN, rf"^X {SHAPE}0, 6\)"),
+        (NOISY, CLEAN[..., None], rf"^y {SHAPE}8, 6, 1\)"),
+        (NOISY, CLEAN[:, :, :0], rf"^y {SHAPE}8, 0\)"),
+        (NOISY, CLEAN[:, :1, :1], r"^y must hold images of more than one pixel"),
+        (NOISY, CLEAN * 255.0, r"^y must hold binary images, .*, as in y > y.max\(\) / 2"),
+        (NOISY, CLEAN.astype(str), r"^y must be .*holds strings: convert it with y == '1'"),
+        (NOISY, np.full(CLEAN.shape, np.nan), "^y holds no observed entry"),
+        (NOISY, CLEAN[:-1], "X has 150 rows, y has 149"),
+        (NOISY, None, "^ImageCRBM requires y"),
+        ([[[0, 1]], [[0]]], CLEAN, "^X must be a numeric array"),
+        (np.where(CLEAN, np.nan, 0), CLEAN, "X contains NaN"),
+    ],
+)
+def test_one_clear_error_in_fit(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        ImageCRBM(**SMALL).fit(X, y)
+
+
+def test_one_clear_error_in_prediction(model, rows):
+    for images in (NOISY[:, :4], NOISY.transpose(0, 2, 1), NOISY[..., None]):
+        with pytest.raises(ValueError, match=r"^X must have shape \(n_samples, 8, 6\) as in fit"):
+            model.predict(images)
+    with pytest.raises(ValueError, match=r"^X must have shape \(n_samples, height, width\) of 48"):
+        rows.predict(NOISY[:, :4])
+    for known, message in (
+        (CLEAN.transpose(0, 2, 1), r"have shape \(n_samples, 8, 6\) as in fit"),
+        (CLEAN[:-1], r"have shape \(150, 8, 6\) or \(150, 48\), got \(149, 8, 6\)"),
+        (CLEAN + 0.5, "hold binary images"),
+    ):
+        with pytest.raises(ValueError, match="^y_known must " + message):
+            model.predict(NOISY, y_known=known)
+    with pytest.raises(ValueError, match=r"^y must have shape \(n_samples, 8, 6\) as in fit"):
+        model.score(NOISY, CLEAN[:, :4])
+
+
+def test_the_defaults_are_the_recipe():
+    """That of `CRBMClassifier` with the solver and the number of epochs that suit images."""
+    options = {"n_hidden": 12, "random_state": 0}
+    X = occlude_patch(CLEAN, random_state=0)
+    images = ImageCRBM(**options).fit(X, CLEAN)
+    crbm = CRBMClassifier(
+        solver="asgd", max_iter=20, early_stopping=False, batch_size=20, **options
+    ).fit(flat(X), flat(CLEAN))
+    np.testing.assert_array_equal(images.weights_, crbm.weights_)
+    assert images.inference_ == "sum_product"
+    assert images.score(X, CLEAN) > np.mean(X == CLEAN)
