@@ -1,7 +1,15 @@
 """ImageCRBM: the conditional RBM with images as outputs."""
 
+from dataclasses import replace
+
 from skcrbm.estimators._crbm import CRBMClassifier
+from skcrbm.estimators._penalty import is_auto
+from skcrbm.learning import crbm_penalty
 from skcrbm.targets import flat_images, make_image_targets
+from skcrbm.utils.limits import MIN_SEARCH_ROWS
+
+# What alpha="auto" stands for in a first `partial_fit`: what is found for some thousand images.
+_PLAIN_ALPHA = 0.003
 
 
 class ImageCRBM(CRBMClassifier):
@@ -33,7 +41,8 @@ class ImageCRBM(CRBMClassifier):
         were brought to one scale and mean 0, if they were.
     alpha : float or "auto", default="auto"
         L2 penalty on the weights of X, as in `CRBMClassifier`: "auto" finds one by validation,
-        for columns brought to one scale; a number is for the columns as given.
+        for columns brought to one scale; a number is for the columns as given. In a first
+        `partial_fit` it is 0.003 for these.
     early_stopping : bool, default=False
         Hold out 15% of the rows, keep the epoch with the fewest wrong pixels there, and fit again
         on all rows for as many epochs; stop once ten epochs have not been better.
@@ -61,6 +70,9 @@ class ImageCRBM(CRBMClassifier):
 
     Notes
     -----
+    The couplings of pixels with hidden units have an L2 penalty that is worth one image, but in
+    `partial_fit`, which does not know how many there are.
+
     `sample`, `decision_function` and `predict_topk` give images too; `predict_pairwise_proba` has
     a row and a column for each pixel. 1-D y, classes of images, is taken as by `CRBMClassifier`.
 
@@ -92,7 +104,7 @@ class ImageCRBM(CRBMClassifier):
     learning = "mle"
     decode = "marginal"
     solver = "asgd"
-    momentum = average = alpha_hidden = n_iter_no_change = "auto"
+    momentum = average = n_iter_no_change = alpha_hidden = "auto"
     refit = True
     validation_fraction = 0.15
     tol = 0.0
@@ -124,6 +136,20 @@ class ImageCRBM(CRBMClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def _penalty_factors(self):
+        alpha = getattr(self, "alpha_", _PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        return alpha, 0.0
+
+    def _settle(self, training, model, design, source, rng, go_on, partial):
+        training, model, attributes = super()._settle(
+            training, model, design, source, rng, go_on, partial
+        )
+        if not partial:  # which does not know how many images there are
+            on_weights = 1 / max(len(source.all), MIN_SEARCH_ROWS)
+            penalty = crbm_penalty(attributes["alpha_"], on_weights)
+            training = replace(training, penalty=penalty)
+        return training, model, attributes
 
     def _make_targets(self, y, classes):
         return make_image_targets(y, classes, self)

@@ -194,9 +194,8 @@ def test_the_defaults_are_the_recipe():
     options = {"n_hidden": 12, "random_state": 0}
     X = occlude_patch(CLEAN, random_state=0)
     images = ImageCRBM(**options).fit(X, CLEAN)
-    crbm = CRBMClassifier(
-        solver="asgd", max_iter=20, early_stopping=False, batch_size=20, **options
-    ).fit(flat(X), flat(CLEAN))
+    recipe = {"solver": "asgd", "max_iter": 20, "early_stopping": False, "batch_size": 20}
+    crbm = CRBMClassifier(**recipe, alpha_hidden=1 / len(X), **options).fit(flat(X), flat(CLEAN))
     np.testing.assert_array_equal(images.weights_, crbm.weights_)
     assert images.inference_ == "sum_product"
     assert images.score(X, CLEAN) > np.mean(X == CLEAN)
