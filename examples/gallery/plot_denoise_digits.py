@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from skcrbm import CRBMClassifier
+from skcrbm import ImageCRBM
 from skcrbm.datasets import flip_pixels
 
 N_TRAIN_IMAGES = 1400
@@ -29,9 +29,9 @@ NOISE = 0.1
 # Noisy and clean images.
 
 rng = np.random.RandomState(0)
-clean = (load_digits().data >= 8).astype(np.int64)
+clean = (load_digits().images >= 8).astype(np.int64)  # (1797, 8, 8)
 clean = clean[rng.permutation(len(clean))]
-Y, Y_test = np.tile(clean[:N_TRAIN_IMAGES], (N_NOISE_DRAWS, 1)), clean[N_TRAIN_IMAGES:]
+Y, Y_test = np.tile(clean[:N_TRAIN_IMAGES], (N_NOISE_DRAWS, 1, 1)), clean[N_TRAIN_IMAGES:]
 X, X_test = (flip_pixels(Z.astype(np.float32), NOISE, random_state=rng) for Z in (Y, Y_test))
 changed = X_test != Y_test
 print(f"{len(X)} noisy training images, {len(X_test)} test images of 64 pixels")
@@ -42,13 +42,14 @@ print(f"{len(X)} noisy training images, {len(X_test)} test images of 64 pixels")
 
 def predict_pixels(C, rows, X_new):
     """Predict every pixel on its own; one that never varies keeps its value."""
+    pixels, X_new = X[rows].reshape(-1, 64), X_new.reshape(-1, 64)
     columns = []
-    for y in Y[rows].T:
+    for y in Y[rows].reshape(-1, 64).T:
         if y.min() == y.max():
             columns.append(np.full(len(X_new), y[0]))
         else:
-            columns.append(LogisticRegression(C=C).fit(X[rows], y).predict(X_new))
-    return np.column_stack(columns)
+            columns.append(LogisticRegression(C=C).fit(pixels, y).predict(X_new))
+    return np.column_stack(columns).reshape(-1, 8, 8)
 
 
 is_train = np.arange(len(X)) % N_TRAIN_IMAGES < int(0.8 * N_TRAIN_IMAGES)
@@ -61,13 +62,10 @@ rival = predict_pixels(best_C, np.ones(len(X), bool), X_test)
 rival_seconds = time.perf_counter() - start
 
 # %%
-# One conditional RBM for all pixels. Solver, step size and penalty are found inside; for images,
-# with their many outputs, a fixed number of epochs does.
+# One conditional RBM for all pixels, with nothing set: step size and penalty are found inside.
 
 start = time.perf_counter()
-model = CRBMClassifier(
-    n_hidden=64, max_iter=20, early_stopping=False, n_jobs=2, random_state=0
-).fit(X, Y)
+model = ImageCRBM(n_jobs=2, random_state=0).fit(X, Y)
 seconds = time.perf_counter() - start
 restored = model.predict(X_test)
 
@@ -90,9 +88,9 @@ WHITE, BLACK, MISSING, EXTRA = (1, 1, 1), (0.1, 0.1, 0.1), (1, 0.55, 0.5), (0.8,
 
 def colours(image, truth):
     """Colours (8, 8, 3) of an image of which wrong pixels are red."""
-    right = np.where(truth[:, None] == 1, BLACK, WHITE)
-    wrong = np.where(image[:, None] == 1, EXTRA, MISSING)
-    return np.where((image == truth)[:, None], right, wrong).reshape(8, 8, 3)
+    right = np.where(truth[..., None] == 1, BLACK, WHITE)
+    wrong = np.where(image[..., None] == 1, EXTRA, MISSING)
+    return np.where((image == truth)[..., None], right, wrong)
 
 
 rows = {

@@ -49,9 +49,8 @@ class CRBMClassifier(BaseCRBM):
     `decision_function` gives the log-odds of each output's marginal; for 1-D y the log-odds of
     the second class or, of more than two classes, unnormalised log-probabilities.
 
-    For binary images, whose many outputs depend on each other, take
-    ``CRBMClassifier(n_hidden=64, max_iter=20, early_stopping=False)``: as good as longer fits, in
-    a third of the time. X and y have a row for each image: ``images.reshape(len(images), -1)``.
+    For binary images, whose many outputs depend on each other, take `ImageCRBM`: this model with
+    defaults that suit them, which has X and y as arrays (n_samples, height, width).
 
     With nothing set, `fit` finds the penalty by validation inside the rows that it gets, whatever
     the scale of the columns, decides whether hidden units help, and fits all rows by L-BFGS; see
