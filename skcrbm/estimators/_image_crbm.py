@@ -44,7 +44,7 @@ class ImageCRBM(CRBMClassifier):
         for columns brought to one scale; a number is for the columns as given. In a first
         `partial_fit` it is 0.003 for these.
     early_stopping : bool, default=False
-        Hold out 15% of the rows, keep the epoch with the fewest wrong pixels there, and fit again
+        Hold out 15% of the rows, keep the epoch that predicts them best, and fit again
         on all rows for as many epochs; stop once ten epochs have not been better.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous one.
