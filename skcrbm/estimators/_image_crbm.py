@@ -65,8 +65,9 @@ class ImageCRBM(CRBMClassifier):
 
     See Also
     --------
-    CRBMClassifier : The same model with all its learning rules, solvers and decoding rules.
-    skcrbm.datasets.flip_pixels, skcrbm.datasets.occlude_patch : Corrupt clean images.
+    skcrbm.CRBMClassifier : The same model with all its learning rules, solvers, decoding rules.
+    skcrbm.datasets.flip_pixels : Noise on clean images.
+    skcrbm.datasets.occlude_patch : A hidden part of each image.
 
     Notes
     -----
@@ -218,7 +219,7 @@ default=None
         return super().predict(X, y_known)
 
     def score(self, X, y, sample_weight=None):
-        """Share of the pixels that are predicted right.
+        """Share of the pixels that are predicted right; of 1-D y, accuracy.
 
         Parameters
         ----------

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import get_scorer
 
-from skcrbm import MSSVMCRBM, CRBMClassifier, DecodedClassifier, LayeredGMClassifier, LMBMClassifier
+from skcrbm import (
+    MSSVMCRBM,
+    CRBMClassifier,
+    DecodedClassifier,
+    ImageCRBM,
+    LayeredGMClassifier,
+    LMBMClassifier,
+)
 
 try:
     from sklearn.callback import ScoringMonitor
@@ -234,7 +241,7 @@ def test_fitted_estimator_where_no_row_is_complete(data, decode):
 
 
 @needs_callbacks
-@pytest.mark.parametrize("kind", [MSSVMCRBM, LayeredGMClassifier])
+@pytest.mark.parametrize("kind", [ImageCRBM, MSSVMCRBM, LayeredGMClassifier])
 def test_other_estimators(data, kind):
     X, Y = data
     recorder = Recorder(lambda number, fitted: number == 2)
