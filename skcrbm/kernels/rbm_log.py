@@ -23,11 +23,12 @@ from skcrbm.kernels.scalar import (
     MIXED,
     ROUNDING,
     SUM,
+    add_row,
     beliefs,
     copy_into,
     entropy_term,
     fill,
-    log_message,
+    log_messages,
     log_odds_moved,
     max_message_from_beliefs,
     message_from_beliefs,
@@ -39,31 +40,6 @@ from skcrbm.kernels.scalar import (
 _BLOCK = 16
 
 
-@jit
-def _receive_sum(w, theta_h, held, message, i, incoming):
-    """Fill incoming[0] with messages hidden -> visible i; return their sum."""
-    total = theta_h.dtype.type(0)
-    for j in range(np.uintp(theta_h.shape[0])):
-        incoming[0, j] = log_message(w[i, j], theta_h[j] - message[i, j])
-        total += incoming[0, j]
-    if held.shape[0]:
-        for k in range(held.shape[0]):
-            incoming[0, held[k]] = 0
-        total = theta_h.dtype.type(0)
-        for j in range(theta_h.shape[0]):
-            total += incoming[0, j]
-    return total
-
-
-@jit
-def _send_sum(w, theta, damping, keep, message, i, incoming, total):
-    """Replace the messages of visible i, add them to total (H,)."""
-    for j in range(np.uintp(total.shape[0])):
-        new = log_message(w[i, j], theta - incoming[0, j])
-        message[i, j] = damping * message[i, j] + keep * new
-        total[j] += message[i, j]
-
-
 @jit(fastmath={"contract"})
 def _max_message(w, x):
     """relu(w + x) - relu(x)."""
@@ -72,7 +48,9 @@ def _max_message(w, x):
     return (y if y > zero else zero) - (x if x > zero else zero)
 
 
-# Max-product takes blocks of rows, two at a time, as `rbm_odds` does.
+# Rows are taken in blocks. Those of sum-product are copied into scratch space without gaps,
+# for the vector loops over all of their messages; max-product takes two rows at a time, as
+# `rbm_odds` does.
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -147,44 +125,90 @@ def _sweep_max(
         _send_max(w, block, theta_v, damping, keep, message, incoming, total)
 
 
+@jit(fastmath={"contract"})
+def _hidden_cavities(w, theta_h, message, rows, coupling, cavity):
+    """Fill coupling, cavity (B, H) with w and theta_h - message of `rows`, at most B."""
+    for k in range(np.uintp(rows.shape[0])):
+        i = rows[k]
+        for j in range(np.uintp(theta_h.shape[0])):
+            coupling[k, j] = w[i, j]
+            cavity[k, j] = theta_h[j] - message[i, j]
+
+
+@jit(fastmath={"contract"})
+def _visible_cavities(rows, theta_v, incoming):
+    """Replace the messages incoming (B, H) to visible `rows` by theta_v - incoming."""
+    for k in range(np.uintp(rows.shape[0])):
+        theta = theta_v[rows[k]]
+        for j in range(np.uintp(incoming.shape[1])):
+            incoming[k, j] = theta - incoming[k, j]
+
+
+@jit(fastmath={"contract"})
+def _replace(rows, new, damping, keep, message, total):
+    """Replace the messages of visible `rows` by new (B, H), damped; add them to total (H,)."""
+    for k in range(np.uintp(rows.shape[0])):
+        i = rows[k]
+        for j in range(np.uintp(total.shape[0])):
+            value = damping * message[i, j] + keep * new[k, j]
+            message[i, j] = value
+            total[j] += value
+
+
+@jit
+def _receive_sum(w, rho, visible_bias, theta_v, theta_h, held, message, rows, coupling, incoming):
+    """Fill incoming (B, H) with messages hidden -> visible `rows`, at most B; set theta_v.
+
+    Coupling (B, H) gets the w of these rows.
+    """
+    _hidden_cavities(w, theta_h, message, rows, coupling, incoming)
+    size = incoming.size
+    log_messages(coupling.reshape(size), incoming.reshape(size), rows.shape[0] * theta_h.shape[0])
+    for first in range(0, rows.shape[0], 2):
+        k0 = np.uintp(first)
+        k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is done twice
+        for k in range(held.shape[0]):
+            incoming[k0, held[k]] = 0
+            incoming[k1, held[k]] = 0
+        sum0, sum1 = _row_sums(incoming, k0, k1)
+        theta_v[rows[k0]] = visible_bias[rows[k0]] + rho * sum0
+        theta_v[rows[k1]] = visible_bias[rows[k1]] + rho * sum1
+
+
+@jit
+def _send_sum(theta_v, message, rows, damping, keep, coupling, incoming, total):
+    """Replace the messages of visible `rows`, add them to total (H,); incoming is lost."""
+    _visible_cavities(rows, theta_v, incoming)
+    size = incoming.size
+    log_messages(coupling.reshape(size), incoming.reshape(size), rows.shape[0] * total.shape[0])
+    _replace(rows, incoming, damping, keep, message, total)
+
+
+@jit
+def _send_choices(theta_v, message, rows, damping, keep, coupling, total):
+    """Messages of mixed-product: visible units of `rows` send the states that they prefer."""
+    for k in range(np.uintp(rows.shape[0])):
+        if theta_v[rows[k]] <= 0:
+            fill(coupling[k], 0)
+    _replace(rows, coupling, damping, keep, message, total)
+
+
 @jit
 def _sweep_sum(
-    w, rho, visible_bias, theta_v, theta_h, held, message, rows, damping, keep, incoming, total
-):
-    """All messages to and from the visible units `rows`."""
-    for k in range(rows.shape[0]):
-        i = rows[k]
-        theta_v[i] = visible_bias[i] + rho * _receive_sum(w, theta_h, held, message, i, incoming)
-        _send_sum(w, theta_v[i], damping, keep, message, i, incoming, total)
-
-
-@jit
-def _sweep_mixed(
-    w, visible_bias, theta_v, theta_h, held, message, rows, damping, keep, incoming, total
+    kind, w, rho, visible_bias, theta_v, theta_h, held, message, rows, damping, keep,
+    coupling, incoming, total,
 ):  # fmt: skip
     """All messages to and from the visible units `rows`."""
-    one = theta_h.dtype.type(1)
-    for k in range(rows.shape[0]):
-        i = rows[k]
-        theta_v[i] = visible_bias[i] + _receive_sum(w, theta_h, held, message, i, incoming)
-        on = one if theta_v[i] > 0 else one - one
-        _send_choice(w, on, damping, keep, message, i, total)
-
-
-@jit(fastmath={"contract"})
-def _send_choice(w, on, damping, keep, message, i, total):
-    """Replace the messages of visible i, which is `on` (1 or 0), add them to total (H,)."""
-    for j in range(np.uintp(total.shape[0])):
-        new = damping * message[i, j] + keep * (on * w[i, j])
-        message[i, j] = new
-        total[j] += new
-
-
-@jit(fastmath={"contract"})
-def _add_row(weights, i, field):
-    """Field (H,) += weights[i]."""
-    for j in range(np.uintp(field.shape[0])):
-        field[j] += weights[i, j]
+    size = incoming.shape[0]
+    for first in range(0, rows.shape[0], size):
+        block = rows[first : min(rows.shape[0], first + size)]
+        _receive_sum(
+            w, rho, visible_bias, theta_v, theta_h, held, message, block, coupling, incoming
+        )
+        if kind == MIXED:
+            _send_choices(theta_v, message, block, damping, keep, coupling, total)
+        else:
+            _send_sum(theta_v, message, block, damping, keep, coupling, incoming, total)
 
 
 @jit
@@ -208,7 +232,7 @@ def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, fiel
     for i in range(n_visible):
         if state[i]:
             score += visible_bias[i]
-            _add_row(weights, i, field)
+            add_row(weights, i, field)
     for j in range(field.shape[0]):
         if free[n_visible + j]:
             score += max(field[j], 0.0) if kind == MAX else softplus(field[j])
@@ -304,6 +328,7 @@ def pass_logs(
     rounding = ROUNDING * np.finfo(weights.dtype).eps
     message = np.empty((n_visible, n_hidden), weights.dtype)
     incoming = np.empty((_BLOCK, n_hidden), weights.dtype)
+    coupling = np.empty((_BLOCK, n_hidden), weights.dtype)
     total = np.empty(n_hidden, weights.dtype)
     t = np.empty(n_hidden, weights.dtype)
     u = np.empty(n_hidden, weights.dtype)
@@ -354,15 +379,10 @@ def pass_logs(
                     weights, visible_bias[n], theta_v, theta_h, held, message, active,
                     damping, keep, incoming, total,
                 )  # fmt: skip
-            elif kind == MIXED:
-                _sweep_mixed(
-                    weights, visible_bias[n], theta_v, theta_h, held, message, active,
-                    damping, keep, incoming, total,
-                )  # fmt: skip
             else:
                 _sweep_sum(
-                    weights, rho, visible_bias[n], theta_v, theta_h, held, message, active,
-                    damping, keep, incoming, total,
+                    kind, weights, rho, visible_bias[n], theta_v, theta_h, held, message, active,
+                    damping, keep, coupling, incoming, total,
                 )  # fmt: skip
             change = beliefs(theta_v, free_v, ti, ui, one)
             for j in range(n_hidden):
@@ -405,8 +425,10 @@ def pass_logs(
                     continue
                 log_z += softplus(theta_v[i])
                 for j in range(n_hidden):
-                    if free_h[j]:
-                        log_z += log_message(message[i, j], -theta_h[j])
+                    t[j] = -theta_h[j]
+                log_messages(message[i], t, n_hidden)
+                for j in range(n_hidden):
+                    log_z += t[j] if free_h[j] else 0.0
             log_partition[n] = log_z
         if kept.shape[0]:
             for i in range(n_visible):

@@ -10,6 +10,7 @@ while products of a few messages stay inside the dtype's range; `rbm_log` has th
 form of the same algorithms.
 
 Mixed-product differs in what a visible unit sends: R = E if it prefers to be on, else 1.
+A damping of 1/2 is a square root; others are left to the log form.
 
 Held units are left out: a visible one is not among the active rows, and its messages stay 1;
 a hidden one has odds 0, so t = 0 and u = 1, which makes its messages D = 1.
@@ -23,6 +24,7 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
     MIXED,
     ROUNDING,
+    add_row,
     beliefs,
     copy_into,
     fill,
@@ -156,19 +158,41 @@ def _block_messages(odds, message, t, u, rows, ti, ui, column, floor):
             column[j] *= new0
 
 
+@jit(fastmath={"contract"})
+def _block_halved(odds, message, t, u, rows, ti, ui, column, floor):
+    """Replace messages as `_block_messages`, by the geometric mean with the old ones."""
+    zero = t.dtype.type(0)
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        on = ti[i] if ti[i] >= floor else zero
+        off = ui[i] if ui[i] >= floor else zero
+        for j in range(np.uintp(t.shape[0])):
+            old = message[i, j]
+            new = math.sqrt(old * _message(odds[i, j], old, t[j], u[j], on, off))
+            message[i, j] = new
+            column[j] *= new
+
+
 @jit
-def _block_choices(odds, message, rows, ti, ui, column):
+def _block_choices(odds, message, rows, ti, ui, halved, column):
     """Messages of mixed-product: each visible unit sends the state that it prefers."""
     n = np.uintp(column.shape[0])
     for k in range(rows.shape[0]):
         i = rows[k]
         if ti[i] > ui[i]:
+            if halved:
+                for j in range(n):
+                    message[i, j] = math.sqrt(message[i, j] * odds[i, j])
+            else:
+                copy_into(odds[i], message[i])
             for j in range(n):
-                message[i, j] = odds[i, j]
-                column[j] *= odds[i, j]
+                column[j] *= message[i, j]
+        elif halved:
+            for j in range(n):
+                message[i, j] = math.sqrt(message[i, j])
+                column[j] *= message[i, j]
         else:
-            for j in range(n):
-                message[i, j] = 1
+            fill(message[i], 1)
 
 
 @jit(fastmath={"contract"})
@@ -290,9 +314,24 @@ def _visited_state(visible_bias, ti, ui, rows, state):
 
 
 @jit
+def _hidden_score(weights, hidden_bias, free, state, field):
+    """Sum of softplus of the fields (H,) of the free hidden units, given visible state (V,)."""
+    for j in range(field.shape[0]):
+        field[j] = hidden_bias[j]
+    for i in range(state.shape[0]):
+        if state[i]:
+            add_row(weights, i, field)
+    score = 0.0
+    for j in range(field.shape[0]):
+        if free[j]:
+            score += softplus(field[j])
+    return score
+
+
+@jit
 def pass_odds(
     kind, weights, odds, norm, piece, step, limit, floor, visible_bias, hidden_bias, free,
-    warm, start, max_iter, tol, slack, weight, want_log_partition, want_statistics,
+    warm, start, max_iter, tol, slack, halved, weight, want_log_partition, want_statistics,
     log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept,
 ):  # fmt: skip
     """Sum-product or mixed-product for a chunk of N rows.
@@ -313,6 +352,7 @@ def pass_odds(
     start : (N or 0, V, H), messages of an earlier run as odds
     max_iter, tol : int, float (largest change of a belief as a probability)
     slack : float64, largest change of a belief log-odds
+    halved : bool, damping of 1/2: the geometric mean of old and new messages visible -> hidden
     weight : (N,), used by the sum of the statistics
     want_log_partition, want_statistics : bool
     log_odds : (N, V + H) belief log-odds to start from, and output; 0 where held
@@ -340,6 +380,7 @@ def pass_odds(
     product = np.empty(n_hidden)
     last_product = np.empty(n_hidden)
     total = np.empty(n_hidden)
+    field = np.empty(n_hidden)
     hidden_odds = np.empty(n_hidden)
     bias_odds = np.empty(n_visible)
     ratio = np.empty(n_visible)
@@ -444,7 +485,9 @@ def pass_odds(
                         ti[i], ui[i] = sigmoid_pair(theta, one)
                         change = max(change, abs(ti[i] - old))
                 if kind == MIXED:
-                    _block_choices(odds, message, block, ti, ui, column)
+                    _block_choices(odds, message, block, ti, ui, halved, column)
+                elif halved:
+                    _block_halved(odds, message, t, u, block, ti, ui, column, floor)
                 else:
                     _block_messages(odds, message, t, u, block, ti, ui, column, floor)
                 first = last
@@ -460,11 +503,14 @@ def pass_odds(
                 change = max(change, _beliefs_from_products(product, hidden_odds, t, u))
             if kind == MIXED:
                 reached = _visited_state(visible_bias[n], ti, ui, rows[:n_active], visited)
-                for j in range(n_hidden):
-                    if not in_logs:
-                        reached += math.log1p(product[j] * hidden_odds[j])
-                    elif free_h[j]:
-                        reached += softplus(theta_h[j])
+                if halved:  # the beliefs are not yet those given the state
+                    reached += _hidden_score(weights, hidden_bias[n], free_h, visited, field)
+                else:
+                    for j in range(n_hidden):
+                        if not in_logs:
+                            reached += math.log1p(product[j] * hidden_odds[j])
+                        elif free_h[j]:
+                            reached += softplus(theta_h[j])
                 if reached > score[n]:
                     score[n] = reached
                     for i in range(n_visible):

@@ -59,7 +59,7 @@ def path(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_iter", [1, 2, 3, 7])
-@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("damping", [0.0, 0.4, 0.5])
 @pytest.mark.parametrize("name", ["max_product", "mixed_product"])
 @pytest.mark.parametrize("shape", [(5, 4), (4, 7), (1, 3)])
 def test_beliefs_equal_naive(name, n_iter, damping, dtype, shape):

@@ -81,16 +81,17 @@ def kernels_used(monkeypatch):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_iter", [1, 2, 3, 7])
 @pytest.mark.parametrize("scale", [0.3, 2.0])
-def test_odds_form_equals_naive(dtype, n_iter, scale, kernels_used):
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+def test_odds_form_equals_naive(dtype, n_iter, scale, damping, kernels_used):
     energy = random_rbm(0, 7, 5, n_models=2, scale=scale, dtype=dtype)
-    result = run(energy, n_iter)
+    result = run(energy, n_iter, damping=damping)
     assert set(kernels_used) == {"pass_odds"}
-    assert_beliefs_equal(result, naive(energy, n_iter), **TOLERANCE[dtype])
+    assert_beliefs_equal(result, naive(energy, n_iter, damping), **TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_iter", [1, 2, 3, 7])
-@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("damping", [0.0, 0.4, 0.5])
 def test_log_form_equals_naive(dtype, n_iter, damping, force_log_form, kernels_used):
     energy = random_rbm(1, 5, 7, n_models=2, scale=2.0, dtype=dtype)
     result = run(energy, n_iter, damping=damping)
@@ -98,9 +99,12 @@ def test_log_form_equals_naive(dtype, n_iter, damping, force_log_form, kernels_u
     assert_beliefs_equal(result, naive(energy, n_iter, damping), **TOLERANCE[dtype])
 
 
-def test_damping_selects_the_log_form(kernels_used):
-    run(random_rbm(1, 3, 3), 2, damping=0.1)
-    assert kernels_used == ["pass_logs"]
+@pytest.mark.parametrize(
+    ("damping", "kernel"), [(0.0, "pass_odds"), (0.5, "pass_odds"), (0.1, "pass_logs")]
+)
+def test_damping_selects_the_form(damping, kernel, kernels_used):
+    run(random_rbm(1, 3, 3), 2, damping=damping)
+    assert kernels_used == [kernel]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -179,13 +183,14 @@ def strong_energy(dtype, weight=50.0, bias=1e3, n_visible=6, n_hidden=5):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_iter", [1, 3])
-def test_strong_couplings_equal_naive(dtype, n_iter):
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+def test_strong_couplings_equal_naive(dtype, n_iter, damping):
     """|W| up to 50, biases up to 1e3. Sums reach 1e3, so the last bit is 1e-4 in float32."""
     energy = strong_energy(dtype)
     atol = {np.float32: 2e-3, np.float64: 1e-11}[dtype]
     rtol = {np.float32: 1e-5, np.float64: 1e-12}[dtype]
-    result = run(energy, n_iter)
-    assert_beliefs_equal(result, naive(energy, n_iter), rtol, atol)
+    result = run(energy, n_iter, damping=damping)
+    assert_beliefs_equal(result, naive(energy, n_iter, damping), rtol, atol)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -201,7 +206,8 @@ def test_strong_couplings_are_finite(dtype, damping):
 
 @pytest.mark.parametrize(("dtype", "weight"), [(np.float32, 39.9), (np.float64, 199.0)])
 @pytest.mark.parametrize("shape", [(9, 6), (14, 3), (3, 14), (20, 13)])
-def test_odds_form_at_its_limit(dtype, weight, shape, kernels_used):
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+def test_odds_form_at_its_limit(dtype, weight, shape, damping, kernels_used):
     """Every |W| just below half the range of the products.
 
     All rows are cut in pieces; with 14 units on a side, the other's products leave the
@@ -211,10 +217,10 @@ def test_odds_form_at_its_limit(dtype, weight, shape, kernels_used):
     weights = weight * rng.choice([-1, 1], shape)
     b, c = rng.normal(0, 30, (2, shape[0])), rng.normal(0, 30, (2, shape[1]))
     energy = RBMEnergy(weights.astype(dtype), b.astype(dtype), c.astype(dtype))
-    result = run(energy, 3)
+    result = run(energy, 3, damping=damping)
     assert set(kernels_used) == {"pass_odds"}
     tolerance = {np.float32: 2e-3, np.float64: 1e-10}[dtype]
-    assert_beliefs_equal(result, naive(energy, 3), rtol=1e-5, atol=tolerance)
+    assert_beliefs_equal(result, naive(energy, 3, damping), rtol=1e-5, atol=tolerance)
 
 
 def test_log_form_beyond_the_limit(kernels_used):
@@ -449,7 +455,7 @@ def test_one_compiled_version_per_dtype():
             infer(energy, method, returns=ALL)
             infer(energy, method, returns="marginals", clamp=[1] + [np.nan] * 8)
         for energy in energies:
-            infer(energy, SumProduct(damping=0.5), returns=ALL)
+            infer(energy, SumProduct(damping=0.3), returns=ALL)
     assert len(rbm_exact.enumerate_rows.signatures) == 1
     assert len(rbm_odds.pass_odds.signatures) == 2
     assert len(rbm_log.pass_logs.signatures) == 2

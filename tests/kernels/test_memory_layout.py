@@ -82,6 +82,16 @@ def test_message_passing(dtype, shape):
         [odds, message, on, 1 - on, on_i, 1 - on_i, ones],
     )
     assert_same_bits(
+        lambda e, m, t, u, ti, ui, column: rbm_odds._block_halved(
+            e, m, t, u, rows, ti, ui, column, dtype(1e-30)
+        ),
+        [odds, message, on, 1 - on, on_i, 1 - on_i, ones],
+    )
+    assert_same_bits(
+        lambda e, m, ti, ui, column: rbm_odds._block_choices(e, m, rows, ti, ui, True, column),
+        [odds, message, on_i, 1 - on_i, ones],
+    )
+    assert_same_bits(
         lambda e, t, u, m: rbm_odds._messages_from_beliefs(
             e[0], t, u, dtype(0.3), dtype(0.7), m[0]
         ),
@@ -96,6 +106,18 @@ def test_message_passing(dtype, shape):
             w, rows, v, dtype(0.3), dtype(0.7), m, incoming, total
         ),
         [weights, field, message, block, ones],
+    )
+    assert_same_bits(
+        lambda w, b, v, h, m, coupling, incoming: rbm_log._receive_sum(
+            w, dtype(0.6), b, v, h, held, m, rows, coupling, incoming
+        ),
+        [weights, field, field, theta, message, block, block],
+    )
+    assert_same_bits(
+        lambda v, m, coupling, incoming, total: rbm_log._send_sum(
+            v, m, rows, dtype(0.3), dtype(0.7), coupling, incoming, total
+        ),
+        [field, message, weights, message, ones],
     )
 
 

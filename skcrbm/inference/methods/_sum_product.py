@@ -23,7 +23,8 @@ class SumProduct(MessagePassing):
 
     Messages are kept as odds, one division per edge and iteration, while products of
     them fit the dtype (max|W| < 40 in float32, 200 in float64), and as log-odds beyond
-    that and with damping. Both give the same numbers.
+    that and with a damping other than 0.5: an iteration then takes three to six times as
+    long. Both give the same numbers.
 
     Parameters
     ----------

@@ -158,20 +158,20 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 def _choose_kernel(energy, kind, damping, edge_appearance):
     """Return a kernel, the arrays that stand for the couplings, its own options, and their norm.
 
-    Messages are kept as odds while products of them fit the dtype, else as logs. The norm is
-    the largest sum of |couplings| over a row or a column.
+    Messages are kept as odds while products of them fit the dtype and damping is none or a square
+    root, else as logs. The norm is the largest sum of |couplings| over a row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
     norm = max(norms.max(initial=0), float(columns.max(initial=0)))
-    if kind != MAX and damping == 0 and edge_appearance == 1:
+    if kind != MAX and damping in (0.0, 0.5) and edge_appearance == 1:
         limit = dtype.type(LOG_RANGE[dtype])
         if 2 * step.max(initial=0) < limit:
             # Times exp(max|W|) still below the dtype's precision, and above its denormals.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, norms, limit)
             couplings = weights, np.exp(weights), norms, piece, step, limit, floor
-            return pass_odds, couplings, (), norm
+            return pass_odds, couplings, (damping == 0.5,), norm
     rho = dtype.type(edge_appearance)
     return pass_logs, (weights / rho, rho), (dtype.type(damping),), norm
 
