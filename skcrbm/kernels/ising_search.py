@@ -24,7 +24,7 @@ HINGE, TIE, MAP = 0, 1, 2
 # In units of the largest field: bounds closer than that cannot be told apart by rounding;
 # values closer than that are a tie.
 _ROUNDING = 1e-12
-_TIE = 1e-11
+TIE_SHARE = 1e-11
 _SWEEPS = 50
 # Of the local search that branch and bound starts from.
 _MAX_SWEEPS = 100
@@ -224,7 +224,7 @@ def _search(
     bounds = np.empty((n_labels, 2))  # of the first and of the second child
     child = np.empty(2)  # of the states -1 and +1
     visited = np.zeros(n_labels, np.int8)
-    tie = _TIE * scale
+    tie = TIE_SHARE * scale
     slack = tie if ties else -_ROUNDING * scale
     n_nodes = 0
     d = np.int64(0)  # a literal 0 would compile all that it is passed to a second time
@@ -349,7 +349,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
     flipped a label.
     """
     n_labels = y.shape[0]
-    tie = _TIE * scale
+    tie = TIE_SHARE * scale
     for i in range(n_labels):
         field[i] = f[i]
         for k in range(n_labels):
@@ -555,9 +555,9 @@ def branch_and_bound(
                     _order_by_costs(unary, held[n], order, done)
                 _arrange_costs(order, unary, pair, costs, pairs)
             if stage == 2:
-                if kind != HINGE or not ties or lower[n] < value[n] - _TIE * scale:
+                if kind != HINGE or not ties or lower[n] < value[n] - TIE_SHARE * scale:
                     continue
-                ask, ceiling = TIE, value[n] + _TIE * scale
+                ask, ceiling = TIE, value[n] + TIE_SHARE * scale
                 loss, score = _loss_and_score(y, f, S, gamma)
                 start = -score
             _arrange(order, f, S, y, g, coupling, row_norm, best)
@@ -573,7 +573,7 @@ def branch_and_bound(
             y[order[j]] = best[j]
         loss, score = _loss_and_score(y, f, S, gamma)
         value[n] = loss if kind == HINGE else -score
-        if lower[n] > value[n] - _TIE * scale:
+        if lower[n] > value[n] - TIE_SHARE * scale:
             lower[n] = value[n]  # the difference is rounding
         for i in range(n_labels):
             labels[n, i] = 1 if y[i] > 0 else 0

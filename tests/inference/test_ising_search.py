@@ -14,6 +14,7 @@ from skcrbm.inference import (
     available_methods,
     infer,
 )
+from skcrbm.inference.ising import find_labels
 
 BOUNDED = ("map", "map_bound")
 N_MODELS = 30 if JIT_DISABLED else 250
@@ -178,13 +179,31 @@ def test_local_search():
 def test_rows_and_threads(method):
     energy = make(7, n_labels=9, n_rows=200)
     one, two = infer(energy, method), infer(energy, method, n_jobs=2)
-    single = infer(energy.rows(slice(130, 131)), method)
+    part = infer(energy.rows(slice(130, 132)), method)
     for field in ("assignment", "n_iter", "converged", "map_bound", "gap"):
         mine, other = getattr(one, field), getattr(two, field)
         if mine is not None:
             np.testing.assert_array_equal(mine, other)
-            np.testing.assert_array_equal(mine[130:131], getattr(single, field))
+            np.testing.assert_array_equal(mine[130:132], getattr(part, field))
     assert infer(energy.rows(slice(0, 0)), method).assignment.shape == (0, 9)
+
+
+@pytest.mark.parametrize("margin", [None, 1.0])
+def test_one_row_among_others_and_alone(margin):
+    """Alone, all its labels are visited; small integers make for many ties."""
+    rng = np.random.default_rng(0)
+    for n_labels in (1, 2, 5, 9):
+        S = np.triu(rng.integers(-2, 3, (n_labels, n_labels)), 1)
+        energy = IsingEnergy((S + S.T) / 2, rng.integers(-1, 2, (40, n_labels)) / 2)
+        evidence = np.where(rng.random(energy.field.shape) < 0.2, 1.0, np.nan)
+        for given in (energy, energy.condition(evidence)):
+            together = find_labels(given, BranchAndBound(), margin)
+            for row in range(40):
+                alone = find_labels(given.rows([row]), BranchAndBound(), margin)
+                np.testing.assert_array_equal(alone.labels[0], together.labels[row])
+                np.testing.assert_allclose(alone.value, together.value[row], atol=1e-12)
+                np.testing.assert_array_equal(alone.lower, alone.value)
+                assert alone.converged.all()
 
 
 def test_weak_couplings_are_quick_for_many_labels():

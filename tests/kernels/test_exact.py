@@ -122,10 +122,37 @@ def test_small_joint_probabilities_keep_their_digits():
 def test_fields_beyond_integers(forms_used):
     weights = np.ones((3, 2))
     weights[:, 0] = MAX_FIELD / 8  # else the field would hold its unit
-    energy = RBMEnergy(weights, np.full((1, 3), -MAX_FIELD), [[2 * MAX_FIELD, 0.3]])
+    energy = RBMEnergy(weights, np.full((2, 3), -MAX_FIELD), [[2 * MAX_FIELD, 0.3]] * 2)
     found = answer(energy)
     assert forms_used == ["enumerate_in_logs"]
     np.testing.assert_allclose(found.log_odds[0, 3], 2 * MAX_FIELD, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(6, 8), (9, 4), (1, 1), (10, 10)])
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+def test_one_model_alone_needs_no_kernel(shape, scale, forms_used):
+    energy = random_rbm(6, *shape, n_models=5, scale=scale)
+    rng = np.random.default_rng(2)
+    size = (5, sum(shape))
+    clamp = np.where(rng.random(size) < 0.3, rng.integers(2, size=size), np.nan)
+    clamp[0] = np.nan
+    together = answer(energy, clamp=clamp, pairwise="per_example")
+    weight = rng.normal(size=5)
+    forms_used.clear()
+    for n in range(5):
+        row, given = energy.rows([n]), {"clamp": clamp[n : n + 1]}
+        alone = answer(row, pairwise="per_example", **given)
+        weighted = answer(row, sample_weight=weight[n : n + 1], **given)
+        np.testing.assert_allclose(alone.log_odds[0], together.log_odds[n], 1e-11, 1e-11)
+        np.testing.assert_allclose(alone.log_partition[0], together.log_partition[n], 1e-12)
+        np.testing.assert_allclose(alone.pairwise[0], together.pairwise[n], 1e-10, 1e-12)
+        np.testing.assert_allclose(weighted.pairwise, weight[n] * alone.pairwise[0], 1e-12)
+    assert not forms_used
+
+
+def test_one_large_model_alone_takes_the_kernel(forms_used):
+    answer(random_rbm(7, 11, 12, n_models=1))
+    assert forms_used == ["enumerate_rows"]
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (3, 0)])

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.inference._restarts import best_of_restarts
-from skcrbm.kernels.ising_search import HINGE, MAP, branch_and_bound, icm
-from skcrbm.utils.limits import MAX_TIE_LABELS, ROWS_PER_CHUNK, TIE
-from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.kernels.ising_search import HINGE, MAP, TIE_SHARE, branch_and_bound, icm
+from skcrbm.utils.limits import MAX_TIE_LABELS, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK, TIE
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
 
@@ -154,7 +154,13 @@ class _Problem:
 
 def _branch_and_bound(problem, method, start, n_jobs):
     found = problem.empty()
-    ties = found.labels.shape[1] <= MAX_TIE_LABELS
+    n_rows, n_labels = found.labels.shape
+    n_states = 1 << n_labels
+    if n_rows == 1 and n_states <= min(ONE_MODEL_ENTRIES // n_labels, method.node_limit):
+        with one_blas_thread():
+            _visit_all(problem, found)
+        return found._replace(converged=np.ones(1, bool))
+    ties = n_labels <= MAX_TIE_LABELS
 
     def search(rows):
         branch_and_bound(
@@ -164,6 +170,29 @@ def _branch_and_bound(problem, method, start, n_jobs):
 
     _in_chunks(search, found, n_jobs)
     return found._replace(converged=found.gap == 0)
+
+
+def _visit_all(problem, found):
+    """Fill `found` of a single row by all its labels, without a kernel that must be compiled.
+
+    Its search ends with the same labels, in the same order of equals.
+    """
+    fields, held = problem.fields[0], problem.held[0]
+    free = np.flatnonzero(held == 0)
+    # In lexicographic order.
+    bits = (np.arange(2 ** len(free))[:, None] >> np.arange(len(free))[::-1]) & 1
+    signs = np.tile(held.astype(np.float64), (len(bits), 1))
+    signs[:, free] = 2 * bits - 1
+    margin = 0.0 if problem.margin is None else problem.margin
+    losses, scores = hinge_losses_and_scores(signs, fields, problem.coupling, margin)
+    scale = margin + np.abs(problem.coupling).sum(axis=0).max() + np.abs(fields).max()
+    best = np.arange(len(signs))
+    for values in (-scores,) if problem.margin is None else (losses, -scores):
+        best = best[values[best] <= values[best].min() + TIE_SHARE * scale]
+    found.labels[0] = signs[best[0]] > 0
+    found.value[0] = -scores[best[0]] if problem.margin is None else losses[best[0]]
+    found.lower[0] = found.value[0]
+    found.n_iter[0] = len(signs)
 
 
 def _icm(problem, method, start, n_jobs):

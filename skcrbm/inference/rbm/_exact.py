@@ -17,7 +17,7 @@ from skcrbm.kernels.rbm_exact import (
 from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
 from skcrbm.kernels.rbm_exact_map import best_states
 from skcrbm.kernels.scalar import MAX, MIXED
-from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
+from skcrbm.utils.limits import CACHED_ENTRIES, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
@@ -150,12 +150,16 @@ def _sums(method, energy, query):
             pairs is not None, log_partition[rows], log_odds[rows], *statistics,
         )  # fmt: skip
 
-    tables = _odds_tables(layers)
     if k == 0:
         summed = np.where(layers.free, layers.other, -np.inf)
         log_partition[:] = np.logaddexp(0, summed).sum(1)
         log_odds = np.where(layers.free, layers.other, 0)
-    elif tables is None:
+    elif n == 1 and m << k <= ONE_MODEL_ENTRIES:
+        with one_blas_thread():
+            log_partition[0], log_odds[0], found = _sums_of_one(layers)
+        if pairs is not None:
+            pairs[0][...] = weight[0] * found
+    elif (tables := _odds_tables(layers)) is None:
         log_odds[layers.free & want_marginals] = np.nan
         sum_statistics(in_logs, chunks, query, pairs)
     else:
@@ -176,6 +180,52 @@ def _sums(method, energy, query):
     return fields
 
 
+def _sums_of_one(layers):
+    """Answer for a single model in NumPy, without kernels, which take seconds to compile.
+
+    Returns
+    -------
+    log_partition : float
+    log_odds : ndarray (k + m,)
+        0 where held.
+    pairwise : ndarray (m, k)
+        P(summed on, enumerated on).
+    """
+    k, m = layers.coupling.shape
+    free, free_other = layers.free[0, :k], layers.free[0, k:]
+    states = _bits(np.arange(2**k), k)
+    log_weight, inputs = _log_weights(layers, 0, states)
+    log_partition = _log_sum(log_weight)
+    log_odds = np.zeros(k + m)
+    own, table = states[:, free] == 1, log_weight[:, None]
+    on, off = (_log_sum(np.where(which, table, -np.inf)) for which in (own, ~own))
+    log_odds[:k][free] = on - off
+    given = inputs[:, free_other]
+    log_odds[k:][free_other] = _log_sum(table + log_expit(given)) - _log_sum(
+        table + log_expit(-given)
+    )
+    probability = np.exp(log_weight - log_partition)
+    pairwise = (np.where(free_other, expit(inputs), 0) * probability[:, None]).T @ states
+    return log_partition, log_odds, pairwise
+
+
+def _log_weights(layers, row, states):
+    """Log-weights (K,) of states (K, k) in a row, -inf where held, and inputs (K, m) by them."""
+    k = states.shape[1]
+    free, free_other = layers.free[row, :k], layers.free[row, k:]
+    inputs = layers.other[row] + states @ layers.coupling
+    log_weight = states @ layers.enumerated[row]
+    log_weight += np.logaddexp(0, inputs)[:, free_other].sum(1)
+    log_weight[states[:, ~free].any(1)] = -np.inf
+    return log_weight, inputs
+
+
+def _log_sum(log_weight):
+    """Log of the sum of weights along the first axis."""
+    high = log_weight.max(axis=0)
+    return high + np.log(np.exp(log_weight - high).sum(axis=0))
+
+
 @with_folded_evidence
 def _draw(method, energy, query):
     """Answer samples, independent ones: a state of one layer, then the other given it."""
@@ -193,13 +243,10 @@ def _draw(method, energy, query):
 
     def run(rows):
         row = rows.start
-        free, free_other = layers.free[row, :k], layers.free[row, k:]
         log_weight = np.empty(2**k)
         for block in row_chunks(2**k, size):
             states = _bits(np.arange(block.start, block.stop), k)
-            gain = np.logaddexp(0, layers.other[row] + states @ coupling)
-            log_weight[block] = states @ layers.enumerated[row] + gain[:, free_other].sum(1)
-            log_weight[block][states[:, ~free].any(1)] = -np.inf
+            log_weight[block], _ = _log_weights(layers, row, states)
         highest = log_weight.max()
         mass = np.cumsum(np.exp(log_weight - highest))
         u = uniforms(key, [row], 0, n_samples)[0]
@@ -210,7 +257,7 @@ def _draw(method, energy, query):
         on = u < expit(inputs)
         fields["samples"][row] = layers.in_order(np.concatenate([states, on], axis=1))
         if "sample_log_prob" in query.returns:
-            log_prob = log_expit(np.where(on, inputs, -inputs))[:, free_other].sum(1)
+            log_prob = log_expit(np.where(on, inputs, -inputs))[:, layers.free[row, k:]].sum(1)
             log_prob += log_weight[number] - (highest + np.log(mass[-1]))
             fields["sample_log_prob"][row] = log_prob
 
