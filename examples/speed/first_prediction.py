@@ -1,13 +1,14 @@
 """What the first prediction of a process takes, with an empty cache of kernels and a filled one.
 
-Models are fitted and pickled; processes of their own load one and predict a row. Processor
-seconds, least of three, as other programs may run beside.
+Models are fitted and pickled; processes of their own load one and predict a row, or all rows.
+Processor seconds, least of some turns, as other programs may run beside.
 
-    python -m examples.speed.first_prediction [package folder ...]
+    python -m examples.speed.first_prediction [--turns 3] [package folder ...]
 
 With several folders that hold a version of skcrbm each, these take turns.
 """
 
+import argparse
 import os
 import pickle
 import subprocess
@@ -20,7 +21,8 @@ from sklearn.datasets import make_multilabel_classification
 
 import skcrbm
 
-N_TURNS = 3
+N_ROWS = 300
+COLUMNS = "empty, 1 row", f"empty, {N_ROWS} rows", f"filled, {N_ROWS} rows"
 MODELS = {
     "CRBMClassifier": {},
     "CRBMClassifier, sum_product": {"inference": "sum_product", "n_hidden": 8, "max_iter": 5},
@@ -35,16 +37,16 @@ import skcrbm
 with open(sys.argv[1], "rb") as file:
     model, X = pickle.load(file)
 start = time.process_time()
-model.predict(X[:1])
+model.predict(X[: int(sys.argv[2])])
 print(time.process_time() - start)
 """
 
 
-def seconds_of(path, package, cache):
+def seconds_of(path, package, cache, n_rows):
     """Processor seconds of the first prediction of a process."""
     variables = {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": package}
     run = subprocess.run(
-        [sys.executable, "-c", PREDICT, path],
+        [sys.executable, "-c", PREDICT, path, str(n_rows)],
         env=os.environ | variables,
         cwd=cache,
         capture_output=True,
@@ -54,11 +56,20 @@ def seconds_of(path, package, cache):
     return float(run.stdout)
 
 
-def main(packages):
+def turn(path, package):
+    """Seconds of a row and of all rows with an empty cache, and of all rows with a filled one."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as many:
+        return [
+            seconds_of(path, package, cache, n_rows)
+            for cache, n_rows in ((one, 1), (many, N_ROWS), (many, N_ROWS))
+        ]
+
+
+def main(packages, n_turns):
     """Fit, measure, print a table."""
-    X, y = make_multilabel_classification(300, 20, n_classes=6, random_state=0)
-    print("| model | package | empty, s | filled, s |")
-    print("|---|---|---|---|")
+    X, y = make_multilabel_classification(N_ROWS, 20, n_classes=6, random_state=0)
+    print("| model | package |", *(f"{name}, s |" for name in COLUMNS))
+    print("|---" * (2 + len(COLUMNS)) + "|")
     with tempfile.TemporaryDirectory() as folder:
         for name, settings in MODELS.items():
             with warnings.catch_warnings():
@@ -66,15 +77,18 @@ def main(packages):
                 model = getattr(skcrbm, name.split(",")[0])(random_state=0, **settings).fit(X, y)
             path = str(Path(folder) / "model.pkl")
             Path(path).write_bytes(pickle.dumps((model, X)))
-            found = {package: ([], []) for package in packages}
-            for _ in range(N_TURNS):
+            found = {package: [] for package in packages}
+            for _ in range(n_turns):
                 for package in packages:
-                    with tempfile.TemporaryDirectory() as cache:
-                        for times in found[package]:
-                            times.append(seconds_of(path, package, cache))
-            for package, (empty, filled) in found.items():
-                print(f"| {name} | {package} | {min(empty):.2f} | {min(filled):.2f} |", flush=True)
+                    found[package].append(turn(path, package))
+            for package, turns in found.items():
+                least = (f"{min(times):.2f} |" for times in zip(*turns, strict=True))
+                print(f"| {name} | {package} |", *least, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or [str(Path(skcrbm.__file__).parents[1])])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("packages", nargs="*", default=[str(Path(skcrbm.__file__).parents[1])])
+    parser.add_argument("--turns", type=int, default=3)
+    arguments = parser.parse_args()
+    main(arguments.packages, arguments.turns)

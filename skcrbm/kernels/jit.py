@@ -7,6 +7,7 @@ compilation, never an error.
 
 import contextlib
 import functools
+import gc
 import hashlib
 import os
 import time
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 # A file is written under another name, then renamed. Where that took longer than this, the
 # process was killed.
@@ -100,13 +103,13 @@ class _ForgivingCache(FunctionCache):
 
     _impl_class = _Implementation
 
-    def __init__(self, py_func, suffix=""):
+    def __init__(self, py_func):
         super().__init__(py_func)
         folders = [self.cache_path, *self._impl.filled_folders(py_func)]
         self._cache_file, *self._cache_file.others = (
             _CacheFile(
                 cache_path=folder,
-                filename_base=self._impl.filename_base + suffix,
+                filename_base=self._impl.filename_base,
                 source_stamp=_kernel_fingerprint(),
             )
             for folder in dict.fromkeys(folders)
@@ -124,6 +127,44 @@ class _ForgivingCache(FunctionCache):
             super().save_overload(sig, data)
 
 
+class _Compiler(Compiler):
+    """Numba's, without the search for cyclic garbage, which would take a tenth of its time."""
+
+    def compile_extra(self, func):
+        if not gc.isenabled():  # as where the caller is being compiled
+            return super().compile_extra(func)
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            gc.enable()
+
+
+class _InnerLibrary(JITCodeLibrary):
+    """Code that other kernels take in; never run by itself, so no machine code is made of it."""
+
+    def _finalize_final_module(self):
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name):
+        return 0
+
+    @property
+    def codegen(self):  # Numba asks for it only to call `set_env`
+        return self
+
+    def set_env(self, env_name, env):
+        """Leave out the address of the globals: kernels that take this in have no use for it."""
+
+
+class _InnerCompiler(_Compiler):
+    def compile_extra(self, func):
+        self.state.library = _InnerLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        return super().compile_extra(func)
+
+
 def jit(function=None, *, fastmath=False):
     """Compile `function` in nopython mode, without the GIL, cached on disk.
 
@@ -139,17 +180,23 @@ def jit(function=None, *, fastmath=False):
     """
     if function is None:
         return functools.partial(jit, fastmath=fastmath)
-    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     # Nobody calls a kernel from C.
-    dispatcher = numba.njit(no_cfunc_wrapper=True, **options)(function)
+    options = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": fastmath,
+        "no_cfunc_wrapper": True,
+    }
+    dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     if hasattr(dispatcher, "py_func"):  # not so with NUMBA_DISABLE_JIT=1
-        # Other kernels call a version of their own, without what makes it callable from Python:
-        # that would take a fifth of the time of compilation.
-        inner = numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **options)(function)
+        # Other kernels call a version of their own, without what makes it callable from Python and
+        # without machine code: that would take a third of the time of compilation.
+        inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
+            function
+        )
         dispatcher.get_call_template = inner.get_call_template
         dispatcher.get_overload = inner.get_overload
         # RuntimeError, OSError: no folder can be written, so compile in memory.
         with contextlib.suppress(RuntimeError, OSError):
             dispatcher._cache = _ForgivingCache(function)
-            inner._cache = _ForgivingCache(function, suffix="-inner")
     return dispatcher
