@@ -11,6 +11,7 @@ __all__ = [
     "ImageCRBM",
     "LMBMClassifier",
     "LayeredGMClassifier",
+    "SSVMClassifier",
     "__version__",
 ]
 

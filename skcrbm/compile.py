@@ -22,6 +22,7 @@ _SETTINGS = {
     "ImageCRBM": ({"n_hidden": 11, "max_iter": 2},),
     "MSSVMCRBM": ({"n_hidden": 2, "max_iter": 2},),
     "LMBMClassifier": ({},),
+    "SSVMClassifier": ({}, {"inference": "linear_program"}),
     "LayeredGMClassifier": ({"max_iter": 2},),
 }
 _DTYPES = ("float64", "float32")
@@ -34,7 +35,7 @@ def compile_kernels(estimators=tuple(_SETTINGS), dtypes=_DTYPES):
     Parameters
     ----------
     estimators : sequence of str, default=all that have kernels
-        Of "CRBMClassifier", "ImageCRBM", "MSSVMCRBM", "LMBMClassifier" and
+        Of "CRBMClassifier", "ImageCRBM", "MSSVMCRBM", "LMBMClassifier", "SSVMClassifier" and
         "LayeredGMClassifier".
     dtypes : sequence of {"float64", "float32"}, default=both
         Of the X that `fit` and `predict` will get.

@@ -1,8 +1,9 @@
 """Table 2 of Miao and Rao (2009), Scene and Yeast, and pipelines that go beyond it.
 
 Large margin Boltzmann machines (LMBM: eta = 1; LMBMr: eta searched) beside one linear SVM
-per label (ILSVM) and one over the label sets (MLSVM), hyperparameters by 5-fold
-cross-validation of the Jaccard score A on the training rows; and the same machine on
+per label (ILSVM), structural SVMs of the same score (SSVM) and linear machines over the label
+sets (MLSVM), hyperparameters by 5-fold cross-validation of the Jaccard score A on the training
+rows; and the same machine on
 Nystroem features of the inputs beside kernel SVMs, forests and classifier chains. H is the
 Hamming loss; A, P, R are averaged over examples, P over those with a non-empty prediction;
 F = 2 P R / (P + R). Times are processor seconds of one thread, for the fit on all training
@@ -34,7 +35,7 @@ from threadpoolctl import threadpool_limits
 
 from examples._harness import make_parser, run_tables
 from examples._multilabel import LabelPowerset
-from skcrbm import LMBMClassifier
+from skcrbm import LMBMClassifier, SSVMClassifier
 from skcrbm.datasets import load_scene, load_yeast
 from skcrbm.metrics import masked_score
 
@@ -42,18 +43,22 @@ DATA = {"scene": load_scene, "yeast": load_yeast}
 U = [0.01, 0.1, 1.0, 10.0, 100.0]
 # The paper's values, and on to 1e5: it prints eta squared where eta belongs.
 ETA = [5, 10, 100, 1e3, 1e4, 1e5]
+# SVM-struct, which the paper used, takes the mean loss of the rows in place of the sum. `tol` is
+# that of its default, a mean loss of 0.01 to 0.1.
+SSVM_TOL = 1e-2
+RELAXED, PAIRS = "linear program", "one set against one"
 # H, A, P, R, F and seconds as printed.
 PUBLISHED = {
     ("scene", "ILSVM"): (0.109, 0.567, 0.782, 0.605, 0.682, 0.63),
     ("scene", "LMBM"): (0.108, 0.681, 0.721, 0.686, 0.703, 0.25),
     ("scene", "LMBMr"): (0.107, 0.682, 0.722, 0.687, 0.704, 0.24),
-    ("scene", "SSVM"): (0.100, 0.619, 0.795, 0.635, 0.706, 81.8),
-    ("scene", "MLSVM"): (0.100, 0.704, 0.713, 0.737, 0.725, None),
+    ("scene", f"SSVM, {RELAXED}"): (0.100, 0.619, 0.795, 0.635, 0.706, 81.8),
+    ("scene", f"MLSVM, {PAIRS}"): (0.100, 0.704, 0.713, 0.737, 0.725, None),
     ("yeast", "ILSVM"): (0.199, 0.498, 0.717, 0.570, 0.635, 0.95),
     ("yeast", "LMBM"): (0.368, 0.329, 0.414, 0.561, 0.476, 0.47),
     ("yeast", "LMBMr"): (0.199, 0.504, 0.709, 0.584, 0.640, 0.36),
-    ("yeast", "SSVM"): (0.233, 0.337, 0.748, 0.337, 0.465, 81.7),
-    ("yeast", "MLSVM"): (0.206, 0.530, 0.615, 0.672, 0.642, None),
+    ("yeast", f"SSVM, {RELAXED}"): (0.233, 0.337, 0.748, 0.337, 0.465, 81.7),
+    ("yeast", f"MLSVM, {PAIRS}"): (0.206, 0.530, 0.615, 0.672, 0.642, None),
 }
 
 
@@ -83,8 +88,20 @@ def models(X):
         'LMBMr, decode="map"',
         *linear(clone(lmbm).set_params(decode="map"), C=U, pairwise_penalty=ETA),
     )
-    yield "SSVM", None, None
-    yield "MLSVM", *linear(LabelPowerset(svm), classifier__C=U)
+    means = [u / len(X) for u in U]
+    for row, method in (
+        ("exact", "branch_and_bound"),
+        (RELAXED, "linear_program"),
+        ("ICM", "icm"),
+    ):
+        yield f"SSVM, {row}", *linear(SSVMClassifier(inference=method, tol=SSVM_TOL), C=means)
+    joint = LinearSVC(multi_class="crammer_singer", random_state=0)
+    for row, machine in (
+        (PAIRS, SVC(kernel="linear")),
+        ("Crammer-Singer", joint),
+        ("one set against the rest", svm),
+    ):
+        yield f"MLSVM, {row}", *linear(LabelPowerset(machine), classifier__C=U)
     yield "Nystroem + LMBMr", *kernel(lmbm, X, C=[0.1, 1, 10], pairwise_penalty=[1, 10, 100, 1e4])
     trial = kernel(lmbm, X, C=[0.1], pairwise_penalty=[10])
     yield "Nystroem + LMBMr, C and eta given", *trial
@@ -160,7 +177,7 @@ def markdown(done):
             "| | H | A | P | R | F | chosen | fit s | predict s |",
         ]
         lines.append("|---" * 9 + "|")
-        for row, pipeline, _ in models(load().X_train):
+        for row, _, _ in models(load().X_train):
             printed = PUBLISHED.get((name, row))
             found = done.get(f"{name}, {row}")
             measured = [f"{float(found[letter]):.3f}" for letter in "HAPRF"] if found else [""] * 5
@@ -171,7 +188,7 @@ def markdown(done):
                 measured = [f"{m} {p}".strip() for m, p in zip(measured, shown)]
             cells = [*measured[:5], found["chosen"] if found else "", measured[5]]
             cells.append(found["predict"] if found else "")
-            if not found and pipeline is not None:
+            if not found:
                 cells[0] = f"not run {cells[0]}".strip()
             lines.append(f"| {row} | {' | '.join(cells)} |")
         lines.append("")
@@ -192,8 +209,7 @@ def cells(quick):
     for name, load in DATA.items():
         data = load()
         for row, pipeline, grid in models(data.X_train):
-            if pipeline is not None:
-                yield f"{name}, {row}", partial(work, data, pipeline, grid)
+            yield f"{name}, {row}", partial(work, data, pipeline, grid)
 
 
 def main():

@@ -64,8 +64,8 @@ def map_with_gap(posterior):
         return CertifiedLabels(labels, value, gap)
     free = np.ones(labels.shape, bool) if posterior.known is None else np.isnan(posterior.known)
     empty = ~labels.any(axis=1) & free.any(axis=1)
-    value[empty] = np.inf
     lower = np.where(empty, np.inf, value - gap)
+    value[empty] = np.inf
     for label in range(labels.shape[1]):
         rows = np.flatnonzero(empty & free[:, label])
         if not len(rows):

@@ -6,6 +6,7 @@ from skcrbm.estimators._image_crbm import ImageCRBM
 from skcrbm.estimators._layered_gm import LayeredGMClassifier
 from skcrbm.estimators._lmbm import LMBMClassifier
 from skcrbm.estimators._mssvm import MSSVMCRBM
+from skcrbm.estimators._ssvm import SSVMClassifier
 
 __all__ = [
     "MSSVMCRBM",
@@ -14,4 +15,5 @@ __all__ = [
     "ImageCRBM",
     "LMBMClassifier",
     "LayeredGMClassifier",
+    "SSVMClassifier",
 ]

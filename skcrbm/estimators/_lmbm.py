@@ -8,45 +8,31 @@ from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.decoding import (
-    CERTIFIED_DECODERS,
-    DECODERS,
-    THRESHOLD_METRICS,
-    Posterior,
-    decoders_for,
-)
+from skcrbm.decoding import THRESHOLD_METRICS, decoders_for
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._base_energy import BaseEnergyClassifier
+from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
 from skcrbm.estimators._lmbm_settings import is_auto, settle, without_zeros
 from skcrbm.estimators._thresholds import update_thresholds
-from skcrbm.inference import BranchAndBound, method_constraint, resolve_method
+from skcrbm.inference import method_constraint
 from skcrbm.learning import (
-    CallbackSupportMixin,
     EpochCallbacks,
     LargeMarginProblem,
     fit_large_margin,
     with_callbacks,
 )
-from skcrbm.targets import label_output
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import label_sets_of
-from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
-from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.progress import LiveLine
 from skcrbm.utils.warnings import warn_user
 
-_MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 # Not worth a warning: the objective is that close to its least value, relatively.
 _SMALL_GAP = 1e-2
-_SEARCHES = ("branch_and_bound", "milp", "icm")
 
 
-class LMBMClassifier(CallbackSupportMixin, BaseEnergyClassifier):
+class LMBMClassifier(BasePairwiseClassifier):
     """Large margin Boltzmann machine for multi-label classification.
 
     A pairwise machine over labels y in {-1, +1}^L with the score
@@ -197,10 +183,7 @@ class LMBMClassifier(CallbackSupportMixin, BaseEnergyClassifier):
     ((5, 5), True)
     """
 
-    _saved = (
-        *("n_features_in_", "classes_", "_targets", "n_iter_", "dual_gap_"),
-        *("coef_", "intercept_", "pairwise_coef_"),
-    )
+    _searches = ("branch_and_bound", "milp", "icm")
 
     _parameter_constraints: dict = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -208,10 +191,10 @@ class LMBMClassifier(CallbackSupportMixin, BaseEnergyClassifier):
         "pairwise_penalty": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
-        "inference": method_constraint(_SEARCHES),
+        "inference": method_constraint(_searches),
         "decode": [StrOptions(set(decoders_for(IsingEnergy)))],
         "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
-        "marginal_inference": method_constraint(_MARGINAL_METHODS, auto=True),
+        "marginal_inference": method_constraint(MARGINAL_METHODS, auto=True),
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
         "node_limit": [Integer(1)],
@@ -228,8 +211,6 @@ class LMBMClassifier(CallbackSupportMixin, BaseEnergyClassifier):
         "node_limit",
         "n_jobs",
     )
-    #: Score y f of y = +1 against y = -1.
-    _log_odds_scale = 2.0
 
     def __init__(
         self,
@@ -265,10 +246,6 @@ class LMBMClassifier(CallbackSupportMixin, BaseEnergyClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_is_fitted__(self):
-        # classes_ is there already when a first fit fails or is interrupted.
-        return hasattr(self, "coef_")
 
     # ---------------------------------------------------------------- fitting
 
@@ -414,106 +391,5 @@ class LMBMClassifier(CallbackSupportMixin, BaseEnergyClassifier):
         message += "Scale X, lower C, or raise tol or max_iter."
         warn_user(message, ConvergenceWarning)
 
-    # ------------------------------------------------------------- prediction
-
-    def _posterior_of(self, X, known):
-        """Return the Boltzmann machines of the rows."""
-        method = self.marginal_inference
-        if isinstance(method, str) and method == "auto":
-            few = len(self.coef_) <= AUTO_EXACT_LABELS
-            method = "exact" if few else "tree_reweighted"
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-            fields = np.asarray(safe_sparse_dot(X, self.coef_.T)) + self.intercept_
-        if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # nor with NaN
-            raise ValueError("X times coef_ is too large a number; scale the columns of X")
-        return Posterior(
-            IsingEnergy(self.pairwise_coef_, fields),
-            resolve_method(method, "marginal_inference", lambda: _MARGINAL_METHODS).filled(
-                tol=ESTIMATOR_TOL
-            ),
-            known,
-            self.label_sets_,
-            self.n_jobs,
-            state_methods={"map": self._search_method()},
-            thresholds=getattr(self, "thresholds_", None),
-            margin=self.margin,
-            allow_empty=self.allow_empty_,
-            unseen_share=self.unseen_share_,
-        )
-
-    def _search_method(self):
-        """How to look for the best labels."""
-        if isinstance(self.inference, str) and self.inference == "branch_and_bound":
-            return BranchAndBound(node_limit=self.node_limit)
-        method = resolve_method(self.inference, able=lambda: _SEARCHES)
-        if method.name not in _SEARCHES:
-            raise ValueError(
-                f"inference must be one of {', '.join(map(repr, _SEARCHES))} or a configured "
-                f"object of these, such as ICM(n_restarts=10); got {method!r}"
-            )
-        return method
-
-    def _label_scores(self, posterior):
-        """Signed fields of the labels at the predicted labels."""
-        (fields,) = posterior.energy.fields
-        return fields + (2.0 * self._labels(posterior) - 1.0) @ self.pairwise_coef_
-
-    def _binary_scores(self, posterior):
-        return posterior.energy.fields[0]
-
-    def _class_scores(self, posterior):
-        """Scores of the states with one label on, up to a constant of each row."""
-        return 2.0 * (posterior.energy.fields[0] - self.pairwise_coef_.sum(axis=1))
-
-    def _labels(self, posterior):
-        """0/1 labels (N, L) of 2-D y; warns of rows without a proof."""
-        if self.decode not in CERTIFIED_DECODERS:
-            return DECODERS.get(self.decode)(posterior)
-        labels, _, gap = CERTIFIED_DECODERS.get(self.decode)(posterior)
-        method, n_open = posterior.state_methods["map"], np.count_nonzero(gap)
-        if n_open and method.name == "branch_and_bound":
-            warn_user(
-                f"Branch and bound reached node_limit={method.node_limit} on {n_open} of "
-                f"{len(gap)} rows; their labels are the best found so far, and the "
-                f"optimum may be better by up to {gap.max():.3g}. A larger "
-                "pairwise_penalty makes the search shorter.",
-                ConvergenceWarning,
-            )
-        return labels
-
-    @label_output
-    def predict_with_gap(self, X, y_known=None):
-        """Predict the labels of 2-D y, each row with a certificate.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere. The loss counts their margins, too.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples, n_outputs)
-        objective : ndarray of shape (n_samples,)
-            Their hinge loss or, with ``decode="map"``, minus their score.
-        gap : ndarray of shape (n_samples,)
-            0 where the labels are proven to be the best; else no labels are better by more
-            than this. With ``inference="milp"`` it includes the tolerances of HiGHS, with "icm"
-            it is infinite.
-
-        Raises
-        ------
-        ValueError
-            After a fit on 1-D y, or with a `decode` that does not search.
-        """
-        check_is_fitted(self)
-        self._targets.require_multilabel("predict_with_gap")
-        if self.decode not in CERTIFIED_DECODERS:
-            raise ValueError(
-                f"predict_with_gap is for decode='hinge' and 'map', not {self.decode!r}, which "
-                "goes by probabilities and does not search"
-            )
-        with one_blas_thread():
-            posterior = self._posterior(X, y_known)
-            labels, objective, gap = CERTIFIED_DECODERS.get(self.decode)(posterior)
-        return self._targets.decode(labels), objective, gap
+    def _posterior_options(self):
+        return {"margin": self.margin, "thresholds": getattr(self, "thresholds_", None)}

@@ -79,7 +79,7 @@ SOLVERS = {
     ("mplp", "SparseIsingEnergy"): _MPLP,
     ("mplp", "FactorGraphEnergy"): _MPLP,
     ("linear_program", "RBMEnergy"): _LINEAR_PROGRAM,
-    ("linear_program", "IsingEnergy"): _LINEAR_PROGRAM,
+    ("linear_program", "IsingEnergy"): "skcrbm.inference.ising._roof_dual:solve",
     ("linear_program", "SparseIsingEnergy"): _LINEAR_PROGRAM,
     ("linear_program", "FactorGraphEnergy"): _LINEAR_PROGRAM,
     ("dual_decomposition", "RBMEnergy"): "skcrbm.inference.rbm._dual_decomposition:solve",

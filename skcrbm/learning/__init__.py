@@ -3,6 +3,7 @@
 from skcrbm.learning._base import Batch, Clock, Objective, Step
 from skcrbm.learning._best_states import state_methods, state_query
 from skcrbm.learning._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
+from skcrbm.learning._cutting_planes import StructuralMarginProblem, fit_cutting_planes
 from skcrbm.learning._design import Design, mean_square
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.learning._fitting import StochasticFit, warn_of_convergence
@@ -59,11 +60,13 @@ __all__ = [
     "Source",
     "Step",
     "StochasticFit",
+    "StructuralMarginProblem",
     "Training",
     "TrainingResult",
     "crbm_params",
     "crbm_penalty",
     "crbm_rate_factors",
+    "fit_cutting_planes",
     "fit_large_margin",
     "layered_params",
     "make_optimizer",

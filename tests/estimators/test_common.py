@@ -13,7 +13,13 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import skcrbm
-from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, LMBMClassifier
+from skcrbm import (
+    MSSVMCRBM,
+    CRBMClassifier,
+    LayeredGMClassifier,
+    LMBMClassifier,
+    SSVMClassifier,
+)
 from skcrbm.inference import Exact, MeanField, SumProduct
 from skcrbm.layers import Dense
 
@@ -69,6 +75,7 @@ OTHERS = {
     "sgd": CRBMClassifier(solver="sgd", momentum=0.9, learning_rate_init=0.02, max_iter=40),
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),
     "lmbm": LMBMClassifier(tol=1e-9, decode="map", pairwise_penalty=10.0),
+    "ssvm": SSVMClassifier(inference="linear_program", C=0.01),
     "layered": LayeredGMClassifier(
         layers=(Dense(5, 3), Dense(4)), inference="mean_field", max_iter=50
     ),

@@ -8,7 +8,13 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, LMBMClassifier
+from skcrbm import (
+    MSSVMCRBM,
+    CRBMClassifier,
+    LayeredGMClassifier,
+    LMBMClassifier,
+    SSVMClassifier,
+)
 from skcrbm.pipeline import make_pipeline
 from skcrbm.utils.columns import warn_of_scales
 
@@ -19,6 +25,7 @@ AS_GIVEN = {
     "crbm_threshold": CRBMClassifier(n_hidden=0, alpha=0.1, max_iter=2, decode="threshold"),
     "mssvm": MSSVMCRBM(n_hidden=2, alpha=0.1, max_iter=2, inference="exact"),
     "lmbm": LMBMClassifier(C=0.01, pairwise_penalty=1.0, tol=0.1),
+    "ssvm": SSVMClassifier(C=1e-3, max_iter=5),
     "layered": LayeredGMClassifier(max_iter=2),
 }
 SCALED_INSIDE = {

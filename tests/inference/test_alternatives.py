@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from reference.outside import TripleEnergy
 
-from skcrbm import MSSVMCRBM, CRBMClassifier, ImageCRBM, LayeredGMClassifier, LMBMClassifier
+from skcrbm import (
+    MSSVMCRBM,
+    CRBMClassifier,
+    ImageCRBM,
+    LayeredGMClassifier,
+    LMBMClassifier,
+    SSVMClassifier,
+)
 from skcrbm.datasets import make_ising_lattice, make_random_factor_graph
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
 from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
@@ -107,6 +114,7 @@ ESTIMATORS = {
     "MSSVM, marginals": lambda m: MSSVMCRBM(marginal_inference=m, **FEW).fit(X, Y),
     "LMBM": lambda m: LMBMClassifier(inference=m, **FIXED).fit(X, Y),
     "LMBM, marginals": lambda m: LMBMClassifier(marginal_inference=m, **FIXED).fit(X, Y),
+    "SSVM": lambda m: SSVMClassifier(inference=m, max_iter=2).fit(X, Y),
     "layered": lambda m: LayeredGMClassifier(inference=m, max_iter=2).fit(X, Y),
     "RBM": lambda m: RBM(inference=m, learning="mle", **FEW).fit(Y),
     "Ising": lambda m: IsingModel(inference=m, learning="mle", max_iter=2).fit(Y),

@@ -16,6 +16,7 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.inference import MPLP, LinearProgram, available_methods, infer
+from skcrbm.inference.ising import relaxed_labels
 
 BOUNDED = ("map", "map_bound")
 METHODS = ["mplp", "linear_program"]
@@ -287,3 +288,21 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="has no option 'max_iter'"):
         infer(pairs, "linear_program", max_iter=5)
     assert infer(pairs, "mplp", returns="map").map_bound is None
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.5, 3.0])
+def test_flows_solve_the_program_that_highs_solves(scale):
+    rng = np.random.RandomState(int(10 * scale))
+    for n_labels in (1, 2, 5, 9):
+        coupling = np.triu(rng.normal(0, scale, (n_labels, n_labels)), 1)
+        energy = IsingEnergy(coupling + coupling.T, rng.normal(size=(6, n_labels)))
+        held = evidence(rng, energy, 0.2)
+        flow = infer(energy, "linear_program", clamp=held)
+        program = infer(FactorGraphEnergy.from_energy(energy), "linear_program", clamp=held)
+        np.testing.assert_allclose(flow.map_bound, program.map_bound, rtol=1e-6, atol=1e-6)
+        means, bound, _ = relaxed_labels(energy.condition(held))
+        np.testing.assert_array_equal(means > 0, flow.assignment)
+        halves = means == 0
+        score = (means * energy.field).sum(1) + 0.5 * ((means @ energy.coupling) * means).sum(1)
+        score += 0.5 * ((halves @ np.abs(energy.coupling)) * halves).sum(1)
+        np.testing.assert_allclose(score, bound, atol=1e-9)

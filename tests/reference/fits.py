@@ -15,6 +15,7 @@ from skcrbm import (
     ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
+    SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
@@ -149,6 +150,9 @@ def _all():
     fits["lmbm-class"] = Fit(_lmbm(), target="class")
     fits["lmbm-threshold"] = Fit(_lmbm(decode="threshold", C=1.0, pairwise_penalty=10.0))
     fits["lmbm-warm"] = Fit(_lmbm(C=1.0, pairwise_penalty=10.0, warm_start=True), "refit")
+    fits["ssvm"] = Fit(SSVMClassifier())
+    fits["ssvm-threads"] = Fit(SSVMClassifier(max_iter=30, n_jobs=2), n_rows=150)
+    fits["ssvm-classes"] = Fit(SSVMClassifier(), target="classes")
     fits["layered"] = Fit(_layered())
     fits["layered-threads"] = Fit(_layered(n_jobs=2), target="classes", n_rows=150)
     fits["layered-analytic"] = Fit(_layered(gradient="analytic"))

@@ -118,6 +118,21 @@ SPACES = {
         "n_jobs": [None, 2],
         "random_state": [0, 1],
     },
+    skcrbm.SSVMClassifier: {
+        "C": [0.1, 1e-8, 1e8],
+        "pairwise_penalty": [1.0, 1e-6, np.inf],
+        "tol": [1e-3, 1e-12, 10.0],
+        "max_iter": [1, 5, 100],
+        "inference": [
+            *("branch_and_bound", "linear_program", "icm"),
+            *(ICM(n_restarts=2), BranchAndBound(node_limit=3)),
+        ],
+        "decode": [*RULES[:-1], "map"],
+        "marginal_inference": ["auto", "exact", "sum_product"],
+        "node_limit": [1, 50_000],
+        "n_jobs": [None, 2],
+        "random_state": [0, 1],
+    },
     skcrbm.LayeredGMClassifier: {
         **SHARED,
         "layers": [(), (Dense(2),), (Dense(3, n_states=3),), (Dense(2), Dense(2))],

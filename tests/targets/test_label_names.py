@@ -21,6 +21,7 @@ from skcrbm import (
     ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
+    SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
 from skcrbm.decoding import fit_thresholds
@@ -44,6 +45,7 @@ MODELS = {
     "images": ImageCRBM(n_hidden=2, max_iter=2, random_state=0),
     "mssvm": MSSVMCRBM(n_hidden=2, max_iter=3, random_state=0),
     "lmbm": LMBMClassifier(C=0.01, pairwise_penalty=10.0),
+    "ssvm": SSVMClassifier(C=0.01, max_iter=20),
     "layered": LayeredGMClassifier(max_iter=2, random_state=0),
     "decoded": DecodedClassifier(ExtraTreesClassifier(5, random_state=0)),
     "calibrated": CalibratedMarginals(ExtraTreesClassifier(5, random_state=0), cv=2),

@@ -21,6 +21,7 @@ from skcrbm import (
     ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
+    SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
@@ -33,6 +34,7 @@ ESTIMATORS = [
     ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
+    SSVMClassifier,
     RBM,
     IsingModel,
     MarkovRandomField,
@@ -239,7 +241,9 @@ def test_checks_after_fit_can_be_skipped(name, options):
             assert "parameter of" not in str(error)  # noqa: PT017
 
 
-@pytest.mark.parametrize("kind", [CRBMClassifier, MSSVMCRBM, LMBMClassifier, LayeredGMClassifier])
+@pytest.mark.parametrize(
+    "kind", [CRBMClassifier, MSSVMCRBM, LMBMClassifier, SSVMClassifier, LayeredGMClassifier]
+)
 def test_rows_too_large_for_the_model(kind):
     """No infinite scores, no words about what the user does not know."""
     model = kind(max_iter=20).fit(X.astype(np.float32), Y)
@@ -252,7 +256,7 @@ def test_rows_too_large_for_the_model(kind):
                 model.predict(large)
 
 
-@pytest.mark.parametrize("kind", [CRBMClassifier, LMBMClassifier])
+@pytest.mark.parametrize("kind", [CRBMClassifier, LMBMClassifier, SSVMClassifier])
 def test_rows_too_large_for_inference(kind):
     model = kind(max_iter=20).fit(X, Y)
     for method in (model.predict, model.decision_function):

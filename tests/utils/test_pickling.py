@@ -22,6 +22,7 @@ from skcrbm import (
     ImageCRBM,
     LayeredGMClassifier,
     LMBMClassifier,
+    SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
@@ -51,6 +52,7 @@ ESTIMATORS = [
     CRBMClassifier(n_hidden=1, alpha=0.1, max_iter=2, solver="adam", random_state=0),
     MSSVMCRBM(n_hidden=1, alpha=0.1, max_iter=2, random_state=0),
     LMBMClassifier(C=1.0, pairwise_penalty=1.0),
+    SSVMClassifier(max_iter=5),
     LayeredGMClassifier(layers=(Dense(2),), max_iter=1, random_state=0),
     DecodedClassifier(MultiOutputClassifier(LogisticRegression())),
     CalibratedMarginals(CRBMClassifier(n_hidden=0, alpha=0.1), cv=2),

@@ -2,10 +2,17 @@
 
 from importlib import import_module
 
-__all__ = ["FoundLabels", "find_labels", "hinge_losses_and_scores"]
+_SEARCH = "skcrbm.inference.ising._search"
+_ON_FIRST_USE = {  # they need kernels
+    "FoundLabels": _SEARCH,
+    "find_labels": _SEARCH,
+    "hinge_losses_and_scores": _SEARCH,
+    "relaxed_labels": "skcrbm.inference.ising._roof_dual",
+}
+__all__ = ["FoundLabels", "find_labels", "hinge_losses_and_scores", "relaxed_labels"]
 
 
-def __getattr__(name):  # on first use: the search needs kernels
-    if name in __all__:
-        return getattr(import_module("skcrbm.inference.ising._search"), name)
+def __getattr__(name):
+    if name in _ON_FIRST_USE:
+        return getattr(import_module(_ON_FIRST_USE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

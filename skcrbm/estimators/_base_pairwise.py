@@ -1,0 +1,144 @@
+"""What the machines over pairs of labels share: prediction from their weights."""
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.decoding import CERTIFIED_DECODERS, DECODERS, Posterior
+from skcrbm.energies import IsingEnergy
+from skcrbm.estimators._base_energy import BaseEnergyClassifier
+from skcrbm.inference import BranchAndBound, resolve_method
+from skcrbm.learning import CallbackSupportMixin
+from skcrbm.targets import label_output
+from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
+from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.warnings import warn_user
+
+MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
+
+
+class BasePairwiseClassifier(CallbackSupportMixin, BaseEnergyClassifier):
+    """Base of the machines with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
+
+    A subclass learns `coef_`, `intercept_` and `pairwise_coef_`. Its hyperparameters are, among
+    others, `inference`, `decode`, `marginal_inference`, `node_limit` and `n_jobs`.
+    """
+
+    _saved = (
+        *("n_features_in_", "classes_", "_targets", "n_iter_", "dual_gap_"),
+        *("coef_", "intercept_", "pairwise_coef_"),
+    )
+    #: Names of the methods that look for the best labels.
+    _searches: tuple = ()
+    #: Score y f of y = +1 against y = -1.
+    _log_odds_scale = 2.0
+
+    def __sklearn_is_fitted__(self):
+        # classes_ is there already when a first fit fails or is interrupted.
+        return hasattr(self, "coef_")
+
+    def _posterior_of(self, X, known):
+        """Return the Boltzmann machines of the rows."""
+        method = self.marginal_inference
+        if isinstance(method, str) and method == "auto":
+            few = len(self.coef_) <= AUTO_EXACT_LABELS
+            method = "exact" if few else "tree_reweighted"
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+            fields = np.asarray(safe_sparse_dot(X, self.coef_.T)) + self.intercept_
+        if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # nor with NaN
+            raise ValueError("X times coef_ is too large a number; scale the columns of X")
+        return Posterior(
+            IsingEnergy(self.pairwise_coef_, fields),
+            resolve_method(method, "marginal_inference", lambda: MARGINAL_METHODS).filled(
+                tol=ESTIMATOR_TOL
+            ),
+            known,
+            self.label_sets_,
+            self.n_jobs,
+            state_methods={"map": self._search_method()},
+            allow_empty=self.allow_empty_,
+            unseen_share=self.unseen_share_,
+            **self._posterior_options(),
+        )
+
+    def _posterior_options(self):
+        """Return what else a subclass has to say to the rules."""
+        return {}
+
+    def _search_method(self):
+        """How to look for the best labels."""
+        if isinstance(self.inference, str) and self.inference == "branch_and_bound":
+            return BranchAndBound(node_limit=self.node_limit)
+        method = resolve_method(self.inference, able=lambda: self._searches)
+        if method.name not in self._searches:
+            raise ValueError(
+                f"inference must be one of {', '.join(map(repr, self._searches))} or a configured "
+                f"object of these, such as ICM(n_restarts=10); got {method!r}"
+            )
+        return method
+
+    def _label_scores(self, posterior):
+        """Signed fields of the labels at the predicted labels."""
+        (fields,) = posterior.energy.fields
+        return fields + (2.0 * self._labels(posterior) - 1.0) @ self.pairwise_coef_
+
+    def _binary_scores(self, posterior):
+        return posterior.energy.fields[0]
+
+    def _class_scores(self, posterior):
+        """Scores of the states with one label on, up to a constant of each row."""
+        return 2.0 * (posterior.energy.fields[0] - self.pairwise_coef_.sum(axis=1))
+
+    def _labels(self, posterior):
+        """0/1 labels (N, L) of 2-D y; warns of rows without a proof."""
+        if self.decode not in CERTIFIED_DECODERS:
+            return DECODERS.get(self.decode)(posterior)
+        labels, _, gap = CERTIFIED_DECODERS.get(self.decode)(posterior)
+        method, n_open = posterior.state_methods["map"], np.count_nonzero(gap)
+        if n_open and method.name == "branch_and_bound":
+            warn_user(
+                f"Branch and bound reached node_limit={method.node_limit} on {n_open} of "
+                f"{len(gap)} rows; their labels are the best found so far, and the "
+                f"optimum may be better by up to {gap.max():.3g}. A larger "
+                "pairwise_penalty makes the search shorter.",
+                ConvergenceWarning,
+            )
+        return labels
+
+    @label_output
+    def predict_with_gap(self, X, y_known=None):
+        """Predict the labels of 2-D y, each row with a certificate.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels known beforehand, NaN elsewhere. The loss counts their margins, too.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, n_outputs)
+        objective : ndarray of shape (n_samples,)
+            Their hinge loss or, with ``decode="map"``, minus their score.
+        gap : ndarray of shape (n_samples,)
+            0 where the labels are proven to be the best; else no labels are better by more
+            than this. With ``inference="milp"`` it includes the tolerances of HiGHS, with "icm"
+            it is infinite.
+
+        Raises
+        ------
+        ValueError
+            After a fit on 1-D y, or with a `decode` that does not search.
+        """
+        check_is_fitted(self)
+        self._targets.require_multilabel("predict_with_gap")
+        if self.decode not in CERTIFIED_DECODERS:
+            raise ValueError(
+                f"predict_with_gap is for decode='hinge' and 'map', not {self.decode!r}, which "
+                "goes by probabilities and does not search"
+            )
+        with one_blas_thread():
+            posterior = self._posterior(X, y_known)
+            labels, objective, gap = CERTIFIED_DECODERS.get(self.decode)(posterior)
+        return self._targets.decode(labels), objective, gap

@@ -1,0 +1,60 @@
+"""The local polytope's linear program of Ising models, by maximum flows instead of HiGHS."""
+
+import numpy as np
+
+from skcrbm.kernels.roof_dual import roof_duals
+from skcrbm.utils.limits import ROWS_PER_CHUNK
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.validation import kernel_array
+
+
+def solve(method, energy, query):
+    """Answer "map" and "map_bound" of "linear_program"; see `LinearProgram`."""
+    means, bound, n_iter = relaxed_labels(energy, query.n_jobs)
+    state = (means > 0).astype(np.int8)
+    answer = {"assignment": state, "n_iter": n_iter, "converged": np.ones(len(state), bool)}
+    if "map_bound" in query.returns:
+        score = energy.score(state)
+        answer["map_bound"] = np.maximum(bound, score)
+        answer["gap"] = answer["map_bound"] - score
+    return answer
+
+
+def relaxed_labels(energy, n_jobs=None):
+    """Solve the linear program of each model.
+
+    Parameters
+    ----------
+    energy : IsingEnergy
+    n_jobs : int or None
+        Threads over rows.
+
+    Returns
+    -------
+    means : ndarray (N, L) of int8
+        Labels -1 and +1 of a solution, 0 for those that it leaves at one half. Two labels that are
+        both at one half agree where their coupling is positive and differ where it is negative.
+    bound : ndarray (N,)
+        Value of the solution; with an allowance for rounding, so that no labels score higher.
+    n_iter : ndarray (N,) of int
+        Paths of the maximum flow.
+    """
+    free = energy.free
+    with one_blas_thread():
+        (fields,), offset = energy.fold_evidence()
+    fields = kernel_array(fields, np.float64)
+    coupling = kernel_array(energy.coupling, np.float64)
+    means, bound = np.zeros(fields.shape, np.int8), np.zeros(len(fields))
+    n_iter = np.zeros(len(fields), np.int64)
+    mask = kernel_array(np.broadcast_to(free, fields.shape))
+
+    def run(rows):
+        roof_duals(fields[rows], coupling, mask[rows], means[rows], bound[rows], n_iter[rows])
+
+    for _ in ordered_map(run, row_chunks(len(fields), ROWS_PER_CHUNK), n_jobs):
+        pass
+    size = np.abs(fields).sum(axis=1) + np.abs(coupling).sum() + np.abs(offset)
+    rounding = np.finfo(np.float64).eps * (n_iter + 4 * fields.shape[1] ** 2)
+    if energy.evidence is not None:
+        means = np.where(free, means, np.where(energy.evidence == 1, 1, -1)).astype(np.int8)
+    return means, bound + offset + rounding * size, n_iter

@@ -1,0 +1,179 @@
+"""SSVMClassifier: what it learns, predicts, refuses and warns of."""
+
+import pickle
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_multilabel_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from skcrbm import SSVMClassifier
+from skcrbm.inference import ICM, BranchAndBound
+
+TIGHT = {"C": 0.02, "tol": 1e-6}
+PRECISE = {"tol": 1e-10, "max_iter": 1_000_000, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, Y = make_multilabel_classification(100, n_features=6, n_classes=4, random_state=0)
+    return StandardScaler().fit_transform(X), Y
+
+
+def objective(model, X, Y):
+    """What training minimises, by enumeration."""
+    signs, L = 2.0 * Y - 1, Y.shape[1]
+    fields = X @ model.coef_.T + model.intercept_
+    every = np.array(list(product([-1.0, 1.0], repeat=L)))
+    pairs = 0.5 * ((every @ model.pairwise_coef_) * every).sum(axis=1)
+    own = (signs * fields).sum(axis=1)
+    own += 0.5 * ((signs @ model.pairwise_coef_) * signs).sum(axis=1)
+    wrong = (every != signs[:, None]).sum(axis=2)
+    risk = (wrong + fields @ every.T + pairs - own[:, None]).max(axis=1).sum()
+    norm = (model.coef_**2).sum() + (model.intercept_**2).sum()
+    norm += model.pairwise_penalty * 0.5 * (model.pairwise_coef_**2).sum()
+    return 0.5 * norm + model.C * risk
+
+
+def test_fitted_attributes(data):
+    X, Y = data
+    model = SSVMClassifier(C=0.02).fit(X, Y)
+    assert model.coef_.shape == (4, 6)
+    np.testing.assert_array_equal(model.pairwise_coef_, model.pairwise_coef_.T)
+    np.testing.assert_array_equal(np.diag(model.pairwise_coef_), 0)
+    assert np.abs(model.pairwise_coef_).max() > 0.01
+    assert 0 < model.dual_gap_ <= 1e-3
+    assert model.objective_ == pytest.approx(objective(model, X, Y))
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict_proba(X), model.predict_proba(X))
+
+
+def test_prediction_is_the_highest_score(data):
+    X, Y = data
+    model = SSVMClassifier(C=0.02).fit(X, Y)
+    every = np.array(list(product([-1.0, 1.0], repeat=4)))
+    pairs = 0.5 * ((every @ model.pairwise_coef_) * every).sum(axis=1)
+    scores = (X @ model.coef_.T + model.intercept_) @ every.T + pairs
+    np.testing.assert_array_equal(model.predict(X), every[scores.argmax(axis=1)] > 0)
+    labels, value, gap = model.predict_with_gap(X)
+    np.testing.assert_array_equal(labels, model.predict(X))
+    np.testing.assert_allclose(value, -scores.max(axis=1))
+    np.testing.assert_array_equal(gap, 0)
+    known = np.where(np.arange(4) == 1, 1 - labels, np.nan)
+    np.testing.assert_array_equal(model.predict(X, known)[:, 1], 1 - labels[:, 1])
+
+
+def test_less_than_other_weights_have(data):
+    X, Y = data
+    model = SSVMClassifier(**TIGHT).fit(X, Y)
+    least = objective(model, X, Y)
+    rng = np.random.default_rng(0)
+    for size in (1e-3, 1e-2):
+        other = clone(model)
+        vars(other).update(vars(model))
+        other.coef_ = model.coef_ + size * rng.normal(size=model.coef_.shape)
+        shift = np.triu(size * rng.normal(size=(4, 4)), 1)
+        other.pairwise_coef_ = model.pairwise_coef_ + shift + shift.T
+        assert objective(other, X, Y) > least * (1 - 1e-6)
+
+
+def test_two_classes_are_a_linear_svm(data):
+    X, Y = data
+    y = np.array(["no", "yes"])[Y[:, 0]]
+    svm = LinearSVC(loss="hinge", C=4 * 0.02, **PRECISE).fit(X, y)
+    for inference in ("branch_and_bound", "linear_program", "icm"):
+        model = SSVMClassifier(inference=inference, **TIGHT).fit(X, y)
+        np.testing.assert_allclose(2 * model.coef_, svm.coef_, atol=2e-3)
+        assert (model.predict(X) == svm.predict(X)).mean() > 0.98
+
+
+def test_infinite_penalty_is_an_svm_per_label(data):
+    X, Y = data
+    model = SSVMClassifier(pairwise_penalty=np.inf, **TIGHT).fit(X, Y)
+    np.testing.assert_array_equal(model.pairwise_coef_, 0)
+    for label in range(4):
+        svm = LinearSVC(loss="hinge", C=4 * 0.02, **PRECISE).fit(X, Y[:, label])
+        np.testing.assert_allclose(2 * model.coef_[[label]], svm.coef_, atol=3e-3)
+
+
+def test_classes_are_a_multi_class_machine(data):
+    X, Y = data
+    y = Y.sum(axis=1).clip(0, 2)
+    model = SSVMClassifier(**TIGHT).fit(X, y)
+    svm = LinearSVC(multi_class="crammer_singer", C=2 * 0.02, **PRECISE).fit(X, y)
+    np.testing.assert_allclose(model.coef_, svm.coef_, atol=2e-3)
+    assert (model.predict(X) == svm.predict(X)).mean() > 0.97
+    np.testing.assert_array_equal(model.pairwise_coef_, 0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("inference", ["branch_and_bound", "linear_program", "icm"])
+def test_the_result_does_not_depend_on_threads(inference):
+    X, Y = make_multilabel_classification(150, n_features=5, n_classes=5, random_state=1)
+    X = StandardScaler().fit_transform(X)
+    models = [
+        SSVMClassifier(C=0.01, inference=inference, max_iter=25, tol=1e-9, n_jobs=n).fit(X, Y)
+        for n in (1, 2)
+    ]
+    for name in ("coef_", "intercept_", "pairwise_coef_", "dual_gap_"):
+        np.testing.assert_array_equal(getattr(models[0], name), getattr(models[1], name))
+    np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X))
+
+
+def test_weights_are_copies_and_sparse_rows_are_rows(data):
+    X, Y = data
+    weight = np.arange(len(X)) % 3
+    model = SSVMClassifier(**TIGHT).fit(X, Y, weight)
+    rows = np.repeat(np.arange(len(X)), weight)
+    for other in (
+        SSVMClassifier(**TIGHT).fit(X[rows], Y[rows]),
+        SSVMClassifier(**TIGHT).fit(sparse.csr_matrix(X), Y, weight),
+    ):
+        assert other.objective_ == pytest.approx(model.objective_, rel=2e-6)
+        np.testing.assert_allclose(other.coef_, model.coef_, atol=3e-3)
+
+
+def test_restarts_are_seeded(data):
+    X, Y = data
+    fits = [
+        SSVMClassifier(C=0.02, inference=ICM(n_restarts=3), random_state=seed).fit(X, Y)
+        for seed in (0, 0)
+    ]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+def test_labels_that_are_not_observed_are_refused(data):
+    X, Y = data
+    with pytest.raises(ValueError, match=r"y holds NaN \(not observed\).* LMBMClassifier"):
+        SSVMClassifier().fit(X, np.where(np.arange(4) == 2, np.nan, Y))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_warnings(data):
+    X, Y = data
+    with pytest.warns(ConvergenceWarning, match="max_iter=3 iterations, with a relative duality"):
+        model = SSVMClassifier(max_iter=3).fit(X, Y)
+    assert model.n_iter_ == 3
+    assert model.dual_gap_ > 0.1
+    rng = np.random.default_rng(0)
+    Y = (rng.random((60, 25)) < 0.5).astype(int)
+    with pytest.warns(ConvergenceWarning, match=r"node_limit=1 on \d+ rows in the last iteration"):
+        SSVMClassifier(
+            C=1.0, pairwise_penalty=0.01, max_iter=8, inference=BranchAndBound(node_limit=1)
+        ).fit(rng.normal(size=(60, 2)), Y)
+    with pytest.raises(ValueError, match="'inference' parameter of SSVMClassifier must be"):
+        SSVMClassifier(inference="milp").fit(X, Y[:, :4])
+
+
+def test_progress_changes_nothing(data, capsys):
+    X, Y = data
+    plain, told = (SSVMClassifier(C=0.02, verbose=v).fit(X, Y) for v in (0, 2))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == told.n_iter_
+    assert lines[0].startswith("Iteration 1  gap ")
+    np.testing.assert_array_equal(plain.coef_, told.coef_)
