@@ -96,12 +96,12 @@ def models(X):
     ):
         yield f"SSVM, {row}", *linear(SSVMClassifier(inference=method, tol=SSVM_TOL), C=means)
     joint = LinearSVC(multi_class="crammer_singer", random_state=0)
-    for row, machine in (
-        (PAIRS, SVC(kernel="linear")),
-        ("Crammer-Singer", joint),
-        ("one set against the rest", svm),
+    for row, machine, grid in (
+        (PAIRS, SVC(kernel="linear"), U),
+        ("Crammer-Singer", joint, U[:3]),  # beyond, the solver ends before it converges
+        ("one set against the rest", svm, U),
     ):
-        yield f"MLSVM, {row}", *linear(LabelPowerset(machine), classifier__C=U)
+        yield f"MLSVM, {row}", *linear(LabelPowerset(machine), classifier__C=grid)
     yield "Nystroem + LMBMr", *kernel(lmbm, X, C=[0.1, 1, 10], pairwise_penalty=[1, 10, 100, 1e4])
     trial = kernel(lmbm, X, C=[0.1], pairwise_penalty=[10])
     yield "Nystroem + LMBMr, C and eta given", *trial

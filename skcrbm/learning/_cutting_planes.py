@@ -12,12 +12,14 @@ from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.energies import IsingEnergy
-from skcrbm.inference import infer
+from skcrbm.inference import ICM, infer
 from skcrbm.learning._simplex_program import maximise_over_simplex
 from skcrbm.utils.parallel import one_blas_thread
 
 # Planes that have not counted for so many iterations are dropped.
 _IDLE = 50
+# Planes are looked for by ICM while these are violated, but for one in so many.
+_DRAFTS = 10
 # A violation below this share of the objective is rounding.
 _ROUNDING = 1e-9
 
@@ -83,8 +85,19 @@ class StructuralMarginProblem:
             pairwise += pairwise.T
         return coef.reshape(n_labels, n_columns), intercept, pairwise
 
-    def plane(self, vector):
+    @property
+    def draft(self):
+        """What finds violated label vectors sooner than `method`; None if nothing does."""
+        quick = self.one_hot or self._upper is None or self.method.name == "icm"
+        return None if quick else ICM()
+
+    def plane(self, vector, method):
         """Find the most violated constraint: the risk is ``offset - slope . w`` or more for all w.
+
+        Parameters
+        ----------
+        vector : ndarray (n_parameters,)
+        method : InferenceMethod
 
         Returns
         -------
@@ -95,7 +108,7 @@ class StructuralMarginProblem:
         """
         coef, intercept, pairwise = self.weights(vector)
         fields = np.asarray(safe_sparse_dot(self.X, coef.T)) + intercept
-        means, converged = self._worst(fields, pairwise)
+        means, converged = self._worst(fields, pairwise, method)
         missed = self.signs - means
         halves = (means == 0).astype(np.float64)
         # Where the search has found less than the row's own labels, these are its maximum.
@@ -120,20 +133,20 @@ class StructuralMarginProblem:
         score = 0.5 * ((means @ pairwise) * means).sum(axis=1)
         return score + 0.5 * ((halves @ np.abs(pairwise)) * halves).sum(axis=1)
 
-    def _worst(self, fields, pairwise):
+    def _worst(self, fields, pairwise, method):
         """Labels (N, L) in -1, 0, +1 of the maxima, 0 for one half; whether each is proven."""
         fields = fields - 0.5 * self.signs
         if self.one_hot:
             found = 2.0 * np.eye(fields.shape[1])[fields.argmax(axis=1)] - 1.0
             return found, np.ones(len(found), bool)
         energy = IsingEnergy(pairwise, fields)
-        if self.method.name == "linear_program":
+        if method.name == "linear_program":
             from skcrbm.inference.ising import relaxed_labels  # needs kernels
 
             means, _, _ = relaxed_labels(energy, self.n_jobs)
             return means.astype(np.float64), np.ones(len(means), bool)
-        found = infer(energy, self.method, returns="map", n_jobs=self.n_jobs)
-        proven = found.converged | (self.method.name != "branch_and_bound")
+        found = infer(energy, method, returns="map", n_jobs=self.n_jobs)
+        proven = found.converged | (method.name != "branch_and_bound")
         return 2.0 * found.assignment - 1.0, proven
 
 
@@ -210,6 +223,9 @@ class _Planes:
 def fit_cutting_planes(problem, *, tol, max_iter, on_begin=None, on_end=None):
     """Solve a `StructuralMarginProblem` by the cutting planes of one slack variable.
 
+    Most planes are drafts by ICM, which are valid for every method, while these cut something off;
+    objectives are those of planes by the problem's own method alone.
+
     It ends when the best objective found and the lower bound of the quadratic program are within
     `tol` of each other, relatively, or the search finds no constraint that is violated.
 
@@ -242,6 +258,7 @@ def _cut(problem, tol, max_iter, on_begin, on_end):
     vector, lower = np.zeros(problem.n_parameters), 0.0
     best = None  # vector, half its square, risk
     n_iter, n_open, reason = 0, 0, "max_iter"
+    draft = problem.draft
 
     def now(reason="callback"):
         objective = best[1] + best[2]
@@ -254,20 +271,27 @@ def _cut(problem, tol, max_iter, on_begin, on_end):
         while n_iter < max_iter:
             if on_begin is not None:
                 on_begin(n_iter)
-            slope, offset, n_open = problem.plane(vector)
+            half, known = 0.5 * (vector @ vector), planes.risk(vector)
+            slope = None
+            if draft is not None and n_iter % _DRAFTS and n_iter < max_iter - 1:
+                slope, offset, _ = problem.plane(vector, draft)
+                if offset - slope @ vector - known <= tol * (half + known):
+                    slope = None
+            proper = slope is None
+            if proper:
+                slope, offset, n_open = problem.plane(vector, problem.method)
+            found = offset - slope @ vector
             if not (np.isfinite(offset) and np.isfinite(slope @ slope)):
                 raise ValueError(
                     "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the "
                     "columns of X"
                 )
-            half, known = 0.5 * (vector @ vector), planes.risk(vector)
-            found = offset - slope @ vector
             if best is not None:  # a search that is not exact may have missed this before
                 best = best[0], best[1], max(best[2], offset - slope @ best[0])
-            if best is None or half + max(found, known) < best[1] + best[2]:
+            if proper and (best is None or half + max(found, known) < best[1] + best[2]):
                 best = vector, half, max(found, known)
             n_iter += 1
-            if found - known <= _ROUNDING * (half + known):
+            if proper and found - known <= _ROUNDING * (half + known):
                 best = vector, half, max(found, known)  # no better one can be told
                 reason = "tol"
             else:
