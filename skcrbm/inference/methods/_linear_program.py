@@ -14,8 +14,8 @@ class LinearProgram(PairMaximiser):
     come out at one half and the bound is too high. The variables above one half are on in the
     state; `gap` says by how much a better one could exceed it.
 
-    The models of an `IsingEnergy` are solved as maximum flows [3]_, some hundred to thousand times
-    as fast as by a solver of linear programs; all others are one program each for HiGHS [2]_.
+    The models of an `IsingEnergy` are solved as maximum flows [3]_, up to 14 labels some hundred
+    times as fast as by HiGHS [2]_, which solves one program for each of all other models.
     The bound is computed from the flow or the program's multipliers, so that it holds whatever the
     tolerances.
 
