@@ -1,16 +1,15 @@
-"""What the density estimators share: data of 0, 1 and NaN, training, questions about p(x)."""
+"""What the density estimators trained epoch by epoch share."""
 
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
-from scipy import sparse
-from sklearn.base import BaseEstimator, DensityMixin, _fit_context, clone
+from sklearn.base import _fit_context, clone
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from skcrbm import inference
+from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import (
     METHODS,
@@ -32,18 +31,16 @@ from skcrbm.learning import (
     warn_of_convergence,
     with_callbacks,
 )
-from skcrbm.utils.features import checked_features
-from skcrbm.utils.fitting import all_or_nothing, forget, resolved, weighted_rows
-from skcrbm.utils.parameters import Integer, check_parameters
-from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.fitting import all_or_nothing, forget, resolved
+from skcrbm.utils.parameters import Integer
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
 
 _UNCONVERGED = "its marginals may be off", "inference='exact' if the model is small"
 
 
-class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metaclass=ABCMeta):
-    """Base of the density estimators.
+class BaseDensity(StochasticFit, DensityQuestions):
+    """Base of the density estimators that are trained epoch by epoch.
 
     A subclass has the hyperparameters of its `__init__`, among them all that
     `_parameter_constraints` names here, and says what the model is.
@@ -79,8 +76,6 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
     # Steps by few states of the model: at 50 times Adam's usual size they outrun the chains, and
     # the averaged iterates of hard data end far from the maximum.
     _sampled_speedup = 20
-    # Hyperparameters that questions to a fitted model go by.
-    _of_use = ("inference", "binarize", "n_jobs")
     _state = ("_model", "_structure", "_learning", "_sampler", "_progress", "_rng")
 
     # ---------------------------------------------------------- what the model is
@@ -100,40 +95,6 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
     def _automatic_batch_size(self, n_rows):
         """Return the rows of a step: all, as the data's moments are worked out once."""
         return n_rows
-
-    # ---------------------------------------------------------------- the data
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def _visible(self, X, reset):
-        """Validate X; 0, 1 and NaN (N, n_features), float32 or float64."""
-        X = checked_features(self, X, allow_nan=True, reset=reset)
-        X = X.toarray() if sparse.issparse(X) else X
-        missing = np.isnan(X)
-        if self.binarize is None:
-            if not (missing | (X == 0) | (X == 1)).all():
-                raise ValueError(
-                    "X must hold 0, 1 and NaN alone with binarize=None; a number for binarize is "
-                    "the threshold above which a value counts as 1"
-                )
-            return X
-        if reset and X.size and (np.nanmin(X, initial=0) < 0 or np.nanmax(X, initial=1) > 1):
-            warn_user(
-                f"X has values outside of [0, 1]; what is above binarize={self.binarize} counts as "
-                "1, the rest as 0. Set binarize to where the columns are to be cut"
-            )
-        visible = np.greater(X, self.binarize).astype(X.dtype)
-        visible[missing] = np.nan
-        return visible
-
-    def _check_training_data(self, X, y, sample_weight, *, reset):
-        visible = self._visible(X, reset)
-        (visible,), weight = weighted_rows((visible,), sample_weight)
-        return np.empty((len(visible), 0), visible.dtype), visible, weight
 
     def __sklearn_is_fitted__(self):
         return "_model" in vars(self)
@@ -267,18 +228,11 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
             answers = {"mle": {"statistics", "log_partition"}, "bp": {"marginals"}}
             return self._able(energy, answers.get(self.learning, set()))
         wanted = self.learning == "mle" or (missing and self.learning != "bp")
-        if wanted and _is_small(energy):
+        if wanted and is_small(energy):
             return resolve_method("exact")
         if self.learning == "mle":
-            raise ValueError(_too_large(energy, "learning='mle'"))
+            raise ValueError(too_large(energy, "learning='mle'"))
         return resolve_method("sum_product")
-
-    def _is_auto(self):
-        return isinstance(self.inference, str) and self.inference == "auto"
-
-    def _named(self):
-        """Return the method that `inference` names, or is."""
-        return resolve_method(self.inference)
 
     def _checked_sampler(self, rule, energy):
         """Return a copy of the sampler, or None where the rule has no use for one."""
@@ -320,39 +274,6 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
 
     # --------------------------------------------------------------- questions
 
-    def _method_of_use(self, energy, wanted):
-        """Return the method of `inference`; "auto" is exact, or a ValueError."""
-        if not self._is_auto():
-            return self._able(
-                energy, {"log_partition" if wanted == "score_samples" else "marginals"}
-            )
-        if not _is_small(energy):
-            raise ValueError(_too_large(energy, wanted))
-        return resolve_method("exact")
-
-    def _able(self, energy, answers):
-        """Return the method of `inference` if it answers that; a ValueError else."""
-        method = self._named()
-        lacking = answers - method.supports(energy)
-        if lacking:
-            raise ValueError(
-                f"inference={self.inference!r} does not give {', '.join(sorted(lacking))} of "
-                f"{type(energy).__name__}, which is needed here; methods that do: "
-                f"{', '.join(map(repr, available_methods(energy, answers)))}"
-            )
-        return method
-
-    def _known(self, X):
-        """Return validated X (N, n_features) of 0, 1 and NaN."""
-        check_is_fitted(self)
-        check_parameters(self, self._of_use)
-        return self._visible(X, False)
-
-    def _clamp(self, visible):
-        """Evidence (N, n_variables) that holds what is observed."""
-        n_hidden = self.energy_.n_hidden
-        return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
-
     def score_samples(self, X):
         """Log-probability of the observed entries of each row.
 
@@ -377,69 +298,13 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
             If the model was learned by "pmp": its parameters are those of the sampler, under
             which the probabilities given here, of the Gibbs distribution, are not the data's.
         """
-        visible = self._known(X)
+        found = super().score_samples(X)
         if self._learning == "pmp":
             warn_user(
                 "the parameters were learned for samples by perturb-and-max-product; they are no "
                 "parameters of the Gibbs distribution, whose log-probabilities these are"
             )
-        energy = self.energy_
-        method = self._method_of_use(energy, "score_samples")
-        log_z = infer(energy, method, returns="log_partition").log_partition[0]
-        rows = energy.rows(np.zeros(len(visible), int))
-        log_weight = rows.log_weight(np.nan_to_num(visible))
-        partly = np.flatnonzero(np.isnan(visible).any(axis=1))
-        if len(partly):
-            log_weight[partly] = infer(
-                energy.rows(np.zeros(len(partly), int)),
-                method,
-                clamp=self._clamp(visible[partly]),
-                returns="log_partition",
-                n_jobs=self.n_jobs,
-            ).log_partition
-        return log_weight - log_z
-
-    def score(self, X, y=None):
-        """Mean of `score_samples`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        float
-        """
-        return float(np.mean(self.score_samples(X)))
-
-    def marginals(self, X):
-        """P(x_i = 1) of each entry given the observed entries of its row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            As in `fit`; what is observed keeps its value.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-
-        Raises
-        ------
-        ValueError
-            With ``inference="auto"``, if the model is too large for exact inference.
-        """
-        visible = self._known(X)
-        return self._beliefs(visible, "marginals")[:, : visible.shape[1]]
-
-    def _beliefs(self, visible, wanted):
-        """Marginals (N, n_variables) given the observed entries."""
-        energy = self.energy_.rows(np.zeros(len(visible), int))
-        method = self._method_of_use(self.energy_, wanted)
-        clamp = self._clamp(visible)
-        return infer(energy, method, clamp=clamp, returns="marginals", n_jobs=self.n_jobs).marginals
+        return found
 
     def sample(self, n_samples=1, *, given=None, random_state=None):
         """Draw rows from the model, by the sampler that it was learned with.
@@ -459,44 +324,19 @@ class BaseDensity(DensityMixin, StochasticFit, Versioned, BaseEstimator, metacla
         -------
         ndarray of int of shape (n_samples, n_features)
         """
-        check_is_fitted(self)
-        check_parameters(self, self._of_use)
-        energy, n_features = self.energy_, self.n_features_in_
-        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")
-        clamp = None
-        if given is not None:
-            try:
-                given = np.asarray(given, np.float64)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"given must hold 0, 1 or NaN: {error}") from error
-            if given.shape != (n_features,):
-                raise ValueError(
-                    f"given must have shape ({n_features},), NaN where a value is drawn; got "
-                    f"{given.shape}"
-                )
-            if not (np.isnan(given) | (given == 0) | (given == 1)).all():
-                raise ValueError("given must hold 0 or 1, or NaN where a value is drawn")
-            clamp = self._clamp(given[None])
+        clamp = self._checked_given(n_samples, given)
         if self._learning == "bp":
+            energy, n_features = self.energy_, self.n_features_in_
             method = resolve_method("sum_product") if self._is_auto() else self._named()
             p = infer(energy, method, clamp=clamp, returns="marginals").marginals[0, :n_features]
             u = inference.uniforms(random_key(random_state), np.arange(n_samples), 0, n_features)
             return (u < p).astype(np.int64)
-        found = infer(
-            energy,
-            self._sampling_method(n_samples).with_options(random_state=random_state),
-            clamp=clamp,
-            returns="samples",
-            n_samples=n_samples,
-            n_jobs=self.n_jobs,
-        )
-        return found.samples[0, :, :n_features].astype(np.int64)
+        return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
 
     def _sampling_method(self, n_samples):
         if self._sampler is not None and self._learning != "weighted_bp_chain":
             return self._sampler
-        if self._learning in ("mle", "weighted_bp_chain") and _is_small(self.energy_):
+        if self._learning in ("mle", "weighted_bp_chain") and is_small(self.energy_):
             return resolve_method("exact")
         return Gibbs(n_chains=n_samples)
 
@@ -516,21 +356,7 @@ def start_log_odds(visible, weight):
     return np.log(on) - np.log(off)
 
 
-def _is_small(energy):
-    """Whether exact inference takes a model of this size."""
-    return energy.n_enumerated() <= energy.max_enumerated
-
-
 def _samplers(energy, answers):
     """Names of the methods that answer this by random numbers of their own, for an error."""
     names = available_methods(energy, answers)
     return ", ".join(repr(n) for n in names if "random_state" in vars(METHODS.get(n)()))
-
-
-def _too_large(energy, wanted):
-    return (
-        f"{wanted} with inference='auto' needs exact inference, which would take 2^"
-        f"{energy.n_enumerated()} states (limit 2^{energy.max_enumerated}) for this model; name "
-        "an approximate one: inference='sum_product', 'tree_reweighted' or 'mean_field', or for "
-        "log-probabilities 'ais' where it works on the model"
-    )

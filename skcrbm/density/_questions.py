@@ -1,0 +1,256 @@
+"""Questions about p(x), which all densities answer, and the data that they are asked of."""
+
+from abc import ABCMeta
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.inference import Gibbs, available_methods, infer, resolve_method
+from skcrbm.utils.features import checked_features
+from skcrbm.utils.fitting import weighted_rows
+from skcrbm.utils.parameters import check_parameters
+from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.warnings import warn_user
+
+
+class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta):
+    """Base of what has an `energy_` over binary columns, however it was learned.
+
+    A subclass has the hyperparameters `inference`, `binarize` and `n_jobs`.
+    """
+
+    # Hyperparameters that questions to a fitted model go by.
+    _of_use = ("inference", "binarize", "n_jobs")
+
+    # ---------------------------------------------------------------- the data
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _visible(self, X, reset):
+        """Validate X; 0, 1 and NaN (N, n_features), float32 or float64."""
+        X = checked_features(self, X, allow_nan=True, reset=reset)
+        X = X.toarray() if sparse.issparse(X) else X
+        missing = np.isnan(X)
+        if self.binarize is None:
+            if not (missing | (X == 0) | (X == 1)).all():
+                raise ValueError(
+                    "X must hold 0, 1 and NaN alone with binarize=None; a number for binarize is "
+                    "the threshold above which a value counts as 1"
+                )
+            return X
+        if reset and X.size and (np.nanmin(X, initial=0) < 0 or np.nanmax(X, initial=1) > 1):
+            warn_user(
+                f"X has values outside of [0, 1]; what is above binarize={self.binarize} counts as "
+                "1, the rest as 0. Set binarize to where the columns are to be cut"
+            )
+        visible = np.greater(X, self.binarize).astype(X.dtype)
+        visible[missing] = np.nan
+        return visible
+
+    def _check_training_data(self, X, y, sample_weight, *, reset):
+        visible = self._visible(X, reset)
+        (visible,), weight = weighted_rows((visible,), sample_weight)
+        return np.empty((len(visible), 0), visible.dtype), visible, weight
+
+    # --------------------------------------------------------------- questions
+
+    def _is_auto(self):
+        return isinstance(self.inference, str) and self.inference == "auto"
+
+    def _named(self):
+        """Return the method that `inference` names, or is."""
+        return resolve_method(self.inference)
+
+    def _method_of_use(self, energy, wanted):
+        """Return the method of `inference`; "auto" is exact, or a ValueError."""
+        if not self._is_auto():
+            return self._able(
+                energy, {"log_partition" if wanted == "score_samples" else "marginals"}
+            )
+        if not is_small(energy):
+            raise ValueError(too_large(energy, wanted))
+        return resolve_method("exact")
+
+    def _able(self, energy, answers):
+        """Return the method of `inference` if it answers that; a ValueError else."""
+        method = self._named()
+        lacking = answers - method.supports(energy)
+        if lacking:
+            raise ValueError(
+                f"inference={self.inference!r} does not give {', '.join(sorted(lacking))} of "
+                f"{type(energy).__name__}, which is needed here; methods that do: "
+                f"{', '.join(map(repr, available_methods(energy, answers)))}"
+            )
+        return method
+
+    def _known(self, X):
+        """Return validated X (N, n_features) of 0, 1 and NaN."""
+        check_is_fitted(self)
+        check_parameters(self, self._of_use)
+        return self._visible(X, False)
+
+    def _clamp(self, visible):
+        """Evidence (N, n_variables) that holds what is observed."""
+        n_hidden = self.energy_.n_hidden
+        return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
+
+    def score_samples(self, X):
+        """Log-probability of the observed entries of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            As in `fit`; entries that are NaN are summed out.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; an approximation where `inference` is one.
+
+        Raises
+        ------
+        ValueError
+            With ``inference="auto"``, if the model is too large for exact inference.
+        """
+        visible = self._known(X)
+        energy = self.energy_
+        method = self._method_of_use(energy, "score_samples")
+        log_z = self._log_z(visible, method)
+        rows = energy.rows(np.zeros(len(visible), int))
+        log_weight = rows.log_weight(np.nan_to_num(visible))
+        partly = np.flatnonzero(np.isnan(visible).any(axis=1))
+        if len(partly):
+            log_weight[partly] = infer(
+                energy.rows(np.zeros(len(partly), int)),
+                method,
+                clamp=self._clamp(visible[partly]),
+                returns="log_partition",
+                n_jobs=self.n_jobs,
+            ).log_partition
+        return log_weight - log_z
+
+    def score(self, X, y=None):
+        """Mean of `score_samples`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def marginals(self, X):
+        """P(x_i = 1) of each entry given the observed entries of its row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            As in `fit`; what is observed keeps its value.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError
+            With ``inference="auto"``, if the model is too large for exact inference.
+        """
+        visible = self._known(X)
+        return self._beliefs(visible, "marginals")[:, : visible.shape[1]]
+
+    def _log_z(self, visible, method):
+        """Log Z of what rows (N, n_features) are compared with, a number or one a row."""
+        return infer(self.energy_, method, returns="log_partition").log_partition[0]
+
+    def _beliefs(self, visible, wanted):
+        """Marginals (N, n_variables) given the observed entries."""
+        energy = self.energy_.rows(np.zeros(len(visible), int))
+        method = self._method_of_use(self.energy_, wanted)
+        clamp = self._clamp(visible)
+        return infer(energy, method, clamp=clamp, returns="marginals", n_jobs=self.n_jobs).marginals
+
+    def sample(self, n_samples=1, *, given=None, random_state=None):
+        """Draw rows from the model.
+
+        That is exact up to the sizes that "exact" takes, and by Gibbs chains beyond.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        given : array-like of shape (n_features,), default=None
+            0 or 1 where a value is given, NaN where it is drawn.
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        ndarray of int of shape (n_samples, n_features)
+        """
+        clamp = self._checked_given(n_samples, given)
+        return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
+
+    def _sampling_method(self, n_samples):
+        if is_small(self.energy_):
+            return resolve_method("exact")
+        return Gibbs(n_chains=n_samples)
+
+    def _checked_given(self, n_samples, given):
+        """Validate the arguments of `sample`; evidence (1, n_variables) or None."""
+        check_is_fitted(self)
+        check_parameters(self, self._of_use)
+        n_features = self.n_features_in_
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+            raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")
+        if given is None:
+            return None
+        try:
+            given = np.asarray(given, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"given must hold 0, 1 or NaN: {error}") from error
+        if given.shape != (n_features,):
+            raise ValueError(
+                f"given must have shape ({n_features},), NaN where a value is drawn; got "
+                f"{given.shape}"
+            )
+        if not (np.isnan(given) | (given == 0) | (given == 1)).all():
+            raise ValueError("given must hold 0 or 1, or NaN where a value is drawn")
+        return self._clamp(given[None])
+
+    def _draw(self, method, n_samples, clamp, random_state):
+        """Draw 0/1 rows (n_samples, n_features) by a method with the option `random_state`."""
+        found = infer(
+            self.energy_,
+            method.with_options(random_state=random_state),
+            clamp=clamp,
+            returns="samples",
+            n_samples=n_samples,
+            n_jobs=self.n_jobs,
+        )
+        return found.samples[0, :, : self.n_features_in_].astype(np.int64)
+
+
+def is_small(energy):
+    """Whether exact inference takes a model of this size."""
+    return energy.n_enumerated() <= energy.max_enumerated
+
+
+def too_large(energy, wanted):
+    """Return the words of the error of a question that exact inference cannot answer."""
+    return (
+        f"{wanted} with inference='auto' needs exact inference, which would take 2^"
+        f"{energy.n_enumerated()} states (limit 2^{energy.max_enumerated}) for this model; name "
+        "an approximate one: inference='sum_product', 'tree_reweighted' or 'mean_field', or for "
+        "log-probabilities 'ais' where it works on the model"
+    )
