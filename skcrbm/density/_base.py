@@ -270,7 +270,7 @@ class BaseDensity(StochasticFit, DensityQuestions):
         if self.learning in ("mle", "bp"):
             method = resolve_method("sum_product") if self._is_auto() else self._named()
             share = self.convergence_curve_[-1]
-            warn_of_convergence(share, method, type(self.energy_), *_UNCONVERGED)
+            warn_of_convergence(share, method, *_UNCONVERGED)
 
     # --------------------------------------------------------------- questions
 

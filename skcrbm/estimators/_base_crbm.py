@@ -226,7 +226,7 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
         vars(self).pop("thresholds_", None)  # of the parameters until now
         super()._publish(attributes)
         method = self._prediction_method
-        warn_of_convergence(self.convergence_curve_[-1], method, RBMEnergy, *self._unconverged)
+        warn_of_convergence(self.convergence_curve_[-1], method, *self._unconverged)
 
     def _after_fit(self, X, visible, weight, rng, interrupted):
         try:

@@ -113,22 +113,12 @@ def marginal_method(inference, n_visible, n_hidden, name="inference", needs=("ma
     return method
 
 
-# How many times as long an iteration takes once it is damped, where that is more than twice, as
-# messages are then computed in logarithms: the median over models of 50 dense labels.
-_DAMPING_COST = {
-    ("sum_product", "IsingEnergy"): 10,
-    ("tree_reweighted", "IsingEnergy"): 10,
-}
-
-
-def convergence_advice(method, energy_type):
-    """Return what to try where a method did not converge, with what it costs.
+def convergence_advice(method):
+    """Return what to try where a method did not converge.
 
     Parameters
     ----------
     method : InferenceMethod
-    energy_type : type
-        Of the energies that it was used on.
 
     Returns
     -------
@@ -140,9 +130,7 @@ def convergence_advice(method, energy_type):
     if "max_iter" in options:
         advice.append(f"more iterations ({kind}(max_iter=200))")
     if options.get("damping") == 0:
-        times = _DAMPING_COST.get((method.name, energy_type.__name__))
-        cost = f": an iteration then takes some {times} times as long" if times else ""
-        advice.append(f"damping ({kind}(max_iter=200, damping=0.5){cost})")
+        advice.append(f"damping ({kind}(max_iter=200, damping=0.5))")
     return ", ".join(advice)
 
 

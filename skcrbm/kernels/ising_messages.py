@@ -27,6 +27,7 @@ from skcrbm.kernels.scalar import (
     log_odds_moved,
     message_from_beliefs,
     sigmoid_pair,
+    sign_messages,
 )
 
 # Messages to start from need not be larger.
@@ -60,19 +61,11 @@ def _send_odds(gain, incoming, t, u, out):
 
 
 @jit
-def _log_message(w, x):
-    """log((e^(w + x) + 1) / (e^x + e^w)), without cancellation."""
-    smaller = min(abs(w), abs(x))
-    if (w < 0) != (x < 0):
-        smaller = -smaller
-    return smaller + math.log1p(math.exp(-abs(w + x))) - math.log1p(math.exp(-abs(w - x)))
-
-
-@jit
 def _send_logs(w, incoming, theta, out):
     """Fill out (L,) with the messages of a label, as log-odds."""
-    for k in range(out.shape[0]):
-        out[k] = _log_message(w[k], theta - incoming[k])
+    for k in range(np.uintp(out.shape[0])):
+        out[k] = theta - incoming[k]
+    sign_messages(w, out, out.shape[0])
 
 
 @jit

@@ -526,6 +526,37 @@ def log_messages(w, x, count):
         _log_messages_64(w, x, count)
 
 
+@jit(fastmath={"contract"})
+def _sign_messages_32(w, x, count):
+    for k in range(np.uintp(count)):
+        wk = np.float32(w[k])
+        xk = np.float32(x[k])
+        least = min(abs(wk), abs(xk))
+        p = _exp_32(max(-abs(wk + xk), _TAIL_32))
+        q = _exp_32(max(-abs(wk - xk), _TAIL_32))
+        x[k] = (-least if (wk < 0) != (xk < 0) else least) + _log_ratio_32(p, q)
+
+
+@jit(fastmath={"contract"})
+def _sign_messages_64(w, x, count):
+    for k in range(np.uintp(count)):
+        wk = np.float64(w[k])
+        xk = np.float64(x[k])
+        least = min(abs(wk), abs(xk))
+        p = _exp_64(max(-abs(wk + xk), _TAIL_64))
+        q = _exp_64(max(-abs(wk - xk), _TAIL_64))
+        x[k] = (-least if (wk < 0) != (xk < 0) else least) + _log_ratio_64(p, q)
+
+
+@jit
+def sign_messages(w, x, count):
+    """Replace x[:count] by log((e^(w + x) + 1) / (e^x + e^w)), of -1/+1 units; as above."""
+    if x.itemsize == 4:
+        _sign_messages_32(w, x, count)
+    else:
+        _sign_messages_64(w, x, count)
+
+
 # Random numbers by counters, see `random_uniform`.
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -201,7 +201,7 @@ class StochasticFit(CallbackSupportMixin):
         vars(self).update(attributes)
 
 
-def warn_of_convergence(share, method, energy_type, consequence, *others):
+def warn_of_convergence(share, method, consequence, *others):
     """Warn if inference converged for less than 90% of the rows.
 
     Parameters
@@ -209,15 +209,13 @@ def warn_of_convergence(share, method, energy_type, consequence, *others):
     share : float
         Of the rows.
     method : InferenceMethod
-    energy_type : type
-        Of the rows' models.
     consequence : str
         What that may mean.
     *others : str
         What may help, beside other options of the method.
     """
     if share < 0.9:
-        remedies = [part for part in (convergence_advice(method, energy_type), *others) if part]
+        remedies = [part for part in (convergence_advice(method), *others) if part]
         warn_user(
             f"{method.name!r} inference converged for {share:.0%} of the rows in the last epoch: "
             f"{consequence}. Try {', or '.join(remedies)}.",

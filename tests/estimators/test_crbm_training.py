@@ -178,12 +178,10 @@ def test_verbose(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_the_advice_to_damp_tells_the_price():
+def test_the_advice_to_damp():
     X, Y = make_data()
-    price = (
-        r"damping \(SumProduct\(max_iter=200, damping=0.5\): an iteration then takes some 50 times"
-    )
-    with pytest.warns(ConvergenceWarning, match=price) as record:
+    advice = r"damping \(SumProduct\(max_iter=200, damping=0.5\)\), or"
+    with pytest.warns(ConvergenceWarning, match=advice) as record:
         quick(inference=SumProduct(max_iter=1), max_iter=2).fit(X, Y)
     assert "more iterations (SumProduct(max_iter=200))" in str(record[0].message)
     with pytest.warns(ConvergenceWarning, match="inference='exact' if a layer is small") as record:

@@ -33,6 +33,20 @@ def test_messages(dtype, coupling, field):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("coupling", "field"), [(0.1, 1), (3, 3), (50, 50), (50, 1e3)])
+def test_messages_of_signs(dtype, coupling, field):
+    rng = np.random.default_rng(0)
+    w = rng.normal(0, coupling, 5000).astype(dtype)
+    x = rng.normal(0, field, 5000).astype(dtype)
+    w[:4], x[:8] = 0, np.repeat([0, -field], 4)
+    found = x.copy()
+    scalar.sign_messages(w, found, len(found))
+    high, low = np.longdouble(w), np.longdouble(x)
+    error = np.abs(found - np.logaddexp(high + low, 0) + np.logaddexp(high, low))
+    assert (error <= np.finfo(dtype).eps * (1 + np.abs(w))).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_messages_of_huge_fields(dtype):
     """A message ends at its coupling, and nothing overflows."""
     w = np.array([1e30, -1e30, 3, -3, 3, -3, 1e30], dtype)
