@@ -15,6 +15,9 @@ from skcrbm.utils.parameters import check_parameters
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.warnings import warn_user
 
+# What methods ask inference for, if not for marginals.
+_ANSWERS = {"score_samples": "log_partition", "impute": "map"}
+
 
 class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta):
     """Base of what has an `energy_` over binary columns, however it was learned.
@@ -71,9 +74,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
     def _method_of_use(self, energy, wanted):
         """Return the method of `inference`; "auto" is exact, or a ValueError."""
         if not self._is_auto():
-            return self._able(
-                energy, {"log_partition" if wanted == "score_samples" else "marginals"}
-            )
+            return self._able(energy, {_ANSWERS.get(wanted, "marginals")})
         if not is_small(energy):
             raise ValueError(too_large(energy, wanted))
         return resolve_method("exact")
@@ -248,9 +249,12 @@ def is_small(energy):
 
 def too_large(energy, wanted):
     """Return the words of the error of a question that exact inference cannot answer."""
+    others = "inference='sum_product', 'tree_reweighted' or 'mean_field', or for log-probabilities "
+    others += "'ais' where it works on the model"
+    if wanted == "impute":
+        others = "inference='max_product' or 'icm'"
     return (
         f"{wanted} with inference='auto' needs exact inference, which would take 2^"
         f"{energy.n_enumerated()} states (limit 2^{energy.max_enumerated}) for this model; name "
-        "an approximate one: inference='sum_product', 'tree_reweighted' or 'mean_field', or for "
-        "log-probabilities 'ais' where it works on the model"
+        f"an approximate one: {others}"
     )

@@ -1,6 +1,5 @@
 """LMBMClassifier: the large margin Boltzmann machine."""
 
-import time
 from numbers import Real
 
 import numpy as np
@@ -19,6 +18,7 @@ from skcrbm.learning import (
     EpochCallbacks,
     LargeMarginProblem,
     fit_large_margin,
+    pass_hooks,
     with_callbacks,
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
@@ -333,7 +333,7 @@ class LMBMClassifier(BasePairwiseClassifier):
                 max_iter=self.max_iter,
                 rng=rng,
                 dual=dual,
-                **self._hooks(line, callbacks, attributes),
+                **pass_hooks(line, callbacks, attributes),
             )
         finally:
             line.end()
@@ -356,23 +356,6 @@ class LMBMClassifier(BasePairwiseClassifier):
         )
         callbacks.end()
         return self
-
-    def _hooks(self, line, callbacks, attributes):
-        """Return what `fit_large_margin` is to call at each pass; nothing if nobody listens."""
-        if not self.verbose and not callbacks.any:
-            return {}
-        clock = [0.0]
-
-        def on_pass_begin(number):
-            clock[0] = time.perf_counter()
-            callbacks.begin_epoch(number)
-
-        def on_pass_end(number, violation, share, now):
-            seconds = time.perf_counter() - clock[0]
-            line.step(number, f"violation {violation:.2e}  active {share:.1%}", seconds)
-            return callbacks.end_epoch(lambda: attributes(now()))
-
-        return {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}
 
     def _warn_of(self, fitted):
         left = (

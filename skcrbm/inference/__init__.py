@@ -53,6 +53,7 @@ __all__ = [
     "exact_seconds",
     "gibbs_sweep",
     "infer",
+    "least_hinge_states",
     "logistic_noise",
     "marginal_error",
     "marginal_method",
@@ -72,6 +73,7 @@ __all__ = [
 _ON_FIRST_USE = {
     "gibbs_sweep": "skcrbm.inference.any_energy._gibbs",
     "start_chains": "skcrbm.inference.any_energy._gibbs",
+    "least_hinge_states": "skcrbm.inference._clique_search",
     "logistic_noise": "skcrbm.inference._random",
     "perturbed_states": "skcrbm.inference._perturbation",
     "uniforms": "skcrbm.inference._random",

@@ -8,6 +8,7 @@ are settled among themselves before the weights are touched.
 import numpy as np
 
 from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import shuffle
 
 _SWEEPS = 10  # over the labels of one row
 _ZERO = 1e-12  # projected gradients below are rounding
@@ -134,19 +135,6 @@ def _couple(n, spread, signs, labels, count, change, pairwise):
 
 
 @jit
-def _shuffle(order, count, state):
-    """Put the first `count` entries of order into random order; xorshift64 (Marsaglia 2003)."""
-    x = state[0]
-    for r in range(count - 1, 0, -1):
-        x ^= x << np.uint64(13)
-        x ^= x >> np.uint64(7)
-        x ^= x << np.uint64(17)
-        j = int((x >> np.uint64(11)) * 1.1102230246251565e-16 * (r + 1))
-        order[r], order[j] = order[j], order[r]
-    state[0] = x
-
-
-@jit
 def _end_pass(order, count, n_active, goal, bounds):
     """Drop rows without anything active, turn the bounds of this pass into those of the last.
 
@@ -215,7 +203,7 @@ def dense_passes(
     done = visited = 0
     violation = np.inf
     while done < n_passes and count > 0 and violation > goal:
-        _shuffle(order, count, state)
+        shuffle(order, count, state)
         for r in range(count):
             n = np.uintp(order[r])
             for j in range(n_active[n]):
@@ -251,7 +239,7 @@ def csr_passes(
     done = visited = 0
     violation = np.inf
     while done < n_passes and count > 0 and violation > goal:
-        _shuffle(order, count, state)
+        shuffle(order, count, state)
         for r in range(count):
             n = np.uintp(order[r])
             start, stop = indptr[n], indptr[n + np.uintp(1)]

@@ -577,3 +577,16 @@ def mix(x):
 def unit_interval(x):
     """Uniform number on (0, 1) of 64 bits: 2^-53 (integer + 1/2), never 0, never 1."""
     return (np.float64(mix(x) >> _S11) + 0.5) * 1.1102230246251565e-16
+
+
+@jit
+def shuffle(order, count, state):
+    """Put the first `count` entries of order into random order; xorshift64 (Marsaglia 2003)."""
+    x = state[0]
+    for r in range(count - 1, 0, -1):
+        x ^= x << np.uint64(13)
+        x ^= x >> np.uint64(7)
+        x ^= x << np.uint64(17)
+        j = int((x >> np.uint64(11)) * 1.1102230246251565e-16 * (r + 1))
+        order[r], order[j] = order[j], order[r]
+    state[0] = x

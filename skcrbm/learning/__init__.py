@@ -2,7 +2,13 @@
 
 from skcrbm.learning._base import Batch, Clock, Objective, Step
 from skcrbm.learning._best_states import state_methods, state_query
-from skcrbm.learning._callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
+from skcrbm.learning._callbacks import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    pass_hooks,
+    with_callbacks,
+)
+from skcrbm.learning._clique_margins import CliqueFeatures, CliqueProblem, fit_cliques
 from skcrbm.learning._cutting_planes import StructuralMarginProblem, fit_cutting_planes
 from skcrbm.learning._design import Design, mean_square
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
@@ -43,6 +49,8 @@ __all__ = [
     "START",
     "ArraySource",
     "Batch",
+    "CliqueFeatures",
+    "CliqueProblem",
     "Clock",
     "Design",
     "ElasticNet",
@@ -67,11 +75,13 @@ __all__ = [
     "crbm_penalty",
     "crbm_rate_factors",
     "fit_cutting_planes",
+    "fit_cliques",
     "fit_large_margin",
     "layered_params",
     "make_optimizer",
     "max_margin_weights_scale",
     "mean_square",
+    "pass_hooks",
     "run_epochs",
     "smoothed_log_odds",
     "state_methods",

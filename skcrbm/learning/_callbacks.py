@@ -1,5 +1,6 @@
 """scikit-learn's callbacks where the installed version has them (1.9 and later)."""
 
+import time
 from contextlib import contextmanager
 
 try:
@@ -82,3 +83,34 @@ class EpochCallbacks:
         """End the fit task."""
         if self.root is not None:
             self.root.call_on_fit_task_end(**self.data, reconstruction_attributes={})
+
+
+def pass_hooks(line, callbacks, attributes):
+    """Return what a solver of a dual problem is to call at each pass; nothing if nobody listens.
+
+    Parameters
+    ----------
+    line : LiveLine
+    callbacks : EpochCallbacks
+    attributes : callable
+        Makes the fitted attributes of what the solver has found.
+
+    Returns
+    -------
+    dict
+        "on_pass_begin" and "on_pass_end", or empty.
+    """
+    if not line.verbose and not callbacks.any:
+        return {}
+    clock = [0.0]
+
+    def on_pass_begin(number):
+        clock[0] = time.perf_counter()
+        callbacks.begin_epoch(number)
+
+    def on_pass_end(number, violation, share, now):
+        seconds = time.perf_counter() - clock[0]
+        line.step(number, f"violation {violation:.2e}  active {share:.1%}", seconds)
+        return callbacks.end_epoch(lambda: attributes(now()))
+
+    return {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}

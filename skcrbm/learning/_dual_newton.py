@@ -1,4 +1,4 @@
-"""Newton steps of the dual of the large margin Boltzmann machine on its free variables.
+"""Newton steps of the dual of large margin machines on its free variables.
 
 Coordinate descent finds soon which dual variables lie at a bound, and then takes long to settle
 the others among each other. Those are the solution of a linear system.
@@ -68,7 +68,7 @@ def _newton_step(problem, alpha, weights, rows, labels):
     fields += (signs * pairwise[labels]).sum(axis=1)
     start = alpha[rows, labels]
     limit = problem.limit[rows, labels]
-    end = _maximise(hessian, problem.margin - own * fields, start, limit)
+    end = maximise_in_box(hessian, problem.margin - own * fields, start, limit)
     alpha[rows, labels] = end
     step = sparse.csr_matrix(
         ((end - start) * own, (labels, np.arange(n_free))), shape=(len(intercept), n_free)
@@ -93,7 +93,7 @@ def _hessian(X, signs, labels, own, spread):
     return sign * np.where(same, products, spread * other * other.T)
 
 
-def _maximise(hessian, gradient, start, limit):
+def maximise_in_box(hessian, gradient, start, limit):
     """Maximise ``g . d - d' H d / 2`` over ``start + d`` in [0, limit], from d = 0.
 
     Newton steps on the variables that are free, each clipped to the box if that is an

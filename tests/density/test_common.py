@@ -5,9 +5,9 @@ from reference.sklearn_checks import run_check
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 
-ESTIMATORS = [MarkovRandomField, IsingModel, RBM]
+ESTIMATORS = [MarkovRandomField, IsingModel, RBM, LargeMarginMarkovNetwork]
 
 
 @pytest.mark.compiled

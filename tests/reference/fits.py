@@ -18,11 +18,13 @@ from skcrbm import (
     SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
-from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.layers import Dense
 
 N_COLUMNS, N_LABELS = 3, 3
+
+DENSITIES = (RBM, IsingModel, MarkovRandomField, LargeMarginMarkovNetwork)
 
 
 class Fit(NamedTuple):
@@ -48,7 +50,7 @@ class Fit(NamedTuple):
         X = rng.normal(size=(self.n_rows, N_COLUMNS))
         hidden = X @ rng.normal(size=(N_COLUMNS, N_LABELS)) + rng.normal(size=(self.n_rows, 1))
         Y = (hidden + 0.5 * rng.normal(size=hidden.shape) > 0).astype(int)
-        if isinstance(self.model, (RBM, IsingModel, MarkovRandomField)):
+        if isinstance(self.model, DENSITIES):
             return Y, None
         y = {"labels": Y, "class": Y[:, 0], "classes": hidden.argmax(axis=1)}[self.target]
         return X, y
@@ -76,7 +78,7 @@ class Fit(NamedTuple):
         X, _ = self.data()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if isinstance(model, (RBM, IsingModel, MarkovRandomField)):
+            if isinstance(model, DENSITIES):
                 return [model.marginals(X)]
             if isinstance(model, OutOfBagLogOdds):
                 return [model.transform(X)]
@@ -182,6 +184,9 @@ def _all():
         fits[f"{kind.__name__.lower()}-partial"] = Fit(
             _density(kind, learning="mle", **size), "partial_fit"
         )
+    network = LargeMarginMarkovNetwork(3, random_state=0)
+    fits["largemarginmarkovnetwork"] = Fit(network)
+    fits["largemarginmarkovnetwork-warm"] = Fit(clone(network).set_params(warm_start=True), "refit")
     return fits
 
 

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_info
 
 import skcrbm
 from skcrbm.calibration import CalibratedMarginals
-from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.inference import ICM, BranchAndBound, Gibbs, MeanField, MixedProduct, SumProduct
 from skcrbm.layers import Dense
@@ -29,7 +29,7 @@ from tests.reference.interrupts import interrupted_at
 from tests.stress._odd_data import features, indicator, pick, plain_features, targets, weights
 from tests.stress._program import main
 
-DENSITIES = (RBM, IsingModel, MarkovRandomField)
+DENSITIES = (RBM, IsingModel, MarkovRandomField, LargeMarginMarkovNetwork)
 RULES = ["marginal", "label_set", "expected_f1", "expected_jaccard", "threshold"]
 METRICS = ["f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "neg_hamming_loss"]
 NONSENSE = [None, "best", -1, 0, 1.5, np.nan, np.inf, True, [], {}, object, "auto", 10**12]
@@ -147,6 +147,21 @@ SPACES = {
     },
     RBM: {**DENSITY, "n_hidden": [0, 1, 3]},
     IsingModel: {**DENSITY, "edges": [None, None, [[0, 1]]]},
+    LargeMarginMarkovNetwork: {
+        "cliques": ["pairwise", "pairwise", 1, 3, [[0, 1], [0]], [[0]]],
+        "ties": [None, None, None, [0, 0]],
+        "inputs": [None, None, [0]],
+        "C": [1.0, 1e-8, 1e8],
+        "margin": [1.0, 1e-6, 1e6],
+        "alpha_l1": [0.0, 0.1, 1e6],
+        "tol": [1e-4, 1e-12, 10.0],
+        "max_iter": [1, 5, 100],
+        "inference": ["auto", "auto", "exact", "sum_product", "icm", Gibbs(max_iter=5)],
+        "binarize": [0.5, 0.0, None],
+        "warm_start": [False, True],
+        "n_jobs": [None, 2],
+        "random_state": [0, 1],
+    },
     MarkovRandomField: {**DENSITY, "factors": ["pairwise", "pairwise", [[0, 1], [0]], [[0]]]},
 }
 #: Words of which a refusal must have one, beside the hyperparameters.
@@ -308,6 +323,10 @@ class Attack:
             done, found = self.attempt("sample", lambda: model.sample(2, random_state=0))
             if done and not np.isin(found, (0, 1)).all():
                 self.fail("sample is not of 0 and 1")
+            for rule in ("hinge", "map") if hasattr(model, "impute") else ():
+                done, found = self.attempt("impute", lambda rule=rule: model.impute(X, rule))
+                if done and not np.isin(found, (0, 1)).all():
+                    self.fail("impute does not give 0 and 1")
             return
         takes = isinstance(model, (skcrbm.LayeredGMClassifier, CalibratedMarginals))
         options = {} if takes else options

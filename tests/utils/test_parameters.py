@@ -24,7 +24,7 @@ from skcrbm import (
     SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
-from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds, make_stacked
 from skcrbm.inference import Gibbs
 
@@ -38,6 +38,7 @@ ESTIMATORS = [
     RBM,
     IsingModel,
     MarkovRandomField,
+    LargeMarginMarkovNetwork,
 ]
 SMALL = ["crbm-mle", "mssvm-max", "lmbm-fixed", "layered", "rbm-mle", "isingmodel-mle"]
 X, Y = FITS["crbm-mle"].data()

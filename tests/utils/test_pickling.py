@@ -25,7 +25,13 @@ from skcrbm import (
     SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
-from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.density import (
+    RBM,
+    IsingModel,
+    LargeMarginMarkovNetwork,
+    MarkovRandomField,
+    from_clauses,
+)
 from skcrbm.energies import (
     AndFactors,
     FactorGraphEnergy,
@@ -62,6 +68,7 @@ ESTIMATORS = [
     IsingModel(edges=[(0, 1)], max_iter=1, random_state=0),
     RBM(n_hidden=2, max_iter=1, random_state=0),
     ImageCRBM(n_hidden=1, max_iter=1, random_state=0),
+    LargeMarginMarkovNetwork(3, random_state=0),
 ]
 OTHERS = [
     SMALL,
@@ -72,6 +79,7 @@ OTHERS = [
     FactorGraphEnergy.from_energy(SMALL),
     FactorGraphEnergy([OrFactors([[0, 1]], [2]), AndFactors([[0, 2]], [1])], n_variables=3),
     TableFactors([[0, 1]], np.zeros((1, 4))),
+    from_clauses([[1, -2]], [1.0]),
     SumProduct(max_iter=3),
     infer(SMALL, "sum_product", return_state=True),
     multilabel_report(Y, Y),

@@ -1,0 +1,173 @@
+"""Weighted clauses as cliques with product features."""
+
+from dataclasses import dataclass
+from itertools import combinations
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+
+from skcrbm.energies import clique_energy
+from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.validation import as_real
+
+# A clause of k literals makes 2^k - 1 cliques.
+_MAX_LITERALS = 16
+
+
+@dataclass
+class ClauseCliques(Versioned):
+    """Weighted clauses as cliques, made by `from_clauses`.
+
+    Attributes
+    ----------
+    cliques : list of tuples of int
+        Distinct sets of variables, numbered from 0: those within some clause, by size.
+    ties : CSR matrix (n_cliques, n_formulas)
+        Weights of cliques are ``ties @ w`` for weights w of formulas: `ties` of
+        `LargeMarginMarkovNetwork`.
+    weights : ndarray (n_cliques,)
+        Of the cliques, by the weights that were given.
+    constant : float
+        The weight of the true clauses is ``constant + sum_j weights_j prod_{i in C_j} v_i``.
+    n_variables : int
+
+    Examples
+    --------
+    >>> from skcrbm.density import LargeMarginMarkovNetwork, from_clauses
+    >>> found = from_clauses([[-1, 2], [-2, 3]], [1.0], formulas=[0, 0])
+    >>> found.energy().score([[1, 1, 0]]) + found.constant  # one of two is true
+    array([1.])
+    >>> LargeMarginMarkovNetwork(found.cliques, ties=found.ties).fit([[0, 1, 1]]).group_weights_
+    array([0.5])
+    """
+
+    cliques: list
+    ties: object
+    weights: np.ndarray
+    constant: float
+    n_variables: int
+
+    def energy(self):
+        """Return the model ``p(x) ∝ exp(weight of the true clauses)``.
+
+        Returns
+        -------
+        FactorGraphEnergy
+            Its scores lack `constant`.
+
+        Raises
+        ------
+        ValueError
+            If a clique has more than six variables.
+        """
+        return clique_energy(self.cliques, self.weights, self.n_variables)
+
+
+def from_clauses(clauses, weights, n_variables=None, formulas=None):
+    """Turn weighted clauses, a ground Markov logic network, into cliques of -1/+1 variables.
+
+    A clause C of k literals is false where all of them are. With v in {-1, +1} and the sign s_i of
+    literal i, its truth is ``1 - prod_i (1 - s_i v_i) / 2``, so that every nonempty set A of its
+    variables gets the weight ``w (-1)^(|A| + 1) 2^-k prod_{i in A} s_i``, and the constant
+    ``w (1 - 2^-k)`` [1]_ (Remark 2.2, with its signs and indices put right).
+
+    Parameters
+    ----------
+    clauses : sequence of sequences of int
+        Literals as in the DIMACS format: i stands for the variable in column i - 1 being 1, -i
+        for it being 0. A literal counts once; a clause with i and -i is always true.
+    weights : array-like (n_clauses,) or (n_formulas,)
+    n_variables : int, default=None
+        None: as many as the clauses name.
+    formulas : array-like of int (n_clauses,), default=None
+        Number of the first-order formula, from 0, of which a clause is a grounding: they share
+        its weight. None: every clause is a formula of its own.
+
+    Returns
+    -------
+    ClauseCliques
+
+    Raises
+    ------
+    ValueError
+        If a clause is empty, has more than 16 literals or one that is no nonzero int, or on
+        another number of weights.
+
+    References
+    ----------
+    .. [1] Miao and Rao (2009). Large margin Boltzmann machines. IJCAI.
+
+    Examples
+    --------
+    >>> from skcrbm.density import from_clauses
+    >>> implies = from_clauses([[-1, 2]], [4.0])  # x_0 implies x_1
+    >>> implies.cliques, implies.weights, implies.constant
+    ([(0,), (1,), (0, 1)], array([-1.,  1.,  1.]), 3.0)
+    """
+    clauses = [_literals(clause, c) for c, clause in enumerate(clauses)]
+    named = max((max(abs(i) for i in clause) for clause in clauses), default=0)
+    if n_variables is None:
+        n_variables = named
+    if not isinstance(n_variables, Integral) or isinstance(n_variables, bool) or n_variables < 0:
+        raise ValueError(f"n_variables must be an int or None, got {n_variables!r}")
+    if named > n_variables:
+        raise ValueError(f"clauses name variable {named}, but n_variables is {n_variables}")
+    formulas = _formulas(formulas, len(clauses))
+    n_formulas = int(formulas.max(initial=-1)) + 1
+    weights = as_real(weights, "weights", f"({n_formulas},)").astype(np.float64)
+    if weights.shape != (n_formulas,) or not np.isfinite(weights).all():
+        raise ValueError(
+            f"weights must hold {n_formulas} finite numbers, one for each "
+            f"{'clause' if n_formulas == len(clauses) else 'formula'}; got {weights.shape}"
+        )
+    found, constant = {}, 0.0
+    for clause, formula in zip(clauses, formulas.tolist(), strict=True):
+        share = 0.0 if _is_tautology(clause) else 2.0 ** -len(clause)
+        constant += weights[formula] * (1 - share)
+        if share == 0:
+            continue
+        literals = sorted(clause, key=abs)
+        for size in range(1, len(clause) + 1):
+            for part in combinations(literals, size):
+                sign = -1 if (size + 1 + sum(i < 0 for i in part)) % 2 else 1
+                place = tuple(abs(i) - 1 for i in part), formula
+                found[place] = found.get(place, 0.0) + sign * share
+    cliques = sorted({clique for clique, _ in found}, key=lambda clique: (len(clique), clique))
+    number = {clique: j for j, clique in enumerate(cliques)}
+    rows = [number[clique] for clique, _ in found]
+    columns = [formula for _, formula in found]
+    shape = len(cliques), n_formulas
+    ties = sparse.csr_matrix((list(found.values()), (rows, columns)), shape=shape, dtype=np.float64)
+    return ClauseCliques(cliques, ties, ties @ weights, float(constant), int(n_variables))
+
+
+def _literals(clause, c):
+    """Return the distinct literals of clause number c."""
+    literals = set()
+    for i in clause:
+        if not isinstance(i, Integral) or isinstance(i, bool) or i == 0:
+            raise ValueError(f"clauses[{c}] must hold nonzero ints; got {i!r}")
+        literals.add(int(i))
+    if not 1 <= len(literals) <= _MAX_LITERALS:
+        raise ValueError(
+            f"clauses[{c}] must hold 1 to {_MAX_LITERALS} literals, as k of them make 2^k - 1 "
+            f"cliques; got {len(literals)}"
+        )
+    return literals
+
+
+def _is_tautology(clause):
+    return any(-i in clause for i in clause)
+
+
+def _formulas(formulas, n_clauses):
+    """Return the formula (n_clauses,) of each clause."""
+    if formulas is None:
+        return np.arange(n_clauses)
+    formulas = np.asarray(formulas)
+    if formulas.shape != (n_clauses,) or (formulas.size and formulas.dtype.kind not in "iu"):
+        raise ValueError(f"formulas must be {n_clauses} ints, one for each clause")
+    if formulas.min(initial=0) < 0:
+        raise ValueError(f"formulas must be numbers from 0 on; got {formulas.min()}")
+    return formulas.astype(np.int64)

@@ -1,0 +1,443 @@
+"""LargeMarginMarkovNetwork: cliques of product features, learned without inference."""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm import inference
+from skcrbm.density._questions import DensityQuestions
+from skcrbm.density._scopes import checked_cliques, checked_inputs, checked_ties
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy, clique_energy
+from skcrbm.inference import BranchAndBound, infer, method_constraint, methods_for
+from skcrbm.learning import (
+    CallbackSupportMixin,
+    CliqueFeatures,
+    CliqueProblem,
+    EpochCallbacks,
+    fit_cliques,
+    pass_hooks,
+    with_callbacks,
+)
+from skcrbm.utils.fitting import all_or_nothing, forget
+from skcrbm.utils.limits import MAX_ENUMERATED, MAX_TABLE_VARIABLES
+from skcrbm.utils.parameters import Integer
+from skcrbm.utils.progress import LiveLine
+from skcrbm.utils.warnings import warn_user
+
+
+class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
+    """Markov network over binary columns, learned for a large margin without inference.
+
+    ``p(v) ∝ exp(sum_j w_j prod_{i in C_j} v_i)`` over cliques C_j of columns, with v = -1 and
+    +1 for 0 and 1 [1]_. A column has the margin ``m_i = sum_{j: i in C_j} w_j prod_{k in C_j} v_k``
+    given the others, and training minimises
+
+        ``1/2 |w|^2 + alpha_l1 sum_j n_j |w_j| + C sum_in [gamma - m_in]_+``
+
+    by dual coordinate descent, where n_j is the number of pairs of columns in clique j: a convex
+    problem whatever the size of the cliques, and no log Z is ever computed.
+
+    Rows may have gaps (NaN): a column that is not observed has no margin, and its cliques are left
+    out of the margins of the others.
+
+    Parameters
+    ----------
+    cliques : "pairwise", int or list of scopes, default="pairwise"
+        Which cliques there are: single columns and pairs; all sets of up to so many
+        columns; or those listed, each a sequence of columns. Cliques of more than six columns
+        are learned, but leave only ``impute(rule="hinge")`` to ask for.
+    ties : array-like of int (n_cliques,) or matrix (n_cliques, n_groups), default=None
+        Which cliques share a weight, by numbers of groups from 0; or, in general, a matrix that
+        makes clique weights ``ties @ group_weights_``, as `from_clauses` gives it. The penalties
+        are then those of the group weights. None: every clique has its own.
+    inputs : array-like of int, default=None
+        Columns that are given wherever the model is used: it is then p(others | inputs). They have
+        no margins, and do not count in n_j.
+    C : float, default=1.0
+        Weight of the margin loss of each entry of X.
+    margin : float, default=1.0
+        gamma. A margin of k with C is the model of a margin of 1 with C / k, its weights
+        times k, without the L1 part: not worth searching.
+    alpha_l1 : float, default=0.0
+        L1 penalty for each pair of columns of a clique, 4 eta_0 in [1]_; see Notes. Weights
+        of single columns have none.
+    tol : float, default=1e-3
+        Training ends when the duality gap is at most this share of the objective.
+    max_iter : int, default=2000
+        Passes over the distinct rows at most.
+    inference : str or object, default="auto"
+        Method of `score_samples`, `marginals` and ``impute(rule="map")``: "exact", "sum_product",
+        "tree_reweighted", "mean_field", "max_product", "icm", or configured. "auto" is "exact" up
+        to the sizes that it takes; beyond, questions are refused.
+    binarize : float or None, default=0.5
+        What is above counts as 1. None: X must hold 0, 1 and NaN alone.
+    warm_start : bool, default=False
+        Start `fit` from the dual variables of the previous one, if X has the same distinct rows;
+        the problem is convex, so that only the time changes.
+    n_jobs : int, default=None
+        Threads over rows in questions. The result does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Order of the rows in training.
+    verbose : bool or int, default=False
+        1: one live line with rate, violation and what remains; 2: a line per pass.
+
+    Attributes
+    ----------
+    cliques_ : list of tuples of int
+    weights_ : ndarray (n_cliques,)
+    group_weights_ : ndarray (n_groups,)
+        The weights that were learned: those of the cliques where nothing is tied.
+    energy_ : FactorGraphEnergy or None
+        The model, for `skcrbm.inference.infer`, of the cliques whose weight is not 0. None if one
+        has more than six columns.
+    dual_gap_ : float
+        Relative duality gap at the end: (primal - dual) / primal objective.
+    n_iter_ : int
+        Passes over the rows.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    With the slacks ``xi_i = [gamma - m_i]_+`` of a row v of K columns and
+    ``b = log(1 + exp(-2 gamma))``,
+
+        ``log p(v) >= -(2 sum_i xi_i + K b + 4 sum_j n_j |w_j|)``.
+
+    The L1 part is R(w) of [1]_. Its proof counts a clique once for each pair of its columns; the
+    printed ``4 |w|_1`` is that for pairs, and its further K log 2 is not needed. Problem 3.3
+    there has ``1/N sum xi + lambda (eta_0 R(w) + |w|^2 / 2)``: ``C = 1 / (lambda N)`` and
+    ``alpha_l1 = 4 eta_0``; with ``alpha_l1 = 2 C N`` the loss and the L1 part are the bound itself,
+    which leaves cliques of two and more columns at 0: useful values are far below.
+
+    References
+    ----------
+    .. [1] Miao and Rao (2009). Large margin Boltzmann machines. IJCAI.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.density import LargeMarginMarkovNetwork
+    >>> X = np.random.default_rng(0).integers(0, 2, (200, 3))
+    >>> X[:, 2] = X[:, 0] ^ X[:, 1]  # no pair of columns tells anything
+    >>> model = LargeMarginMarkovNetwork(cliques=3, random_state=0).fit(X)
+    >>> model.impute([[0, 1, np.nan], [1, 1, np.nan]])
+    array([[0., 1., 1.],
+           [1., 1., 0.]])
+    """
+
+    _saved = (
+        *("n_features_in_", "energy_", "n_iter_", "dual_gap_"),
+        *("cliques_", "weights_", "group_weights_", "_is_output"),
+    )
+
+    _parameter_constraints: dict = {
+        # By `_scopes`, in words of their own.
+        "cliques": "no_validation",
+        "ties": "no_validation",
+        "inputs": "no_validation",
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "margin": [Interval(Real, 0, None, closed="neither")],
+        "alpha_l1": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Integer(1)],
+        "inference": method_constraint(
+            methods_for(FactorGraphEnergy, {"marginals"}, {"map"}),
+            auto=True,
+            also=methods_for(FactorGraphEnergy, {"log_partition"}),
+        ),
+        "binarize": [Interval(Real, None, None, closed="neither"), None],
+        "warm_start": ["boolean"],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+    _of_use = ("inference", "binarize", "n_jobs", "margin")
+
+    def __init__(
+        self,
+        cliques="pairwise",
+        *,
+        ties=None,
+        inputs=None,
+        C=1.0,
+        margin=1.0,
+        alpha_l1=0.0,
+        tol=1e-3,
+        max_iter=2000,
+        inference="auto",
+        binarize=0.5,
+        warm_start=False,
+        n_jobs=None,
+        random_state=None,
+        verbose=False,
+    ):
+        self.cliques = cliques
+        self.ties = ties
+        self.inputs = inputs
+        self.C = C
+        self.margin = margin
+        self.alpha_l1 = alpha_l1
+        self.tol = tol
+        self.max_iter = max_iter
+        self.inference = inference
+        self.binarize = binarize
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_is_fitted__(self):
+        return "weights_" in vars(self)
+
+    # ---------------------------------------------------------------- training
+
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn the distribution of the rows of X.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Numbers, compared with `binarize`; NaN where not observed.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative factors of C; a weight k counts as k copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On an invalid X, weight or hyperparameter, and if no entry of the columns that are no
+            inputs is observed.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter` passes were not enough.
+        """
+        warm = self.warm_start and self.__sklearn_is_fitted__()
+        last = vars(self).get("_last") if warm else None
+        if not warm:
+            forget(self, ("_last", "_is_output"))
+        given = X  # callbacks score on what the user passed, with rows of weight 0
+        _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
+        is_output = checked_inputs(self.inputs, visible.shape[1])
+        cliques = checked_cliques(self.cliques, is_output)
+        mixing = checked_ties(self.ties, len(cliques))
+        if np.isnan(visible[:, is_output]).all():
+            raise ValueError(
+                "X holds no observed entry of an output in the rows with a positive sample_weight"
+            )
+        # Rows that are equal are one, of the weight of all.
+        signs, which = np.unique(
+            np.nan_to_num(2.0 * visible - 1.0).astype(np.int8), axis=0, return_inverse=True
+        )
+        weight = np.bincount(which.reshape(-1), weight)
+        features = CliqueFeatures.of(cliques, mixing, is_output)
+        problem = CliqueProblem(
+            features,
+            signs,
+            np.broadcast_to(self.C * weight[:, None], signs.shape),
+            self.margin,
+            self.alpha_l1 * features.n_pairs(),
+        )
+        dual = None
+        if last is not None and np.array_equal(last[0], signs):
+            dual = last[1]
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        callbacks = EpochCallbacks(self, self.max_iter, given, y, metadata, "pass")
+        large = max(map(len, cliques)) > MAX_TABLE_VARIABLES
+
+        def attributes(fitted):
+            weights = mixing @ fitted.weight
+            energy = None if large else clique_energy(cliques, weights, visible.shape[1])
+            return {
+                "cliques_": cliques,
+                "weights_": weights,
+                "group_weights_": fitted.weight,
+                "energy_": energy,
+                "dual_gap_": fitted.gap,
+                "n_iter_": fitted.n_iter,
+                "_is_output": is_output,
+            }
+
+        line = LiveLine(self.verbose, "Pass", self.max_iter)
+        try:
+            fitted = fit_cliques(
+                problem,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                rng=check_random_state(self.random_state),
+                dual=dual,
+                **pass_hooks(line, callbacks, attributes),
+            )
+        finally:
+            line.end()
+        vars(self).update(attributes(fitted))
+        if self.warm_start:
+            self._last = signs, fitted.dual
+        left = f"with a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g})"
+        if fitted.reason == "interrupted":
+            warn_user(
+                f"Training interrupted in pass {fitted.n_iter + 1}; keeping the weights learned so "
+                f"far, {left}."
+            )
+        elif fitted.reason == "max_iter":
+            warn_user(
+                f"Training ended after max_iter={self.max_iter} passes, {left}. Lower C, or raise "
+                "tol or max_iter.",
+                ConvergenceWarning,
+            )
+        callbacks.end()
+        return self
+
+    # --------------------------------------------------------------- questions
+
+    def _known(self, X):
+        visible = self._given_inputs(X)
+        self._check_energy()
+        return visible
+
+    def _given_inputs(self, X):
+        """Return validated X (N, n_features), the inputs among which are observed."""
+        visible = super()._known(X)
+        if np.isnan(visible[:, ~self._is_output]).any():
+            raise ValueError("X must have no NaN in the columns that are inputs")
+        return visible
+
+    def _check_energy(self):
+        if self.energy_ is None:
+            raise ValueError(
+                f"cliques of more than {MAX_TABLE_VARIABLES} columns leave only "
+                "impute(rule='hinge') to ask for, as inference works on tables of fewer"
+            )
+
+    def _checked_given(self, n_samples, given):
+        clamp = super()._checked_given(n_samples, given)
+        self._check_energy()
+        inputs = ~self._is_output
+        if inputs.any() and (clamp is None or np.isnan(clamp[0, inputs]).any()):
+            raise ValueError("given must hold 0 or 1 in the columns that are inputs")
+        return clamp
+
+    def _log_z(self, visible, method):
+        if self._is_output.all():
+            return super()._log_z(visible, method)
+        inputs = np.where(self._is_output, np.nan, visible)
+        distinct, which = np.unique(inputs[:, ~self._is_output], axis=0, return_inverse=True)
+        clamp = np.full((len(distinct), visible.shape[1]), np.nan)
+        clamp[:, ~self._is_output] = distinct
+        found = infer(
+            self.energy_.rows(np.zeros(len(distinct), int)),
+            method,
+            clamp=clamp,
+            returns="log_partition",
+            n_jobs=self.n_jobs,
+        )
+        return found.log_partition[which.reshape(-1)]
+
+    def impute(self, X, rule="hinge"):
+        """Fill in what is not observed by the best values given the rest of the row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            As in `fit`.
+        rule : {"hinge", "map"}, default="hinge"
+            Values with the least hinge loss ``sum_i [gamma - m_i]_+`` over all columns that
+            are no inputs, as in the paper; among equals the higher score. Exact by branch and
+            bound, which with cliques of more than two columns takes rows of up to 20 missing ones.
+            Or those of the highest probability, by `inference`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            0 and 1.
+
+        Raises
+        ------
+        ValueError
+            If `rule` is another one, an input is not observed, there are too many missing
+            entries for the search, or the model is too large for exact inference with
+            ``inference="auto"``.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the search of a row with very many missing entries was cut short.
+        """
+        check_is_fitted(self)
+        if rule not in ("hinge", "map"):
+            raise ValueError(f"rule must be 'hinge' or 'map', got {rule!r}")
+        if rule == "hinge":
+            visible = self._given_inputs(X).copy()
+            partly = np.flatnonzero(np.isnan(visible).any(axis=1))
+            if len(partly):
+                pairs = max(map(len, self.cliques_)) <= 2
+                search = self._search_pairs if pairs else self._search_cliques
+                visible[partly] = search(visible[partly])
+            return visible
+        visible = self._known(X).copy()
+        partly = np.flatnonzero(np.isnan(visible).any(axis=1))
+        if len(partly):
+            found = infer(
+                self.energy_.rows(np.zeros(len(partly), int)),
+                self._method_of_use(self.energy_, "impute"),
+                clamp=self._clamp(visible[partly]),
+                returns="map",
+                n_jobs=self.n_jobs,
+            )
+            visible[partly] = found.assignment
+        return visible
+
+    def _search_pairs(self, visible):
+        """Rows (N, V) filled in by the search for labels of the pairwise machine."""
+        from skcrbm.inference.ising import find_labels  # with kernels
+
+        n_rows, n_variables = visible.shape
+        coupling = np.zeros((n_variables, n_variables))
+        field = np.zeros(n_variables)
+        for clique, weight in zip(self.cliques_, self.weights_, strict=True):
+            if len(clique) == 1:
+                field[clique[0]] += weight
+            else:
+                coupling[clique], coupling[clique[::-1]] = weight, weight
+        outputs, inputs = np.flatnonzero(self._is_output), np.flatnonzero(~self._is_output)
+        pull = (2.0 * visible[:, inputs] - 1) @ coupling[np.ix_(inputs, outputs)]
+        energy = IsingEnergy(coupling[np.ix_(outputs, outputs)], field[outputs] + pull)
+        energy = energy.condition(visible[:, outputs])
+        found = find_labels(energy, BranchAndBound(), self.margin, n_jobs=self.n_jobs)
+        n_open = np.count_nonzero(found.gap)
+        if n_open:
+            warn_user(
+                f"The search was cut short on {n_open} of {n_rows} rows; what is filled in is the "
+                f"best found so far, and the optimum may be better by up to {found.gap.max():.3g}.",
+                ConvergenceWarning,
+            )
+        filled = visible.copy()
+        filled[:, outputs] = found.labels
+        return filled
+
+    def _search_cliques(self, visible):
+        """Rows (N, V) filled in by branch and bound on cliques of any size."""
+        most = int(np.isnan(visible).sum(axis=1).max())
+        if most > MAX_ENUMERATED:
+            raise ValueError(
+                f"X has rows with {most} missing entries, but rule='hinge' with cliques of more "
+                f"than two columns takes up to {MAX_ENUMERATED}; use rule='map'"
+            )
+        return inference.least_hinge_states(
+            visible, self.cliques_, self.weights_, self._is_output, self.margin, self.n_jobs
+        )

@@ -1,0 +1,122 @@
+"""Which cliques a large margin Markov network has, and which weights they share."""
+
+from itertools import combinations
+from math import comb
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+
+from skcrbm.utils.validation import as_real
+
+# Cliques that an order may make: their index arrays take gigabytes beyond.
+_MAX_CLIQUES = 10**7
+
+
+def checked_inputs(inputs, n_features):
+    """Return which columns are no inputs, a mask (n_features,).
+
+    Raises
+    ------
+    ValueError
+        If `inputs` are no distinct numbers of columns, or all of them.
+    """
+    is_output = np.ones(n_features, bool)
+    if inputs is None:
+        return is_output
+    columns = np.asarray(inputs)
+    if columns.size == 0:
+        return is_output
+    wrong = columns.ndim != 1 or columns.dtype.kind not in "iu"
+    if wrong or columns.min() < 0 or columns.max() >= n_features:
+        raise ValueError(
+            f"inputs must be numbers of columns of X, from 0 to {n_features - 1}, or None; got "
+            f"{inputs!r}"
+        )
+    is_output[columns] = False
+    if len(set(columns.tolist())) < len(columns) or not is_output.any():
+        raise ValueError("inputs must name some columns of X, not all, each once")
+    return is_output
+
+
+def checked_cliques(cliques, is_output):
+    """Return a list of tuples of columns.
+
+    Raises
+    ------
+    ValueError
+        If `cliques` is none of "pairwise", an int from 1 on, and a list of distinct sets of
+        columns.
+    """
+    n_features = len(is_output)
+    words = "cliques must be 'pairwise', an int of at least 1, or a list of scopes"
+    if isinstance(cliques, str):
+        if cliques != "pairwise":
+            raise ValueError(f"{words}; got {cliques!r}")
+        cliques = 2
+    if isinstance(cliques, Integral) and not isinstance(cliques, bool):
+        if cliques < 1:
+            raise ValueError(f"{words}; got {cliques!r}")
+        order = min(int(cliques), n_features)
+        n_cliques = sum(comb(n_features, k) for k in range(1, order + 1))
+        if n_cliques > _MAX_CLIQUES:
+            raise ValueError(
+                f"cliques={cliques} makes {n_cliques} cliques of the columns of X, more than "
+                f"{_MAX_CLIQUES}; lower it, or list those that are wanted"
+            )
+        every = (c for k in range(1, order + 1) for c in combinations(range(n_features), k))
+        return [clique for clique in every if is_output[list(clique)].any()]
+    try:
+        scopes = [np.asarray(scope) for scope in cliques]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{words}: {error}") from error
+    found, seen = [], set()
+    for j, scope in enumerate(scopes):
+        whole = scope.ndim == 1 and scope.size > 0 and scope.dtype.kind in "iu"
+        if not whole or scope.min() < 0 or scope.max() >= n_features:
+            raise ValueError(
+                f"{words}; cliques[{j}] must hold numbers of columns of X, from 0 to "
+                f"{n_features - 1}; got {scope.tolist()}"
+            )
+        clique = tuple(scope.tolist())
+        if len(set(clique)) < len(clique) or frozenset(clique) in seen:
+            raise ValueError(
+                f"cliques must be distinct sets, each with a column once; cliques[{j}] is "
+                f"{list(clique)}"
+            )
+        seen.add(frozenset(clique))
+        found.append(clique)
+    if not found:
+        raise ValueError("cliques must hold at least one scope")
+    return found
+
+
+def checked_ties(ties, n_cliques):
+    """Return how clique weights are made of learned ones, CSR (n_cliques, n_groups).
+
+    Raises
+    ------
+    ValueError
+        If `ties` is none of None, numbers of groups (n_cliques,) and a matrix of n_cliques rows.
+    """
+    if ties is None:
+        return sparse.identity(n_cliques, format="csr")
+    words = (
+        f"ties must be None, numbers of groups ({n_cliques},) from 0 to {n_cliques - 1}, or a "
+        f"matrix of {n_cliques} rows"
+    )
+    if not sparse.issparse(ties):
+        ties = as_real(ties, "ties", f"({n_cliques},)")
+        if ties.ndim == 1:
+            if len(ties) != n_cliques or not np.isin(ties, np.arange(n_cliques)).all():
+                raise ValueError(f"{words}; got {len(ties)} numbers, {ties.tolist()[:10]}")
+            groups = ties.astype(np.int64)
+            ones = np.ones(n_cliques), (np.arange(n_cliques), groups)
+            return sparse.csr_matrix(ones, shape=(n_cliques, int(groups.max()) + 1))
+    if ties.ndim != 2 or ties.shape[0] != n_cliques or ties.shape[1] == 0:
+        raise ValueError(f"{words}; got shape {ties.shape}")
+    mixing = sparse.csr_matrix(ties, dtype=np.float64, copy=True)
+    mixing.sum_duplicates()
+    if not np.isfinite(mixing.data).all():
+        raise ValueError("ties must be finite")
+    return mixing

@@ -1,0 +1,306 @@
+"""Dual coordinate descent for a large margin Markov network.
+
+As `_dual_coordinate` for pairs of labels: what moves is a dual variable for each row and output,
+what ends it is the duality gap. Weights are sums over cliques here, and may have an L1 penalty:
+then they are shrunk sums, which move by no more than the sums do, so that the step that would be
+the optimum without the penalty is one that cannot overshoot with it.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+
+from skcrbm.learning._dual_newton import maximise_in_box
+from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.random import random_key
+from skcrbm.utils.validation import kernel_array
+
+# Passes over what is active, at most, between two looks at everything, at which the duality gap
+# is computed; on the way the goal is this share of the violation at the last look.
+_LOOK, _STAGE = 20, 0.1
+# With at most so many dual variables between their bounds, a Newton step on them is cheap: at the
+# first look after 40 passes, 60, 90 and so on.
+_FEW_FREE, _FIRST_NEWTON, _NEWTON_GROWTH = 600, 40, 1.5
+# Ranges of projected gradients, in margins, that are rounding.
+_ROUNDING = 1e-12
+
+
+@dataclass
+class CliqueFeatures:
+    """Products of -1/+1 variables over cliques, and the weights that they share.
+
+    Attributes
+    ----------
+    start, members : ndarray (J + 1,), (M,)
+        The variables of clique j are ``members[start[j]:start[j + 1]]``.
+    mixing : CSR matrix (J, T)
+        Weights of cliques are ``mixing @ weight`` with the weights that are learned.
+    is_output : ndarray (V,) of bool
+        Which variables have margins.
+    place, clique, group, coef : ndarray
+        As in `kernels/clique_dual.py`.
+    """
+
+    start: np.ndarray
+    members: np.ndarray
+    mixing: object
+    is_output: np.ndarray
+    place: np.ndarray
+    clique: np.ndarray
+    group: np.ndarray
+    coef: np.ndarray
+
+    @classmethod
+    def of(cls, cliques, mixing, is_output):
+        """Make it of a sequence of J tuples of variables, a matrix (J, T) and a mask (V,)."""
+        sizes = np.array([len(c) for c in cliques], np.int64)
+        members = np.array([i for c in cliques for i in c], np.int64)
+        mixing = sparse.csr_matrix(mixing, dtype=np.float64, copy=True)
+        mixing.eliminate_zeros()
+        # A line for each variable of each clique, with a one where it is an output.
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        keep = is_output[members]
+        owner, variable = owner[keep], members[keep]
+        counts = np.diff(mixing.indptr)[owner]
+        entry = np.repeat(mixing.indptr[owner] - np.cumsum(counts) + counts, counts)
+        entry = entry + np.arange(counts.sum())
+        clique, variable = np.repeat(owner, counts), np.repeat(variable, counts)
+        group = mixing.indices[entry]
+        order = np.lexsort((clique, group, variable))
+        count = np.bincount(variable, minlength=len(is_output))
+        return cls(
+            start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            members=members,
+            mixing=mixing,
+            is_output=is_output,
+            place=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+            clique=clique[order].astype(np.int64),
+            group=group[order].astype(np.int64),
+            coef=mixing.data[entry][order],
+        )
+
+    @property
+    def arrays(self):
+        """What the kernels take."""
+        return self.start, self.members, self.place, self.clique, self.group, self.coef
+
+    def n_pairs(self):
+        """Pairs of outputs (T,) in the cliques of each learned weight, times their factors."""
+        owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+        n = np.bincount(owner, self.is_output[self.members], minlength=len(self.start) - 1)
+        return abs(self.mixing).T @ (n * (n - 1) / 2)
+
+
+@dataclass
+class CliqueProblem:
+    """A large margin Markov network to be learned.
+
+    Minimise ``1/2 |w|^2 + sum_t penalty_t |w_t| + sum_ni limit_ni [margin - m_ni]_+`` with the
+    margins ``m_ni = sum_{j: i in C_j} (mixing w)_j prod_{k in C_j} v_nk``.
+
+    Attributes
+    ----------
+    features : CliqueFeatures
+    signs : ndarray (N, V)
+        In {-1, 0, +1}; 0 where not observed, which takes out the cliques of the variable.
+    limit : ndarray (N, V)
+        It is taken for 0 where a variable is not observed or no output.
+    margin : float
+    penalty : ndarray (T,)
+    """
+
+    features: CliqueFeatures
+    signs: np.ndarray
+    limit: np.ndarray
+    margin: float
+    penalty: np.ndarray
+
+    def __post_init__(self):
+        self.signs = kernel_array(self.signs, np.float64)
+        there = (self.signs != 0) & self.features.is_output
+        self.limit = kernel_array(np.where(there, self.limit, 0.0), np.float64)
+
+    def weights(self, dual):
+        """Return sums (T,) of dual variables times gradients, and weights (T,)."""
+        from skcrbm.kernels.clique_dual import clique_sums
+
+        total, weight = np.zeros_like(self.penalty), np.zeros_like(self.penalty)
+        clique_sums(self.signs, *self.features.arrays, dual, self.penalty, total, weight)
+        return total, weight
+
+    def margins(self, weight):
+        """Margins (N, V)."""
+        from skcrbm.kernels.clique_dual import clique_margins
+
+        margins = np.empty_like(self.signs)
+        clique_margins(self.signs, *self.features.arrays, weight, margins)
+        return margins
+
+    def objectives(self, dual, weight):
+        """Value of the primal and of the dual; the second is never the larger one."""
+        norm = 0.5 * (weight**2).sum()
+        loss = (self.limit * np.maximum(self.margin - self.margins(weight), 0.0)).sum()
+        primal = norm + (self.penalty * np.abs(weight)).sum() + loss
+        return primal, self.margin * dual.sum() - norm
+
+    def gap(self, dual, weight):
+        """(primal - dual) / primal."""
+        primal, value = self.objectives(dual, weight)
+        if not np.isfinite([primal, value]).all():
+            raise ValueError("training overflowed: C, margin or alpha_l1 is too large")
+        # Below 0 it is rounding; without any weight on the losses both are 0.
+        return max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
+
+
+@dataclass
+class CliqueFit:
+    """What `fit_cliques` found.
+
+    Attributes
+    ----------
+    weight : ndarray (T,)
+    dual : ndarray (N, V)
+    gap : float
+        (primal - dual objective) / primal.
+    n_iter : int
+        Passes over the rows.
+    reason : {"tol", "max_iter", "callback", "interrupted"}
+    """
+
+    weight: np.ndarray
+    dual: np.ndarray
+    gap: float
+    n_iter: int
+    reason: str
+
+
+def fit_cliques(problem, *, tol, max_iter, rng, dual=None, on_pass_begin=None, on_pass_end=None):
+    """Solve a `CliqueProblem` by dual coordinate descent with shrinking.
+
+    Parameters
+    ----------
+    problem : CliqueProblem
+    tol : float
+        For the relative duality gap.
+    max_iter : int
+        Passes over the rows at most.
+    rng : RandomState
+        For the order of the rows.
+    dual : ndarray (N, V), default=None
+        Where to start; 0 by default.
+    on_pass_begin, on_pass_end : callable, default=None
+        As in `fit_large_margin`, with a `CliqueFit`.
+
+    Returns
+    -------
+    CliqueFit
+
+    Raises
+    ------
+    ValueError
+        If the numbers overflow.
+    """
+    alpha = np.zeros_like(problem.limit) if dual is None else np.clip(dual, 0, problem.limit)
+    with np.errstate(over="ignore", invalid="ignore"):
+        n_iter, reason = _descend(problem, alpha, tol, max_iter, rng, on_pass_begin, on_pass_end)
+        return _fit_of(problem, alpha, n_iter, reason)
+
+
+def _fit_of(problem, alpha, n_iter, reason):
+    """Return the `CliqueFit` of dual variables, free of what rounding has added up."""
+    _, weight = problem.weights(alpha)
+    return CliqueFit(weight, alpha, problem.gap(alpha, weight), n_iter, reason)
+
+
+def _descend(problem, alpha, tol, max_iter, rng, on_pass_begin, on_pass_end):
+    """Change alpha in place; number of passes and why they ended."""
+    from skcrbm.kernels.clique_dual import clique_passes
+
+    total, weight = problem.weights(alpha)
+    possible = problem.limit > 0
+    n_possible = possible.sum(axis=1)
+    # Of each row, the variables active first.
+    active = np.argsort(~possible, axis=1, kind="stable").astype(np.int32)
+    n_active = n_possible.copy()
+    order = np.flatnonzero(n_possible)
+    count, since, n_iter = len(order), 0, 0
+    bounds = np.empty(2)
+    state = np.array([random_key(rng) | np.uint64(1)])
+    fixed = (problem.signs, *problem.features.arrays, float(problem.margin))
+    changed = (alpha, active, n_active, total, weight, bounds)
+    stage, fresh = np.inf, True  # everything is active in the next pass
+    newton_at = _FIRST_NEWTON
+    try:
+        while n_iter < max_iter:
+            if fresh:
+                if problem.gap(alpha, weight) <= tol:
+                    return n_iter, "tol"
+                if n_iter >= newton_at:
+                    _newton_step(problem, alpha, total, weight)
+                    newton_at = int(_NEWTON_GROWTH * newton_at)
+                n_active[:] = n_possible
+                order, since = np.flatnonzero(n_possible), 0
+                count = len(order)
+                bounds[:] = np.inf, -np.inf
+            wanted = 1 if fresh or on_pass_end else min(_LOOK - since, max_iter - n_iter)
+            if on_pass_begin is not None:
+                on_pass_begin(n_iter)
+            least = -1.0 if fresh else stage
+            done, count, violation = clique_passes(
+                wanted, state, order, count, least, *fixed, problem.limit, problem.penalty, *changed
+            )
+            n_iter, since = n_iter + done, since + done
+            if on_pass_end is not None:
+                share = n_active.sum() / n_possible.sum()
+                now = partial(_fit_of, problem, alpha.copy(), n_iter, "callback")
+                if on_pass_end(n_iter - 1, violation / problem.margin, share, now):
+                    return n_iter, "callback"
+            if fresh:
+                if violation <= _ROUNDING * problem.margin:
+                    return n_iter, "tol"
+                stage = _STAGE * violation
+            fresh = violation <= stage or count == 0 or since >= _LOOK
+    except KeyboardInterrupt:
+        if n_iter == 0:
+            raise
+        return n_iter, "interrupted"
+    return n_iter, "tol" if problem.gap(alpha, weight) <= tol else "max_iter"
+
+
+def _newton_step(problem, alpha, total, weight):
+    """Move the free dual variables to their optimum given which weights are not 0; in place.
+
+    Undone where the dual objective would fall, as weights that the L1 penalty holds at 0 may move.
+    """
+    rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
+    if not 0 < len(rows) <= _FEW_FREE:
+        return
+    gradients = _gradients(problem, rows, variables)
+    moving = gradients[:, (weight != 0) | (problem.penalty == 0)]
+    with one_blas_thread():
+        hessian = moving @ moving.T
+        if not np.isfinite(hessian).all():
+            return
+        start = alpha[rows, variables]
+        slope = problem.margin - gradients @ weight
+        end = maximise_in_box(hessian, slope, start, problem.limit[rows, variables])
+        sums = total + gradients.T @ (end - start)
+    found = np.sign(sums) * np.maximum(np.abs(sums) - problem.penalty, 0.0)
+    gain = problem.margin * (end - start).sum() - 0.5 * (found @ found - weight @ weight)
+    if gain > 0:
+        alpha[rows, variables], total[:], weight[:] = end, sums, found
+
+
+def _gradients(problem, rows, variables):
+    """Gradients (m, T) of the margins of some variables of some rows in the weights."""
+    features = problem.features
+    signs = problem.signs[rows]
+    products = np.multiply.reduceat(signs[:, features.members], features.start[:-1], axis=1)
+    gradients = np.zeros((len(rows), len(problem.penalty)))
+    for i in np.unique(variables):
+        here, entries = np.flatnonzero(variables == i), slice(*features.place[i : i + 2])
+        terms = products[np.ix_(here, features.clique[entries])] * features.coef[entries]
+        np.add.at(gradients, (here[:, None], features.group[entries]), terms)
+    return gradients
