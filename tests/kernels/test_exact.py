@@ -16,7 +16,8 @@ from skcrbm.kernels.rbm_exact import (
 )
 from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
 
-ALL = ("marginals", "statistics", "log_partition")
+SUMS = ("marginals", "log_partition")
+ALL = (*SUMS, "statistics")
 FORMS = {"enumerate_rows": enumerate_rows, "enumerate_in_logs": enumerate_in_logs}
 
 
@@ -136,22 +137,22 @@ def test_one_model_alone_needs_no_kernel(shape, scale, forms_used):
     size = (5, sum(shape))
     clamp = np.where(rng.random(size) < 0.3, rng.integers(2, size=size), np.nan)
     clamp[0] = np.nan
-    together = answer(energy, clamp=clamp, pairwise="per_example")
-    weight = rng.normal(size=5)
+    together = answer(energy, clamp=clamp)
     forms_used.clear()
     for n in range(5):
-        row, given = energy.rows([n]), {"clamp": clamp[n : n + 1]}
-        alone = answer(row, pairwise="per_example", **given)
-        weighted = answer(row, sample_weight=weight[n : n + 1], **given)
+        alone = infer(energy.rows([n]), "exact", returns=SUMS, clamp=clamp[n : n + 1])
         np.testing.assert_allclose(alone.log_odds[0], together.log_odds[n], 1e-11, 1e-11)
         np.testing.assert_allclose(alone.log_partition[0], together.log_partition[n], 1e-12)
-        np.testing.assert_allclose(alone.pairwise[0], together.pairwise[n], 1e-10, 1e-12)
-        np.testing.assert_allclose(weighted.pairwise, weight[n] * alone.pairwise[0], 1e-12)
     assert not forms_used
 
 
+def test_one_row_of_training_takes_the_kernel(forms_used):
+    answer(random_rbm(6, 6, 8, n_models=1))
+    assert forms_used == ["enumerate_rows"]
+
+
 def test_one_large_model_alone_takes_the_kernel(forms_used):
-    answer(random_rbm(7, 11, 12, n_models=1))
+    infer(random_rbm(7, 11, 12, n_models=1), "exact", returns=SUMS)
     assert forms_used == ["enumerate_rows"]
 
 
