@@ -26,6 +26,8 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
 
     #: With no more rows than these, ``batch_size="auto"`` is all of them.
     _full_batch_rows = 200
+    #: What to do about columns of different scales; None: what `warn_of_scales` says.
+    _remedy_of_scales = None
 
     _parameter_constraints: dict = {
         "max_iter": [Integer(1)],
@@ -107,7 +109,7 @@ class BaseStochasticClassifier(StochasticFit, BaseStructuredClassifier):
         started = super()._start(X, visible, weight, rng, go_on, partial)
         design = started[2]
         if design.columns is None and not go_on:
-            warn_of_scales(X, weight, type(self).__name__, partial)
+            warn_of_scales(X, weight, type(self).__name__, partial, self._remedy_of_scales)
         return started
 
     def _check_settings(self, partial):

@@ -99,6 +99,8 @@ class ImageCRBM(CRBMClassifier):
     }
     _of_prediction = ("n_jobs",)
 
+    # Scalers of columns take no images.
+    _remedy_of_scales = "Divide X by its largest grey value, as in X / 255"
     # A step with all images would leave few images with `max_iter` steps.
     _full_batch_rows = 50
     # What other hyperparameters of `CRBMClassifier` are here.

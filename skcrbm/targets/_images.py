@@ -147,8 +147,12 @@ def _binary(images, name):
     """Return images as an ndarray; if they are grey, say what makes them binary."""
     images = np.asarray(images)
     if images.dtype.kind in "iuf" and not np.isin(images[~np.isnan(images)], (0, 1)).all():
+        if np.isnan(images).any():  # which a comparison would make 0
+            recipe = f"np.where(np.isnan({name}), np.nan, {name} > np.nanmax({name}) / 2)"
+        else:
+            recipe = f"{name} > {name}.max() / 2"
         raise ValueError(
             f"{name} must hold binary images, of 0, 1 and NaN where not observed; make grey ones "
-            f"binary, as in {name} > {name}.max() / 2"
+            f"binary, as in {recipe}"
         )
     return images

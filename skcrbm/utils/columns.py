@@ -89,7 +89,7 @@ class Columns(Versioned):
         return coef, intercept - coef @ self.shift
 
 
-def warn_of_scales(X, weight, name, partial=False):
+def warn_of_scales(X, weight, name, partial=False, remedy=None):
     """Warn if columns that are trained on as they are have wildly different or large scales.
 
     Parameters
@@ -101,6 +101,8 @@ def warn_of_scales(X, weight, name, partial=False):
         Of the estimator.
     partial : bool, default=False
         Whether X is a piece of the rows.
+    remedy : str, default=None
+        What to do, if no scaler of columns.
     """
     scales = _sparse_scales if sparse.issparse(X) else _dense_scales
     step = -(-len(weight) // _ROWS_LOOKED_AT)  # X may be larger than the memory
@@ -115,9 +117,9 @@ def warn_of_scales(X, weight, name, partial=False):
     if _LEAST_SD <= high <= _MOST_SD and upper <= _SD_RATIO * lower:
         return
     scaler = "MaxAbsScaler()" if sparse.issparse(X) else "StandardScaler()"
-    if partial:
+    if remedy is None and partial:
         remedy = f"Scale every piece alike, by a {scaler} that was fitted before"
-    else:
+    elif remedy is None:
         remedy = f"Scale X, as in skcrbm.pipeline.make_pipeline({scaler}, {name}())"
     warn_user(
         f"{SCALES} ({low:.2g} to {high:.2g}), and {name} trains on them as they are: it may learn "

@@ -1,6 +1,7 @@
 """ImageCRBM: shapes of images in and out, and the recipe behind its defaults."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -159,6 +160,7 @@ SHAPE = r"must have shape \(n_samples, height, width\) or \(n_samples, n_pixels\
         (NOISY, CLEAN[:, :, :0], rf"^y {SHAPE}8, 0\)"),
         (NOISY, CLEAN[:, :1, :1], r"^y must hold images of more than one pixel"),
         (NOISY, CLEAN * 255.0, r"^y must hold binary images, .*, as in y > y.max\(\) / 2"),
+        (NOISY, GAPS * 255, r"^y must hold binary .*, as in np.where\(np.isnan\(y\), np.nan, y > "),
         (NOISY, CLEAN.astype(str), r"^y must be .*holds strings: convert it with y == '1'"),
         (NOISY, np.full(CLEAN.shape, np.nan), "^y holds no observed entry"),
         (NOISY, CLEAN[:-1], "X has 150 rows, y has 149"),
@@ -187,6 +189,17 @@ def test_one_clear_error_in_prediction(model, rows):
             model.predict(NOISY, y_known=known)
     with pytest.raises(ValueError, match=r"^y must have shape \(n_samples, 8, 6\) as in fit"):
         model.score(NOISY, CLEAN[:, :4])
+
+
+def test_advice_on_grey_values_fits_images():
+    """No scaler of columns takes them as they are."""
+    grey = NOISY * 255.0
+    for fit in (ImageCRBM(alpha=0.1, **SMALL).fit, ImageCRBM(**SMALL).partial_fit):
+        with pytest.warns(UserWarning, match=r"are not on one scale.* Divide X by .* X / 255$"):
+            fit(grey, CLEAN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ImageCRBM(alpha=0.1, **SMALL).fit(grey / 255, CLEAN)
 
 
 def test_the_defaults_are_the_recipe():
