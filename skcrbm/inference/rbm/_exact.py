@@ -154,9 +154,11 @@ def _sums(method, energy, query):
         summed = np.where(layers.free, layers.other, -np.inf)
         log_partition[:] = np.logaddexp(0, summed).sum(1)
         log_odds = np.where(layers.free, layers.other, 0)
-    elif n == 1 and pairs is None and m << k <= ONE_MODEL_ENTRIES:
+    elif n == 1 and m << k <= ONE_MODEL_ENTRIES and (pairs is None or query.per_example):
         with one_blas_thread():
-            log_partition[0], log_odds[0] = _sums_of_one(layers)
+            log_partition[0], log_odds[0], found = _sums_of_one(layers)
+        if pairs is not None:
+            pairs[0][0] = found
     elif (tables := _odds_tables(layers)) is None:
         log_odds[layers.free & want_marginals] = np.nan
         sum_statistics(in_logs, chunks, query, pairs)
@@ -181,13 +183,16 @@ def _sums(method, energy, query):
 def _sums_of_one(layers):
     """Answer for a single model in NumPy, without kernels, which take seconds to compile.
 
-    Steps of training on one row ask for statistics, too: they are many, and kernels are faster.
+    Not for steps of training on one row, which ask for sums of statistics: they are many, and
+    kernels are faster.
 
     Returns
     -------
     log_partition : float
     log_odds : ndarray (k + m,)
         0 where held.
+    pairwise : ndarray (m, k)
+        P(summed on, enumerated on).
     """
     k, m = layers.coupling.shape
     free, free_other = layers.free[0, :k], layers.free[0, k:]
@@ -202,7 +207,9 @@ def _sums_of_one(layers):
     log_odds[k:][free_other] = _log_sum(table + log_expit(given)) - _log_sum(
         table + log_expit(-given)
     )
-    return log_partition, log_odds
+    probability = np.exp(log_weight - log_partition)
+    pairwise = (np.where(free_other, expit(inputs), 0) * probability[:, None]).T @ states
+    return log_partition, log_odds, pairwise
 
 
 def _log_weights(layers, row, states):
