@@ -126,8 +126,11 @@ def _size(array):
 
 @jit
 def _rounding(field, bias, weight):
-    """Share of all magnitudes that rounding may take from a bound, and those of the model."""
-    total = _size(weight)
+    """Share of all magnitudes that rounding may take from a bound, and those of the model.
+
+    With 1 for each hidden unit: softplus(0) is log 2, however small the weights are.
+    """
+    total = _size(weight) + len(bias)
     for i in range(len(field)):
         total += abs(field[i])
     for j in range(len(bias)):

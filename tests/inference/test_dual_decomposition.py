@@ -184,6 +184,26 @@ def test_any_scale(scale):
     assert (found.map_bound <= best + 10 * scale).all()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_weights_that_leave_log_2(share):
+    """Small beside the rounding of a sum of softplus(0): the bound still holds."""
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        energy = random_rbm(seed, 2, 6, n_models=3, scale=1e-12, bias_scale=1e-12)
+        clamp = random_clamp(rng, 3, 8, share)
+        states = all_states(2)
+        found = infer(energy, "dual_decomposition", clamp=clamp)
+        for n, bound in enumerate(found.map_bound):
+            held_v, held_h = clamp[n, :2], clamp[n, 2:]
+            allowed = states[(np.isnan(held_v) | (states == held_v)).all(axis=1)]
+            inputs = allowed.astype(np.longdouble) @ energy.weights + energy.hidden_bias[n]
+            hidden = np.where(
+                np.isnan(held_h), np.log1p(np.exp(inputs)), np.where(held_h == 1, inputs, 0)
+            )
+            best = (allowed @ energy.visible_bias[n] + hidden.sum(axis=1)).max()
+            assert bound >= best
+
+
 def test_held_against_large_fields():
     """A unit held on against a bias of -1e9: the bound holds up to what is lost beside it."""
     energy = RBMEnergy([[1.0, -2.0], [0.5, 1.5]], [-1e9, 0.3], [0.2, 0.1])

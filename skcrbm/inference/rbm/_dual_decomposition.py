@@ -54,4 +54,5 @@ def _in_double(energy):
 def _rounding_of_evidence(model):
     """More than rounding can have taken from the fields and offsets (N,) of held units."""
     size = np.abs(model.weights).sum() + sum(np.abs(part).sum(axis=1) for part in model.fields)
+    size += model.n_hidden  # softplus(0) is log 2
     return np.finfo(np.float64).eps * (model.n_variables + 8) * size
