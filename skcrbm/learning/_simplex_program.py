@@ -4,6 +4,8 @@ import numpy as np
 
 # Of the mean square of the active planes: what keeps a system of dependent ones solvable.
 _RIDGE = 1e-13
+# Of the offsets: no smaller scale is needed, and all stays finite where planes have no slope.
+_LEAST_UNIT = 1e-30
 # Slopes closer to the highest than that, relatively, are not worth another step.
 _SLOPE = 1e-12
 
@@ -67,7 +69,7 @@ def _value(gram, offset, point):
 def _face_maximum(gram, offset):
     """Maximum over the points with a sum of 1, negative ones included."""
     n = len(offset)
-    unit = max(np.trace(gram) / n, np.finfo(float).tiny)
+    unit = max(np.trace(gram) / n, _LEAST_UNIT * np.abs(offset).max(), np.finfo(float).tiny)
     system = np.zeros((n + 1, n + 1))
     system[:n, :n] = gram / unit
     system[np.arange(n), np.arange(n)] += _RIDGE

@@ -149,3 +149,15 @@ def test_simplex_program(rank):
     slope = offset - gram @ point
     assert slope.max() - slope @ point <= 1e-8 * np.abs(gram).max()
     np.testing.assert_allclose(slope[point > 1e-9], slope.max(), atol=1e-8 * np.abs(gram).max())
+
+
+def test_planes_without_slope():
+    """Labels that cancel, with columns of 0: all planes are level, and any weights but 0 lose."""
+    signs = np.array([[-1.0, 1.0], [1.0, -1.0]])
+    method = resolve_method("branch_and_bound")
+    level = StructuralMarginProblem(np.zeros((2, 1)), signs, np.ones(2), 1.0, False, method)
+    found = fit_cutting_planes(level, tol=1e-6, max_iter=5)
+    assert found.reason == "tol"
+    assert found.objective == 4.0
+    assert not found.coef.any()
+    assert not found.pairwise.any()
