@@ -1,5 +1,6 @@
 """Weighted clauses as cliques with product features."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from numbers import Integral
@@ -105,6 +106,8 @@ def from_clauses(clauses, weights, n_variables=None, formulas=None):
     >>> implies.cliques, implies.weights, implies.constant
     ([(0,), (1,), (0, 1)], array([-1.,  1.,  1.]), 3.0)
     """
+    if not isinstance(clauses, Iterable):
+        raise ValueError(f"clauses must be a sequence of sequences of ints; got {clauses!r}")
     clauses = [_literals(clause, c) for c, clause in enumerate(clauses)]
     named = max((max(abs(i) for i in clause) for clause in clauses), default=0)
     if n_variables is None:
@@ -144,6 +147,10 @@ def from_clauses(clauses, weights, n_variables=None, formulas=None):
 
 def _literals(clause, c):
     """Return the distinct literals of clause number c."""
+    if not isinstance(clause, Iterable):
+        raise ValueError(
+            f"clauses must be a sequence of sequences of ints; clauses[{c}] is {clause!r}"
+        )
     literals = set()
     for i in clause:
         if not isinstance(i, Integral) or isinstance(i, bool) or i == 0:
@@ -165,9 +172,13 @@ def _formulas(formulas, n_clauses):
     """Return the formula (n_clauses,) of each clause."""
     if formulas is None:
         return np.arange(n_clauses)
-    formulas = np.asarray(formulas)
+    words = f"formulas must be {n_clauses} ints, one for each clause"
+    try:
+        formulas = np.asarray(formulas)
+    except ValueError as error:  # ragged
+        raise ValueError(words) from error
     if formulas.shape != (n_clauses,) or (formulas.size and formulas.dtype.kind not in "iu"):
-        raise ValueError(f"formulas must be {n_clauses} ints, one for each clause")
+        raise ValueError(words)
     if formulas.min(initial=0) < 0:
         raise ValueError(f"formulas must be numbers from 0 on; got {formulas.min()}")
     return formulas.astype(np.int64)
