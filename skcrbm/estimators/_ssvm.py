@@ -202,8 +202,9 @@ class SSVMClassifier(BasePairwiseClassifier):
         Warns
         -----
         ConvergenceWarning
-            If `max_iter` iterations were not enough, with what remains; or if branch and bound
-            reached `node_limit` on some rows in the last one.
+            If `max_iter` iterations were not enough, or rounding ended training before `tol` was
+            reached, with what remains; or if branch and bound reached `node_limit` on some rows in
+            the last iteration.
         """
         self._forget()
         rng = check_random_state(self.random_state)
@@ -277,6 +278,13 @@ class SSVMClassifier(BasePairwiseClassifier):
             warn_user(
                 f"Training interrupted in iteration {fitted.n_iter + 1}; keeping the best weights "
                 f"so far, with a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g})."
+            )
+        elif fitted.reason == "rounding":
+            warn_user(
+                f"Training ended after {fitted.n_iter} iterations where rounding hides what is "
+                f"left, with a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g}). Scale "
+                "X, or lower C.",
+                ConvergenceWarning,
             )
         elif fitted.reason == "max_iter":
             warn_user(

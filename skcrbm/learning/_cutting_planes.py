@@ -165,8 +165,8 @@ class StructuralMarginFit:
         Searches through all rows.
     n_open : int
         Rows whose maximum was not proven by branch and bound in the last iteration.
-    reason : {"tol", "max_iter", "callback", "interrupted"}
-        Why it ended.
+    reason : {"tol", "rounding", "max_iter", "callback", "interrupted"}
+        Why it ended. "rounding": the gap is above tol, but no violation can be told from it.
     """
 
     coef: np.ndarray
@@ -227,7 +227,8 @@ def fit_cutting_planes(problem, *, tol, max_iter, on_begin=None, on_end=None):
     objectives are those of planes by the problem's own method alone.
 
     It ends when the best objective found and the lower bound of the quadratic program are within
-    `tol` of each other, relatively, or the search finds no constraint that is violated.
+    `tol` of each other, relatively, or the search finds no constraint that is violated by more
+    than rounding.
 
     Parameters
     ----------
@@ -292,8 +293,7 @@ def _cut(problem, tol, max_iter, on_begin, on_end):
                 best = vector, half, max(found, known)
             n_iter += 1
             if proper and found - known <= _ROUNDING * (half + known):
-                best = vector, half, max(found, known)  # no better one can be told
-                reason = "tol"
+                reason = "tol" if _gap(best[1] + best[2], lower) <= tol else "rounding"
             else:
                 planes.add(slope, offset)
                 vector, lower_now = planes.solve()

@@ -170,6 +170,16 @@ def test_warnings(data):
         SSVMClassifier(inference="milp").fit(X, Y[:, :4])
 
 
+@pytest.mark.filterwarnings("ignore:The columns of X")
+def test_rounding_that_ends_training_is_told():
+    rng = np.random.default_rng(1)
+    X, Y = 1e8 * rng.normal(size=(5, 1)), rng.integers(0, 2, (5, 4))
+    with pytest.warns(ConvergenceWarning, match="where rounding hides what is left"):
+        model = SSVMClassifier().fit(X, Y)
+    assert model.dual_gap_ > model.tol
+    np.testing.assert_allclose(objective(model, X, Y), model.objective_, rtol=1e-9)
+
+
 def test_progress_changes_nothing(data, capsys):
     X, Y = data
     plain, told = (SSVMClassifier(C=0.02, verbose=v).fit(X, Y) for v in (0, 2))
