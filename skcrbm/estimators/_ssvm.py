@@ -20,7 +20,7 @@ from skcrbm.learning import (
     with_callbacks,
 )
 from skcrbm.utils.columns import warn_of_scales
-from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.fitting import all_or_nothing, weighted_rows
 from skcrbm.utils.indicator import label_sets_of
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.progress import LiveLine
@@ -78,6 +78,10 @@ class SSVMClassifier(BasePairwiseClassifier):
     node_limit : int, default=50_000
         Nodes of branch and bound for one row at most; an object for `inference` has its own.
         `fit` and `predict` warn of rows that need more.
+    class_weight : "balanced", dict, list of dict or array-like, default=None
+        Weights of the rows by their classes, as in `MSSVMCRBM`: of a 2-D y those of a row's
+        labels are multiplied, as the loss is one of whole rows. Multiplied with `sample_weight`;
+        the sum of all weights stays the same.
     n_jobs : int, default=None
         Threads over rows. The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -143,6 +147,7 @@ class SSVMClassifier(BasePairwiseClassifier):
         "decode": [StrOptions(set(decoders_for(IsingEnergy)) - {"hinge", "threshold"})],
         "marginal_inference": method_constraint(MARGINAL_METHODS, auto=True),
         "node_limit": [Integer(1)],
+        "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -160,6 +165,7 @@ class SSVMClassifier(BasePairwiseClassifier):
         decode="map",
         marginal_inference="auto",
         node_limit=50_000,
+        class_weight=None,
         n_jobs=None,
         random_state=None,
         verbose=False,
@@ -172,6 +178,7 @@ class SSVMClassifier(BasePairwiseClassifier):
         self.decode = decode
         self.marginal_inference = marginal_inference
         self.node_limit = node_limit
+        self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -217,6 +224,9 @@ class SSVMClassifier(BasePairwiseClassifier):
                 "one of whole label vectors. Leave these rows out, or take LMBMClassifier, "
                 "CRBMClassifier or MSSVMCRBM"
             )
+        if self.class_weight is not None:
+            weight = self._targets.class_weighted(self.class_weight, visible, weight)
+            (X, visible), weight = weighted_rows((X, visible), weight)
         warn_of_scales(X, weight, type(self).__name__)
         one_hot = self._targets.one_hot
         problem = StructuralMarginProblem(

@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.class_weight import compute_sample_weight
 
-from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier
+from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, SSVMClassifier
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(80, 3)
@@ -15,6 +15,7 @@ MODELS = [
     CRBMClassifier(n_hidden=2, alpha=0.1, max_iter=5, solver="adam", random_state=0),
     MSSVMCRBM(n_hidden=2, inference="exact", max_iter=4, random_state=0),
     LayeredGMClassifier(layers=(), max_iter=4, random_state=0),
+    SSVMClassifier(C=0.1, tol=1e-9),
 ]
 
 
