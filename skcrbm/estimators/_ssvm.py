@@ -1,6 +1,5 @@
 """SSVMClassifier: the structural support vector machine over pairs of labels."""
 
-import time
 from numbers import Real
 
 import numpy as np
@@ -17,6 +16,7 @@ from skcrbm.learning import (
     EpochCallbacks,
     StructuralMarginProblem,
     fit_cutting_planes,
+    pass_hooks,
     with_callbacks,
 )
 from skcrbm.utils.columns import warn_of_scales
@@ -25,6 +25,10 @@ from skcrbm.utils.indicator import label_sets_of
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.progress import LiveLine
 from skcrbm.utils.warnings import warn_user
+
+
+def _gap_and_planes(gap, n_planes):
+    return f"gap {gap:.2e}  planes {n_planes}"
 
 
 class SSVMClassifier(BasePairwiseClassifier):
@@ -259,7 +263,7 @@ class SSVMClassifier(BasePairwiseClassifier):
                 problem,
                 tol=self.tol,
                 max_iter=self.max_iter,
-                **self._hooks(line, callbacks, attributes),
+                **pass_hooks(line, callbacks, attributes, _gap_and_planes),
             )
         finally:
             line.end()
@@ -267,21 +271,6 @@ class SSVMClassifier(BasePairwiseClassifier):
         self._warn_of(fitted, method)
         callbacks.end()
         return self
-
-    def _hooks(self, line, callbacks, attributes):
-        """Return what `fit_cutting_planes` is to call at each iteration."""
-        clock = [0.0]
-
-        def on_begin(number):
-            clock[0] = time.perf_counter()
-            callbacks.begin_epoch(number)
-
-        def on_end(number, gap, n_planes, now):
-            seconds = time.perf_counter() - clock[0]
-            line.step(number, f"gap {gap:.2e}  planes {n_planes}", seconds)
-            return callbacks.end_epoch(lambda: attributes(now()))
-
-        return {"on_begin": on_begin, "on_end": on_end}
 
     def _warn_of(self, fitted, method):
         if fitted.reason == "interrupted":

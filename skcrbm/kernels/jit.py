@@ -161,7 +161,7 @@ class _InnerLibrary(JITCodeLibrary):
 
 class _InnerCompiler(_Compiler):
     def compile_extra(self, func):
-        self.state.library = _InnerLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        self.state["library"] = _InnerLibrary(self.state.targetctx.codegen(), func.__qualname__)
         return super().compile_extra(func)
 
 

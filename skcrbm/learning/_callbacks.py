@@ -85,7 +85,11 @@ class EpochCallbacks:
             self.root.call_on_fit_task_end(**self.data, reconstruction_attributes={})
 
 
-def pass_hooks(line, callbacks, attributes):
+def _violation_and_share(violation, share):
+    return f"violation {violation:.2e}  active {share:.1%}"
+
+
+def pass_hooks(line, callbacks, attributes, told=_violation_and_share):
     """Return what a solver of a dual problem is to call at each pass; nothing if nobody listens.
 
     Parameters
@@ -94,6 +98,8 @@ def pass_hooks(line, callbacks, attributes):
     callbacks : EpochCallbacks
     attributes : callable
         Makes the fitted attributes of what the solver has found.
+    told : callable
+        Makes the text of the live line of the two measures that the solver gives.
 
     Returns
     -------
@@ -108,9 +114,9 @@ def pass_hooks(line, callbacks, attributes):
         clock[0] = time.perf_counter()
         callbacks.begin_epoch(number)
 
-    def on_pass_end(number, violation, share, now):
+    def on_pass_end(number, first, second, now):
         seconds = time.perf_counter() - clock[0]
-        line.step(number, f"violation {violation:.2e}  active {share:.1%}", seconds)
+        line.step(number, told(first, second), seconds)
         return callbacks.end_epoch(lambda: attributes(now()))
 
     return {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}

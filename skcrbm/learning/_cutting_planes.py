@@ -220,7 +220,7 @@ class _Planes:
         return (self.offsets - self.slopes @ vector).max()
 
 
-def fit_cutting_planes(problem, *, tol, max_iter, on_begin=None, on_end=None):
+def fit_cutting_planes(problem, *, tol, max_iter, on_pass_begin=None, on_pass_end=None):
     """Solve a `StructuralMarginProblem` by the cutting planes of one slack variable.
 
     Most planes are drafts by ICM, which are valid for every method, while these cut something off;
@@ -235,9 +235,9 @@ def fit_cutting_planes(problem, *, tol, max_iter, on_begin=None, on_end=None):
     problem : StructuralMarginProblem
     tol : float
     max_iter : int
-    on_begin : callable, default=None
+    on_pass_begin : callable, default=None
         Called before each iteration with its number, 0-based.
-    on_end : callable, default=None
+    on_pass_end : callable, default=None
         Called after each with its number, the relative gap, the number of planes, and a function
         that returns the `StructuralMarginFit` of now. Returns True to stop.
 
@@ -251,10 +251,10 @@ def fit_cutting_planes(problem, *, tol, max_iter, on_begin=None, on_end=None):
         If the numbers overflow.
     """
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        return _cut(problem, tol, max_iter, on_begin, on_end)
+        return _cut(problem, tol, max_iter, on_pass_begin, on_pass_end)
 
 
-def _cut(problem, tol, max_iter, on_begin, on_end):
+def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     planes = _Planes(problem.n_parameters)
     vector, lower = np.zeros(problem.n_parameters), 0.0
     best = None  # vector, half its square, risk
@@ -270,8 +270,8 @@ def _cut(problem, tol, max_iter, on_begin, on_end):
 
     try:
         while n_iter < max_iter:
-            if on_begin is not None:
-                on_begin(n_iter)
+            if on_pass_begin is not None:
+                on_pass_begin(n_iter)
             half, known = 0.5 * (vector @ vector), planes.risk(vector)
             slope = None
             if draft is not None and n_iter % _DRAFTS and n_iter < max_iter - 1:
@@ -301,7 +301,7 @@ def _cut(problem, tol, max_iter, on_begin, on_end):
                 if _gap(best[1] + best[2], lower) <= tol:
                     reason = "tol"
             gap = _gap(best[1] + best[2], lower)
-            if on_end is not None and on_end(n_iter - 1, gap, len(planes.dual), now):
+            if on_pass_end is not None and on_pass_end(n_iter - 1, gap, len(planes.dual), now):
                 reason = "callback"
             if reason != "max_iter":
                 break

@@ -96,13 +96,15 @@ def test_relaxations_bound_the_objective():
 def test_bounds_close_in(method):
     told = []
 
-    def on_end(number, gap, n_planes, now):
+    def on_pass_end(number, gap, n_planes, now):
         fitted = now()
         told.append((gap, fitted.objective, fitted.objective * (1 - fitted.gap)))
         assert fitted.n_iter == number + 1
         assert n_planes <= number + 2
 
-    fitted = fit_cutting_planes(problem(3, method), tol=1e-8, max_iter=1000, on_end=on_end)
+    fitted = fit_cutting_planes(
+        problem(3, method), tol=1e-8, max_iter=1000, on_pass_end=on_pass_end
+    )
     gaps, objectives, lower = np.array(told).T
     assert len(gaps) > 5
     assert (np.diff(objectives) <= 1e-12).all()
@@ -132,7 +134,7 @@ def test_the_objective_is_that_of_the_weights():
 
 def test_a_callback_stops_the_fit():
     fitted = fit_cutting_planes(
-        problem(0, "icm"), tol=1e-10, max_iter=100, on_end=lambda number, *rest: number == 2
+        problem(0, "icm"), tol=1e-10, max_iter=100, on_pass_end=lambda number, *rest: number == 2
     )
     assert (fitted.reason, fitted.n_iter) == ("callback", 3)
 
