@@ -10,6 +10,8 @@ import functools
 import gc
 import hashlib
 import os
+import signal
+import threading
 import time
 from pathlib import Path
 
@@ -165,6 +167,35 @@ class _InnerCompiler(_Compiler):
         return super().compile_extra(func)
 
 
+@contextlib.contextmanager
+def _interrupts_later():
+    """Hold Ctrl-C back: Numba's registries, left half read, would fail all compilations to come."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # no handler of Python's, or it runs elsewhere
+        return
+    held = []
+    signal.signal(signal.SIGINT, lambda *details: held.append(details))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if held:
+            handler(*held[0])
+
+
+def _compile_whole(dispatcher):
+    """Return the method `compile` of a dispatcher, which no Ctrl-C ends in its middle."""
+    compile_version = dispatcher.compile
+
+    @functools.wraps(compile_version)
+    def whole(sig):
+        with _interrupts_later():
+            return compile_version(sig)
+
+    return whole
+
+
 def jit(function=None, *, fastmath=False):
     """Compile `function` in nopython mode, without the GIL, cached on disk.
 
@@ -196,6 +227,7 @@ def jit(function=None, *, fastmath=False):
         )
         dispatcher.get_call_template = inner.get_call_template
         dispatcher.get_overload = inner.get_overload
+        dispatcher.compile = _compile_whole(dispatcher)
         # RuntimeError, OSError: no folder can be written, so compile in memory.
         with contextlib.suppress(RuntimeError, OSError):
             dispatcher._cache = _ForgivingCache(function)

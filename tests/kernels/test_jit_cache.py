@@ -280,3 +280,31 @@ print(seconds)
 """
     (seconds,) = finish(start(code, PACKAGE.parent))
     assert float(seconds) < 1.5
+
+
+INTERRUPTED = """
+import signal
+import sys
+import numpy as np
+from skcrbm.kernels.caller import total
+
+# Ctrl-C while the compiler reads its registries: it would never read them again.
+def interrupt(frame, event, arg):
+    if frame.f_code.co_name == "stream_list":
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGINT)
+sys.settrace(interrupt)
+try:
+    total(np.ones(3))
+except KeyboardInterrupt:
+    print("interrupted")
+print(float(total(np.ones(3))), float(total(np.ones(3, np.float32))))
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("again")
+"""
+
+
+def test_an_interrupt_waits_for_the_compiler(site):
+    assert finish(start(INTERRUPTED, site)) == ["interrupted", "6.0", "6.0", "again"]
