@@ -4,11 +4,18 @@ Inference on restricted Boltzmann machines, twenty iterations, on one thread: na
 processor time per edge and iteration, the least of several turns. Couplings are N(0, 0.1^2), or
 so strong that messages are kept as logarithms.
 
-Run it as ``python -m examples.speed.benchmark_damping``; ``--quick`` repeats less.
+    python -m examples.speed.benchmark_damping [--quick] [package folder ...]
+
+With several folders that hold a version of skcrbm each, these take turns, and the table says how
+many times as fast as the first of them the last one is.
 """
 
 import argparse
+import json
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -54,22 +61,61 @@ def ns_per_edge(energy, method, returns, n_repeats):
     return best / (N_ITER * energy.n_models * energy.weights.size) * 1e9
 
 
+SIZES = [(shape, dtype) for dtype in (np.float32, np.float64) for shape in SHAPES]
+
+
+def row(name, n_repeats):
+    """Nanoseconds of a method at all sizes."""
+    method, returns, strong = METHODS[name]
+    return [
+        ns_per_edge(
+            random_rbm(*shape, _STRONG[dtype] if strong else 0.1, dtype), method, returns, n_repeats
+        )
+        for shape, dtype in SIZES
+    ]
+
+
+CHILD = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import skcrbm
+sys.path.pop(0)
+from examples.speed.benchmark_damping import row
+print(json.dumps(row(sys.argv[2], int(sys.argv[3]))))
+"""
+
+
+def row_of(package, name, n_repeats):
+    """Measure the same with another version of the library, in a process of its own."""
+    run = subprocess.run(
+        [sys.executable, "-c", CHILD, package, name, str(n_repeats)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(run.stdout)
+
+
 def main():
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("packages", nargs="*", help="folders that hold a version of skcrbm each")
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    n_repeats = 2 if parser.parse_args().quick else 9
+    arguments = parser.parse_args()
+    n_repeats = 2 if arguments.quick else 9
     print(f"{cpu_model()}; ns of processor time per edge and iteration, least of {n_repeats}\n")
-    sizes = [f"{v} x {h}, {d}" for d in ("float32", "float64") for v, h in SHAPES]
+    sizes = [f"{v} x {h}, {np.dtype(d)}" for (v, h), d in SIZES]
     print(f"| method | {' | '.join(sizes)} |")
     print("|---|" + "---|" * len(sizes))
-    for name, (method, returns, strong) in METHODS.items():
-        cells = []
-        for dtype in (np.float32, np.float64):
-            for shape in SHAPES:
-                energy = random_rbm(*shape, _STRONG[dtype] if strong else 0.1, dtype)
-                cells.append(f"{ns_per_edge(energy, method, returns, n_repeats):.2f}")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    for name in METHODS:
+        if arguments.packages:
+            turns = [[row_of(p, name, 1) for p in arguments.packages] for _ in range(n_repeats)]
+            best = np.min(turns, axis=0)
+            texts = [f"{old:.2f} to {new:.2f}: {old / new:.1f}" for old, new in best[[0, -1]].T]
+        else:
+            texts = [f"{ns:.2f}" for ns in row(name, n_repeats)]
+        print(f"| {name} | {' | '.join(texts)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 120  # a process that has not ended by then hangs
+SECONDS = 300  # what has not ended by then hangs; some compile for a minute if others do
 
 # What all processes work out: a compiled kernel in threads, a fit in threads.
 WORK = """
