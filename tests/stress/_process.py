@@ -198,6 +198,8 @@ def no_thread_to_be_had(rng, folder):
 
 
 INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background may ignore it
 from sklearn.exceptions import NotFittedError
 from skcrbm import LayeredGMClassifier
 from skcrbm.layers import Dense
