@@ -12,18 +12,17 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from skcrbm.learning._dual_newton import newton_steps
+from skcrbm.learning._dual_newton import NewtonSteps
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
-# With at most so many variables between their bounds, of all labels or of one, Newton steps
-# are cheap: after 100 passes, 200, 400 and so on for at most a share of the work, and once
-# `tol` is reached up to 10 times, until the violation is below _EXACT. So the result of a
-# small problem does not depend on the way.
-_FEW_FREE = 400
-_FIRST_NEWTON, _NEWTON_SHARE = 100, 0.1
-_EXACT, _POLISH = 1e-11, 10
+# Newton steps on what is between its bounds come after so many passes, and again after so many,
+# for at most a multiple of the work of the passes.
+_FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 30, 1.5
+# With at most so many such variables there are up to 10 more once `tol` is reached, until the
+# violation is below _EXACT. So the result of a small problem does not depend on the way.
+_FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10
 # On the way the goal is this share of the violation at the last look at all labels; labels
 # that meet it rest, so that the passes go to those that are behind.
 _STAGE = 0.1
@@ -203,7 +202,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
     passes = _pass_kernel(problem, alpha, labels, n_active, weights, bounds)
     goal = tol * problem.margin
     stage, polishing, n_iter, newton_at = goal, 0, 0, _FIRST_NEWTON
-    work, spent = 0, 0.0
+    newton, work, spent = NewtonSteps(problem), 0, 0.0
     fresh = True  # everything is active in the next pass
     try:
         while n_iter < max_iter:
@@ -213,7 +212,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 count = len(order)
                 bounds[:] = [[np.inf], [-np.inf], [-np.inf], [np.inf]]
             # The pass over everything by itself; else until it is time for a Newton step.
-            wanted = 1 if fresh or on_pass_end else newton_at - n_iter
+            wanted = 1 if fresh or on_pass_end else max(newton_at - n_iter, 1)
             wanted = min(wanted, max_iter - n_iter)
             if on_pass_begin is not None:
                 on_pass_begin(n_iter)
@@ -225,22 +224,27 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 now = partial(_fit_of, problem, alpha, n_iter, "callback")
                 if on_pass_end(n_iter - 1, violation / problem.margin, share, now):
                     return n_iter, "callback"
-            behind = bounds[0] - bounds[1] > goal
             if fresh and violation <= goal:
                 if violation <= _EXACT * problem.margin or polishing == _POLISH:
                     return n_iter, "tol"
-                if not newton_steps(problem, alpha, weights, behind, _FEW_FREE):
+                free = (alpha > 0) & (alpha < problem.limit)
+                if not 0 < np.count_nonzero(free) <= _FEW_FREE:
                     return n_iter, "tol"
+                newton.step(alpha, weights, free, exact=True)
                 polishing += 1
                 continue
             work += visited
-            if n_iter == newton_at:
-                newton_at *= 2
-                budget = _NEWTON_SHARE * work - spent
-                spent += newton_steps(problem, alpha, weights, behind, _FEW_FREE, budget)
             if fresh:
                 stage = max(goal, _STAGE * violation)
             fresh = violation <= stage or count == 0
+            if n_iter >= newton_at and not fresh:
+                behind = bounds[0] - bounds[1] > goal
+                free = (alpha > 0) & (alpha < problem.limit) & behind
+                cost = newton.cost(free)
+                if spent + cost <= _NEWTON_SHARE * work:
+                    newton.step(alpha, weights, free)
+                    spent += cost
+                    newton_at = n_iter + _NEWTON_EVERY
     except KeyboardInterrupt:
         if n_iter == 0:
             raise

@@ -1,96 +1,306 @@
 """Newton steps of the dual of large margin machines on its free variables.
 
 Coordinate descent finds soon which dual variables lie at a bound, and then takes long to settle
-the others among each other. Those are the solution of a linear system.
+the others among each other. Those are the solution of a linear system: a block for each label,
+which the pair weights couple.
 """
+
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import linalg, sparse
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
-_ROUNDS = 10
+_ROUNDS = 3
+# A step that does not raise the objective is shortened so much, so often.
+_SHORTER, _SHORTENINGS = 0.35, 8
+# What holds a step back is added to the diagonal, relative to its mean: less after a step of
+# full length, more after one cut below `_SHORT`.
+_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 1e-6, 1e-2
+_LESS, _MORE, _SHORT = 0.33, 3.0, 0.2
+# Cost in visits of single variables by coordinate descent: of a label, and of 1000
+# multiplications; measured, roughly.
+_PER_LABEL, _PER_THOUSAND = 3000, 1
+# Larger systems of all pair weights would not be worth it: then each label moves as if its
+# pair weights were its own.
+_MOST_PAIRS = 1000
 # Of the mean diagonal; twin rows make the system singular.
-_RIDGE = 1e-10
+_TWINS = 1e-10
+_BOX_ROUNDS = 10
 
 
-def newton_steps(problem, alpha, weights, behind, most, budget=np.inf):
-    """Newton steps for all labels together or, where that is too large, for one at a time.
+@dataclass
+class _Label:
+    """The free dual variables of a label, times their signs.
 
-    They change alpha and the weights in place. The dual objective does not decrease.
+    Attributes
+    ----------
+    label : int
+    rows : ndarray (n,)
+    inputs : ndarray (n, D + 1)
+        Rows of X and a 1; where that is wide, their products (n, n).
+    wide : bool
+    right : ndarray (n, L + 1)
+        Signs of the other labels, 0 at its own, and what the fields lack to the margin.
+    low, high : ndarray (n,)
+        Bounds of the change.
+    change : ndarray (n,)
+    free : ndarray of bool (n,)
+        Which of them no step has taken to a bound.
+    """
+
+    label: int
+    rows: np.ndarray
+    inputs: np.ndarray
+    wide: bool
+    right: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    change: np.ndarray = field(init=False)
+    free: np.ndarray = field(init=False)
+
+    def __post_init__(self):
+        self.change = np.zeros(len(self.rows))
+        self.free = np.ones(len(self.rows), dtype=bool)
+
+    @property
+    def mean_square(self):
+        """Mean of the diagonal of the products of the inputs."""
+        if self.wide:
+            return np.trace(self.inputs) / len(self.rows)
+        return np.vdot(self.inputs, self.inputs) / len(self.rows)
+
+    def factorise(self, ridge):
+        """Solve for what is free, as far as it does not depend on the pair weights.
+
+        Returns
+        -------
+        ndarray (L, L + 1) :
+            ``P' M^-1 [P, r]`` of signs P, residuals r and M, the products of the inputs with
+            `ridge` on the diagonal.
+        """
+        inputs, right = self.inputs, self.right
+        if not self.free.all():
+            kept = np.flatnonzero(self.free)
+            inputs, right = inputs[kept], right[kept]
+            if self.wide:
+                inputs = inputs[:, kept]
+        matrix = inputs.copy() if self.wide else inputs.T @ inputs
+        matrix.flat[:: len(matrix) + 1] += ridge
+        factor, failed = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+        if failed:
+            raise linalg.LinAlgError
+        half, _ = dtrtrs(factor, right if self.wide else inputs.T @ right, lower=1)
+        product = half[:, :-1].T @ half
+        if not self.wide:
+            product = (right[:, :-1].T @ right - product) / ridge
+        self._system = inputs, right, factor, half, ridge
+        return product
+
+    def direction(self, pairs):
+        """Newton step (n,) given that of the label's pair weights (L,)."""
+        inputs, right, factor, half, ridge = self._system
+        solved, _ = dtrtrs(factor, half[:, -1] - half[:, :-1] @ pairs, lower=1, trans=1)
+        if not self.wide:
+            solved = (right[:, -1] - right[:, :-1] @ pairs - inputs @ solved) / ridge
+        step = np.zeros(len(self.rows))
+        step[self.free] = solved
+        return step
+
+    def try_step(self, step):
+        """Clip a step (n,) to the bounds.
+
+        Returns
+        -------
+        new, pushed, gain, pairs :
+            The change with it, how it changes the fields through X, the increase of the
+            objective without the pair weights, and what it adds to those (L,), times eta.
+        """
+        new = np.minimum(np.maximum(self.change + step, self.low), self.high)
+        step = new - self.change
+        pushed = self.inputs @ (step if self.wide else step @ self.inputs)
+        gain = step @ (self.right[:, -1] - 0.5 * pushed)
+        return new, pushed, gain, step @ self.right[:, :-1]
+
+    def accept(self, new, pushed, pairs):
+        """Make a step; whether it took variables to a bound."""
+        self.change = new
+        self.right[:, -1] -= pushed + self.right[:, :-1] @ pairs
+        inside = (new > self.low) & (new < self.high)
+        lost = bool((self.free & ~inside).any())
+        self.free &= inside
+        return lost
+
+
+class NewtonSteps:
+    """Newton steps on the free dual variables of a large margin machine.
 
     Parameters
     ----------
     problem : LargeMarginProblem
-    alpha : ndarray (N, L)
-    weights : tuple of ndarray (L, D), (L,), (L, L)
-    behind : ndarray (L,) of bool
-        Labels that are worth a step of their own.
-    most : int
-        Size of the largest system to solve.
-    budget : float
-        What the steps may cost, in visits of single variables by coordinate descent.
-
-    Returns
-    -------
-    What they cost; 0 if none was done.
     """
-    free = (alpha > 0) & (alpha < problem.limit)
-    rows, labels = np.nonzero(free)
-    if len(rows) <= most:
-        groups = [(rows, labels)]
-    else:
-        groups = [(rows[labels == i], labels[labels == i]) for i in np.flatnonzero(behind)]
-    spent = 0.0
-    for group in groups:
-        cost = _cost(len(group[0]), alpha.shape[1] + problem.X.shape[1])
-        if 0 < len(group[0]) <= most and spent + cost <= budget:
-            _newton_step(problem, alpha, weights, *group)
-            spent += cost
-    return spent
 
+    def __init__(self, problem):
+        self._problem = problem
+        n_labels = problem.signs.shape[1]
+        self._ridge = np.full(n_labels, _RIDGE)
+        self._joint = problem.spread > 0 and n_labels > 1
+        self._n_pairs = n_labels * (n_labels - 1) // 2
+        self._of_pairs = None
+        if self._joint and self._n_pairs <= _MOST_PAIRS:
+            index = np.zeros((n_labels, n_labels), dtype=np.intp)
+            index[np.triu_indices(n_labels, 1)] = np.arange(self._n_pairs)
+            index += index.T
+            # Entries of a label with itself are 0, wherever they are added.
+            self._of_pairs = index, index[:, :, None] * self._n_pairs + index[:, None, :]
 
-def _cost(n_free, width):
-    """Cost of a step, in visits that go through `width` weights each; measured, roughly."""
-    square = n_free**2
-    return square / 10 + square * (30 + n_free / 6) / width
+    def cost(self, free):
+        """Cost of `step`, in visits of single variables; infinite where it would fill the memory.
 
+        Parameters
+        ----------
+        free : ndarray of bool (N, L)
+        """
+        n_free = free.sum(axis=0)
+        width = self._problem.X.shape[1] + 1
+        least = np.minimum(n_free, width)
+        if (n_free * least).sum() > max(4_000_000, free.shape[0] * width):
+            return np.inf
+        each = least**3 / 3 + n_free * least * free.shape[1]
+        each += np.where(n_free > width, n_free * least**2, 0)
+        total = (n_free * least * width + _ROUNDS * each).sum()
+        if self._of_pairs is not None:
+            total += _ROUNDS * self._n_pairs**3 / 3
+        return _PER_LABEL * np.count_nonzero(n_free) + _PER_THOUSAND * total / 1000
 
-def _newton_step(problem, alpha, weights, rows, labels):
-    """Move some free variables (m,) to their optimum; those that meet a bound stay there."""
-    n_free = len(rows)
-    X = problem.X[rows].astype(np.float64)  # the product of two float32 may be none
-    signs = problem.signs[rows]
-    own = signs[np.arange(n_free), labels]
-    hessian = _hessian(X, signs, labels, own, problem.spread)
-    if not np.isfinite(hessian).all():
-        return
-    coef, intercept, pairwise = weights
-    fields = np.asarray(X @ coef.T)[np.arange(n_free), labels] + intercept[labels]
-    fields += (signs * pairwise[labels]).sum(axis=1)
-    start = alpha[rows, labels]
-    limit = problem.limit[rows, labels]
-    end = maximise_in_box(hessian, problem.margin - own * fields, start, limit)
-    alpha[rows, labels] = end
-    step = sparse.csr_matrix(
-        ((end - start) * own, (labels, np.arange(n_free))), shape=(len(intercept), n_free)
-    )
-    moved = step @ X
-    coef += moved.toarray() if sparse.issparse(moved) else moved
-    intercept += np.asarray(step.sum(axis=1)).ravel()
-    half = problem.spread * (step @ signs)
-    pairwise += half + half.T
-    np.fill_diagonal(pairwise, 0.0)
+    def step(self, alpha, weights, free, exact=False):
+        """Move free variables towards the optimum, those of all labels together.
 
+        Variables that meet a bound stay there, and the others are solved for again. Changes alpha
+        and the weights in place; the dual objective does not decrease.
 
-def _hessian(X, signs, labels, own, spread):
-    """Quadratic form (m, m) of dual variables: of their labels, on their rows of X and signs."""
-    products = X @ X.T
-    products = (products.toarray() if sparse.issparse(products) else products) + 1.0
-    sign = own[:, None] * own
-    if spread > 0:
-        products = products + spread * (signs @ signs.T - sign)
-    same = labels[:, None] == labels
-    other = signs[:, labels]  # on the row of one, the label of the other
-    return sign * np.where(same, products, spread * other * other.T)
+        Parameters
+        ----------
+        alpha : ndarray (N, L)
+        weights : tuple of ndarray (L, D), (L,), (L, L)
+        free : ndarray of bool (N, L)
+            Some or all of the variables between their bounds.
+        exact : bool
+            Do not hold the step back.
+        """
+        columns = ((i, np.flatnonzero(column)) for i, column in enumerate(free.T))
+        labels = [self._label_of(alpha, weights, i, rows) for i, rows in columns if len(rows)]
+        pairwise = weights[2]
+        for group in [labels] if self._joint else [[each] for each in labels]:
+            pairwise += self._maximise(group, exact)
+        for each in labels:
+            self._store(each, alpha, weights)
+        np.fill_diagonal(pairwise, 0.0)
+
+    def _label_of(self, alpha, weights, i, rows):
+        """Return the `_Label` of free variables of label i."""
+        coef, intercept, pairwise = weights
+        X = self._problem.X[rows].astype(np.float64, copy=False)
+        right = np.empty((len(rows), len(pairwise) + 1))
+        signs = right[:, :-1]
+        np.take(self._problem.signs, rows, axis=0, out=signs, mode="clip")
+        own, limit, start = signs[:, i].copy(), self._problem.limit[rows, i], alpha[rows, i]
+        fields = X @ coef[i] + intercept[i] + signs @ pairwise[i]
+        right[:, -1] = own * self._problem.margin - fields
+        signs[:, i] = 0.0
+        wide = X.shape[1] >= len(rows)
+        if wide:
+            inputs = X @ X.T
+            inputs = (inputs.toarray() if sparse.issparse(inputs) else inputs) + 1.0
+        else:
+            inputs = np.ones((len(rows), X.shape[1] + 1))
+            inputs[:, :-1] = X.toarray() if sparse.issparse(X) else X
+        low, high = (
+            np.where(own > 0, -start, start - limit),
+            np.where(own > 0, limit - start, start),
+        )
+        return _Label(i, rows, inputs, wide, right, low, high)
+
+    def _store(self, label, alpha, weights):
+        """Add the change of a label to the dual variables and their weights."""
+        i, rows, change = label.label, label.rows, label.change
+        positive, limit = self._problem.signs[rows, i] > 0, self._problem.limit[rows, i]
+        new = np.clip(alpha[rows, i] + np.where(positive, change, -change), 0.0, limit)
+        # Exactly at the bound, in spite of rounding.
+        new[change == np.where(positive, label.low, label.high)] = 0.0
+        top = change == np.where(positive, label.high, label.low)
+        new[top] = limit[top]
+        alpha[rows, i] = new
+        weights[0][i] += self._problem.X[rows].T @ change
+        weights[1][i] += change.sum()
+
+    def _maximise(self, labels, exact):
+        """Newton steps on labels, clipped; how they change the pair weights (L, L)."""
+        spread, n_labels = self._problem.spread, len(self._ridge)
+        members = [each.label for each in labels]
+        scale = max((each.mean_square for each in labels), default=1.0)
+        moved = np.zeros((n_labels, n_labels))
+        for _ in range(_ROUNDS):
+            left = [each for each in labels if each.free.any()]
+            ridge = _TWINS if exact else self._ridge[members[0]]
+            try:
+                pairs = self._pair_step(left, ridge * scale)
+            except linalg.LinAlgError:
+                break
+            steps = [each.direction(pairs[each.label]) for each in left]
+            share = 1.0
+            for _ in range(_SHORTENINGS):
+                tried = [each.try_step(share * step) for each, step in zip(left, steps)]
+                half = np.zeros_like(moved)
+                for each, found in zip(left, tried):
+                    half[each.label] = found[3]
+                pairs = spread * (half + half.T)
+                gain = sum(found[2] for found in tried) - 0.5 * (half * pairs).sum()
+                if gain > 0:
+                    break
+                share *= _SHORTER
+            else:
+                share = 0.0
+            if not exact and share < _SHORT:
+                self._ridge[members] = min(self._ridge[members[0]] * _MORE, _MOST_RIDGE)
+            elif not exact and share == 1.0:
+                self._ridge[members] = max(self._ridge[members[0]] * _LESS, _LEAST_RIDGE)
+            if share == 0.0:
+                break
+            moved += pairs
+            lost = [
+                each.accept(found[0], found[1], pairs[each.label])
+                for each, found in zip(left, tried)
+            ]
+            if share == 1.0 and not any(lost):
+                break
+        return moved
+
+    def _pair_step(self, labels, ridge):
+        """Newton step (L, L) of the pair weights, after which the labels solve for their own."""
+        n_labels, penalty = len(self._ridge), self._problem.penalty
+        products = np.zeros((n_labels, n_labels, n_labels + 1))
+        for each in labels:
+            products[each.label] = each.factorise(ridge)
+        result = np.zeros((n_labels, n_labels))
+        if self._of_pairs is not None:
+            index, entries = self._of_pairs
+            n_pairs = self._n_pairs
+            matrix = np.bincount(entries.ravel(), products[:, :, :-1].ravel(), n_pairs**2)
+            matrix = matrix.reshape(n_pairs, n_pairs)
+            matrix.flat[:: n_pairs + 1] += penalty
+            right = np.bincount(index.ravel(), products[:, :, -1].ravel(), n_pairs)
+            factor, failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
+            if failed:
+                raise linalg.LinAlgError
+            result = dpotrs(factor, right, lower=1)[0][index]
+            np.fill_diagonal(result, 0.0)
+        elif self._joint:
+            for each in labels:
+                product = products[each.label]
+                matrix = product[:, :-1] + penalty * np.eye(n_labels)
+                result[each.label] = linalg.solve(matrix, product[:, -1], assume_a="pos")
+        return result
 
 
 def maximise_in_box(hessian, gradient, start, limit):
@@ -101,8 +311,8 @@ def maximise_in_box(hessian, gradient, start, limit):
     """
     current = start.copy()
     free = np.arange(len(start))
-    ridge = _RIDGE * np.trace(hessian) / len(start)
-    for _ in range(_ROUNDS):
+    ridge = _TWINS * np.trace(hessian) / len(start)
+    for _ in range(_BOX_ROUNDS):
         part = hessian[np.ix_(free, free)]
         part[np.diag_indices_from(part)] += ridge
         try:
