@@ -1,8 +1,8 @@
 """Speed of the large margin Boltzmann machine, on one thread.
 
 Training beside one LinearSVC(loss="hinge") per label of the same C on Scene and Yeast, taking
-turns, processor time, at a relative duality gap no larger than the excess of LIBLINEAR's
-objective (which its own gap exceeds); growth with rows and features up to
+turns, processor time, at an objective no further from its optimum, relatively, than that of
+LIBLINEAR is from its own, both by a long run; growth with rows and features up to
 43907 x 120 with 101 labels, the shape of Mediamill, synthetic; and exact decoding, of the test
 rows and of 101 labels with couplings of several strengths.
 
@@ -51,9 +51,19 @@ def svm_objective(X, Y, C, weights):
     return 0.5 * (weights**2).sum() + C * loss
 
 
+def objective(X, Y, model):
+    """Primal objective of a machine."""
+    signs, S = 2.0 * Y - 1, model.pairwise_coef_
+    fields = X @ model.coef_.T + model.intercept_ + signs @ S
+    value = 0.5 * ((model.coef_**2).sum() + (model.intercept_**2).sum())
+    if model.pairwise_penalty < np.inf:
+        value += 0.25 * model.pairwise_penalty * (S**2).sum()
+    return value + model.C * np.maximum(1 - signs * fields, 0).sum()
+
+
 def training(repeats):
-    """Print the table of training times: the loosest tol with a gap no worse than theirs."""
-    print("| data | C | LinearSVC s | its excess | eta | tol | LMBM s | its gap | times faster |")
+    """Print the table of training times: the loosest tol with an excess no worse than theirs."""
+    print("| data | C | LinearSVC s | its excess | eta | tol | LMBM s | excess | times faster |")
     print("|---" * 9 + "|")
     for load in (load_scene, load_yeast):
         data = load()
@@ -64,13 +74,16 @@ def training(repeats):
             best = LMBMClassifier(pairwise_penalty=np.inf, tol=1e-5, **options).fit(X, Y)
             optimum = svm_objective(X, Y, C, np.column_stack([best.coef_, best.intercept_]))
             excess = svm_objective(X, Y, C, svms(X, Y, C)) / optimum - 1
-            models = []
+            models, excesses = [], []
             for eta in (1, 10, 100, 1e4, np.inf):
+                best = LMBMClassifier(pairwise_penalty=eta, tol=1e-5, **options).fit(X, Y)
+                optimum = objective(X, Y, best) * (1 - best.dual_gap_)  # a lower bound of it
                 for tol in (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5):
                     model = LMBMClassifier(pairwise_penalty=eta, tol=tol, **options).fit(X, Y)
-                    if model.dual_gap_ <= excess:
+                    if objective(X, Y, model) / optimum - 1 <= excess:
                         break
                 models.append(model)
+                excesses.append(objective(X, Y, model) / optimum - 1)
             times = []
             for _ in range(repeats):  # in turns, as the machine may have other things to do
                 theirs, _ = seconds(lambda X=X, Y=Y, C=C: svms(X, Y, C), 1)
@@ -79,11 +92,11 @@ def training(repeats):
             times = np.array(times)
             ratios = np.median(times[:, :1] / times[:, 1:], axis=0)
             times = np.median(times, axis=0)
-            for model, used, ratio in zip(models, times[1:], ratios):
+            for model, used, ratio, reached in zip(models, times[1:], ratios, excesses):
                 print(
                     f"| {name} | {C:g} | {times[0]:.3f} | {excess:.1e} | "
                     f"{model.pairwise_penalty:g} | {model.tol:g} | {used:.3f} | "
-                    f"{model.dual_gap_:.1e} | {ratio:.1f} |",
+                    f"{reached:.1e} | {ratio:.1f} |",
                     flush=True,
                 )
 

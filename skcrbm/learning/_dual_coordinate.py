@@ -19,7 +19,7 @@ from skcrbm.utils.validation import kernel_array
 
 # Newton steps on what is between its bounds come after so many passes, and again after so many,
 # for at most a multiple of the work of the passes.
-_FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 30, 1.5
+_FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 15, 2.0
 # With at most so many such variables there are up to 10 more once `tol` is reached, until the
 # violation is below _EXACT. So the result of a small problem does not depend on the way.
 _FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
-_ROUNDS = 3
+_ROUNDS = 5
 # A step that does not raise the objective is shortened so much, so often.
 _SHORTER, _SHORTENINGS = 0.35, 8
 # What holds a step back is added to the diagonal, relative to its mean: less after a step of

@@ -256,3 +256,21 @@ def test_overflow(scale):
     problem.X = scale * problem.X
     with pytest.raises(ValueError, match="training overflowed"):
         fit(problem)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize(("n_labels", "penalty"), [(6, 30.0), (6, np.inf), (46, 300.0)])
+def test_few_passes_are_enough_where_columns_and_labels_depend_on_each_other(
+    n_labels, penalty, kind
+):
+    """By passes alone the gap is above 2e-3; 46 labels have too many pairs for one system."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 12)) * np.geomspace(1, 0.05, 12)
+    fields = X @ rng.normal(size=(12, n_labels)) + 0.5 * rng.normal(size=(200, n_labels))
+    signs = np.where(fields + rng.normal(size=(200, 1)) > 0, 1.0, -1.0)
+    problem = LargeMarginProblem(kind(X), signs, np.full(signs.shape, 10.0), 1.0, penalty)
+    fitted = fit(problem, tol=1e-3, max_iter=300)
+    assert fitted.gap < 5e-4
+    # One pass at a time, as with callbacks: the same bits.
+    looked_at = fit(problem, tol=1e-3, max_iter=300, on_pass_end=lambda *values: False)
+    np.testing.assert_array_equal(looked_at.dual, fitted.dual)
