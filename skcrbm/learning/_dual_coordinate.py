@@ -20,6 +20,7 @@ from skcrbm.utils.validation import kernel_array
 # Newton steps on what is between its bounds come after so many passes, and again after so many,
 # for at most a multiple of the work of the passes.
 _FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 15, 2.0
+_ASK_AGAIN = 5  # passes after a step that would have cost too much
 # With at most so many such variables there are up to 10 more once `tol` is reached, until the
 # violation is below _EXACT. So the result of a small problem does not depend on the way.
 _FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10
@@ -245,6 +246,8 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                     newton.step(alpha, weights, free)
                     spent += cost
                     newton_at = n_iter + _NEWTON_EVERY
+                else:
+                    newton_at = n_iter + _ASK_AGAIN
     except KeyboardInterrupt:
         if n_iter == 0:
             raise
