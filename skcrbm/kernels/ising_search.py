@@ -31,7 +31,7 @@ _MAX_SWEEPS = 100
 # Of models without couplings and fields: a scale of 0 would tell nothing apart.
 _SMALLEST = 1e-280
 # Nodes a label before costs of pairs are set up, which takes as long as some hundred nodes.
-_PLAIN_NODES = 20
+PLAIN_NODES = 20
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -190,7 +190,7 @@ def _precedes(y, best, order):
 
 @jit
 def _search(
-    kind, order, held, S, row_norm, gamma, ceiling, scale, ties, node_limit, g, pairwise,
+    kind, order, held, S, row_norm, gamma, ceiling, scale, ties, node_limit, g, vectors, visited,
     costs, pairs, best, value,
 ):  # fmt: skip
     """Depth-first branch and bound of one row.
@@ -206,9 +206,10 @@ def _search(
     ties : whether equals are told apart by the order of label vectors
     node_limit : nodes to expand at most
     g : (L + 1, L) work space, fields of each depth; the first row is given
-    pairwise : bool, whether there are costs of pairs, to bound by as well
-    costs : (L + 1, 2, L) work space, costs of the states at each depth; the first is given
-    pairs : (L, 2, 2, L) costs of a label's states with those of each later one
+    vectors, visited : (6 or more, L) and (L,) work space
+    costs : (L + 1, 2, L) work space, costs of the states at each depth; the first is given.
+        None: there are no costs of pairs, to bound by as well
+    pairs : (L, 2, 2, L) costs of a label's states with those of each later one, or None
     best : (L,) start, and output
     value : of the start
 
@@ -217,13 +218,11 @@ def _search(
     value of the best labels, lower bound on all values, number of expanded nodes
     """
     n_labels = S.shape[0]
-    y = np.empty(n_labels)
-    score = np.zeros(n_labels + 1)
-    cost = np.zeros(n_labels + 1)
-    first = np.empty(n_labels)  # the child to visit first
-    bounds = np.empty((n_labels, 2))  # of the first and of the second child
-    child = np.empty(2)  # of the states -1 and +1
-    visited = np.zeros(n_labels, np.int8)
+    y, score, cost = vectors[0], vectors[1], vectors[2]
+    first = vectors[3]  # the child to visit first
+    bounds = vectors[4:]  # of the first and of the second child
+    score[0] = 0.0
+    cost[0] = 0.0
     tie = TIE_SHARE * scale
     slack = tie if ties else -_ROUNDING * scale
     n_nodes = 0
@@ -235,33 +234,38 @@ def _search(
                 break
             n_nodes += 1
             field, s, r = g[d], S[d], row_norm[d + 1]
+            down = up = 0.0
             for b in range(2):  # one call each: they are long once compiled
                 v = 2.0 * b - 1.0
-                child[b] = _child_bound(kind, d, y, v, field, s, r, gamma, score[d], ceiling)
-                if pairwise:
-                    bound = _cost_bound(d, cost[d], b, costs[d], pairs[d, b])
-                    child[b] = max(child[b], bound)
+                bound = _child_bound(kind, d, y, v, field, s, r, gamma, score[d], ceiling)
+                if costs is not None:
+                    bound = max(bound, _cost_bound(d, cost[d], b, costs[d], pairs[d, b]))
+                if b == 0:
+                    down = bound
+                else:
+                    up = bound
             fixed = held[order[d]]
-            if fixed != 0:
-                child[0 if fixed > 0 else 1] = np.inf
-            up, down = child[1], child[0]
+            if fixed > 0:
+                down = np.inf
+            elif fixed < 0:
+                up = np.inf
             v = 1.0 if up < down or (up == down and field[d] > 0) else -1.0
             if fixed != 0:
                 v = float(fixed)  # of two infinite ones
             first[d] = v
-            bounds[d, 0] = min(up, down)
-            bounds[d, 1] = max(up, down)
-            if bounds[d, 1] <= value + slack:
+            bounds[0, d] = min(up, down)
+            bounds[1, d] = max(up, down)
+            if bounds[1, d] <= value + slack:
                 # Nothing is lost without the second child if the first is always better.
                 if kind == MAP:
                     excess = 2.0 * (r[d] - v * field[d])
                 else:
                     excess = _hinge_loss_of_flip(d, y, v, field, s, r, gamma)
                 if excess < -2.0 * tie:
-                    bounds[d, 1] = np.inf
+                    bounds[1, d] = np.inf
             visited[d] = 0
         c = visited[d]
-        if c == 2 or bounds[d, c] > value + slack or bounds[d, c] == np.inf:
+        if c == 2 or bounds[c, d] > value + slack or bounds[c, d] == np.inf:
             d -= 1  # the second child's bound is not below the first one's
             expand = False
             continue
@@ -272,7 +276,7 @@ def _search(
             for i in range(np.uintp(n_labels)):
                 g[d + 1, i] = g[d, i] + v * S[d, i]
             score[d + 1] = score[d] + v * g[d, d]
-            if pairwise:
+            if costs is not None:
                 b = 1 if v > 0 else 0
                 cost[d + 1] = cost[d] + costs[d, b, d]
                 for a in range(2):
@@ -282,7 +286,7 @@ def _search(
             expand = True
             continue
         expand = False
-        new = bounds[d, c]  # with all decided the bound is the value, costs below it
+        new = bounds[c, d]  # with all decided the bound is the value, costs below it
         better = new < value - (tie if ties else 0.0)
         if not better and ties and new <= value + tie:
             better = _precedes(y, best, order)
@@ -294,7 +298,7 @@ def _search(
     if d == 0:  # not a single node
         lower = -np.inf
     for j in range(d):  # the limit was hit: the child in work and those still open
-        lower = min(lower, bounds[j, visited[j] - 1])
+        lower = min(lower, bounds[visited[j] - 1, j])
     return value, lower, n_nodes
 
 
@@ -493,9 +497,14 @@ def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, conve
 
 @jit
 def branch_and_bound(
-    kind, fields, S, gamma, held, ties, node_limit, labels, value, lower, n_nodes
+    kind, fields, S, gamma, held, ties, plain, node_limit, labels, value, lower, n_nodes, left,
+    vectors, numbers, matrices, tables,
 ):  # fmt: skip
     """Labels of the least value for a chunk of N rows.
+
+    Two searches are compiled apart, as few rows need the second one: without `tables` a short
+    one, with them one that is bounded by costs of pairs, too, of the rows that the short one has
+    left. Where the least loss is known, one for the best score among equals follows.
 
     Parameters
     ----------
@@ -506,74 +515,72 @@ def branch_and_bound(
     held : (N, L) int8, -1 and +1 where a label is held, else 0
     ties : bool; equals are told apart by their score and then their order, or by the order
         of the search
-    node_limit : int, nodes of a search
+    plain, node_limit : int, nodes of the short search and of all searches
     labels : (N, L) int8 output, 0/1
     value, lower : (N,) output, loss or minus score of the labels and a lower bound on it
     n_nodes : (N,) int64 output
+    left : (N,) bool output without tables, input with them: rows whose short search has not ended
+    vectors, numbers, matrices : (10, L) float64, (3, L) intp and (3, L + 1, L) float64 work space
+    tables : None, or (L, 2), (L, L, 2, 2), (L + 1, 2, L) and (L, 2, 2, L) float64 work space, the
+        last one of zeros; then labels, value, lower and n_nodes are those of the short search
     """
     n_rows, n_labels = fields.shape
-    y = np.empty(n_labels)
-    best = np.empty(n_labels)
-    order = np.empty(n_labels, np.intp)
-    done = np.empty(n_labels, np.bool_)
-    work = np.empty((2, n_labels))
-    g = np.empty((n_labels + 1, n_labels))
-    coupling = np.empty((n_labels, n_labels))
-    row_norm = np.empty((n_labels + 1, n_labels))
-    unary = np.empty((n_labels, 2))
-    pair = np.empty((n_labels, n_labels, 2, 2))
-    costs = np.empty((n_labels + 1, 2, n_labels))
-    pairs = np.zeros((n_labels, 2, 2, n_labels))
+    y, best, field, norm = vectors[6], vectors[7], vectors[8], vectors[9]
+    order, done, visited = numbers[0], numbers[1], numbers[2]
+    g, coupling, row_norm = matrices[0], matrices[1, :n_labels], matrices[2]
     rest = gamma + _strongest(S)
     for n in range(n_rows):
         f = fields[n]
         scale = _field_scale(f, rest)
-        _start(f, held[n], y)
-        _ascend(kind, f, S, gamma, scale, held[n], _MAX_SWEEPS, y, work[0])
-        loss, score = _loss_and_score(y, f, S, gamma)
-        value[n] = loss if kind == HINGE else -score
-        lower[n] = -np.inf
-        # A short search first, as most rows need no costs of pairs; then one with them; then,
-        # with the least loss known, one for the best score among equals.
-        n_nodes[n] = 0
-        plain = min(node_limit, _PLAIN_NODES * n_labels)
-        bound = -np.inf
-        for stage in range(3):
-            ask, start, ceiling, limit = kind, value[n], np.inf, plain
-            if stage == 0:
-                _order_labels(f, S, held[n], order, work[0], work[1], done)
-            else:
-                for j in range(n_labels):
-                    y[order[j]] = best[j]
-                limit = node_limit - n_nodes[n]
-            if stage == 1:
-                if n_nodes[n] < plain:
-                    continue
-                _fill_costs(kind, f, S, gamma, y, unary, pair)
-                bound = _reparametrise(unary, pair, value[n])
-                if kind == MAP:
-                    _order_by_costs(unary, held[n], order, done)
-                _arrange_costs(order, unary, pair, costs, pairs)
-            if stage == 2:
-                if kind != HINGE or not ties or lower[n] < value[n] - TIE_SHARE * scale:
-                    continue
-                ask, ceiling = TIE, value[n] + TIE_SHARE * scale
-                loss, score = _loss_and_score(y, f, S, gamma)
-                start = -score
+        if tables is None:
+            _start(f, held[n], y)
+            _ascend(kind, f, S, gamma, scale, held[n], _MAX_SWEEPS, y, field)
+            loss, score = _loss_and_score(y, f, S, gamma)
+            value[n] = loss if kind == HINGE else -score
+            _order_labels(f, S, held[n], order, field, norm, done)
             _arrange(order, f, S, y, g, coupling, row_norm, best)
-            found, proven, more = _search(
-                ask, order, held[n], coupling, row_norm, gamma, ceiling, scale,
-                ties and ask != HINGE, limit, g, stage == 1, costs, pairs, best, start,
+            value[n], lower[n], n_nodes[n] = _search(
+                kind, order, held[n], coupling, row_norm, gamma, np.inf, scale,
+                ties and kind != HINGE, plain, g, vectors, visited, None, None, best, value[n],
             )  # fmt: skip
+            left[n] = n_nodes[n] >= plain
+        else:
+            if not left[n]:
+                continue
+            unary, pair, costs, pairs = tables
+            for i in range(n_labels):
+                y[i] = 2.0 * labels[n, i] - 1.0
+            _fill_costs(kind, f, S, gamma, y, unary, pair)
+            bound = _reparametrise(unary, pair, value[n])
+            _order_labels(f, S, held[n], order, field, norm, done)
+            if kind == MAP:
+                _order_by_costs(unary, held[n], order, done)
+            _arrange_costs(order, unary, pair, costs, pairs)
+            _arrange(order, f, S, y, g, coupling, row_norm, best)
+            value[n], proven, more = _search(
+                kind, order, held[n], coupling, row_norm, gamma, np.inf, scale,
+                ties and kind != HINGE, node_limit - n_nodes[n], g, vectors, visited, costs, pairs,
+                best, value[n],
+            )  # fmt: skip
+            lower[n] = max(lower[n], max(proven, min(bound, value[n])))
             n_nodes[n] += more
-            if stage < 2:
-                value[n] = found
-                lower[n] = max(lower[n], max(proven, min(bound, found)))
         for j in range(n_labels):
             y[order[j]] = best[j]
-        loss, score = _loss_and_score(y, f, S, gamma)
-        value[n] = loss if kind == HINGE else -score
-        if lower[n] > value[n] - TIE_SHARE * scale:
-            lower[n] = value[n]  # the difference is rounding
+        ended = tables is not None or not left[n]
+        if ended and kind == HINGE and ties and lower[n] >= value[n] - TIE_SHARE * scale:
+            loss, score = _loss_and_score(y, f, S, gamma)
+            _arrange(order, f, S, y, g, coupling, row_norm, best)
+            _, _, more = _search(
+                np.int64(TIE), order, held[n], coupling, row_norm, gamma, value[n] + TIE_SHARE * scale, scale,
+                ties, node_limit - n_nodes[n], g, vectors, visited, None, None, best, -score,
+            )  # fmt: skip
+            n_nodes[n] += more
+            for j in range(n_labels):
+                y[order[j]] = best[j]
         for i in range(n_labels):
             labels[n, i] = 1 if y[i] > 0 else 0
+        if ended:
+            loss, score = _loss_and_score(y, f, S, gamma)
+            value[n] = loss if kind == HINGE else -score
+            if lower[n] > value[n] - TIE_SHARE * scale:
+                lower[n] = value[n]  # the difference is rounding

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.inference._restarts import best_of_restarts
-from skcrbm.kernels.ising_search import HINGE, MAP, TIE_SHARE, branch_and_bound, icm
+from skcrbm.kernels.ising_search import HINGE, MAP, PLAIN_NODES, TIE_SHARE, branch_and_bound, icm
 from skcrbm.utils.limits import MAX_TIE_LABELS, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK, TIE
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
@@ -161,12 +161,27 @@ def _branch_and_bound(problem, method, start, n_jobs):
             _visit_all(problem, found)
         return found._replace(converged=np.ones(1, bool))
     ties = n_labels <= MAX_TIE_LABELS
+    plain = min(method.node_limit, PLAIN_NODES * n_labels)
 
     def search(rows):
-        branch_and_bound(
-            *problem.kernel_arguments(rows), ties, method.node_limit, found.labels[rows],
-            found.value[rows], found.lower[rows], found.n_iter[rows],
+        left = np.empty(len(found.labels[rows]), bool)
+        arguments = (
+            *problem.kernel_arguments(rows), ties, plain, method.node_limit, found.labels[rows],
+            found.value[rows], found.lower[rows], found.n_iter[rows], left,
+            np.empty((10, n_labels)), np.empty((3, n_labels), np.intp),
+            np.empty((3, n_labels + 1, n_labels)),
         )  # fmt: skip
+        branch_and_bound(*arguments, None)
+        if left.any():
+            branch_and_bound(
+                *arguments,
+                (
+                    np.empty((n_labels, 2)),
+                    np.empty((n_labels, n_labels, 2, 2)),
+                    np.empty((n_labels + 1, 2, n_labels)),
+                    np.zeros((n_labels, 2, 2, n_labels)),
+                ),
+            )
 
     _in_chunks(search, found, n_jobs)
     return found._replace(converged=found.gap == 0)
