@@ -150,7 +150,11 @@ def test_every_kernel_has_the_house_decorator(path):
         decorator = function.decorator_list[0]
         call = decorator if isinstance(decorator, ast.Call) else None
         assert getattr(call.func if call else decorator, "id", None) == "jit", function.name
-        if call:
+        if call and call.keywords[0].arg == "by_precision":
+            single, double = (name.id for name in call.keywords[0].value.elts)
+            assert single.endswith("_32"), function.name
+            assert double.endswith("_64"), function.name
+        elif call:
             flags = ast.literal_eval(call.keywords[0].value)
             assert [k.arg for k in call.keywords] == ["fastmath"]
             assert flags <= {"contract", "reassoc"}, f"{function.name}: infinities carry meaning"

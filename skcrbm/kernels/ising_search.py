@@ -569,10 +569,11 @@ def branch_and_bound(
         ended = tables is not None or not left[n]
         if ended and kind == HINGE and ties and lower[n] >= value[n] - TIE_SHARE * scale:
             loss, score = _loss_and_score(y, f, S, gamma)
+            ceiling = value[n] + TIE_SHARE * scale
             _arrange(order, f, S, y, g, coupling, row_norm, best)
             _, _, more = _search(
-                np.int64(TIE), order, held[n], coupling, row_norm, gamma, value[n] + TIE_SHARE * scale, scale,
-                ties, node_limit - n_nodes[n], g, vectors, visited, None, None, best, -score,
+                np.int64(TIE), order, held[n], coupling, row_norm, gamma, ceiling, scale, ties,
+                node_limit - n_nodes[n], g, vectors, visited, None, None, best, -score,
             )  # fmt: skip
             n_nodes[n] += more
             for j in range(n_labels):

@@ -196,7 +196,17 @@ def _compile_whole(dispatcher):
     return whole
 
 
-def jit(function=None, *, fastmath=False):
+def _choose_by_precision(dispatcher, single, double):
+    """Have kernels that call a dispatcher call one of two, by the type of the first array."""
+
+    def chosen(args):
+        return single if args[0].dtype == numba.float32 else double
+
+    dispatcher.get_call_template = lambda args, kws: chosen(args).get_call_template(args, kws)
+    dispatcher.get_overload = lambda args: chosen(args).get_overload(args)
+
+
+def jit(function=None, *, fastmath=False, by_precision=None):
     """Compile `function` in nopython mode, without the GIL, cached on disk.
 
     Parameters
@@ -204,13 +214,16 @@ def jit(function=None, *, fastmath=False):
     function : callable
     fastmath : False or set of str
         LLVM flags. Never ``nnan`` or ``ninf``: infinities carry meaning here.
+    by_precision : pair of dispatchers or None
+        What other kernels call instead of `function`: the first where their first argument is an
+        array of float32, the second where it is one of float64. The body would compile both.
 
     Returns
     -------
     dispatcher
     """
     if function is None:
-        return functools.partial(jit, fastmath=fastmath)
+        return functools.partial(jit, fastmath=fastmath, by_precision=by_precision)
     # Nobody calls a kernel from C.
     options = {
         "nogil": True,
@@ -227,6 +240,8 @@ def jit(function=None, *, fastmath=False):
         )
         dispatcher.get_call_template = inner.get_call_template
         dispatcher.get_overload = inner.get_overload
+        if by_precision is not None:
+            _choose_by_precision(dispatcher, *by_precision)
         dispatcher.compile = _compile_whole(dispatcher)
         # RuntimeError, OSError: no folder can be written, so compile in memory.
         with contextlib.suppress(RuntimeError, OSError):

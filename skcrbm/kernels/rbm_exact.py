@@ -38,10 +38,10 @@ MAX_LOW_UNITS = 8
 # A row of states and room. A constant, so that the compiler knows how far apart rows are.
 # The room keeps what is summed further apart than a vector is long, without which the order of
 # summation would depend on where arrays lie, and spreads the rows over the cache.
-_ROW = (1 << MAX_LOW_UNITS) + 24
+ROW = (1 << MAX_LOW_UNITS) + 24
 # The losses of a unit are followed by its sums: at a distance that is no multiple of
 # 4096 bytes, or stores would delay the loads that follow them.
-_STRIDE = 2 * _ROW
+STRIDE = 2 * ROW
 # Summed units that share a division. Their norm, the sum of their |couplings|, is at most
 # MAX_NORM. A state with a probability below _NOTHING, which is left out, would contribute less
 # than exp(MAX_NORM) times that to P(unit on) / P(unit off), relatively, whatever the fields are.
@@ -58,7 +58,7 @@ _TINY = 1e-170
 # Up to this probability of a unit that it is on, the one that it is off is a difference.
 _MOST = 0.875
 # Rows that go through the tables together; even, as their sums are added in pairs.
-_BLOCK = 4
+BLOCK = 4
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
@@ -177,7 +177,7 @@ def _fold(values, start, half):
         values[np.uintp(s)] += values[np.uintp(s + half)]
 
 
-# Rows of sums are further from all others than a vector is long, see `_STRIDE`.
+# Rows of sums are further from all others than a vector is long, see `STRIDE`.
 @jit(fastmath={"contract", "reassoc"})
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
     """Return the sums over the states of x = q / (t + u loss), for a group of units in two rows.
@@ -197,9 +197,9 @@ def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
     on0 = on1 = on2 = on3 = on4 = on5 = on6 = on7 = 0.0
     for s in range(n_states):
         h0 = rows[np.uintp(g + s)]
-        h1 = rows[np.uintp(g + _STRIDE + s)]
-        h2 = rows[np.uintp(g + 2 * _STRIDE + s)]
-        h3 = rows[np.uintp(g + 3 * _STRIDE + s)]
+        h1 = rows[np.uintp(g + STRIDE + s)]
+        h2 = rows[np.uintp(g + 2 * STRIDE + s)]
+        h3 = rows[np.uintp(g + 3 * STRIDE + s)]
         d0, d1, d2, d3 = t0 + u0 * h0, t1 + u1 * h1, t2 + u2 * h2, t3 + u3 * h3
         left = d0 * d1
         right = d2 * d3
@@ -210,14 +210,14 @@ def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
         d0, d1, d2, d3 = t4 + u4 * h0, t5 + u5 * h1, t6 + u6 * h2, t7 + u7 * h3
         left = d0 * d1
         right = d2 * d3
-        shared = product[np.uintp(p + _ROW + s)] / (left * right)
+        shared = product[np.uintp(p + ROW + s)] / (left * right)
         right *= shared
         left *= shared
         x4, x5, x6, x7 = right * d1, right * d0, left * d3, left * d2
         rows[np.uintp(c + s)] += w0 * x0 + w4 * x4
-        rows[np.uintp(c + _STRIDE + s)] += w1 * x1 + w5 * x5
-        rows[np.uintp(c + 2 * _STRIDE + s)] += w2 * x2 + w6 * x6
-        rows[np.uintp(c + 3 * _STRIDE + s)] += w3 * x3 + w7 * x7
+        rows[np.uintp(c + STRIDE + s)] += w1 * x1 + w5 * x5
+        rows[np.uintp(c + 2 * STRIDE + s)] += w2 * x2 + w6 * x6
+        rows[np.uintp(c + 3 * STRIDE + s)] += w3 * x3 + w7 * x7
         on0 += x0
         on1 += x1
         on2 += x2
@@ -272,8 +272,8 @@ def _is_possible(tile, n_low, free):
 
 @jit
 def _tile_weights(
-    tile, n_low, enumerated, free, gain, norm, t, u, high_gain, scaled, shifted, product, exponent,
-    total, log_total,
+    tile, n_low, enumerated, free, gain, norm, t, u, high_gain, scaled, shifted, product, bits,
+    exponent, powers, total, log_total,
 ):  # fmt: skip
     """Weights of the low states of a tile, for the rows of a block.
 
@@ -286,16 +286,14 @@ def _tile_weights(
     high_gain : (P,)
     scaled : (N,) bool, whether exponents are kept beside the products
     shifted : (N * P,) scratch
-    product : (N * _ROW,) output, the weights divided by a power of two
-    exponent : (N * _ROW,) int64 scratch
+    product, bits : (N * ROW,) output, the weights divided by a power of two, and seen as int64
+    exponent, powers : (N * ROW,) int64 scratch, and seen as float64
     total, log_total : (N,) outputs, the sums of product, and the logs of the sums of the weights
     """
     n_states = 1 << n_low
     n_places = high_gain.shape[0]
-    bits = product.view(np.int64)
-    powers = exponent.view(np.float64)
     for r in range(enumerated.shape[0]):
-        _enumerated_weights(enumerated[r], free[r], n_low, scaled[r], product, exponent, r * _ROW)
+        _enumerated_weights(enumerated[r], free[r], n_low, scaled[r], product, exponent, r * ROW)
         for i in range(n_places):
             shifted[r * n_places + i] = t[r * n_places + i] * high_gain[i]
     used = 0.0
@@ -306,27 +304,28 @@ def _tile_weights(
             used = norm[g]
         for r in range(enumerated.shape[0]):
             if full and scaled[r]:
-                _take_exponents(bits, exponent, r * _ROW, n_states)
+                _take_exponents(bits, exponent, r * ROW, n_states)
             i = r * n_places + g * GROUP
-            _multiply(product, r * _ROW, gain, g * GROUP * n_states, shifted, u, i, n_states)
+            _multiply(product, r * ROW, gain, g * GROUP * n_states, shifted, u, i, n_states)
     for r in range(enumerated.shape[0]):
         log_total[r] = 0.0
         if scaled[r]:
-            _take_exponents(bits, exponent, r * _ROW, n_states)
-            high = _highest(exponent, r * _ROW, n_states)
-            _put_exponents(product, exponent, powers, r * _ROW, n_states, high)
+            _take_exponents(bits, exponent, r * ROW, n_states)
+            high = _highest(exponent, r * ROW, n_states)
+            _put_exponents(product, exponent, powers, r * ROW, n_states, high)
             log_total[r] = high * _LN2
         for h in range(n_low, enumerated.shape[1]):
             if (tile >> (h - n_low)) & 1:
                 log_total[r] += enumerated[r, h]
-        total[r] = _total(product, r * _ROW, n_states)
+        total[r] = _total(product, r * ROW, n_states)
         log_total[r] += math.log(total[r])
 
 
 @jit
 def enumerate_rows(
     enumerated, summed, z, free, coupling, place, gain, norm, weight, want_marginals,
-    want_statistics, log_partition, odds, pairwise,
+    want_statistics, log_partition, odds, pairwise, units, high, per_row, scaled, sides, product,
+    bits, exponent, powers, rows,
 ):  # fmt: skip
     """Exact answers for a chunk of N rows, in odds.
 
@@ -337,7 +336,7 @@ def enumerate_rows(
     coupling : (k, m) float64
     z : (N, m) float64, exp(-|summed|)
     place : (m,) int64, of the summed units among the P = GROUP * n_groups of the table
-    gain : (P, S) float64, over the S = 2^n_low low states, n_low <= MAX_LOW_UNITS; 1 where a
+    gain : (P * S,) float64, over the S = 2^n_low low states, n_low <= MAX_LOW_UNITS; 1 where a
         place is empty
     norm : (n_groups,) float64, sum of |coupling| of the units of a group, at most MAX_NORM
     weight : (N,) float64, used by the sum of the statistics
@@ -347,40 +346,32 @@ def enumerate_rows(
         enumerated units, NaN where one is too small for a float and the log form is needed; of
         the summed units divided by exp(summed), which may leave the range; 1 where held
     pairwise : (m, k) output, added to: weighted sum of P(summed on, enumerated on)
+    units, high : (5, BLOCK * P) and (2, P) work space of ones; zeros in the first row of units
+    per_row, scaled, sides : (6, BLOCK), (BLOCK,) bool and (2, BLOCK, k + m) work space
+    product, bits : (BLOCK * ROW,) work space, and the same seen as int64
+    exponent, powers : (BLOCK * ROW,) int64 work space, and the same seen as float64
+    rows : (P * STRIDE,) work space
     """
     n_rows, k = enumerated.shape
     m = summed.shape[1]
-    n_places, n_states = gain.shape
+    n_places = high.shape[1]
+    n_states = gain.shape[0] // n_places
     n_low = n_low_units(n_states)
     n_tiles = 1 << (k - n_low)
-    gain = gain.reshape(-1)
-    norm_sum = norm.sum()
-    # Scratch space of a block of rows, one after the other. Empty places are units that are off.
-    t = np.zeros(_BLOCK * n_places)
-    u = np.ones(_BLOCK * n_places)
-    shifted = np.ones(_BLOCK * n_places)
-    tile_on = np.empty(_BLOCK * n_places)
-    tile_off = np.empty(_BLOCK * n_places)
-    product = np.empty(_BLOCK * _ROW)
-    exponent = np.empty(_BLOCK * _ROW, np.int64)
-    scaled = np.empty(_BLOCK, np.bool_)
-    softplus_sum = np.empty(_BLOCK)
-    log_total = np.empty(_BLOCK)
-    total = np.empty(_BLOCK)
-    kept = np.empty(_BLOCK)
-    block_weight = np.empty(_BLOCK)
-    log_tile = np.empty(_BLOCK)
-    on = np.empty((_BLOCK, k + m))
-    off = np.empty((_BLOCK, k + m))
-    high_gain = np.ones(n_places)
-    high_loss = np.ones(n_places)
-    rows = np.empty(n_places * _STRIDE)
+    norm_sum = 0.0
+    for g in range(norm.shape[0]):
+        norm_sum += norm[g]
+    t, u, shifted, tile_on, tile_off = units[0], units[1], units[2], units[3], units[4]
+    high_gain, high_loss = high[0], high[1]
+    softplus_sum, log_total, total = per_row[0], per_row[1], per_row[2]
+    kept, block_weight, log_tile = per_row[3], per_row[4], per_row[5]
+    on, off = sides[0], sides[1]
     for p in range(n_places):
         for s in range(n_states):
-            rows[p * _STRIDE + s] = 1.0 / gain[p * n_states + s]
-            rows[p * _STRIDE + _ROW + s] = 0.0
-    for first in range(0, n_rows, _BLOCK):
-        last = min(first + _BLOCK, n_rows)
+            rows[p * STRIDE + s] = 1.0 / gain[p * n_states + s]
+            rows[p * STRIDE + ROW + s] = 0.0
+    for first in range(0, n_rows, BLOCK):
+        last = min(first + BLOCK, n_rows)
         fill(block_weight, 0.0)
         fill(kept, 0.0)
         for n in range(first, last):
@@ -400,7 +391,7 @@ def enumerate_rows(
             _high_factors(tile, n_low, coupling, place, high_gain, high_loss)
             _tile_weights(
                 tile, n_low, enumerated[first:last], free[first:last], gain, norm, t, u, high_gain,
-                scaled, shifted, product, exponent, total, log_tile,
+                scaled, shifted, product, bits, exponent, powers, total, log_tile,
             )  # fmt: skip
             for n in range(first, last):
                 if _is_possible(tile, n_low, free[n, :k]):
@@ -414,17 +405,17 @@ def enumerate_rows(
                 _high_factors(tile, n_low, coupling, place, high_gain, high_loss)
                 _tile_weights(
                     tile, n_low, enumerated[first:last], free[first:last], gain, norm, t, u,
-                    high_gain, scaled, shifted, product, exponent, total, log_tile,
+                    high_gain, scaled, shifted, product, bits, exponent, powers, total, log_tile,
                 )  # fmt: skip
-            fill(product[(last - first) * _ROW :], 0.0)  # rows that are not there
+            fill(product[(last - first) * ROW :], 0.0)  # rows that are not there
             for n in range(first, last):
                 r = n - first
                 share = 0.0
                 if _is_possible(tile, n_low, free[n, :k]):
                     share = math.exp(log_tile[r] - log_total[r])
                 scale = share / total[r]
-                _normalise(product, r * _ROW, n_states, scale)
-                kept[r] = _total(product, r * _ROW, n_states)
+                _normalise(product, r * ROW, n_states, scale)
+                kept[r] = _total(product, r * ROW, n_states)
                 for i in range(r * n_places, (r + 1) * n_places):
                     shifted[i] = u[i] * high_loss[i - r * n_places]
                 for h in range(n_low, k):
@@ -433,13 +424,13 @@ def enumerate_rows(
                     else:
                         off[r, h] += share
             for g in range(norm.shape[0]):
-                start = g * GROUP * _STRIDE
+                start = g * GROUP * STRIDE
                 # all groups write to the same rows if no statistics are wanted
-                sums = _ROW + (start if want_statistics else 0)
+                sums = ROW + (start if want_statistics else 0)
                 for r in range(0, last - first, 2):
                     i = r * n_places + g * GROUP
                     found = _divide(
-                        product, r * _ROW, rows, start, sums, t, shifted, i, i + n_places,
+                        product, r * ROW, rows, start, sums, t, shifted, i, i + n_places,
                         block_weight, r, n_states,
                     )  # fmt: skip
                     for f in range(2 * GROUP):
@@ -450,7 +441,7 @@ def enumerate_rows(
                             tile_off[i] = (kept[q] - t[i] * found[f]) / shifted[i]
                         elif q < last - first:
                             tile_off[i] = _sum_off(
-                                product, q * _ROW, rows, start + e * _STRIDE, t[i], shifted[i],
+                                product, q * ROW, rows, start + e * STRIDE, t[i], shifted[i],
                                 n_states,
                             )  # fmt: skip
             for n in range(first, last):
@@ -466,9 +457,9 @@ def enumerate_rows(
                 half = n_states
                 for j in range(n_low - 1, -1, -1):
                     half >>= 1
-                    off[r, j] += _total(product, r * _ROW, half)
-                    on[r, j] += _total(product, r * _ROW + half, half)
-                    _fold(product, r * _ROW, half)
+                    off[r, j] += _total(product, r * ROW, half)
+                    on[r, j] += _total(product, r * ROW + half, half)
+                    _fold(product, r * ROW, half)
         if want_marginals:
             for n in range(first, last):
                 for r in range(k + m):
@@ -481,7 +472,7 @@ def enumerate_rows(
                         odds[n, r] = high / low
     if want_statistics:
         for i in range(m):
-            start = place[i] * _STRIDE + _ROW
+            start = place[i] * STRIDE + ROW
             half = n_states
             for j in range(n_low - 1, -1, -1):
                 half >>= 1

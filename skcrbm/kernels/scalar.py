@@ -472,7 +472,7 @@ def _log_64(v, count):
         v[k] = whole * _LN2_HIGH_64 + (whole * _LN2_LOW_64 + 2.0 * s * p)
 
 
-@jit
+@jit(by_precision=(_exps_32, _exps_64))
 def exp_in_place(v, count):
     """Replace v[:count], at most 80 (700), by its exponential; v is 1-D, float32 (float64)."""
     if v.itemsize == 4:
@@ -481,7 +481,7 @@ def exp_in_place(v, count):
         _exps_64(v, count)
 
 
-@jit
+@jit(by_precision=(_log_32, _log_64))
 def log_in_place(v, count):
     """Replace v[:count] by its logarithm; v is 1-D, float32 or float64."""
     if v.itemsize == 4:
@@ -513,7 +513,7 @@ def _log_messages_64(w, x, count):
         x[k] = max(on, off) + _log_ratio_64(p, _exp_64(max(-abs(xk), _TAIL_64)))
 
 
-@jit
+@jit(by_precision=(_log_messages_32, _log_messages_64))
 def log_messages(w, x, count):
     """Replace x[:count] by sp(w + x) - sp(x); w and x are 1-D, float32 or float64.
 
@@ -548,7 +548,7 @@ def _sign_messages_64(w, x, count):
         x[k] = (-least if (wk < 0) != (xk < 0) else least) + _log_ratio_64(p, q)
 
 
-@jit
+@jit(by_precision=(_sign_messages_32, _sign_messages_64))
 def sign_messages(w, x, count):
     """Replace x[:count] by log((e^(w + x) + 1) / (e^x + e^w)), of -1/+1 units; as above."""
     if x.itemsize == 4:

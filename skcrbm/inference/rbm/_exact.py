@@ -8,10 +8,13 @@ from skcrbm.inference._evidence import with_folded_evidence
 from skcrbm.inference._exact_parts import answer_in_parts
 from skcrbm.inference._random import uniforms
 from skcrbm.kernels.rbm_exact import (
+    BLOCK,
     GROUP,
     MAX_FIELD,
     MAX_LOW_UNITS,
     MAX_NORM,
+    ROW,
+    STRIDE,
     enumerate_rows,
 )
 from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
@@ -139,6 +142,7 @@ def _sums(method, energy, query):
         enumerate_rows(
             enumerated, summed, z, free, coupling, *tables, weight[rows], want_marginals,
             pairs is not None, log_partition[rows], found, *statistics,
+            *_work_space(k, m, GROUP * len(tables[2])),
         )  # fmt: skip
         if want_marginals:
             np.log(found, out=found)
@@ -310,4 +314,27 @@ def _odds_tables(layers):
     gain[:, 0] = 1
     for j in range(n_low):
         gain[:, 2**j : 2 ** (j + 1)] = gain[:, : 2**j] * odds[j][:, None]
-    return place, gain, norm
+    return place, gain.reshape(-1), norm
+
+
+def _work_space(k, m, n_places):
+    """Return arrays that `enumerate_rows` works in; made here, as they would take long to compile.
+
+    Those of a block of rows lie one after the other. Empty places are units that are off.
+    """
+    units = np.ones((5, BLOCK * n_places))
+    units[0] = 0.0
+    product = np.empty(BLOCK * ROW)
+    exponent = np.empty(BLOCK * ROW, np.int64)
+    return (
+        units,
+        np.ones((2, n_places)),
+        np.empty((6, BLOCK)),
+        np.empty(BLOCK, bool),
+        np.empty((2, BLOCK, k + m)),
+        product,
+        product.view(np.int64),
+        exponent,
+        exponent.view(np.float64),
+        np.empty(n_places * STRIDE),
+    )
