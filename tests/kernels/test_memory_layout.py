@@ -39,7 +39,7 @@ def assert_same_bits(call, arrays, n_times=60):
 @pytest.mark.parametrize("n_states", [2, 4, 8, 16, 32])
 def test_enumeration(n_states):
     rng = np.random.RandomState(n_states)
-    row, stride = rbm_exact._ROW, rbm_exact._STRIDE
+    row, stride = rbm_exact.ROW, rbm_exact.STRIDE
     product, rows = rng.rand(2 * row), np.exp(rng.randn(4 * stride))
     gain, t, weight = np.exp(rng.randn(4 * n_states)), rng.rand(8), rng.rand(2)
     assert_same_bits(
