@@ -10,6 +10,8 @@ from skcrbm.utils.parallel import row_chunks
 # How far an observed value of a binary node may lie outside [0, 1]: scaled by the range of
 # other rows, or noisy, a value overshoots; what is not even near is on another scale.
 _OVERSHOOT = 0.5
+# From so many states on nearly all indicators are 0, and CSR matrices take less time and space.
+_SPARSE_STATES = 8
 # Rows that are encoded at once for a mean over all of them.
 _MEAN_ROWS = 1000
 
@@ -131,8 +133,19 @@ class InputCode(NamedTuple):
         state = np.searchsorted(self.thresholds, X, side="right")
         if missing is not None:
             state[missing] = 0
+        if self.n_states >= _SPARSE_STATES:
+            return _indicators(state, self.n_states, X.dtype), missing
         means = state[:, :, None] == np.arange(1, self.n_states)
         return means.reshape(len(X), -1).astype(X.dtype), missing
+
+
+def _indicators(state, n_states, dtype):
+    """Return the indicators of states 1, 2, ... of each node, CSR (n, D (n_states - 1))."""
+    row, node = np.nonzero(state)
+    column = node * (n_states - 1) + state[row, node] - 1
+    first = np.concatenate([[0], np.cumsum(np.count_nonzero(state, axis=1))])
+    shape = len(state), state.shape[1] * (n_states - 1)
+    return sparse.csr_matrix((np.ones(len(column), dtype), column, first), shape=shape)
 
 
 def _missing_columns(X):

@@ -6,6 +6,9 @@ import numpy as np
 
 from skcrbm.learning._averaging import PolynomialAverage
 
+# Entries that Adam moves at once: what it works on stays in the cache.
+_BLOCK = 2**17
+
 
 class Optimizer(ABC):
     """Base of the optimisers: moves the parameters, and knows which to keep.
@@ -99,19 +102,34 @@ class Adam(Optimizer):
         correction = np.sqrt(1 - self.beta2**self.n_steps) / (1 - self.beta1**self.n_steps)
         new = []
         for p, g, m, s, rate in zip(params, gradient, self.first, self.second, self.learning_rates):
-            work = g - m  # what follows is in place, too
-            work *= 1 - self.beta1
-            m += work
-            np.multiply(g, g, out=work)
-            work -= s
-            work *= 1 - self.beta2
-            s += work
-            np.sqrt(s, out=work)
-            work += self.epsilon
-            np.divide(m, work, out=work)
-            work *= p.dtype.type(rate * correction)
-            new.append(np.subtract(p, work, out=work))
+            moved = np.empty_like(p)
+            step = p.dtype.type(rate * correction)
+            for rows in _blocks(p):
+                self._move_block(p[rows], g[rows], m[rows], s[rows], step, moved[rows])
+            new.append(moved)
         return type(params)(*new)
+
+    def _move_block(self, p, g, m, s, step, work):
+        """Move a block of entries: `work` becomes their new values, m and s are brought up."""
+        np.subtract(g, m, out=work)  # what follows is in place, too
+        work *= 1 - self.beta1
+        m += work
+        np.multiply(g, g, out=work)
+        work -= s
+        work *= 1 - self.beta2
+        s += work
+        np.sqrt(s, out=work)
+        work += self.epsilon
+        np.divide(m, work, out=work)
+        work *= step
+        np.subtract(p, work, out=work)
+
+
+def _blocks(p):
+    """Slices of the first axis of an array, of some `_BLOCK` entries each."""
+    n = len(p)
+    length = max(1, _BLOCK // max(1, p.size // max(1, n)))
+    return [slice(first, first + length) for first in range(0, n, length)]
 
 
 def make_optimizer(solver, learning_rates, momentum, average=False):

@@ -54,6 +54,27 @@ def test_missing_inputs(data, inference, options):
     )
 
 
+@pytest.mark.parametrize("share", [0, 0.3])
+@pytest.mark.parametrize(
+    "layers", [(Dense(4, 3),), (Local2d(2, 2, 1), Dense(3))], ids=["dense", "local"]
+)
+@pytest.mark.parametrize("gradient", ["backprop", "analytic"])
+def test_many_states_as_a_sparse_matrix(data, monkeypatch, gradient, layers, share):
+    X, y = data
+    X = with_nan(X[:, :4], share)
+    options = {"clamping": "hard", "thresholds": np.arange(1, 9) / 9, "gradient": gradient}
+    if len(layers) > 1:
+        options["input_shape"] = (2, 2)
+    expected = []
+    for least in (99, 9):
+        monkeypatch.setattr("skcrbm.energies._input_code._SPARSE_STATES", least)
+        model = quick(layers=layers, **options).fit(X, y)
+        assert sparse.issparse(model._model.encode(X)[0]) == (least == 9)
+        expected.append((model.predict_proba(X), model.impute(X)))
+    for one, other in zip(*expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
 def test_imputation_equals_the_reference(data):
     X, y = data
     holes = with_nan(X, seed=3)

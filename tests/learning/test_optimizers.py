@@ -52,6 +52,22 @@ def test_adam_against_the_text_book():
             np.testing.assert_allclose(p[k], q[k], rtol=1e-5)
 
 
+def test_adam_in_blocks(monkeypatch):
+    rng = np.random.default_rng(0)
+    start = Pair(rng.normal(size=11).astype(np.float32), rng.normal(size=(7, 3)))
+    gradients = [Pair(*(rng.normal(size=p.shape).astype(p.dtype) for p in start)) for _ in range(3)]
+    ends = []
+    for block in (10**6, 4):  # fewer than two rows of the second array, too
+        monkeypatch.setattr("skcrbm.learning._optimizers._BLOCK", block)
+        adam, p = make_optimizer("adam", Pair(0.1, 0.1), momentum=0.0), start
+        for gradient in gradients:
+            p = adam.update(p, gradient)
+        ends.append(p)
+    np.testing.assert_array_equal(ends[0].a, ends[1].a)
+    np.testing.assert_array_equal(ends[0].b, ends[1].b)
+    assert not np.array_equal(ends[1].b, start.b)
+
+
 @pytest.mark.parametrize("solver", ["sgd", "adam"])
 def test_optimizers_keep_the_dtype(solver):
     # A grid hands over numpy scalars, which would promote float32 to float64.

@@ -167,11 +167,11 @@ class MessageNetwork(LayeredNetwork):
         return before
 
     def _finish(self, d_tables):
-        """Flat gradients of the pairwise scores."""
+        """Flat gradients of the pairwise scores; None for those without messages."""
         flat = []
         for connection, edges, d in zip(self.structure.connections, self.edges, d_tables):
             if edges is None:
-                flat.append(np.zeros(connection.n_weights, self.dtype))
+                flat.append(None)
                 continue
             ahead, back = edges.unshift(*d)
             scaled = ahead + back.transpose(0, 2, 1)

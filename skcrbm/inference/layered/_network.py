@@ -323,7 +323,8 @@ class LayeredNetwork:
             state = self._iterate_vjp(trace, t, d_beliefs, d_before, d_weights, state)
             d_beliefs = d_before
         flat = self._finish(d_weights)
-        flat[0] = flat[0] + self._input_gradient(inputs, d_field)
+        from_inputs = self._input_gradient(inputs, d_field)
+        flat[0] = from_inputs if flat[0] is None else flat[0] + from_inputs
         return self.structure.params(d_unaries, flat)
 
     def _input_gradient(self, inputs, d_field):
