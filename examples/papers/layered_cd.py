@@ -27,10 +27,29 @@ def sample(p, n_states, rng):
     return ((u < upper) & (u >= upper - p)).reshape(len(p), -1).astype(p.dtype)
 
 
-class Pair:
-    """A layer and the one below: a restricted Boltzmann machine with tied weights."""
+def log_odds(mean, n_states):
+    """Log-odds of states 1, 2, ... against 0 of nodes with the given mean indicators."""
+    p = np.clip(mean.reshape(-1, n_states - 1), 0.002, 0.998)
+    rest = np.maximum(1 - p.sum(axis=1, keepdims=True), 0.002)
+    return np.log(p / rest).ravel().astype(np.float32)
 
-    def __init__(self, layer, below, states_below, rng):
+
+class Pair:
+    """A layer and the one below: a restricted Boltzmann machine with tied weights.
+
+    Parameters
+    ----------
+    layer : Layer
+    below : tuple of int
+        Shape of the layer below.
+    states_below : int
+    mean : ndarray
+        Of the indicators of states 1, 2, ... below, where its biases start: at 0 the weights would
+        learn the means first, which are nearly all there is to probabilities that vary little.
+    rng : RandomState
+    """
+
+    def __init__(self, layer, below, states_below, mean, rng):
         edges = layer.edges(below)
         self.states = states_below, layer.n_states
         self.shape = layer.shape(below)
@@ -44,7 +63,7 @@ class Pair:
         self.weights = rng.normal(scale=0.01, size=edges.n_tables * l * k).astype(np.float32)
         self.count = np.maximum(np.bincount(self.tied, minlength=len(self.weights)), 1)
         self.matrix = np.zeros((sizes[0] * l, sizes[1] * k), np.float32)
-        self.bias = np.zeros(sizes[0] * l, np.float32), np.zeros(sizes[1] * k, np.float32)
+        self.bias = log_odds(mean, states_below), np.zeros(sizes[1] * k, np.float32)
         self._spread()
 
     def _spread(self):
@@ -58,7 +77,12 @@ class Pair:
         """Probabilities of the layer below given the layer."""
         return probabilities(h @ self.matrix.T + self.bias[0], self.states[0])
 
-    def step(self, v, n_steps, rate, rng):
+    @property
+    def shared(self):
+        """Whether several edges share a table."""
+        return self.count.max() > 1
+
+    def step(self, v, n_steps, rate, bias_rate, rng):
         """One step of CD-k on a batch."""
         first = up = self.up(v)
         for _ in range(n_steps):
@@ -70,8 +94,8 @@ class Pair:
         )
         # The mean over the places that share a weight, or windows would add up.
         self.weights += (rate * tied / self.count).astype(np.float32)
-        self.bias[0][:] += rate * (v - back).mean(0)
-        self.bias[1][:] += rate * (first - up).mean(0)
+        self.bias[0][:] += bias_rate * (v - back).mean(0)
+        self.bias[1][:] += bias_rate * (first - up).mean(0)
         self._spread()
 
 
@@ -86,6 +110,9 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         k of CD-k.
     n_epochs : int
         Of each layer's pretraining.
+    learning_rate, shared_learning_rate, bias_learning_rate : float
+        Of weights of a single edge, of weights that edges share (for the mean over these, which is
+        far smaller), and of the biases.
     max_iter : int
         Epochs at most of the logistic regression.
     """
@@ -97,6 +124,8 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         n_steps=1,
         n_epochs=10,
         learning_rate=0.1,
+        shared_learning_rate=1.0,
+        bias_learning_rate=0.1,
         batch_size=20,
         max_iter=100,
         random_state=None,
@@ -106,6 +135,8 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         self.n_steps = n_steps
         self.n_epochs = n_epochs
         self.learning_rate = learning_rate
+        self.shared_learning_rate = shared_learning_rate
+        self.bias_learning_rate = bias_learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.random_state = random_state
@@ -116,12 +147,13 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         shape, states, v = self.input_shape or (X.shape[1],), 2, X
         self.pairs_ = []
         for layer in self.layers:
-            pair = Pair(layer, shape, states, rng)
+            pair = Pair(layer, shape, states, v.mean(0), rng)
+            rate = self.shared_learning_rate if pair.shared else self.learning_rate
             for _ in range(self.n_epochs):
                 order = rng.permutation(len(v))
                 for start in range(0, len(v), self.batch_size):
                     batch = v[order[start : start + self.batch_size]]
-                    pair.step(batch, self.n_steps, self.learning_rate, rng)
+                    pair.step(batch, self.n_steps, rate, self.bias_learning_rate, rng)
             self.pairs_.append(pair)
             shape, states, v = pair.shape, layer.n_states, pair.up(v)
         self.top_ = LayeredGMClassifier(
