@@ -1,12 +1,14 @@
 """The rule of the large margin Boltzmann machine: the labels with the least hinge loss."""
 
 from skcrbm.decoding._base import CertifiedLabels
-from skcrbm.inference import resolve_method
-from skcrbm.inference.ising import find_labels
+from skcrbm.inference import find_labels, resolve_method
 
 
 def decode_hinge(posterior):
     """Labels of the least ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``, y in {-1, +1}^L.
+
+    With larger cliques the margins are ``y_i`` times half of the log-odds of label i given the
+    others.
 
     Among equals the highest score, then the first in lexicographic order; beyond 20 labels
     equals are left to the order of the search, which is fixed. The search is that of the
@@ -16,8 +18,8 @@ def decode_hinge(posterior):
     Parameters
     ----------
     posterior : Posterior
-        Of an `IsingEnergy`, with the margin of the loss. Known labels stay, and the loss counts
-        their margins, too.
+        Of an `IsingEnergy` or a `FactorGraphEnergy`, with the margin of the loss. Known labels
+        stay, and the loss counts their margins, too.
 
     Returns
     -------

@@ -31,8 +31,8 @@ CERTIFIED_DECODERS = Registry(
 
 # Rules that ask `infer` for something that not every energy answers.
 _NEEDS_ANSWER = {"map": "map", "marginal_map": "marginal_map"}
-# Rules made for one kind of energy, by the name of its class.
-_NEEDS_KIND = {"hinge": "IsingEnergy"}
+# Rules made for some kinds of energy, by the names of their classes.
+_NEEDS_KIND = {"hinge": {"IsingEnergy", "FactorGraphEnergy"}}
 
 
 def decoders_for(energy_type):
@@ -54,10 +54,10 @@ def decoders_for(energy_type):
     >>> decoders_for(IsingEnergy)[-2:]
     ['map', 'hinge']
     """
-    kinds = {None, *(cls.__name__ for cls in energy_type.__mro__)}
+    kinds = {cls.__name__ for cls in energy_type.__mro__}
     answers = {None, *energy_type.queries}
     return [
         rule
         for rule in DECODERS
-        if _NEEDS_ANSWER.get(rule) in answers and _NEEDS_KIND.get(rule) in kinds
+        if _NEEDS_ANSWER.get(rule) in answers and _NEEDS_KIND.get(rule, kinds) & kinds
     ]

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm import inference
 from skcrbm.density._questions import DensityQuestions
-from skcrbm.density._scopes import checked_cliques, checked_inputs, checked_ties
+from skcrbm.density._scopes import checked_inputs, checked_ties, cliques_of
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, clique_energy
 from skcrbm.inference import BranchAndBound, infer, method_constraint, methods_for
 from skcrbm.learning import (
@@ -234,7 +234,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         given = X  # callbacks score on what the user passed, with rows of weight 0
         _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         is_output = checked_inputs(self.inputs, visible.shape[1])
-        cliques = checked_cliques(self.cliques, is_output)
+        cliques = cliques_of(self.cliques, is_output)
         mixing = checked_ties(self.ties, len(cliques))
         if np.isnan(visible[:, is_output]).all():
             raise ValueError(
@@ -404,8 +404,6 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     def _search_pairs(self, visible):
         """Rows (N, V) filled in by the search for labels of the pairwise machine."""
-        from skcrbm.inference.ising import find_labels  # with kernels
-
         n_rows, n_variables = visible.shape
         coupling = np.zeros((n_variables, n_variables))
         field = np.zeros(n_variables)
@@ -418,7 +416,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         pull = (2.0 * visible[:, inputs] - 1) @ coupling[np.ix_(inputs, outputs)]
         energy = IsingEnergy(coupling[np.ix_(outputs, outputs)], field[outputs] + pull)
         energy = energy.condition(visible[:, outputs])
-        found = find_labels(energy, BranchAndBound(), self.margin, n_jobs=self.n_jobs)
+        found = inference.find_labels(energy, BranchAndBound(), self.margin, n_jobs=self.n_jobs)
         n_open = np.count_nonzero(found.gap)
         if n_open:
             warn_user(
@@ -438,6 +436,13 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
                 f"X has rows with {most} missing entries, but rule='hinge' with cliques of more "
                 f"than two columns takes up to {MAX_ENUMERATED}; use rule='map'"
             )
-        return inference.least_hinge_states(
-            visible, self.cliques_, self.weights_, self._is_output, self.margin, self.n_jobs
+        found = inference.find_clique_states(
+            visible,
+            self.cliques_,
+            self.weights_,
+            margin=self.margin,
+            is_output=self._is_output,
+            node_limit=2**MAX_ENUMERATED,  # more than there are
+            n_jobs=self.n_jobs,
         )
+        return found.labels.astype(visible.dtype)

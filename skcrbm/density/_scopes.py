@@ -1,16 +1,12 @@
 """Which cliques a large margin Markov network has, and which weights they share."""
 
-from itertools import combinations
-from math import comb
 from numbers import Integral
 
 import numpy as np
 from scipy import sparse
 
+from skcrbm.utils.cliques import checked_cliques, cliques_of_sizes
 from skcrbm.utils.validation import as_real
-
-# Cliques that an order may make: their index arrays take gigabytes beyond.
-_MAX_CLIQUES = 10**7
 
 
 def checked_inputs(inputs, n_features):
@@ -39,7 +35,7 @@ def checked_inputs(inputs, n_features):
     return is_output
 
 
-def checked_cliques(cliques, is_output):
+def cliques_of(cliques, is_output):
     """Return a list of tuples of columns.
 
     Raises
@@ -57,38 +53,10 @@ def checked_cliques(cliques, is_output):
     if isinstance(cliques, Integral) and not isinstance(cliques, bool):
         if cliques < 1:
             raise ValueError(f"{words}; got {cliques!r}")
-        order = min(int(cliques), n_features)
-        n_cliques = sum(comb(n_features, k) for k in range(1, order + 1))
-        if n_cliques > _MAX_CLIQUES:
-            raise ValueError(
-                f"cliques={cliques} makes {n_cliques} cliques of the columns of X, more than "
-                f"{_MAX_CLIQUES}; lower it, or list those that are wanted"
-            )
-        every = (c for k in range(1, order + 1) for c in combinations(range(n_features), k))
+        sizes = range(1, min(int(cliques), n_features) + 1)
+        every = cliques_of_sizes(n_features, sizes, f"cliques={cliques}", "the columns of X")
         return [clique for clique in every if is_output[list(clique)].any()]
-    try:
-        scopes = [np.asarray(scope) for scope in cliques]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{words}: {error}") from error
-    found, seen = [], set()
-    for j, scope in enumerate(scopes):
-        whole = scope.ndim == 1 and scope.size > 0 and scope.dtype.kind in "iu"
-        if not whole or scope.min() < 0 or scope.max() >= n_features:
-            raise ValueError(
-                f"{words}; cliques[{j}] must hold numbers of columns of X, from 0 to "
-                f"{n_features - 1}; got {scope.tolist()}"
-            )
-        clique = tuple(scope.tolist())
-        if len(set(clique)) < len(clique) or frozenset(clique) in seen:
-            raise ValueError(
-                f"cliques must be distinct sets, each with a column once; cliques[{j}] is "
-                f"{list(clique)}"
-            )
-        seen.add(frozenset(clique))
-        found.append(clique)
-    if not found:
-        raise ValueError("cliques must hold at least one scope")
-    return found
+    return checked_cliques(cliques, n_features, words, "columns of X")
 
 
 def checked_ties(ties, n_cliques):

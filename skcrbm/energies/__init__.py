@@ -1,7 +1,7 @@
 """Energy functions: what a model is, apart from how it is inferred or learned."""
 
 from skcrbm.energies._base import QUERIES, BaseEnergy
-from skcrbm.energies._cliques import clique_energy
+from skcrbm.energies._cliques import clique_energy, label_energy
 from skcrbm.energies._conditional import ConditionalRBM, CRBMParams
 from skcrbm.energies._densities import (
     DenseIsingModel,
@@ -58,4 +58,5 @@ __all__ = [
     "TableParams",
     "check_thresholds",
     "clique_energy",
+    "label_energy",
 ]

@@ -49,7 +49,7 @@ class BasePairwiseClassifier(CallbackSupportMixin, BaseEnergyClassifier):
         if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # nor with NaN
             raise ValueError("X times coef_ is too large a number; scale the columns of X")
         return Posterior(
-            IsingEnergy(self.pairwise_coef_, fields),
+            self._energy_of(fields),
             resolve_method(method, "marginal_inference", lambda: MARGINAL_METHODS).filled(
                 tol=ESTIMATOR_TOL
             ),
@@ -61,6 +61,10 @@ class BasePairwiseClassifier(CallbackSupportMixin, BaseEnergyClassifier):
             unseen_share=self.unseen_share_,
             **self._posterior_options(),
         )
+
+    def _energy_of(self, fields):
+        """Return the machines of rows with fields (N, L)."""
+        return IsingEnergy(self.pairwise_coef_, fields)
 
     def _posterior_options(self):
         """Return what else a subclass has to say to the rules."""
@@ -80,8 +84,7 @@ class BasePairwiseClassifier(CallbackSupportMixin, BaseEnergyClassifier):
 
     def _label_scores(self, posterior):
         """Signed fields of the labels at the predicted labels."""
-        (fields,) = posterior.energy.fields
-        return fields + (2.0 * self._labels(posterior) - 1.0) @ self.pairwise_coef_
+        return 0.5 * posterior.energy.visible_log_odds(self._labels(posterior))
 
     def _binary_scores(self, posterior):
         return posterior.energy.fields[0]

@@ -9,9 +9,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding import THRESHOLD_METRICS, decoders_for
-from skcrbm.energies import IsingEnergy
+from skcrbm.energies import IsingEnergy, label_energy
 from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
-from skcrbm.estimators._lmbm_settings import is_auto, settle, without_zeros
+from skcrbm.estimators._lmbm_settings import (
+    MAX_ORDER,
+    cliques_of,
+    is_auto,
+    settle,
+    without_zeros,
+)
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import method_constraint
 from skcrbm.learning import (
@@ -45,6 +51,10 @@ class LMBMClassifier(BasePairwiseClassifier):
     by dual coordinate descent: a convex problem without inference, solved about as fast as
     one linear SVM per label, which it becomes as eta grows.
 
+    With `max_order` or `cliques` there are larger cliques of labels, too: each adds
+    ``w_j prod_{k in C_j} y_k`` to the score and to the margins of its labels, and
+    ``eta/2 w_j^2`` to the objective.
+
     `predict` takes and gives labels in {0, 1}; the units above are inside only. y may be a
     2-D indicator matrix of 0/1 (NaN = not observed: that label's margin is dropped, and the
     label is left out of the margins of the others), or 1-D with two or more classes. Two are one
@@ -72,15 +82,23 @@ class LMBMClassifier(BasePairwiseClassifier):
         with N rows. ``np.inf`` leaves one linear SVM per label. "auto" tries eta = 10 C N,
         3 C N, C N, .3 C N and .1 C N while that helps, and leaves the pairs out
         where they do not help beyond noise; see Notes.
+    max_order : int, default=2
+        Labels of the largest cliques, 2 to 6: there is a weight for every set of up to so many.
+        Their number grows with that power of the number of labels, and so do time and memory.
+        1-D y has none.
+    cliques : sequence of sets of labels, default=None
+        Cliques of three to six labels in place of all up to `max_order`, by numbers of labels or
+        by names: ``[(0, 1, 2)]``. All pairs are there in any case.
     tol : float, default=1e-4
-        Training ends when the projected gradients of the dual variables of each label lie
-        within ``tol * margin`` of each other.
+        Training ends when the projected gradients of the dual variables of each label (with larger
+        cliques of all labels) lie within ``tol * margin`` of each other.
     max_iter : int, default=1000
         Passes over the rows at most.
     inference : {"branch_and_bound", "milp", "icm"} or object, default="branch_and_bound"
         How `predict` looks for the labels: exactly, by branch and bound on partial labels
         or, as a reference, by mixed integer programs of HiGHS; or by flips of single
-        labels up to a local optimum. Or configured, as in ``ICM(n_restarts=10)``.
+        labels up to a local optimum. Or configured, as in ``ICM(n_restarts=10)``. With cliques of
+        more than two labels, "milp" cannot, nor "icm" with ``decode="hinge"``.
     decode : str, default="map"
         What it looks for:
 
@@ -130,6 +148,10 @@ class LMBMClassifier(BasePairwiseClassifier):
         Biases b of the labels.
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
         Weights S of the pairs of labels, symmetric with zero diagonal.
+    cliques_ : list of tuples of int
+        The cliques of three labels and more; empty where the pairs are left out.
+    clique_coef_ : ndarray (n_cliques,)
+        Their weights w.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_names_ : ndarray of str (n_outputs,)
         Where y has names, as a data frame or a series, see `set_label_output`.
@@ -189,6 +211,8 @@ class LMBMClassifier(BasePairwiseClassifier):
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "pairwise_penalty": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"})],
+        "max_order": [Integer(2, MAX_ORDER)],
+        "cliques": "no_validation",  # by `cliques_of`, in words of its own
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches),
@@ -202,6 +226,7 @@ class LMBMClassifier(BasePairwiseClassifier):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+    _saved = (*BasePairwiseClassifier._saved, "cliques_", "clique_coef_")
     _state = ("_targets", "_dual")
     _of_prediction = (
         "decode",
@@ -218,6 +243,8 @@ class LMBMClassifier(BasePairwiseClassifier):
         C="auto",
         margin=1.0,
         pairwise_penalty="auto",
+        max_order=2,
+        cliques=None,
         tol=1e-4,
         max_iter=1000,
         inference="branch_and_bound",
@@ -234,6 +261,8 @@ class LMBMClassifier(BasePairwiseClassifier):
         self.C = C
         self.margin = margin
         self.pairwise_penalty = pairwise_penalty
+        self.max_order = max_order
+        self.cliques = cliques
         self.tol = tol
         self.max_iter = max_iter
         self.inference = inference
@@ -288,13 +317,16 @@ class LMBMClassifier(BasePairwiseClassifier):
         if np.isnan(visible).all():
             raise ValueError("y holds no observed entry in the rows with a positive sample_weight")
         factors = self._targets.loss_factors(self.class_weight, visible, weight)
+        cliques = cliques_of(self)
+        if cliques:
+            self._check_search(self._search_method())
         rng = check_random_state(self.random_state)
         columns = Columns(X, weight) if is_auto(self.C) else None
         if columns is not None:
             X = without_zeros(columns.transform(X))
         elif not warm:
             warn_of_scales(X, weight, type(self).__name__)
-        found = settle(self, X, visible, weight, factors, columns, rng)
+        found = settle(self, X, visible, weight, factors, columns, cliques, rng)
         metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         callbacks = EpochCallbacks(self, self.max_iter, given, y, metadata, "pass")
         sets = label_sets_of(visible)
@@ -310,6 +342,8 @@ class LMBMClassifier(BasePairwiseClassifier):
                 "coef_": coef,
                 "intercept_": intercept,
                 "pairwise_coef_": fitted.pairwise,
+                "cliques_": cliques if len(fitted.clique) else [],
+                "clique_coef_": fitted.clique,
                 "dual_gap_": fitted.gap,
                 "n_iter_": fitted.n_iter,
             }
@@ -320,6 +354,7 @@ class LMBMClassifier(BasePairwiseClassifier):
             found.C * weight[:, None] * factors,
             self.margin,
             found.penalty,
+            cliques,
         )
         if dual is None or dual.shape != visible.shape:
             dual = found.dual
@@ -352,7 +387,8 @@ class LMBMClassifier(BasePairwiseClassifier):
             weight,
             rng,
             fitted.reason == "interrupted",
-            {"C": found.C, "pairwise_penalty": found.penalty},
+            {"C": found.C, "pairwise_penalty": found.penalty, "cliques": cliques or None}
+            | {"max_order": 2},
         )
         callbacks.end()
         return self
@@ -373,6 +409,19 @@ class LMBMClassifier(BasePairwiseClassifier):
         message = f"Training ended after max_iter={self.max_iter} passes, {left}. "
         message += "Scale X, lower C, or raise tol or max_iter."
         warn_user(message, ConvergenceWarning)
+
+    def _check_search(self, method):
+        """ValueError if a search cannot take cliques of more than two labels."""
+        hinge = self.decode == "hinge" and method.name != "branch_and_bound"
+        if method.name == "milp" or hinge:
+            raise ValueError(
+                f"inference={method.name!r} takes pairs of labels only"
+                + (" with decode='hinge'" if hinge else "")
+                + "; with larger cliques take 'branch_and_bound'"
+            )
+
+    def _energy_of(self, fields):
+        return label_energy(self.pairwise_coef_, fields, self.cliques_, self.clique_coef_)
 
     def _posterior_options(self):
         return {"margin": self.margin, "thresholds": getattr(self, "thresholds_", None)}

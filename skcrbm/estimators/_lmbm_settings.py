@@ -1,4 +1,4 @@
-"""What "auto" stands for in the C and pairwise_penalty of LMBMClassifier."""
+"""Which cliques LMBMClassifier has, and what "auto" stands for in its C and pairwise_penalty."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,13 @@ from scipy import sparse
 
 from skcrbm.learning import LargeMarginSearch
 from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.utils.cliques import checked_cliques, cliques_of_sizes
 from skcrbm.utils.indicator import may_be_empty
+from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.progress import LiveLine
 
+# Labels of the largest clique: its weight is a table of the energy.
+MAX_ORDER = MAX_TABLE_VARIABLES
 # C times the total variance of the columns, and eta / (C N), of sets with fewer rows than can
 # choose; the search for C begins there.
 _C, _RATIO, _FEW_ROWS = 3.0, 3.0, 50
@@ -36,7 +40,52 @@ class Settings(NamedTuple):
     dual: np.ndarray | None = None
 
 
-def settle(estimator, X, visible, weight, factors, columns, rng):
+def cliques_of(estimator):
+    """Return the cliques of three labels and more, as tuples of their numbers.
+
+    Raises
+    ------
+    ValueError
+        If `cliques` are no distinct sets of three to six labels, or given beside another
+        `max_order` or for y without labels.
+    """
+    targets, cliques, order = estimator._targets, estimator.cliques, estimator.max_order
+    n_labels = targets.n_visible
+    if cliques is None:
+        largest = min(order, n_labels) if targets.multilabel else 0
+        return cliques_of_sizes(n_labels, range(3, largest + 1), f"max_order={order}", "labels")
+    if order != 2:
+        raise ValueError(f"cliques takes the place of max_order, which must be 2; got {order}")
+    targets.require_multilabel("cliques")
+    words = f"cliques must be None or a list of sets of 3 to {MAX_ORDER} labels"
+    names = {} if targets.names is None else {str(n): i for i, n in enumerate(targets.names)}
+    try:
+        by_number = [[_number(label, names) for label in clique] for clique in cliques]
+    except TypeError as error:
+        raise ValueError(f"{words}: {error}") from error
+    found = checked_cliques(by_number, n_labels, words, "labels")
+    wrong = [j for j, clique in enumerate(found) if not 3 <= len(clique) <= MAX_ORDER]
+    if wrong:
+        raise ValueError(
+            f"{words}, as there are all pairs anyway; cliques[{wrong[0]}] is "
+            f"{list(found[wrong[0]])}"
+        )
+    return found
+
+
+def _number(label, names):
+    """Return the number of a label that may be given by its name."""
+    if isinstance(label, str):
+        if label not in names:
+            raise ValueError(
+                f"cliques names {label!r}, which is no label; labels are: "
+                f"{', '.join(map(repr, names)) or 'numbers, as y has no names'}"
+            )
+        return names[label]
+    return label
+
+
+def settle(estimator, X, visible, weight, factors, columns, cliques, rng):
     """Return the `Settings` of a fit.
 
     Parameters
@@ -51,6 +100,8 @@ def settle(estimator, X, visible, weight, factors, columns, rng):
         By class_weight.
     columns : Columns or None
         None where C is given.
+    cliques : list of tuples of int
+        Of three labels or more.
     rng : RandomState
     """
     one_hot = estimator._targets.one_hot
@@ -78,6 +129,7 @@ def settle(estimator, X, visible, weight, factors, columns, rng):
         estimator.margin,
         "one_hot" if one_hot else rule,
         rule == "hinge" or may_be_empty(visible),
+        cliques,
         list(splitter.split(visible, visible))[:n_folds],
         rng,
         estimator.n_jobs,

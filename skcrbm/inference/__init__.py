@@ -51,9 +51,10 @@ __all__ = [
     "convergence_advice",
     "estimate_log_partition",
     "exact_seconds",
+    "find_clique_states",
+    "find_labels",
     "gibbs_sweep",
     "infer",
-    "least_hinge_states",
     "logistic_noise",
     "marginal_error",
     "marginal_method",
@@ -71,9 +72,10 @@ __all__ = [
 
 # What needs kernels is imported on first use: they pull in Numba.
 _ON_FIRST_USE = {
+    "find_clique_states": "skcrbm.inference._clique_search",
+    "find_labels": "skcrbm.inference._find_labels",
     "gibbs_sweep": "skcrbm.inference.any_energy._gibbs",
     "start_chains": "skcrbm.inference.any_energy._gibbs",
-    "least_hinge_states": "skcrbm.inference._clique_search",
     "logistic_noise": "skcrbm.inference._random",
     "perturbed_states": "skcrbm.inference._perturbation",
     "uniforms": "skcrbm.inference._random",

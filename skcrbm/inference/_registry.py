@@ -73,6 +73,7 @@ SOLVERS = {
     ("max_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_max_product",
     ("mixed_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_mixed_product",
     ("branch_and_bound", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
+    ("branch_and_bound", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._search:solve",
     ("milp", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
     ("mplp", "RBMEnergy"): _MPLP,
     ("mplp", "IsingEnergy"): _MPLP,

@@ -1,13 +1,15 @@
 """Dual coordinate descent for a large margin Markov network, a row at a time.
 
 Cliques are lists of variables; their features are products of -1/+1 values, 0 where one is not
-observed. Arrays that several kernels share:
+observed. A margin may have a linear part, too: the value of its variable times a weighted sum of
+the row's inputs. Arrays that several kernels share:
 
 signs : (N, V) float64 in {-1, 0, +1}
 start, members : (J + 1,), (M,); the variables of clique j are members[start[j]:start[j + 1]]
 place : (V + 1,); the margin of variable i is the sum over entries e from place[i] to
     place[i + 1] of ``coef[e] * weight[group[e]] * feature[clique[e]]``
 clique, group, coef : (E,); entries of a variable in the order of their groups
+data, indices, indptr : compressed rows of the inputs (N, D)
 """
 
 import numpy as np
@@ -58,6 +60,15 @@ def _move(i, step, place, clique, group, coef, feature, penalty, total, weight):
 
 
 @jit
+def _input_sum(i, n, data, indices, indptr, input_weight):
+    """Weighted sum of the inputs of row n for variable i."""
+    total = 0.0
+    for e in range(indptr[n], indptr[n + 1]):
+        total += input_weight[i, indices[e]] * data[e]
+    return total
+
+
+@jit
 def shrunk(value, by):
     """Soft threshold: the value moved towards 0."""
     if value > by:
@@ -70,7 +81,8 @@ def shrunk(value, by):
 @jit
 def clique_passes(
     n_passes, state, order, count, goal, signs, start, members, place, clique, group, coef,
-    target, limit, penalty, alpha, active, n_active, total, weight, bounds,
+    data, indices, indptr, norm, target, limit, penalty,
+    alpha, active, n_active, total, weight, input_weight, bounds,
 ):  # fmt: skip
     """Pass over the rows until the projected gradients are within the goal.
 
@@ -83,6 +95,7 @@ def clique_passes(
     order : (N,) intp, rows active first
     count : int, how many
     goal : for the range of projected gradients
+    norm : (N,) squares of the lengths of the inputs
     target : gamma
     limit : (N, V) upper bounds of alpha
     penalty : (T,) of the absolute values of weights
@@ -90,6 +103,7 @@ def clique_passes(
     active : (N, V) int32; the first n_active[n] of a row are the variables in its turn
     n_active : (N,) intp
     total, weight : (T,), sums of alpha times gradients, and the same shrunk by the penalty
+    input_weight : (V, D)
     bounds : (2,), largest and smallest projected gradient of the last pass
 
     Returns
@@ -110,6 +124,8 @@ def clique_passes(
             while j < left:
                 i = active[n, j]
                 margin, square = _margin(i, place, clique, group, coef, feature, weight)
+                margin += signs[n, i] * _input_sum(i, n, data, indices, indptr, input_weight)
+                square += norm[n]
                 slope = margin - target
                 old = alpha[n, i]
                 keep = True
@@ -133,6 +149,9 @@ def clique_passes(
                     alpha[n, i] = new
                     step = new - old
                     _move(i, step, place, clique, group, coef, feature, penalty, total, weight)
+                    step *= signs[n, i]
+                    for e in range(indptr[n], indptr[n + 1]):
+                        input_weight[i, indices[e]] += step * data[e]
                 j += 1
             n_active[n] = left
         done += 1

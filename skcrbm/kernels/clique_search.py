@@ -1,171 +1,391 @@
-"""Search for the values of a row's missing variables with the least hinge loss."""
+"""States of products over cliques with the highest score or the least hinge loss, row by row.
+
+Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k in C_j} v_k`` and
+the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
+branch and bound decides the variables that are missing, one by one, each at its place in an order.
+A node has, of the cliques of which all others are decided, the pull on each variable, its field
+included, and the coupling of each pair. Further cliques count with all that they may add.
+
+Cliques are as in `clique_dual`. Those of a row have the places of their last, last but one and last
+but two missing variables, -1 without; pairs that are coupled are numbered by the places of their
+first and second variable:
+
+last, before, third : (J,)
+couples : (first_couple, second, couple_of), the numbers of couples (P,) whose first variable is
+    that at place d are first_couple[d] to first_couple[d + 1] - 1, second (P,) is the place of
+    the other one, and couple_of (J,) the couple of each clique, -1 without
+"""
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
 
+HINGE, MAP = 0, 1
+
 
 @jit
-def _buckets(n_missing, position, start, members, last, first, listed):
-    """Sort cliques by the last of their missing variables.
-
-    Parameters
-    ----------
-    position : (V,), place among the missing variables, -1 of the others
-    last : (J,), output: place of the last missing variable of each clique, -1 without one
-    first, listed : (n_missing + 2,), (J,), output: the cliques with last = d are
-        listed[first[d + 1]:first[d + 2]]
-    """
-    for d in range(n_missing + 2):
-        first[d] = 0
+def _find_places(position, start, members, last, before, third):
+    """Fill in the places of cliques from the place of each variable (V,), -1 of known ones."""
     for j in range(last.shape[0]):
-        d = np.int64(-1)
+        last[j] = before[j] = third[j] = -1
         for e in range(start[j], start[j + 1]):
-            d = max(d, position[members[e]])
-        last[j] = d
-        first[d + 2] += 1
-    for d in range(1, n_missing + 2):
+            d = position[members[e]]
+            if d > last[j]:
+                third[j], before[j], last[j] = before[j], last[j], d
+            elif d > before[j]:
+                third[j], before[j] = before[j], d
+            elif d > third[j]:
+                third[j] = d
+
+
+@jit
+def _sort_cliques(place, first, listed):
+    """Sort cliques by a place (J,) in -1, ..., D - 1.
+
+    first, listed : (D + 2,), (J,), output: those at d are listed[first[d + 1]:first[d + 2]]
+    """
+    first[:] = 0
+    for j in range(place.shape[0]):
+        first[place[j] + 2] += 1
+    for d in range(1, first.shape[0]):
         first[d] += first[d - 1]
-    for j in range(last.shape[0]):
-        listed[first[last[j] + 1]] = j
-        first[last[j] + 1] += 1
-    for d in range(n_missing + 1, 0, -1):
+    for j in range(place.shape[0]):
+        listed[first[place[j] + 1]] = j
+        first[place[j] + 1] += 1
+    for d in range(first.shape[0] - 1, 0, -1):
         first[d] = first[d - 1]
     first[0] = 0
 
 
 @jit
-def _settle(d, state, start, members, weight, is_output, first, listed, sums, score):
-    """Add the cliques that are complete once missing variable d - 1 has a value.
+def _number_couples(n_missing, last, before, numbers, first_couple, second, couple_of):
+    """Give numbers to the pairs that are the last two missing variables of a clique; see above.
 
-    Parameters
-    ----------
-    sums : (D + 1, V), what complete cliques add to each margin; row d is output
-    score : (D + 1,), of complete cliques; entry d is output
+    numbers : (D, D) work space
     """
-    for i in range(sums.shape[1]):
-        sums[d, i] = sums[d - 1, i] if d > 0 else 0.0
-    score[d] = score[d - 1] if d > 0 else 0.0
-    for k in range(first[d], first[d + 1]):
-        j = listed[k]
-        value = weight[j]
-        for e in range(start[j], start[j + 1]):
-            value *= state[members[e]]
-        score[d] += value
-        for e in range(start[j], start[j + 1]):
-            if is_output[members[e]]:
-                sums[d, members[e]] += value
+    numbers[:n_missing, :n_missing] = -1
+    for j in range(last.shape[0]):
+        if before[j] >= 0:
+            numbers[before[j], last[j]] = 0
+    count = 0
+    for d in range(n_missing):
+        first_couple[d] = count
+        for e in range(d + 1, n_missing):
+            if numbers[d, e] == 0:
+                numbers[d, e] = count
+                second[count] = e
+                count += 1
+    first_couple[n_missing] = count
+    for j in range(last.shape[0]):
+        couple_of[j] = numbers[before[j], last[j]] if before[j] >= 0 else -1
 
 
 @jit
-def _bound(d, is_output, target, sums, free):
-    """Least hinge loss that the cliques which are not complete leave possible."""
+def _product(j, state, start, members, weight, skipped, skipped_too):
+    """Weight of clique j times the values of its variables but two."""
+    value = weight[j]
+    for e in range(start[j], start[j + 1]):
+        if members[e] != skipped and members[e] != skipped_too:
+            value *= state[members[e]]
+    return value
+
+
+@jit
+def _decide(
+    d, kind, state, missing, last, before, by_last, by_third, couples, start, members, weight,
+    coupling, pull, coupling_too,
+):  # fmt: skip
+    """Add what follows from the variable at place d, at the root of what is known.
+
+    by_last, by_third : (first, listed) of `_sort_cliques`, by `last` and by `third`
+    coupling : (P,), of the node before
+    pull, coupling_too : (V,), (P,), to add to
+    """
+    first_couple, second, couple_of = couples
+    if d >= 0:
+        for p in range(first_couple[d], first_couple[d + 1]):
+            pull[missing[second[p]]] += coupling[p] * state[missing[d]]
+    first, listed = by_third
+    for e in range(first[d + 1], first[d + 2]):
+        j = listed[e]
+        if before[j] >= 0:
+            one, two = missing[last[j]], missing[before[j]]
+            coupling_too[couple_of[j]] += _product(j, state, start, members, weight, one, two)
+        elif last[j] >= 0:  # only at the root
+            one = missing[last[j]]
+            pull[one] += _product(j, state, start, members, weight, one, one)
+    if kind == HINGE:  # scores need no pull on what is decided
+        first, listed = by_last
+        for e in range(first[d + 1], first[d + 2]):
+            j = listed[e]
+            for k in range(start[j], start[j + 1]):
+                i = members[k]
+                if last[j] < 0 or i != missing[last[j]]:  # which has it already
+                    pull[i] += _product(j, state, start, members, weight, i, i)
+
+
+@jit
+def _add_undecided(kind, missing, last, before, third, start, members, weight, free, rest):
+    """Add up what further cliques may add at each depth.
+
+    free : (D + 1, V), output, to each pull, for HINGE; couplings of missing variables left out
+    rest : (D + 1,), output, to the score
+    """
+    free[:] = 0.0
+    rest[:] = 0.0
+    for j in range(weight.shape[0]):
+        size = abs(weight[j])
+        for d in range(third[j] + 1):
+            rest[d] += size
+        if kind == MAP:
+            continue
+        for e in range(start[j], start[j + 1]):
+            i = members[e]
+            is_last = last[j] >= 0 and i == missing[last[j]]
+            is_before = before[j] >= 0 and i == missing[before[j]]
+            for d in range((third[j] if is_last or is_before else last[j]) + 1):
+                free[d, i] += size
+            if is_before:
+                for d in range(before[j] + 1, last[j] + 1):
+                    free[d, i] += size
+
+
+@jit
+def _hinge_bound(
+    d, v, state, position, missing, is_output, target, pull, pull_too, coupling, coupling_too,
+    couples, n_missing, free, width,
+):  # fmt: skip
+    """Least hinge loss below the child v at place d of a node of that depth.
+
+    pull, coupling : (V,), (P,), of the node; `pull_too`, `coupling_too` times v come on top
+    free : (V,), of the child
+    width : (V,) work space
+    """
+    first_couple, second, _ = couples
+    width[:] = free
+    for e in range(d + 1, n_missing):
+        for p in range(first_couple[e], first_couple[e + 1]):
+            size = abs(coupling[p] + v * coupling_too[p])
+            width[missing[e]] += size
+            width[missing[second[p]]] += size
     loss = 0.0
-    for i in range(sums.shape[1]):
+    for i in range(pull.shape[0]):
         if is_output[i]:
-            loss += max(target - sums[d, i] - free[d, i], 0.0)
+            margin = pull[i] + v * pull_too[i]
+            if position[i] < d:
+                margin *= state[i]
+            elif position[i] == d:
+                margin *= v
+            else:
+                margin = abs(margin)
+            loss += max(target - margin - width[i], 0.0)
     return loss
 
 
 @jit
-def _is_before(state, best, missing, n_missing):
+def _score_bound(
+    d, v, score, missing, pull, pull_too, coupling, coupling_too, couples, n_missing, rest
+):
+    """Largest score below that child; score is the node's, rest the child's."""
+    total = score + v * pull[missing[d]] + rest
+    for e in range(d + 1, n_missing):
+        i = missing[e]
+        total += abs(pull[i] + v * pull_too[i])
+    first_couple = couples[0]
+    for p in range(first_couple[d + 1], first_couple[n_missing]):
+        total += abs(coupling[p] + v * coupling_too[p])
+    return total
+
+
+@jit
+def _is_before(state, best):
     """Whether a state comes first in lexicographic order."""
-    for d in range(n_missing):
-        if state[missing[d]] != best[missing[d]]:
-            return state[missing[d]] < best[missing[d]]
+    for i in range(state.shape[0]):
+        if state[i] != best[i]:
+            return state[i] < best[i]
     return False
 
 
 @jit
-def least_hinge(signs, is_output, start, members, weight, target, slack, n_most):
-    """Fill in signs (N, V), 0 where missing, by branch and bound; changes them.
+def _order_missing(n_missing, pull, start, members, weight, position, missing, strength):
+    """Put first what is surest itself and turns the others most.
 
-    Among equals the highest score, then the first in lexicographic order.
+    missing, position : (n_missing,), (V,), changed
+    strength : (V,) work space
+    """
+    for e in range(n_missing):
+        strength[missing[e]] = abs(pull[missing[e]])
+    for j in range(weight.shape[0]):
+        for e in range(start[j], start[j + 1]):
+            i = members[e]
+            if position[i] >= 0:
+                strength[i] += abs(weight[j])
+    for e in range(n_missing):
+        i = missing[e]
+        d = e
+        while d > 0 and strength[i] > strength[missing[d - 1]]:
+            missing[d] = missing[d - 1]
+            d -= 1
+        missing[d] = i
+    for e in range(n_missing):
+        position[missing[e]] = e
+
+
+@jit
+def search_cliques(
+    kind, signs, field, is_output, start, members, weight, target, slack, n_ties, node_limit,
+    n_most, value, lower, n_nodes,
+):  # fmt: skip
+    """Fill in signs (N, V), 0 where missing; changes them.
+
+    Among equals of HINGE the highest score, then the first in lexicographic order. With more than
+    `n_ties` missing variables the order of the search decides between equals.
 
     Parameters
     ----------
+    kind : HINGE or MAP
+    field : (N, V)
     is_output : (V,) bool; the loss is that of their margins
-    start, members : cliques, as in `clique_dual`
+    start, members : (J + 1,), (M,)
     weight : (J,)
     target : gamma
-    slack : losses and scores that differ by less are equal
+    slack : (N,) values and scores that differ by less are equal
+    node_limit : int, nodes of a row; not before the search has found its first state
     n_most : int, the largest number of missing variables of a row
+    value, lower : (N,), output: loss or minus the score, and a bound of the least one
+    n_nodes : (N,), output
     """
     n_variables, n_cliques = signs.shape[1], weight.shape[0]
+    n_couples = min(n_cliques, n_most * (n_most - 1) // 2)
     position = np.empty(n_variables, np.int64)
-    missing = np.empty(n_variables, np.int64)
+    missing = np.empty(n_most, np.int64)
     last = np.empty(n_cliques, np.int64)
-    listed = np.empty(n_cliques, np.int64)
-    first = np.empty(n_most + 2, np.int64)
-    sums = np.empty((n_most + 1, n_variables))
+    before = np.empty(n_cliques, np.int64)
+    third = np.empty(n_cliques, np.int64)
+    by_last = np.empty(n_most + 2, np.int64), np.empty(n_cliques, np.int64)
+    by_third = np.empty(n_most + 2, np.int64), np.empty(n_cliques, np.int64)
+    numbers = np.empty((n_most, n_most), np.int64)
+    first_couple = np.empty(n_most + 1, np.int64)
+    second = np.empty(n_couples, np.int64)
+    couples = first_couple, second, np.empty(n_cliques, np.int64)
+    pull = np.empty((n_most + 1, n_variables))
+    pull_too = np.empty((n_most + 1, n_variables))
+    coupling = np.empty((n_most + 1, n_couples))
+    coupling_too = np.empty((n_most + 1, n_couples))
     free = np.empty((n_most + 1, n_variables))
+    width = np.empty(n_variables)
+    rest = np.empty(n_most + 1)
     score = np.empty(n_most + 1)
-    tried = np.empty(n_most + 1, np.int64)
-    ahead = np.empty(n_most + 1)
-    other = np.empty(n_most + 1)
+    chosen = np.empty(n_most)  # the child to visit first
+    bounds = np.empty((n_most, 2))  # of the first and of the second child
+    visited = np.empty(n_most, np.int64)
     state = np.empty(n_variables)
     best = np.empty(n_variables)
+    root = np.int64(-1)
     for n in range(signs.shape[0]):
         n_missing = np.int64(0)
         for i in range(n_variables):
             state[i] = best[i] = signs[n, i]
             position[i] = -1
+            pull[0, i] = field[n, i]
             if signs[n, i] == 0:
                 position[i] = n_missing
                 missing[n_missing] = i
                 n_missing += 1
-        if n_missing == 0:
-            continue
-        _buckets(n_missing, position, start, members, last, first, listed)
+        _order_missing(n_missing, pull[0], start, members, weight, position, missing, width)
+        _find_places(position, start, members, last, before, third)
+        _sort_cliques(last, *by_last)
+        _sort_cliques(third, *by_third)
+        _number_couples(n_missing, last, before, numbers, *couples)
+        coupling[0] = 0.0
+        _decide(
+            root, kind, state, missing, last, before, by_last, by_third, couples, start, members,
+            weight, coupling[0], pull[0], coupling[0],
+        )  # fmt: skip
+        _add_undecided(kind, missing, last, before, third, start, members, weight, free, rest)
+        score[0] = 0.0
         for i in range(n_variables):
-            free[n_missing, i] = 0.0
-        for d in range(n_missing - 1, -1, -1):
-            for i in range(n_variables):
-                free[d, i] = free[d + 1, i]
-            for k in range(first[d + 1], first[d + 2]):
-                j = listed[k]
-                for e in range(start[j], start[j + 1]):
-                    free[d, members[e]] += abs(weight[j])
-        _settle(0, state, start, members, weight, is_output, first, listed, sums, score)
+            score[0] += state[i] * field[n, i]
+        for j in range(n_cliques):
+            if last[j] < 0:
+                score[0] += _product(j, state, start, members, weight, root, root)
         least = most = np.inf
-        d = np.int64(0)
-        tried[0] = 0
+        if n_missing == 0:
+            most = -score[0]
+            least = most
+            if kind == HINGE:  # twice what is 0
+                least = _hinge_bound(
+                    n_missing, 0.0, state, position, missing, is_output, target, pull[0], free[0],
+                    coupling[0], coupling[0], couples, n_missing, free[0], width,
+                )  # fmt: skip
+        cut = slack[n] if n_missing <= n_ties else -slack[n]
+        count = np.int64(0)
+        d = np.int64(0) if n_missing > 0 else root
+        expand = True
         while d >= 0:
-            if d == n_missing:
-                loss = _bound(d, is_output, target, sums, free)
-                better = loss < least - slack
-                if not better and loss <= least + slack:
-                    better = -score[d] < most - slack
-                    if not better and -score[d] <= most + slack:
-                        better = _is_before(state, best, missing, n_missing)
-                if better:
-                    most = -score[d]
-                    for i in range(n_variables):
-                        best[i] = state[i]
-                least = min(least, loss)
-                d -= 1
-                continue
             i = missing[d]
-            if tried[d] == 0:  # the more promising value first
-                state[i] = -1.0
-                _settle(d + 1, state, start, members, weight, is_output, first, listed, sums, score)
-                off = _bound(d + 1, is_output, target, sums, free)
+            if expand:
+                if count >= node_limit and least < np.inf:
+                    break
+                count += 1
+                pull_too[d] = 0.0
+                coupling_too[d] = 0.0
                 state[i] = 1.0
-                _settle(d + 1, state, start, members, weight, is_output, first, listed, sums, score)
-                on = _bound(d + 1, is_output, target, sums, free)
-                ahead[d] = 1.0 if on < off else -1.0
-                other[d] = max(on, off)
-                bound = min(on, off)
-                state[i] = ahead[d]
-            else:
-                bound = other[d]
-                state[i] = -ahead[d]
-            tried[d] += 1
-            if tried[d] > 2:
-                d -= 1
-            elif bound <= least + slack:
-                _settle(d + 1, state, start, members, weight, is_output, first, listed, sums, score)
+                _decide(
+                    d, kind, state, missing, last, before, by_last, by_third, couples, start,
+                    members, weight, coupling[d], pull_too[d], coupling_too[d],
+                )  # fmt: skip
+                for c in range(2):
+                    v = 2.0 * c - 1.0
+                    if kind == HINGE:
+                        bounds[d, c] = _hinge_bound(
+                            d, v, state, position, missing, is_output, target, pull[d],
+                            pull_too[d], coupling[d], coupling_too[d], couples, n_missing,
+                            free[d + 1], width,
+                        )  # fmt: skip
+                    else:
+                        bounds[d, c] = -_score_bound(
+                            d, v, score[d], missing, pull[d], pull_too[d], coupling[d],
+                            coupling_too[d], couples, n_missing, rest[d + 1],
+                        )  # fmt: skip
+                up, down = bounds[d, 1], bounds[d, 0]
+                chosen[d] = 1.0 if up < down or (up == down and pull[d, i] > 0) else -1.0
+                bounds[d, 0] = min(up, down)
+                bounds[d, 1] = max(up, down)
+                visited[d] = 0
+            c = visited[d]
+            if c == 2 or bounds[d, c] > least + cut:
+                d -= 1  # the second child's bound is not below the first one's
+                expand = False
+                continue
+            visited[d] = c + 1
+            v = chosen[d] if c == 0 else -chosen[d]
+            state[i] = v
+            score[d + 1] = score[d] + v * pull[d, i]
+            expand = d < n_missing - 1
+            if expand:
+                for k in range(n_variables):
+                    pull[d + 1, k] = pull[d, k] + v * pull_too[d, k]
+                for p in range(first_couple[d + 1], first_couple[n_missing]):
+                    coupling[d + 1, p] = coupling[d, p] + v * coupling_too[d, p]
                 d += 1
-                tried[d] = 0
+                continue
+            new = bounds[d, c]  # with all decided the bound is the value
+            better = new < least - slack[n]
+            if not better and cut > 0 and new <= least + slack[n]:
+                better = -score[d + 1] < most - slack[n]
+                if not better and -score[d + 1] <= most + slack[n]:
+                    better = _is_before(state, best)
+            elif not better:
+                better = new < least
+            if better:
+                most = -score[d + 1]
+                for k in range(n_variables):
+                    best[k] = state[k]
+            least = min(least, new)
+        value[n] = lower[n] = least
+        for e in range(d):  # the limit was hit: the child in work and those still open
+            lower[n] = min(lower[n], bounds[e, visited[e] - 1])
+        n_nodes[n] = count
         for i in range(n_variables):
             signs[n, i] = best[i]

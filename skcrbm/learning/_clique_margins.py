@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.extmath import row_norms
 
 from skcrbm.learning._dual_newton import maximise_in_box
 from skcrbm.utils.parallel import one_blas_thread
@@ -97,8 +98,9 @@ class CliqueFeatures:
 class CliqueProblem:
     """A large margin Markov network to be learned.
 
-    Minimise ``1/2 |w|^2 + sum_t penalty_t |w_t| + sum_ni limit_ni [margin - m_ni]_+`` with the
-    margins ``m_ni = sum_{j: i in C_j} (mixing w)_j prod_{k in C_j} v_nk``.
+    Minimise ``1/2 (|w|^2 + |A|^2) + sum_t penalty_t |w_t| + sum_ni limit_ni [margin - m_ni]_+``
+    with the margins
+    ``m_ni = v_ni a_i . x_n + sum_{j: i in C_j} (mixing w)_j prod_{k in C_j} v_nk``.
 
     Attributes
     ----------
@@ -109,6 +111,10 @@ class CliqueProblem:
         It is taken for 0 where a variable is not observed or no output.
     margin : float
     penalty : ndarray (T,)
+    inputs : CSR matrix (N, D) or None
+        x; None: no linear part.
+    large : str
+        What may be too large if the numbers overflow.
     """
 
     features: CliqueFeatures
@@ -116,40 +122,48 @@ class CliqueProblem:
     limit: np.ndarray
     margin: float
     penalty: np.ndarray
+    inputs: object = None
+    large: str = "C, margin or alpha_l1"
 
     def __post_init__(self):
+        if self.inputs is None:
+            self.inputs = sparse.csr_matrix((len(self.signs), 0))
         self.signs = kernel_array(self.signs, np.float64)
         there = (self.signs != 0) & self.features.is_output
         self.limit = kernel_array(np.where(there, self.limit, 0.0), np.float64)
 
     def weights(self, dual):
-        """Return sums (T,) of dual variables times gradients, and weights (T,)."""
+        """Return sums (T,) of dual variables times gradients, weights (T,), those of inputs (V, D).
+
+        Weights (T,) are the sums shrunk by the penalty.
+        """
         from skcrbm.kernels.clique_dual import clique_sums
 
         total, weight = np.zeros_like(self.penalty), np.zeros_like(self.penalty)
         clique_sums(self.signs, *self.features.arrays, dual, self.penalty, total, weight)
-        return total, weight
+        return total, weight, (self.inputs.T @ (dual * self.signs)).T.copy()
 
-    def margins(self, weight):
+    def margins(self, weight, input_weight):
         """Margins (N, V)."""
         from skcrbm.kernels.clique_dual import clique_margins
 
         margins = np.empty_like(self.signs)
         clique_margins(self.signs, *self.features.arrays, weight, margins)
-        return margins
+        return margins + self.signs * (self.inputs @ input_weight.T)
 
-    def objectives(self, dual, weight):
+    def objectives(self, dual, weight, input_weight):
         """Value of the primal and of the dual; the second is never the larger one."""
-        norm = 0.5 * (weight**2).sum()
-        loss = (self.limit * np.maximum(self.margin - self.margins(weight), 0.0)).sum()
+        norm = 0.5 * ((weight**2).sum() + (input_weight**2).sum())
+        margins = self.margins(weight, input_weight)
+        loss = (self.limit * np.maximum(self.margin - margins, 0.0)).sum()
         primal = norm + (self.penalty * np.abs(weight)).sum() + loss
         return primal, self.margin * dual.sum() - norm
 
-    def gap(self, dual, weight):
+    def gap(self, dual, weight, input_weight):
         """(primal - dual) / primal."""
-        primal, value = self.objectives(dual, weight)
+        primal, value = self.objectives(dual, weight, input_weight)
         if not np.isfinite([primal, value]).all():
-            raise ValueError("training overflowed: C, margin or alpha_l1 is too large")
+            raise ValueError(f"training overflowed: {self.large} is too large")
         # Below 0 it is rounding; without any weight on the losses both are 0.
         return max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
 
@@ -161,6 +175,7 @@ class CliqueFit:
     Attributes
     ----------
     weight : ndarray (T,)
+    input_weight : ndarray (V, D)
     dual : ndarray (N, V)
     gap : float
         (primal - dual objective) / primal.
@@ -170,20 +185,33 @@ class CliqueFit:
     """
 
     weight: np.ndarray
+    input_weight: np.ndarray
     dual: np.ndarray
     gap: float
     n_iter: int
     reason: str
 
 
-def fit_cliques(problem, *, tol, max_iter, rng, dual=None, on_pass_begin=None, on_pass_end=None):
+def fit_cliques(
+    problem,
+    *,
+    tol=0.0,
+    violation_tol=_ROUNDING,
+    max_iter,
+    rng,
+    dual=None,
+    on_pass_begin=None,
+    on_pass_end=None,
+):
     """Solve a `CliqueProblem` by dual coordinate descent with shrinking.
 
     Parameters
     ----------
     problem : CliqueProblem
     tol : float
-        For the relative duality gap.
+        For the relative duality gap; 0: it is not looked at.
+    violation_tol : float
+        For the range of the projected gradients of all dual variables, in margins.
     max_iter : int
         Passes over the rows at most.
     rng : RandomState
@@ -204,22 +232,26 @@ def fit_cliques(problem, *, tol, max_iter, rng, dual=None, on_pass_begin=None, o
     """
     alpha = np.zeros_like(problem.limit) if dual is None else np.clip(dual, 0, problem.limit)
     with np.errstate(over="ignore", invalid="ignore"):
-        n_iter, reason = _descend(problem, alpha, tol, max_iter, rng, on_pass_begin, on_pass_end)
+        tols = tol, violation_tol * problem.margin
+        n_iter, reason = _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end)
         return _fit_of(problem, alpha, n_iter, reason)
 
 
 def _fit_of(problem, alpha, n_iter, reason):
     """Return the `CliqueFit` of dual variables, free of what rounding has added up."""
-    _, weight = problem.weights(alpha)
-    return CliqueFit(weight, alpha, problem.gap(alpha, weight), n_iter, reason)
+    _, *weights = problem.weights(alpha)
+    return CliqueFit(*weights, alpha, problem.gap(alpha, *weights), n_iter, reason)
 
 
-def _descend(problem, alpha, tol, max_iter, rng, on_pass_begin, on_pass_end):
+def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
     """Change alpha in place; number of passes and why they ended."""
     from skcrbm.kernels.clique_dual import clique_passes
 
-    total, weight = problem.weights(alpha)
+    tol, least_violation = tols
+    total, *weights = problem.weights(alpha)
     possible = problem.limit > 0
+    if not possible.any():
+        return 0, "tol"
     n_possible = possible.sum(axis=1)
     # Of each row, the variables active first.
     active = np.argsort(~possible, axis=1, kind="stable").astype(np.int32)
@@ -228,17 +260,20 @@ def _descend(problem, alpha, tol, max_iter, rng, on_pass_begin, on_pass_end):
     count, since, n_iter = len(order), 0, 0
     bounds = np.empty(2)
     state = np.array([random_key(rng) | np.uint64(1)])
-    fixed = (problem.signs, *problem.features.arrays, float(problem.margin))
-    changed = (alpha, active, n_active, total, weight, bounds)
+    X = problem.inputs
+    norm = row_norms(X, squared=True)
+    rows = (X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64), norm)
+    fixed = (problem.signs, *problem.features.arrays, *rows, float(problem.margin))
+    changed = (alpha, active, n_active, total, *weights, bounds)
     stage, fresh = np.inf, True  # everything is active in the next pass
     newton_at = _FIRST_NEWTON
     try:
         while n_iter < max_iter:
             if fresh:
-                if problem.gap(alpha, weight) <= tol:
+                if tol > 0 and problem.gap(alpha, *weights) <= tol:
                     return n_iter, "tol"
                 if n_iter >= newton_at:
-                    _newton_step(problem, alpha, total, weight)
+                    _newton_step(problem, alpha, total, *weights)
                     newton_at = int(_NEWTON_GROWTH * newton_at)
                 n_active[:] = n_possible
                 order, since = np.flatnonzero(n_possible), 0
@@ -258,18 +293,18 @@ def _descend(problem, alpha, tol, max_iter, rng, on_pass_begin, on_pass_end):
                 if on_pass_end(n_iter - 1, violation / problem.margin, share, now):
                     return n_iter, "callback"
             if fresh:
-                if violation <= _ROUNDING * problem.margin:
+                if violation <= least_violation:
                     return n_iter, "tol"
-                stage = _STAGE * violation
+                stage = max(_STAGE * violation, least_violation)
             fresh = violation <= stage or count == 0 or since >= _LOOK
     except KeyboardInterrupt:
         if n_iter == 0:
             raise
         return n_iter, "interrupted"
-    return n_iter, "tol" if problem.gap(alpha, weight) <= tol else "max_iter"
+    return n_iter, "tol" if tol > 0 and problem.gap(alpha, *weights) <= tol else "max_iter"
 
 
-def _newton_step(problem, alpha, total, weight):
+def _newton_step(problem, alpha, total, weight, input_weight):
     """Move the free dual variables to their optimum given which weights are not 0; in place.
 
     Undone where the dual objective would fall, as weights that the L1 penalty holds at 0 may move.
@@ -279,18 +314,25 @@ def _newton_step(problem, alpha, total, weight):
         return
     gradients = _gradients(problem, rows, variables)
     moving = gradients[:, (weight != 0) | (problem.penalty == 0)]
+    X, own = problem.inputs[rows], problem.signs[rows, variables]
+    same = variables[:, None] == variables
     with one_blas_thread():
-        hessian = moving @ moving.T
+        hessian = moving @ moving.T + np.where(same, own[:, None] * own * (X @ X.T).toarray(), 0.0)
         if not np.isfinite(hessian).all():
             return
         start = alpha[rows, variables]
-        slope = problem.margin - gradients @ weight
+        linear = np.asarray(X.multiply(input_weight[variables]).sum(axis=1)).ravel()
+        slope = problem.margin - gradients @ weight - own * linear
         end = maximise_in_box(hessian, slope, start, problem.limit[rows, variables])
         sums = total + gradients.T @ (end - start)
     found = np.sign(sums) * np.maximum(np.abs(sums) - problem.penalty, 0.0)
     gain = problem.margin * (end - start).sum() - 0.5 * (found @ found - weight @ weight)
+    steps = ((end - start) * own, (variables, np.arange(len(rows))))
+    moved = (sparse.csr_matrix(steps, shape=(len(input_weight), len(rows))) @ X).toarray()
+    gain -= ((input_weight + 0.5 * moved) * moved).sum()
     if gain > 0:
         alpha[rows, variables], total[:], weight[:] = end, sums, found
+        input_weight += moved
 
 
 def _gradients(problem, rows, variables):

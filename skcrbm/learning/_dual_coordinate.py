@@ -5,14 +5,16 @@ each to its exact optimum, and what ends it is the duality gap; there is no grad
 parameters to follow, and no step size.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from skcrbm.learning._clique_margins import fit_cliques
 from skcrbm.learning._dual_newton import NewtonSteps
+from skcrbm.learning._label_cliques import clique_problem, label_weights
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
@@ -34,7 +36,8 @@ class LargeMarginProblem:
     """A large margin Boltzmann machine to be learned.
 
     Minimise ``1/2 (|A|^2 + |b|^2) + eta/2 sum_{i<k} s_ik^2 + sum_in U_in [gamma - m_in]_+``
-    with the margins ``m_in = y_in (a_i . x_n + b_i + sum_{k != i} s_ik y_kn)``.
+    with the margins ``m_in = y_in (a_i . x_n + b_i + sum_{k != i} s_ik y_kn)``. Further cliques C_j
+    of labels add ``eta/2 sum_j w_j^2`` and ``sum_{j: i in C_j} w_j prod_{k in C_j} y_kn``.
 
     Attributes
     ----------
@@ -48,6 +51,8 @@ class LargeMarginProblem:
         gamma.
     penalty : float
         eta; infinite without pair weights.
+    cliques : sequence of tuples of int
+        Of three labels or more; they are left out without pair weights.
     """
 
     X: object
@@ -55,6 +60,7 @@ class LargeMarginProblem:
     limit: np.ndarray
     margin: float
     penalty: float
+    cliques: tuple = ()
 
     def __post_init__(self):
         if sparse.issparse(self.X):
@@ -118,6 +124,8 @@ class LargeMarginFit:
         Passes over the rows.
     reason : {"tol", "max_iter", "callback", "interrupted"}
         Why it ended.
+    clique : ndarray (J,)
+        Weights of the problem's cliques; empty where they are left out.
     """
 
     coef: np.ndarray
@@ -128,6 +136,7 @@ class LargeMarginFit:
     violation: float
     n_iter: int
     reason: str
+    clique: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
 def fit_large_margin(
@@ -163,11 +172,41 @@ def fit_large_margin(
     ValueError
         If the numbers overflow.
     """
-    alpha = np.zeros_like(problem.limit) if dual is None else np.clip(dual, 0, problem.limit)
     hooks = on_pass_begin, on_pass_end
+    if len(problem.cliques) and problem.spread > 0:
+        return _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks)
+    alpha = np.zeros_like(problem.limit) if dual is None else np.clip(dual, 0, problem.limit)
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         n_iter, reason = _descend(problem, alpha, tol, max_iter, rng, hooks)
     return _fit_of(problem, alpha, n_iter, reason)
+
+
+def _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks):
+    """`fit_large_margin` of a problem with cliques, as a large margin Markov network."""
+    network = clique_problem(problem)
+    on_pass_begin, on_pass_end = hooks
+
+    def as_labels(found):
+        coef, intercept, pairwise, clique = label_weights(problem, found)
+        margins = network.margins(found.weight, found.input_weight)
+        violation = problem.violation(found.dual, margins)
+        end = found.dual, found.gap, violation, found.n_iter, found.reason
+        return LargeMarginFit(coef, intercept, pairwise, *end, clique)
+
+    def told(number, violation, share, now):
+        return on_pass_end(number, violation, share, lambda: as_labels(now()))
+
+    return as_labels(
+        fit_cliques(
+            network,
+            violation_tol=tol,
+            max_iter=max_iter,
+            rng=rng,
+            dual=dual,
+            on_pass_begin=on_pass_begin,
+            on_pass_end=None if on_pass_end is None else told,
+        )
+    )
 
 
 def _fit_of(problem, alpha, n_iter, reason):

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
 
-from skcrbm.energies import IsingEnergy
-from skcrbm.inference import BranchAndBound
-from skcrbm.inference.ising import find_labels
+from skcrbm.energies import label_energy
+from skcrbm.inference import BranchAndBound, find_labels
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
 
 # C is tried in these steps around the given one; as a rule less is better, so it begins there.
@@ -41,6 +40,8 @@ class LargeMarginSearch:
         The labels that are judged; with "one_hot" the one of the highest score.
     allow_empty : bool
         Whether they may be none.
+    cliques : sequence of tuples of int
+        Of three labels or more.
     folds : list of (train, test)
     rng : RandomState
     n_jobs : int or None
@@ -57,6 +58,7 @@ class LargeMarginSearch:
     margin: float
     rule: str
     allow_empty: bool
+    cliques: tuple
     folds: list
     rng: object
     n_jobs: int | None = None
@@ -149,6 +151,7 @@ class LargeMarginSearch:
                 C * weight[:, None] * self.factors[train],
                 self.margin,
                 penalty * (weight.sum() / self.weight.sum()),
+                self.cliques,
             )
             start = None if self._dual[k] is None else C * self._dual[k]
             fitted = fit_large_margin(
@@ -178,9 +181,9 @@ class LargeMarginSearch:
         if self.rule == "one_hot":
             return np.arange(fields.shape[1]) == fields.argmax(axis=1)[:, None], True
         labels, certain = fields > 0, True
-        if fitted.pairwise.any():
+        if fitted.pairwise.any() or fitted.clique.any():
             found = find_labels(
-                IsingEnergy(fitted.pairwise, fields),
+                label_energy(fitted.pairwise, fields, self.cliques, fitted.clique),
                 BranchAndBound(node_limit=_NODES),
                 self.margin if self.rule == "hinge" else None,
                 n_jobs=self.n_jobs,

@@ -12,11 +12,13 @@ class Integer(Interval):
 
     Parameters
     ----------
-    least : int or None, default=None
+    least, most : int or None, default=None
     """
 
-    def __init__(self, least=None):
-        super().__init__(Integral, least, None, closed="neither" if least is None else "left")
+    def __init__(self, least=None, most=None):
+        low, high = least is not None, most is not None
+        closed = ("neither", "right", "left", "both")[2 * low + high]
+        super().__init__(Integral, least, most, closed=closed)
 
     def is_satisfied_by(self, val):
         """Whether a value is what the constraint asks for."""

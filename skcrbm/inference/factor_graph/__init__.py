@@ -4,6 +4,7 @@ from importlib import import_module
 
 __all__ = [
     "OddsKernel",
+    "find_labels",
     "find_state",
     "pass_messages",
     "solve_mean_field",
@@ -13,6 +14,7 @@ __all__ = [
 _MESSAGES = "skcrbm.inference.factor_graph._messages"
 _ON_FIRST_USE = {
     "OddsKernel": (_MESSAGES, "OddsKernel"),
+    "find_labels": ("skcrbm.inference.factor_graph._search", "find_labels"),
     "find_state": (_MESSAGES, "find_state"),
     "pass_messages": (_MESSAGES, "pass_messages"),
     "solve_tree_reweighted": (_MESSAGES, "solve_tree_reweighted"),

@@ -9,13 +9,15 @@ from skcrbm.inference._base import InferenceMethod
 
 
 class BranchAndBound(InferenceMethod):
-    """Best state of an `IsingEnergy` by branch and bound, with a proof.
+    """Best state of an `IsingEnergy` or `FactorGraphEnergy` by branch and bound, with a proof.
 
-    Depth-first over labels in the order in which the others can least change them, from the
-    local optimum that "icm" finds. Bounds are those of the fields, where these decide little
-    also those of reparametrised costs of pairs [1]_. Exact up to rounding, 1e-11 of the largest
-    field, unless a model takes more nodes than the limit: its `gap` is then positive, and it has
-    not converged. `n_iter` counts nodes.
+    Depth-first over labels in the order in which the others can least change them. On an
+    `IsingEnergy` it starts from the local optimum that "icm" finds; bounds are those of the fields,
+    where these decide little also those of reparametrised costs of pairs [1]_. Factor graphs, of
+    tables without weights of 0, are taken as products over cliques of -1/+1 variables: bounds are
+    those of the fields, with all that larger cliques may add. Exact up to rounding, 1e-11 of
+    the largest field, unless a model takes more nodes than the limit: its `gap` is then positive,
+    and it has not converged. `n_iter` counts nodes.
 
     Parameters
     ----------
@@ -41,9 +43,14 @@ class BranchAndBound(InferenceMethod):
     name: ClassVar = "branch_and_bound"
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
+    restriction: ClassVar = "it takes no weights of 0, OR or AND"
     _parameter_constraints: ClassVar = {
         "node_limit": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(self, node_limit=50_000):
         self.node_limit = node_limit
+
+    def supports(self, energy):
+        """Nothing where there are states of weight 0; see the base."""
+        return frozenset() if energy.has_zeros else super().supports(energy)

@@ -1,0 +1,99 @@
+"""Branch and bound on factor graphs of tables without zeros, as products over cliques."""
+
+import numpy as np
+
+from skcrbm.inference._clique_search import find_clique_states
+from skcrbm.utils.limits import TIE
+
+
+def solve(method, energy, query):
+    """Answer "map" and "map_bound"."""
+    found = find_labels(energy, method, n_jobs=query.n_jobs)
+    fields = {
+        "assignment": found.labels,
+        "n_iter": found.n_iter,
+        "converged": found.converged,
+    }
+    if "map_bound" in query.returns:
+        fields["map_bound"], fields["gap"] = 0.0 - found.lower, found.gap
+    return fields
+
+
+def find_labels(energy, method, margin=None, *, n_jobs=None):
+    """States of the highest score, or of the least hinge loss; as of an `IsingEnergy`.
+
+    Raises
+    ------
+    ValueError
+        If the method is not "branch_and_bound".
+    """
+    if method.name != "branch_and_bound":
+        raise ValueError(
+            "the least hinge loss with cliques of more than two labels is found by "
+            f"inference='branch_and_bound' only; got {method.name!r}"
+        )
+    cliques, weights, field, constant = clique_products(energy)
+    visible = np.where(energy.free, np.nan, 0.0 if energy.evidence is None else energy.evidence)
+    if margin is None:
+        # What its field decides is held, and its field, beside which others are lost, taken out.
+        influence = np.zeros(energy.n_variables)
+        for clique, weight in zip(cliques, weights, strict=True):
+            influence[list(clique)] += abs(weight)
+        decided = energy.free & (np.abs(field) > (1 + TIE) * influence)
+        visible[decided] = field[decided] > 0
+        held = ~np.isnan(visible)
+        constant = constant + np.where(held, (2 * np.nan_to_num(visible) - 1) * field, 0.0).sum(1)
+        field = np.where(held, 0.0, field)
+    found = find_clique_states(
+        visible,
+        cliques,
+        weights,
+        field,
+        margin=margin,
+        node_limit=method.node_limit,
+        n_jobs=n_jobs,
+    )
+    if margin is not None:
+        return found
+    return found._replace(value=found.value - constant, lower=found.lower - constant)
+
+
+def clique_products(energy):
+    """Tables as sums of products of -1/+1 variables.
+
+    Parameters
+    ----------
+    energy : FactorGraphEnergy
+        Without weights of 0.
+
+    Returns
+    -------
+    cliques : list of tuples of int
+        Of two variables or more.
+    weights : ndarray (J,), float64
+        None of them 0.
+    field : ndarray (N, n), float64
+    constant : ndarray (N,), float64
+    """
+    field = 0.5 * energy.field.astype(np.float64)
+    constant = energy.offset + field.sum(axis=1)
+    sums = {}
+    for group in energy.tables:
+        n_factors, k = group.variables.shape
+        part = group.log_potentials.astype(np.float64).reshape(n_factors, *(2,) * k)
+        for axis in range(1, k + 1):  # the same in -1/+1: mean, and half of the difference
+            off, on = np.take(part, 0, axis), np.take(part, 1, axis)
+            part = np.stack([(off + on) / 2, (on - off) / 2], axis)
+        part = part.reshape(n_factors, -1)
+        for factor, code in zip(*np.nonzero(part), strict=True):
+            scope = group.variables[factor]
+            clique = tuple(sorted(scope[[(code >> (k - 1 - i)) & 1 == 1 for i in range(k)]]))
+            sums[clique] = sums.get(clique, 0.0) + part[factor, code]
+    linear = np.zeros(energy.n_variables)
+    for clique in [c for c in sums if len(c) < 2]:
+        if clique:
+            linear[clique[0]] += sums.pop(clique)
+        else:
+            constant = constant + sums.pop(clique)
+    found = {clique: weight for clique, weight in sums.items() if weight != 0}
+    return list(found), np.array(list(found.values()), np.float64), field + linear, constant
