@@ -75,6 +75,7 @@ OTHERS = {
     "sgd": CRBMClassifier(solver="sgd", momentum=0.9, learning_rate_init=0.02, max_iter=40),
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),
     "lmbm": LMBMClassifier(tol=1e-9, decode="map", pairwise_penalty=10.0),
+    "lmbm_cliques": LMBMClassifier(max_order=3, C=0.1, pairwise_penalty=10.0, tol=1e-9),
     "ssvm": SSVMClassifier(inference="linear_program", C=0.01),
     "layered": LayeredGMClassifier(
         layers=(Dense(5, 3), Dense(4)), inference="mean_field", max_iter=50
