@@ -288,6 +288,7 @@ import sys
 import numpy as np
 from skcrbm.kernels.caller import total
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background may ignore it
 # Ctrl-C while the compiler reads its registries: it would never read them again.
 def interrupt(frame, event, arg):
     if frame.f_code.co_name == "stream_list":
