@@ -552,9 +552,10 @@ def branch_and_bound(
                 y[i] = 2.0 * labels[n, i] - 1.0
             _fill_costs(kind, f, S, gamma, y, unary, pair)
             bound = _reparametrise(unary, pair, value[n])
-            _order_labels(f, S, held[n], order, field, norm, done)
             if kind == MAP:
                 _order_by_costs(unary, held[n], order, done)
+            else:
+                _order_labels(f, S, held[n], order, field, norm, done)
             _arrange_costs(order, unary, pair, costs, pairs)
             _arrange(order, f, S, y, g, coupling, row_norm, best)
             value[n], proven, more = _search(
