@@ -24,6 +24,8 @@ _PER_LABEL, _PER_THOUSAND = 3000, 1
 # Larger systems of all pair weights would not be worth it: then each label moves as if its
 # pair weights were its own.
 _MOST_PAIRS = 1000
+# Signs of other labels on the rows of free variables, at most: 160 MB.
+_MOST_SIGNS = 20_000_000
 # Of the mean diagonal; twin rows make the system singular.
 _TWINS = 1e-10
 _BOX_ROUNDS = 10
@@ -41,7 +43,8 @@ class _Label:
         Rows of X and a 1; where that is wide, their products (n, n).
     wide : bool
     right : ndarray (n, L + 1)
-        Signs of the other labels, 0 at its own, and what the fields lack to the margin.
+        Signs of the other labels, 0 at its own, and what the fields lack to the margin. Only
+        the last where there are no pair weights; L is 0 below, then.
     low, high : ndarray (n,)
         Bounds of the change.
     change : ndarray (n,)
@@ -162,12 +165,16 @@ class NewtonSteps:
         free : ndarray of bool (N, L)
         """
         n_free = free.sum(axis=0)
-        width = self._problem.X.shape[1] + 1
+        n_labels, width = free.shape[1], self._problem.X.shape[1] + 1
         least = np.minimum(n_free, width)
         if (n_free * least).sum() > max(4_000_000, free.shape[0] * width):
             return np.inf
-        each = least**3 / 3 + n_free * least * free.shape[1]
+        each = least**3 / 3 + n_free * least * n_labels
         each += np.where(n_free > width, n_free * least**2, 0)
+        if self._joint and self._of_pairs is None:
+            if n_free.sum() * n_labels > max(_MOST_SIGNS, free.size):
+                return np.inf
+            each += np.where(n_free > 0, n_labels**2 * (n_free + n_labels / 3), 0)
         total = (n_free * least * width + _ROUNDS * each).sum()
         if self._of_pairs is not None:
             total += _ROUNDS * self._n_pairs**3 / 3
@@ -190,24 +197,30 @@ class NewtonSteps:
         """
         columns = ((i, np.flatnonzero(column)) for i, column in enumerate(free.T))
         labels = [self._label_of(alpha, weights, i, rows) for i, rows in columns if len(rows)]
-        pairwise = weights[2]
-        for group in [labels] if self._joint else [[each] for each in labels]:
-            pairwise += self._maximise(group, exact)
+        if self._joint:
+            weights[2][:] += self._maximise(labels, exact)
+            np.fill_diagonal(weights[2], 0.0)
+        else:
+            for each in labels:
+                self._maximise([each], exact)
         for each in labels:
             self._store(each, alpha, weights)
-        np.fill_diagonal(pairwise, 0.0)
 
     def _label_of(self, alpha, weights, i, rows):
         """Return the `_Label` of free variables of label i."""
         coef, intercept, pairwise = weights
         X = self._problem.X[rows].astype(np.float64, copy=False)
-        right = np.empty((len(rows), len(pairwise) + 1))
-        signs = right[:, :-1]
-        np.take(self._problem.signs, rows, axis=0, out=signs, mode="clip")
-        own, limit, start = signs[:, i].copy(), self._problem.limit[rows, i], alpha[rows, i]
-        fields = X @ coef[i] + intercept[i] + signs @ pairwise[i]
+        own, limit, start = (
+            part[rows, i] for part in (self._problem.signs, self._problem.limit, alpha)
+        )
+        fields = X @ coef[i] + intercept[i]
+        right = np.empty((len(rows), len(pairwise) + 1 if self._joint else 1))
+        if self._joint:
+            signs = right[:, :-1]
+            np.take(self._problem.signs, rows, axis=0, out=signs, mode="clip")
+            fields += signs @ pairwise[i]
+            signs[:, i] = 0.0
         right[:, -1] = own * self._problem.margin - fields
-        signs[:, i] = 0.0
         wide = X.shape[1] >= len(rows)
         if wide:
             inputs = X @ X.T
@@ -235,11 +248,11 @@ class NewtonSteps:
         weights[1][i] += change.sum()
 
     def _maximise(self, labels, exact):
-        """Newton steps on labels, clipped; how they change the pair weights (L, L)."""
-        spread, n_labels = self._problem.spread, len(self._ridge)
+        """Newton steps on labels, clipped; how they change the pair weights (L, L) if any."""
+        n_labels = len(self._ridge)
         members = [each.label for each in labels]
         scale = max((each.mean_square for each in labels), default=1.0)
-        moved = np.zeros((n_labels, n_labels))
+        moved = np.zeros((n_labels, n_labels) if self._joint else (n_labels, 0))
         for _ in range(_ROUNDS):
             left = [each for each in labels if each.free.any()]
             ridge = _TWINS if exact else self._ridge[members[0]]
@@ -254,7 +267,7 @@ class NewtonSteps:
                 half = np.zeros_like(moved)
                 for each, found in zip(left, tried):
                     half[each.label] = found[3]
-                pairs = spread * (half + half.T)
+                pairs = self._problem.spread * (half + half.T) if self._joint else half
                 gain = sum(found[2] for found in tried) - 0.5 * (half * pairs).sum()
                 if gain > 0:
                     break
@@ -277,13 +290,16 @@ class NewtonSteps:
         return moved
 
     def _pair_step(self, labels, ridge):
-        """Newton step (L, L) of the pair weights, after which the labels solve for their own."""
+        """Newton step (L, L) of the pair weights, after which the labels solve for their own.
+
+        (L, 0) without pair weights.
+        """
         n_labels, penalty = len(self._ridge), self._problem.penalty
-        products = np.zeros((n_labels, n_labels, n_labels + 1))
-        for each in labels:
-            products[each.label] = each.factorise(ridge)
-        result = np.zeros((n_labels, n_labels))
+        result = np.zeros((n_labels, n_labels if self._joint else 0))
         if self._of_pairs is not None:
+            products = np.zeros((n_labels, n_labels, n_labels + 1))
+            for each in labels:
+                products[each.label] = each.factorise(ridge)
             index, entries = self._of_pairs
             n_pairs = self._n_pairs
             matrix = np.bincount(entries.ravel(), products[:, :, :-1].ravel(), n_pairs**2)
@@ -295,9 +311,10 @@ class NewtonSteps:
                 raise linalg.LinAlgError
             result = dpotrs(factor, right, lower=1)[0][index]
             np.fill_diagonal(result, 0.0)
-        elif self._joint:
-            for each in labels:
-                product = products[each.label]
+            return result
+        for each in labels:  # one at a time: all products would fill the memory
+            product = each.factorise(ridge)
+            if self._joint:
                 matrix = product[:, :-1] + penalty * np.eye(n_labels)
                 result[each.label] = linalg.solve(matrix, product[:, -1], assume_a="pos")
         return result
