@@ -24,6 +24,8 @@ _LOOK, _STAGE = 20, 0.1
 # With at most so many dual variables between their bounds, a Newton step on them is cheap: at the
 # first look after 40 passes, 60, 90 and so on.
 _FEW_FREE, _FIRST_NEWTON, _NEWTON_GROWTH = 600, 40, 1.5
+# Their features of cliques, at most: 160 MB.
+_MOST_FEATURES = 20_000_000
 # Ranges of projected gradients, in margins, that are rounding.
 _ROUNDING = 1e-12
 
@@ -310,7 +312,8 @@ def _newton_step(problem, alpha, total, weight, input_weight):
     Undone where the dual objective would fall, as weights that the L1 penalty holds at 0 may move.
     """
     rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
-    if not 0 < len(rows) <= _FEW_FREE:
+    n_cliques = len(problem.features.start) - 1
+    if not 0 < len(rows) <= min(_FEW_FREE, _MOST_FEATURES // max(n_cliques, 1)):
         return
     gradients = _gradients(problem, rows, variables)
     moving = gradients[:, (weight != 0) | (problem.penalty == 0)]

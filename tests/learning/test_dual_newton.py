@@ -1,12 +1,15 @@
 """Newton steps of the dual of large margin machines."""
 
 import tracemalloc
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from skcrbm.learning import LargeMarginProblem
+from skcrbm.learning._clique_margins import _newton_step
 from skcrbm.learning._dual_newton import NewtonSteps
+from skcrbm.learning._label_cliques import clique_problem
 
 
 @pytest.mark.parametrize("penalty", [100.0, np.inf])
@@ -31,3 +34,22 @@ def test_many_labels_do_not_fill_the_memory(penalty):
         np.testing.assert_allclose(found, expected, atol=1e-10)
     after = problem.objectives(alpha, weights, problem.margins(weights))[1]
     assert after > before
+
+
+def test_many_cliques_do_not_fill_the_memory():
+    """Features of all cliques for each free variable would take 200 MB, three times."""
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], size=(9, 64))
+    cliques = list(combinations(range(64), 3))
+    problem = clique_problem(
+        LargeMarginProblem(np.zeros((9, 1)), signs, np.ones(signs.shape), 1.0, 9.0, cliques)
+    )
+    alpha = rng.uniform(0.1, 0.9, signs.shape)
+    total, *weights = problem.weights(alpha)
+    tracemalloc.start()
+    try:
+        _newton_step(problem, alpha, total, *weights)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2e8
