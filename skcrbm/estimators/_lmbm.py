@@ -106,9 +106,10 @@ class LMBMClassifier(BasePairwiseClassifier):
         - "hinge": those with the least hinge loss, summed over their margins (the rule of
           [1]_; among equals the higher score);
         - "marginal", "label_set", "expected_jaccard", "expected_f1", "threshold": without a
-          search, by the probabilities of the Boltzmann machine, as in `CRBMClassifier`. Where
-          no row of fit was without a label, these predict one; the two searches are over all
-          label vectors, as in [1]_.
+          search, by the probabilities of the Boltzmann machine, as in `CRBMClassifier`.
+
+        Where no row of fit was without a label, all but "hinge" predict one; "hinge" is over all
+        label vectors, as in [1]_.
     threshold_metric : str, default="f1_samples"
         What the thresholds of ``decode="threshold"`` are best for, as in `CRBMClassifier`:
         `fit` then does five more fits, each without a fifth of the rows.

@@ -1,5 +1,6 @@
 """Which cliques LMBMClassifier has, and what "auto" stands for in its C and pairwise_penalty."""
 
+from collections.abc import Set
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,7 @@ def cliques_of(estimator):
     words = f"cliques must be None or a list of sets of 3 to {MAX_ORDER} labels"
     names = {} if targets.names is None else {str(n): i for i, n in enumerate(targets.names)}
     try:
+        cliques = cliques if isinstance(cliques, Set) else list(cliques)
         by_number = [[_number(label, names) for label in clique] for clique in cliques]
     except TypeError as error:
         raise ValueError(f"{words}: {error}") from error
@@ -70,7 +72,9 @@ def cliques_of(estimator):
             f"{words}, as there are all pairs anyway; cliques[{wrong[0]}] is "
             f"{list(found[wrong[0]])}"
         )
-    return found
+    # Sets of names have another order in each process.
+    found = [tuple(sorted(c)) if isinstance(g, Set) else c for c, g in zip(found, cliques)]
+    return sorted(found) if isinstance(cliques, Set) else found
 
 
 def _number(label, names):

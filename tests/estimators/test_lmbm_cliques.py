@@ -407,3 +407,18 @@ def test_cliques_of_classes_are_refused(data):
         make(max_order=2, cliques=[(0, 1, 2)]).fit(X, Y[:, 0])
     with pytest.raises(ValueError, match=r"max_order=6 makes .* cliques of labels, more than"):
         make(max_order=6).fit(np.zeros((3, 1)), np.tile([[0], [1], [0]], (1, 60)))
+
+
+@pytest.mark.parametrize("kind", [list, set])
+def test_sets_have_one_order(data, kind):
+    """That of a set of names is another one in each process."""
+    X, Y = data
+    frame = pd.DataFrame(Y, columns=["a", "b", "c", "d"])
+
+    class Reversed(frozenset):
+        def __iter__(self):
+            return iter(sorted(super().__iter__(), reverse=True))
+
+    model = make(max_order=2, cliques=kind([Reversed("acd"), Reversed("abc")])).fit(X, frame)
+    expected = [(0, 2, 3), (0, 1, 2)]
+    assert model.cliques_ == (expected if kind is list else sorted(expected))
