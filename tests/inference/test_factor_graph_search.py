@@ -68,3 +68,14 @@ def test_weights_of_zero_are_refused():
     for energy in (zeros, logic):
         with pytest.raises(ValueError, match="it takes no weights of 0, OR or AND"):
             infer(energy, "branch_and_bound")
+
+
+def test_fields_that_decide_cancel_nothing():
+    """Beside a field of 1e22 the bound is that of the others, to the last bits."""
+    table, field = np.random.default_rng(0).normal(size=8), np.array([[0.3, -1e22, 0.2]])
+    energy = FactorGraphEnergy.from_tables([[0, 1, 2]], [table], field)
+    result = infer(energy, "branch_and_bound", returns=("map", "map_bound"))
+    states = [(a, 0, c) for a in (0, 1) for c in (0, 1)]
+    scores = [0.3 * a + 0.2 * c + table[4 * a + c] for a, _, c in states]
+    assert tuple(result.assignment[0]) == states[np.argmax(scores)]
+    np.testing.assert_allclose(result.map_bound, max(scores), rtol=1e-12)

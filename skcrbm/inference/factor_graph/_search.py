@@ -32,7 +32,9 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
             "the least hinge loss with cliques of more than two labels is found by "
             f"inference='branch_and_bound' only; got {method.name!r}"
         )
-    cliques, weights, field, constant = clique_products(energy)
+    cliques, weights, linear, constant = clique_products(energy)
+    half = 0.5 * energy.field.astype(np.float64)
+    field = half + linear
     visible = np.where(energy.free, np.nan, 0.0 if energy.evidence is None else energy.evidence)
     if margin is None:
         # What its field decides is held, and its field, beside which others are lost, taken out.
@@ -42,7 +44,10 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
         decided = energy.free & (np.abs(field) > (1 + TIE) * influence)
         visible[decided] = field[decided] > 0
         held = ~np.isnan(visible)
-        constant = constant + np.where(held, (2 * np.nan_to_num(visible) - 1) * field, 0.0).sum(1)
+        state = np.nan_to_num(visible)
+        # A large field of a variable at 0 adds nothing: not half of it once with each sign.
+        of_held = state * energy.field + (2 * state - 1) * linear
+        constant = constant + np.where(held, of_held, half).sum(axis=1)
         field = np.where(held, 0.0, field)
     found = find_clique_states(
         visible,
@@ -72,12 +77,12 @@ def clique_products(energy):
         Of two variables or more.
     weights : ndarray (J,), float64
         None of them 0.
-    field : ndarray (N, n), float64
-    constant : ndarray (N,), float64
+    linear : ndarray (n,), float64
+        On top of half the fields.
+    constant : float or ndarray (N,)
+        On top of half the fields' sum.
     """
-    field = 0.5 * energy.field.astype(np.float64)
-    constant = energy.offset + field.sum(axis=1)
-    sums = {}
+    constant, sums = energy.offset, {}
     for group in energy.tables:
         n_factors, k = group.variables.shape
         part = group.log_potentials.astype(np.float64).reshape(n_factors, *(2,) * k)
@@ -96,4 +101,4 @@ def clique_products(energy):
         else:
             constant = constant + sums.pop(clique)
     found = {clique: weight for clique, weight in sums.items() if weight != 0}
-    return list(found), np.array(list(found.values()), np.float64), field + linear, constant
+    return list(found), np.array(list(found.values()), np.float64), linear, constant
