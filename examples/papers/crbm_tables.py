@@ -95,14 +95,15 @@ class Size(NamedTuple):
     n_test: int
     max_iter: int
     rates: tuple
+    least_gain: float  # share of the error that counts as a gain
     n_inference_iter: int | None  # at most, in training, too; None: it grows with the epochs
 
 
 # Half the resolution keeps the number of images per parameter near that of the full size.
 SIZES = {
-    "quick": Size(14, 16, 500, 200, 200, 2, (0.05,), 60),
-    "reduced": Size(14, 64, 10000, 2000, 5000, 20, (0.05, 0.15), None),
-    "full": Size(28, 256, 50000, 10000, 10000, 50, (0.05, 0.15), 60),
+    "quick": Size(14, 16, 500, 200, 200, 2, (0.05,), 0.0, 60),
+    "reduced": Size(14, 64, 10000, 2000, 5000, 20, (0.05, 0.15), 0.0, None),
+    "full": Size(28, 256, 50000, 10000, 10000, 50, (0.05, 0.15), 0.001, 60),
 }
 PATIENCE = 4
 
@@ -188,7 +189,8 @@ def train(method, rate, images, size, n_jobs, checkpoint):
             n_jobs=n_jobs,
             random_state=0,
         )
-        state = {"model": model, "best": None, "error": np.inf, "epoch": 0, "stale": 0, "s": 0.0}
+        state = {"model": model, "best": None, "error": np.inf, "to_beat": np.inf}
+        state |= {"epoch": 0, "stale": 0, "s": 0.0}
     while state["epoch"] < size.max_iter and state["stale"] < PATIENCE:
         start = time.perf_counter()
         with warnings.catch_warnings():
@@ -199,9 +201,11 @@ def train(method, rate, images, size, n_jobs, checkpoint):
         better = error < state["error"]
         if better:
             state.update(best=copy.deepcopy(state["model"]), error=error)
+        gains = error < state["to_beat"]
         state.update(
             epoch=state["epoch"] + 1,
-            stale=0 if better else state["stale"] + 1,
+            stale=0 if gains else state["stale"] + 1,
+            to_beat=error * (1 - size.least_gain) if gains else state["to_beat"],
             s=state["s"] + seconds,
         )
         with replacing(checkpoint, "wb") as file:
