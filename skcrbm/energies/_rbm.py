@@ -183,7 +183,9 @@ class RBMEnergy(PairwiseEnergy):
         else:
             others, bias, coupling = states[..., : self.n_visible], self.hidden_bias, self.weights
         flat = others.reshape(n * n_chains, others.shape[2]).astype(self.dtype, copy=False)
-        return bias[:, None, :] + (flat @ coupling).reshape(n, n_chains, bias.shape[1])
+        with np.errstate(invalid="ignore"):  # some BLAS raise the flag for what lies beside `flat`
+            inputs = flat @ coupling
+        return bias[:, None, :] + inputs.reshape(n, n_chains, bias.shape[1])
 
     def _hidden_inputs(self, visible):
         """Return the inputs (N, H) of the hidden units, for visible (N, V) in the dtype."""
