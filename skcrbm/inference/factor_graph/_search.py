@@ -8,15 +8,7 @@ from skcrbm.utils.limits import TIE
 
 def solve(method, energy, query):
     """Answer "map" and "map_bound"."""
-    found = find_labels(energy, method, n_jobs=query.n_jobs)
-    fields = {
-        "assignment": found.labels,
-        "n_iter": found.n_iter,
-        "converged": found.converged,
-    }
-    if "map_bound" in query.returns:
-        fields["map_bound"], fields["gap"] = 0.0 - found.lower, found.gap
-    return fields
+    return find_labels(energy, method, n_jobs=query.n_jobs).fields(query.returns)
 
 
 def find_labels(energy, method, margin=None, *, n_jobs=None):

@@ -44,17 +44,22 @@ class FoundLabels(NamedTuple):
         """The best labels are better by at most this (N,); infinite where nothing is known."""
         return np.maximum(self.value - self.lower, 0.0)
 
+    def fields(self, returns):
+        """Fields of an `InferenceResult` where the value is minus the score."""
+        fields = {
+            "assignment": self.labels,
+            "n_iter": self.n_iter,
+            "converged": self.converged,
+        }
+        if "map_bound" in returns:
+            fields["map_bound"], fields["gap"] = 0.0 - self.lower, self.gap
+        return fields
+
 
 def solve(method, energy, query):
     """Answer "map" and "map_bound" by "branch_and_bound", "milp" or "icm"."""
     found = find_labels(energy, method, start=query.start, n_jobs=query.n_jobs)
-    fields = {
-        "assignment": found.labels,
-        "n_iter": found.n_iter,
-        "converged": found.converged,
-    }
-    if "map_bound" in query.returns:
-        fields["map_bound"], fields["gap"] = 0.0 - found.lower, found.gap
+    fields = found.fields(query.returns)
     if "init" in method.accepts:
         fields["log_odds"] = energy.visible_log_odds(found.labels)
     return fields
