@@ -1,5 +1,6 @@
 import os
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -8,6 +9,12 @@ settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.load_profile("reproducible")
 
 JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+@pytest.fixture(autouse=True)
+def same_draws_in_every_run():
+    """Models without `random_state` draw from NumPy's global generator."""
+    np.random.seed(0)  # noqa: NPY002
 
 
 def pytest_collection_modifyitems(items):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from numbers import Real
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding import DECODERS, THRESHOLD_METRICS, Posterior
@@ -162,16 +163,17 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
 
     def _check_start(self, model, X):
         """Fail before the training, not after it, if marginals are out of reach; say if far."""
-        infer(model.energy(X[:0]), self._marginal_method, returns="marginals")
+        row = X[:1] if issparse(X) else np.asarray(X[:1])
+        infer(model.energy(row[:0]), self._marginal_method, returns="marginals")
         if self._method.name != "exact" or self._targets.one_hot:
             return
-        energy = model.energy(X)
-        seconds = self.max_iter * exact_seconds(energy, ("statistics",))
+        energy, n_rows = model.energy(row), X.shape[0]
+        seconds = self.max_iter * n_rows * exact_seconds(energy, ("statistics",))
         if seconds < LONG_EXACT_SECONDS:
             return
         message = (
             f"inference='exact' enumerates 2^{energy.n_enumerated()} states of each of "
-            f"{energy.n_models} rows: {self.max_iter} iterations may take "
+            f"{n_rows} rows: {self.max_iter} iterations may take "
             f"{seconds / 3600:.1f} hours on one core. inference='sum_product', or a layer of at "
             "most 10 units, is faster"
         )

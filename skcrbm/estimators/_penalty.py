@@ -7,6 +7,7 @@ import numpy as np
 from skcrbm.inference import resolve_method
 from skcrbm.learning import OBJECTIVES, START, PenaltyPath, crbm_penalty, smoothed_log_odds
 from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.utils.columns import in_double
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
 from skcrbm.utils.progress import LiveLine
 
@@ -189,7 +190,7 @@ def search_convex(estimator, model, batch, variance):
             visible_intercept=p.visible_intercept[chosen],
         )
     )
-    batch = replace(batch, X=batch.X.astype(np.float64), visible=batch.visible[:, chosen])
+    batch = replace(batch, X=in_double(batch.X), visible=batch.visible[:, chosen])
     penalty = make_penalty(
         estimator.alpha_hidden,
         batch.visible,

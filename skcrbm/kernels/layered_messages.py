@@ -2,7 +2,8 @@
 
 Rows of the batch are the lanes of the vector loops: a block holds the n lanes of
 state 1, then those of state 2, and so on; state 0 is the reference, its log-odds are 0
-and not stored. An edge e joins ``source[e]`` and ``target[e]`` by ``table[pair[e]]``.
+and not stored. Of a single row the states are the lanes. An edge e joins ``source[e]`` and
+``target[e]`` by ``table[pair[e]]``.
 
 For the message of an edge (Shen et al. 2019, eqs. 20 and 22)
 
@@ -66,11 +67,22 @@ def _expect(table, pair, first, last, cavity, out, n):
     one = np.uintp(1)
     two = np.uintp(2)
     rows = np.uintp(table.shape[1])
+    columns = np.uintp(table.shape[2])
     start = np.uintp(0)
     base = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
         p = np.uintp(pair[e])
-        for y in range(np.uintp(table.shape[2])):
+        if n < two:  # states of the target as lanes
+            for y in range(columns):
+                out[start + y] = table[p, 0, y] * cavity[base]
+            for x in range(one, rows):
+                c = cavity[base + x]
+                for y in range(columns):
+                    out[start + y] += table[p, x, y] * c
+            start += columns
+            base += rows
+            continue
+        for y in range(columns):
             k0 = table[p, 0, y]
             if rows < two:  # a node of one state, the output for one class
                 for r in range(n):
@@ -208,7 +220,7 @@ def _over_sums(d, shift, pair, first, last, out, ratio, n):
         d[m] *= ratio[m]
 
 
-@jit(fastmath={"contract"})
+@jit(fastmath={"contract", "reassoc"})
 def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, back, n):
     """Spread the gradients d of a block to the sources' beliefs (added) and reverse (set)."""
     n = np.uintp(n)
@@ -221,6 +233,14 @@ def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_re
         i = np.uintp(source[e])
         p = np.uintp(pair[e])
         for x in range(one, np.uintp(table.shape[1])):
+            if n <= one:
+                value = -sums[s]
+                for y in range(columns):
+                    value += table[p, x, y] * d[start + y]
+                value *= cavity[base + x]
+                d_belief[i, x - one] += value
+                d_reverse[e, x - one] = -value
+                continue
             for r in range(n):
                 back[r] = -sums[s + r]
             for y in range(columns):
@@ -251,6 +271,10 @@ def _to_table(cavity, d, pair, first, last, d_table, n):
         p = np.uintp(pair[e])
         for x in range(np.uintp(d_table.shape[1])):
             c = base + (x + one) * n
+            if n <= one:
+                for y in range(columns):
+                    d_table[p, x, y] += cavity[c] * d[start + y]
+                continue
             for y in range(columns):
                 m = start + y * n
                 value = d.dtype.type(0)

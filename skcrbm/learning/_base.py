@@ -1,10 +1,13 @@
 """What every learning rule declares, and what it is handed."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
+
+from skcrbm.utils.columns import LazyRows, dense_chunks
 
 # Far more than the draws of one visit, so that no two visits share one.
 _DRAWS_PER_STEP = 2**20
@@ -16,7 +19,7 @@ class Batch:
 
     Attributes
     ----------
-    X : ndarray or CSR matrix (N, D)
+    X : ndarray, CSR matrix or LazyRows (N, D)
     visible : ndarray (N, V)
         0/1 outputs, NaN where not observed.
     weight : ndarray (N,)
@@ -33,6 +36,17 @@ class Batch:
     def rows(self, index):
         """Return the given rows."""
         return Batch(self.X[index], self.visible[index], self.weight[index], self.index[index])
+
+    def blocks(self):
+        """Cut into batches of a few megabytes, where X is dense; they are views of this one."""
+        if issparse(self.X) or self.X.shape[1] == 0:
+            return [self]
+        chunks = dense_chunks(self.X, self.visible.shape[1])
+        return [self] if len(chunks) == 1 else [self.rows(rows) for rows in chunks]
+
+    def worked_out(self):
+        """Return the batch with X as an array, where it is `LazyRows`."""
+        return replace(self, X=np.asarray(self.X)) if isinstance(self.X, LazyRows) else self
 
     def __len__(self):
         """Return the number of rows."""
@@ -86,6 +100,22 @@ class Step(NamedTuple):
     loss: float
     n_converged: int
     effective_share: float | None = None
+
+    @classmethod
+    def total(cls, steps):
+        """Sum of the steps of parts of a batch, none of them with an effective share.
+
+        They may be made one by one: of gradients, no more than are being added are held.
+        """
+        steps = iter(steps)
+        total = next(steps)
+        for step in steps:
+            parts = zip(total.gradient, step.gradient)
+            gradient = type(total.gradient)(*(a + b for a, b in parts))
+            loss, n_converged = total.loss + step.loss, total.n_converged + step.n_converged
+            total = cls(gradient, loss, n_converged)
+            del step, parts  # before the next one is made
+        return total
 
 
 class Objective(ABC):

@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.sparse import issparse
 
+from skcrbm.utils.columns import dense_chunks
+
 # Curvature left of each kind of parameter, relative to what it would be if all others were
 # held: found by the iterations needed on Scene, Emotions, Birds and Medical, which other values
 # within a factor of two do not change by much. W moves most freely, as what it does to the
@@ -107,11 +109,17 @@ def _scales(curvature):
 
 def _column_moments(X, weight):
     """Mean and variance (D,) of the columns."""
-    mean = np.asarray(weight @ X).ravel()
     if issparse(X):
+        mean = np.asarray(weight @ X).ravel()
         second = np.asarray(weight @ X.multiply(X)).ravel()
         return mean, np.maximum(second - mean**2, 0)
-    # About the first row, so that a large mean takes no digits.
-    away = X - X[0]
-    first = weight @ away
-    return mean, np.maximum(np.einsum("n,nd,nd->d", weight, away, away) - first**2, 0)
+    start = np.asarray(X[:1])
+    mean, first, second = np.zeros((3, X.shape[1]))
+    for rows in dense_chunks(X):
+        part, share = np.asarray(X[rows]), weight[rows]
+        mean += share @ part
+        # About the first row, so that a large mean takes no digits.
+        away = part - start
+        first += share @ away
+        second += np.einsum("n,nd,nd->d", share, away, away)
+    return mean, np.maximum(second - first**2, 0)

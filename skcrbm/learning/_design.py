@@ -6,6 +6,7 @@ from scipy.linalg.lapack import dpstrf
 from scipy.sparse import issparse
 
 from skcrbm.energies import CRBMParams
+from skcrbm.utils.columns import in_double
 from skcrbm.utils.limits import ROTATED_ROWS
 
 
@@ -109,7 +110,7 @@ class Design:
 
     Attributes
     ----------
-    X : ndarray or CSR matrix
+    X : ndarray, CSR matrix or LazyRows
         What takes the place of X in training.
     columns : Columns or None
     """
@@ -120,11 +121,13 @@ class Design:
         self._maps = []
         if columns is not None:
             self._maps.append(_ScaledColumns(columns))
-            X = columns.transform(X)
-        elif double:
-            X = X.astype(np.float64, copy=False)
-        if rotate and X.shape[0] < X.shape[1] and X.shape[0] <= ROTATED_ROWS:
-            space = RowSpace(X)
+        rotate = rotate and X.shape[0] < X.shape[1] and X.shape[0] <= ROTATED_ROWS
+        if double:
+            X = in_double(X, columns)
+        elif columns is not None:
+            X = columns.transform(X, X.dtype)
+        if rotate:
+            space = RowSpace(X if issparse(X) else np.asarray(X, np.float64))
             self._maps.append(space)
             X = space.X
         self.X = X if double else X.astype(self._dtype, copy=False)

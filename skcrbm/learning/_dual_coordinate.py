@@ -15,7 +15,8 @@ from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from skcrbm.learning._clique_margins import fit_cliques
 from skcrbm.learning._dual_newton import NewtonSteps
 from skcrbm.learning._label_cliques import clique_problem, label_weights
-from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
@@ -75,27 +76,47 @@ class LargeMarginProblem:
 
     def weights(self, dual):
         """Weights A (L, D), b (L,), S (L, L) of dual variables (N, L)."""
-        signed = dual * self.signs
-        half = self.spread * (signed.T @ self.signs)
+        n_labels = self.signs.shape[1]
+        coef, intercept = np.zeros((n_labels, self.X.shape[1])), np.zeros(n_labels)
+        half = np.zeros((n_labels, n_labels))
+        for rows in self.chunks():
+            signed = dual[rows] * self.signs[rows]
+            half += self.spread * (signed.T @ self.signs[rows])
+            coef += np.asarray(safe_sparse_dot(self.X[rows].T, signed)).T
+            intercept += signed.sum(axis=0)
         pairwise = half + half.T
         np.fill_diagonal(pairwise, 0.0)
-        coef = np.asarray(safe_sparse_dot(self.X.T, signed)).T.astype(np.float64, order="C")
-        return coef, signed.sum(axis=0), pairwise
+        return coef, intercept, pairwise
 
     def margins(self, weights):
         """M (N, L); 0 where not observed."""
         coef, intercept, pairwise = weights
-        fields = np.asarray(safe_sparse_dot(self.X, coef.T)) + intercept + self.signs @ pairwise
-        return self.signs * fields
+        margins = np.empty(self.signs.shape)
+        for rows in self.chunks():
+            signs = self.signs[rows]
+            inputs = np.asarray(safe_sparse_dot(self.X[rows], coef.T))
+            margins[rows] = signs * (inputs + intercept + signs @ pairwise)
+        return margins
+
+    def chunks(self):
+        """Rows that are worked on at once: sums over them need no copies of all."""
+        n_rows, n_labels = self.signs.shape
+        # Rows of a CSR matrix are copies, too.
+        size = self.X.nnz if sparse.issparse(self.X) else self.X.size
+        row = size // max(1, n_rows) + 4 * n_labels
+        return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))
 
     def violation(self, dual, margins):
         """Largest range of the projected gradients of a label, in units of the margin."""
-        slope = margins - self.margin
-        slope = np.where(dual == 0, np.minimum(slope, 0.0), slope)
-        slope = np.where(dual == self.limit, np.maximum(slope, 0.0), slope)
-        slope = np.where(self.limit > 0, slope, 0.0)
-        ranges = slope.max(axis=0, initial=0.0) - slope.min(axis=0, initial=0.0)
-        return float(ranges.max(initial=0.0)) / self.margin
+        high, low = np.zeros((2, self.signs.shape[1]))
+        for rows in self.chunks():
+            slope, limit = margins[rows] - self.margin, self.limit[rows]
+            slope = np.where(dual[rows] == 0, np.minimum(slope, 0.0), slope)
+            slope = np.where(dual[rows] == limit, np.maximum(slope, 0.0), slope)
+            slope = np.where(limit > 0, slope, 0.0)
+            high = np.maximum(high, slope.max(axis=0, initial=0.0))
+            low = np.minimum(low, slope.min(axis=0, initial=0.0))
+        return float((high - low).max(initial=0.0)) / self.margin
 
     def objectives(self, dual, weights, margins):
         """Value of the primal and of the dual; the second is never the larger one."""
@@ -104,7 +125,10 @@ class LargeMarginProblem:
         norm = 0.5 * ((coef**2).sum() + (intercept**2).sum())
         if self.spread > 0:
             norm += 0.25 * self.penalty * (pairwise**2).sum()
-        loss = (self.limit * np.maximum(self.margin - margins, 0.0)).sum()
+        loss = sum(
+            (self.limit[rows] * np.maximum(self.margin - margins[rows], 0.0)).sum()
+            for rows in self.chunks()
+        )
         return norm + loss, self.margin * dual.sum() - norm
 
 
@@ -235,7 +259,9 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
         return 0, "tol"
     n_possible = possible.sum(axis=1)
     # Of each row, the labels active first.
-    labels = np.argsort(~possible, axis=1, kind="stable").astype(np.int32)
+    labels = np.empty(possible.shape, np.int32)
+    for rows in problem.chunks():
+        labels[rows] = np.argsort(~possible[rows], axis=1, kind="stable")
     n_active = n_possible.copy()
     bounds = np.empty((4, possible.shape[1]))
     state = np.array([random_key(rng) | np.uint64(1)])
@@ -300,8 +326,10 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
 
     X, signs = problem.X, problem.signs
     pairs = np.maximum((signs != 0).sum(axis=1) - 1, 0)
-    # In float64: the square of a float32 may be none.
-    norms = row_norms(X.astype(np.float64, copy=False), squared=True)
+    norms = np.empty(len(signs))
+    for part in problem.chunks():
+        # In float64: the square of a float32 may be none.
+        norms[part] = row_norms(X[part].astype(np.float64, copy=False), squared=True)
     square = norms + 1.0 + pairs * problem.spread
     if sparse.issparse(X):
         rows, kernel = (X.data, X.indices, X.indptr), csr_passes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skcrbm.inference import MagnitudeError
-from skcrbm.learning._base import Clock, Objective
+from skcrbm.learning._base import Clock, Objective, Step
 from skcrbm.learning._coordinates import CenteredCoordinates
 from skcrbm.learning._lbfgs import LBFGS
 from skcrbm.learning._loop import Epoch, History
@@ -50,7 +50,8 @@ class RowsObjective:
     """
 
     def __init__(self, model, batch, objective, penalty):
-        self.model, self.batch, self.objective, self.penalty = model, batch, objective, penalty
+        self.model, self.objective, self.penalty = model, objective, penalty
+        self.blocks = batch.blocks()
         self.coordinates = CenteredCoordinates(model, batch, penalty)
         self.total = float(batch.weight.sum())
         self.n_evaluations = 0
@@ -67,13 +68,17 @@ class RowsObjective:
         self.n_evaluations += 1
         model = self.model._replace(params=params)
         try:
-            step, _ = self.objective.step(model, self.batch, clock, self.objective.start(0))
+            step = Step.total(self._step(model, block, clock) for block in self.blocks)
         except MagnitudeError:
             return np.inf, vector, 0
         gradient = type(params)(*(np.asarray(g, np.float64) / self.total for g in step.gradient))
         self.penalty.add_gradient(gradient, params)
         value = step.loss / self.total + self.penalty.value(params)
         return value, self.coordinates.gradient(gradient), step.n_converged
+
+    def _step(self, model, block, clock):
+        step, _ = self.objective.step(model, block.worked_out(), clock, self.objective.start(0))
+        return step
 
 
 def descend(model, batch, objective, penalty, max_iter, share, tol=0.0):

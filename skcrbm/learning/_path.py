@@ -193,7 +193,10 @@ class _Stage:
             # A prior is worth the same number of rows, however many there are.
             penalty = path.penalty(alpha * self.total / train.weight.sum())
             fitted.append(fit_rows(model, train, path.objective, penalty, max_iter, self.share))
-            losses.append(row_scores(fitted[-1], held_out, path.inference, path.n_jobs))
+            losses += [
+                row_scores(fitted[-1], block.worked_out(), path.inference, path.n_jobs)
+                for block in held_out.blocks()
+            ]
         weight = np.concatenate([held_out.weight for _, held_out in self.folds])
         tried = _Tried(alpha, fitted, np.vstack(losses), weight)
         means = weight @ tried.losses / weight.sum()

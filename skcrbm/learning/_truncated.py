@@ -1,10 +1,12 @@
 """Learning layered models through a fixed number of inference iterations."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from skcrbm.inference.layered import Held, LayeredInput, make_network, probabilities
 from skcrbm.learning._base import Objective, Step
-from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS
+from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS, VECTOR_ROWS
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
 
@@ -57,19 +59,11 @@ class TruncatedLikelihood(Objective):
         network = self.network(model)
 
         def chunk(rows):
-            return self._chunk(network, model, batch.rows(rows))
+            part = batch.rows(rows)
+            return self._chunk(network, model, _whole_vectors(part), len(part))
 
         chunks = row_chunks(len(batch), LAYERED_CHUNK_ROWS)
-        steps = list(ordered_map(chunk, chunks, self.n_jobs))
-        if len(steps) == 1:
-            return steps[0], state
-        gradients = zip(*(s.gradient for s in steps))
-        step = Step(
-            type(steps[0].gradient)(*(sum(parts) for parts in gradients)),
-            sum(s.loss for s in steps),
-            sum(s.n_converged for s in steps),
-        )
-        return step, state
+        return Step.total(ordered_map(chunk, chunks, self.n_jobs)), state
 
     def score(self, model, batch, epoch):
         """Return minus the mean loss of held-out rows."""
@@ -86,13 +80,14 @@ class TruncatedLikelihood(Objective):
 
         return sum(ordered_map(chunk, row_chunks(len(batch), LAYERED_CHUNK_ROWS), self.n_jobs))
 
-    def _chunk(self, network, model, batch):
+    def _chunk(self, network, model, batch, n):
+        """`Step` of the first n rows of a batch; the others have no weight."""
         trace = network.run(LayeredInput(*model.encode(batch.X)), keep=True)
         output = trace.beliefs[-1][-1]
         loss, difference = self._loss(output, batch)
         d_output = difference[:, 1:].reshape(output.shape).astype(output.dtype)
         gradient = network.gradient(trace, np.ascontiguousarray(d_output))
-        return Step(gradient, loss, self._converged(trace))
+        return Step(gradient, loss, self._converged(trace, n))
 
     def _loss(self, output, batch):
         """Loss, and its derivative by the output's scores, (n_outputs, n_states, n)."""
@@ -105,13 +100,13 @@ class TruncatedLikelihood(Objective):
         log_p = np.log(np.maximum(p, 1e-300))
         return -float((weight * target * log_p).sum()), weight * (p - target)
 
-    def _converged(self, trace):
-        """Rows whose output probabilities hardly moved in the last iteration."""
+    def _converged(self, trace, n):
+        """How many of n rows have output probabilities that hardly moved in the last iteration."""
         if trace.n_iter < self.n_iter:  # the iterations left out would repeat the last
-            return trace.n
+            return n
         last = probabilities(trace.beliefs[-1][-1], trace.n)
         before = probabilities(trace.beliefs[-2][-1], trace.n)
-        return int((abs(last - before).max(axis=(0, 1)) < ESTIMATOR_TOL).sum())
+        return int((abs(last - before).max(axis=(0, 1)) < ESTIMATOR_TOL)[:n].sum())
 
 
 class MomentMatching(TruncatedLikelihood):
@@ -121,7 +116,7 @@ class MomentMatching(TruncatedLikelihood):
     is not the gradient of any loss. The loss reported is that of `TruncatedLikelihood`.
     """
 
-    def _chunk(self, network, model, batch):
+    def _chunk(self, network, model, batch, n):
         inputs = LayeredInput(*model.encode(batch.X))
         trace = network.run(inputs, complete=True, keep=True)
         output = trace.beliefs[-1][-1]
@@ -133,11 +128,22 @@ class MomentMatching(TruncatedLikelihood):
         inputs.held = Held.output(network.structure.depth, free, states)
         clamped = network.moments(network.run(inputs, complete=True), batch.weight)
         gradient = type(clamped)(*(m - c for m, c in zip(model_moments, clamped)))
-        return Step(gradient, loss, self._converged(trace))
+        return Step(gradient, loss, self._converged(trace, n))
 
     @staticmethod
     def _n_states(output, n):
         return output.shape[1] // n + 1
+
+
+def _whole_vectors(batch):
+    """Append rows of weight 0: kernels take rows by vectors, those left over one by one."""
+    n = len(batch)
+    odd = n % VECTOR_ROWS
+    if n < VECTOR_ROWS or odd <= 2:
+        return batch
+    more = VECTOR_ROWS - odd
+    filled = batch.rows(np.r_[:n, [0] * more])
+    return replace(filled, weight=np.r_[batch.weight, np.zeros(more)])
 
 
 def targets_of(visible, shape):

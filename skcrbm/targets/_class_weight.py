@@ -23,7 +23,7 @@ def weights_by_label(class_weight, visible, weight):
     """
     n_rows, n_visible = visible.shape
     if class_weight is None:
-        return np.ones((n_rows, n_visible))
+        return np.broadcast_to(1.0, (n_rows, n_visible))
     if isinstance(class_weight, str):
         return np.column_stack([_balanced(column, weight) for column in visible.T])
     if isinstance(class_weight, dict):

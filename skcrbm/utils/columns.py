@@ -5,6 +5,8 @@ from copy import copy
 import numpy as np
 from scipy import sparse
 
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.warnings import warn_user
 
@@ -59,10 +61,13 @@ class Columns(Versioned):
         self.factor = inside / width
         self.variance = float((second * inside**2).sum())
 
-    def transform(self, X):
-        """Return z (N, D) for X, dense or CSR, in float64."""
+    def transform(self, X, dtype=np.float64):
+        """Return z (N, D) for X, dense or CSR; the latter in float64."""
         if not sparse.issparse(X):
-            return (X - self.shift) * self.factor
+            Z = np.empty(X.shape, dtype)
+            for rows in dense_chunks(X):
+                Z[rows] = (X[rows] - self.shift) * self.factor
+            return Z
         Z = X.astype(np.float64)  # a copy
         Z.data *= self.factor[Z.indices]
         return Z
@@ -87,6 +92,43 @@ class Columns(Versioned):
         """Coefficients (K, D) and intercepts (K,) for x, of those for z."""
         coef = coef * self.factor
         return coef, intercept - coef @ self.shift
+
+
+class LazyRows:
+    """Rows of a dense X in float64, worked out when they are asked for.
+
+    Parameters
+    ----------
+    X : ndarray (N, D)
+    columns : Columns or None
+        None: the columns stay as they are.
+    """
+
+    def __init__(self, X, columns=None):
+        self.X, self.columns = X, columns
+        self.shape, self.dtype = X.shape, np.dtype(np.float64)
+
+    def __getitem__(self, rows):
+        """Return the given rows, not worked out either."""
+        return LazyRows(self.X[rows], self.columns)
+
+    def __array__(self, dtype=None, copy=None):
+        """Work out all rows."""
+        if self.columns is None:
+            return self.X.astype(np.float64)
+        return self.columns.transform(self.X)
+
+
+def in_double(X, columns=None):
+    """Return X in float64, on one scale if `columns` are given; `LazyRows` if it is large."""
+    if sparse.issparse(X) or X.size <= BLOCK_ENTRIES:
+        return X.astype(np.float64, copy=False) if columns is None else columns.transform(X)
+    return X if columns is None and X.dtype == np.float64 else LazyRows(X, columns)
+
+
+def dense_chunks(X, n_more=0):
+    """Cut the rows of a dense X, and n_more numbers with each, into blocks of a few megabytes."""
+    return row_chunks(X.shape[0], max(1, BLOCK_ENTRIES // max(1, X.shape[1] + n_more)))
 
 
 def warn_of_scales(X, weight, name, partial=False, remedy=None):

@@ -75,6 +75,8 @@ def indicator_with_nan(y, name="y"):
         raise ValueError(f"{prefix}; it holds strings: {_strings_advice(y, name, columns)}")
     if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
         raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
+    if y.dtype.kind in "biu" and y.size and y.min() >= 0 and y.max() <= 1:
+        return y.astype(np.float64)
     if hold_dates(y):
         raise ValueError(f"{prefix}; it holds dates or times")
     try:

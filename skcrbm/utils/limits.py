@@ -78,6 +78,9 @@ ROWS_PER_CHUNK = 64
 #: Rows that a kernel of layered models takes at once: its scratch space stays in the L1 cache.
 LAYERED_CHUNK_ROWS = 64
 
+#: Rows that a vector instruction of these kernels does at once.
+VECTOR_ROWS = 8
+
 #: Entries of a temporary array that stays in the L2 cache.
 CACHED_ENTRIES = 2**16
 

@@ -52,14 +52,14 @@ def ordered_map(function, items, n_jobs):
     """Yield ``function(item)`` in the order of items, computed by up to n_jobs threads.
 
     At most n_jobs results wait at any time, which bounds the memory. The functions
-    are compiled kernels that release the GIL. The caller's thread makes the next result if no
-    other has begun it, as where none can be started.
+    are compiled kernels that release the GIL. One of the threads is the caller's: with one more
+    than n_jobs, some wait for a processor while others sleep.
     """
     n_jobs = min(effective_n_jobs(n_jobs), len(items))
     if n_jobs <= 1:
         yield from map(function, items)
         return
-    pool = _pool(n_jobs)
+    pool = _pool(n_jobs - 1)
     waiting = deque()
     try:
         for item in items:
@@ -86,7 +86,7 @@ class _Task:
         self.result = self.error = None
         self._claimed, self._running = {}, threading.Lock()
         self._running.acquire()
-        self._finished = False
+        self.finished = False
 
     def claim(self, by):
         """Whether the call is theirs to make; they may ask again, as after an interrupt."""
@@ -94,35 +94,51 @@ class _Task:
 
     def run(self):
         """Make the call in a thread of the pool, unless it has been claimed."""
-        if not self.claim(_POOL):
-            return
+        if self.claim(_POOL):
+            self._call(BaseException)
+            self._running.release()
+
+    def make(self):
+        """Make the call in the caller's thread, who has claimed it; an error is raised later."""
+        if not self.finished:
+            self._call(Exception)  # an interrupt is raised now
+
+    def _call(self, kept):
         try:
             self.result = self.function(self.item)
-        except BaseException as error:
+        except kept as error:
             self.error = error
-        self._finished = True
-        self._running.release()
+        self.finished = True
 
     def wait(self):
         """Wait for the thread that makes the call; in the caller's thread only."""
-        if not self._finished:  # or an interrupt came just when it was
+        if not self.finished:  # or an interrupt came just when it was
             self._running.acquire()
 
 
 def _first_result(waiting):
-    """Return the result of the first task, which is made here if nobody has begun it."""
+    """Return the result of the first task; what nobody has begun is made here meanwhile."""
     task = waiting[0]
     if task.claim(_CALLER):
-        waiting.popleft()
-        return task.function(task.item)
-    task.wait()
+        task.make()
+    else:
+        for later in waiting:
+            if task.finished:
+                break
+            if later is not task and later.claim(_CALLER):
+                later.make()
+        task.wait()
     waiting.popleft()
+    # Nothing is left in the task: the pool's queue may hold it for long, and an error's traceback
+    # holds it.
+    result, error = task.result, task.error
+    task.result = task.error = None
     try:
-        if task.error is not None:
-            raise task.error
-        return task.result
+        if error is not None:
+            raise error
+        return result
     finally:
-        del task  # or the error and its traceback hold each other
+        del error  # or it and its traceback hold each other
 
 
 @functools.cache

@@ -191,6 +191,28 @@ def test_objective_does_not_depend_on_chunks_or_threads():
         np.testing.assert_allclose(steps[0].gradient[k], total, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [TruncatedLikelihood, MomentMatching])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("method", ["sum_product", "tree_reweighted", "mean_field"])
+@pytest.mark.parametrize("net", ["dense", "conv"])
+def test_batch_is_the_sum_of_its_rows(net, method, missing, kind):
+    # 13 rows are filled up to whole vectors, single ones go by states: other loops, same sums.
+    model = make_model(net, free=missing)
+    rng = np.random.RandomState(0)
+    X = rng.random_sample((13, model.structure.n_nodes[0]))
+    if missing:
+        X[rng.random_sample(X.shape) < 0.3] = np.nan
+    batch = batch_of(X, np.eye(3)[np.arange(13) % 3])
+    objective = kind(method, "sequential", 5)
+    whole = first_step(objective, model, batch, 0)
+    rows = [first_step(objective, model, batch.rows([i]), 0) for i in range(13)]
+    assert whole.loss == pytest.approx(sum(row.loss for row in rows))
+    assert whole.n_converged == sum(row.n_converged for row in rows)
+    for k in range(3):
+        total = sum(row.gradient[k] for row in rows)
+        np.testing.assert_allclose(whole.gradient[k], total, rtol=1e-9, atol=1e-11)
+
+
 # ---------------------------------------------------------------- estimator
 
 

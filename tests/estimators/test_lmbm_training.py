@@ -6,6 +6,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.svm import LinearSVC
 
+from skcrbm.learning import _dual_coordinate
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
 
 
@@ -40,6 +41,36 @@ def test_the_violation_is_what_tol_limits(tol):
         assert fitted.violation <= 3 * tol  # that of a pass is met on the way
         short = fit(problem, tol=tol, max_iter=2)
         assert short.violation > tol
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.asarray, sparse.csr_matrix])
+def test_sums_over_blocks_of_rows(monkeypatch, kind):
+    problem = random_problem(4, missing=0.2, kind=kind)
+    dual = np.random.RandomState(0).random_sample(problem.limit.shape) * problem.limit
+    dual[::3] = problem.limit[::3]
+
+    def sums():
+        weights = problem.weights(dual)
+        margins = problem.margins(weights)
+        objectives = problem.objectives(dual, weights, margins)
+        return [*weights, margins, problem.violation(dual, margins), *objectives]
+
+    whole, fitted = sums(), fit(problem)
+    monkeypatch.setattr(_dual_coordinate, "BLOCK_ENTRIES", 70)
+    assert len(problem.chunks()) > 5
+    for part, expected in zip(sums(), whole, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-12, atol=1e-13)
+    again = fit(problem)
+    assert again.n_iter == fitted.n_iter
+    np.testing.assert_allclose(again.coef, fitted.coef, rtol=1e-6, atol=1e-9)
+
+
+def test_blocks_of_sparse_rows_are_bounded_by_what_they_hold(monkeypatch):
+    X = sparse.csr_matrix(np.ones((100, 50)))
+    signs = np.ones((100, 2))
+    problem = LargeMarginProblem(X, signs, signs, 1.0, 1.0)
+    monkeypatch.setattr(_dual_coordinate, "BLOCK_ENTRIES", 600)
+    assert max(X[rows].nnz for rows in problem.chunks()) <= 600
 
 
 def naive_objectives(problem, fitted):

@@ -1,10 +1,17 @@
 """L-BFGS on all rows: the minimiser, the coordinates it works in, and the designs."""
 
+import weakref
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize, rosen, rosen_der
+from sklearn.base import clone
+from sklearn.datasets import make_multilabel_classification
 
+import skcrbm.utils.columns
+from skcrbm import CRBMClassifier
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import resolve_method
 from skcrbm.learning import OBJECTIVES, Batch, Design, crbm_params, crbm_penalty
@@ -12,7 +19,7 @@ from skcrbm.learning._coordinates import CenteredCoordinates
 from skcrbm.learning._design import RowSpace
 from skcrbm.learning._full_batch import RowsObjective, fit_rows
 from skcrbm.learning._lbfgs import LBFGS
-from skcrbm.utils.columns import Columns
+from skcrbm.utils.columns import Columns, LazyRows
 
 
 def objective():
@@ -197,3 +204,62 @@ def test_fits_in_the_row_space_are_the_same(container):
         found.append(design.outer(fitted).params)
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+# ------------------------------------------------------------------ rows in blocks
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_blocks_of_rows_worked_out_when_asked_for(monkeypatch, scaled, dtype):
+    model, batch, penalty = problem(n=50, missing=True)
+    X = batch.X.astype(dtype)
+    columns = Columns(X, batch.weight) if scaled else None
+
+    def evaluate():
+        design = Design(X, columns, double=True)
+        rows = replace(batch, X=design.X)
+        function = RowsObjective(model, rows, objective(), penalty)
+        return design, function, function(function.coordinates.vector(model.params))
+
+    whole = evaluate()
+    monkeypatch.setattr(skcrbm.utils.columns, "BLOCK_ENTRIES", 70)
+    design, function, parts = evaluate()
+    assert whole[1].blocks[0].X is whole[0].X
+    assert len(function.blocks) == 8  # of 7 rows with 5 columns and 4 outputs, and 1 more
+    assert isinstance(design.X, LazyRows) == (scaled or dtype == np.float32)
+    np.testing.assert_array_equal(np.asarray(design.X), whole[0].X)
+    assert parts[0] == pytest.approx(whole[2][0], rel=1e-13)
+    np.testing.assert_allclose(parts[1], whole[2][1], rtol=1e-10, atol=1e-13)
+    assert parts[2] == whole[2][2] == 50
+
+
+def test_gradients_of_blocks_are_added_as_they_come(monkeypatch):
+    model, batch, penalty = problem(n=50, missing=True)
+    monkeypatch.setattr(skcrbm.utils.columns, "BLOCK_ENTRIES", 70)
+    rule, gradients, n_held = objective(), [], []
+
+    def step(*args):
+        n_held.append(sum(gradient() is not None for gradient in gradients))
+        made = type(rule).step(rule, *args)
+        gradients.append(weakref.ref(made[0].gradient.visible_coef))
+        return made
+
+    monkeypatch.setattr(rule, "step", step)
+    function = RowsObjective(model, batch, rule, penalty)
+    function(function.coordinates.vector(model.params))
+    assert len(n_held) == 8
+    assert max(n_held) <= 1  # of the steps' own, the sum apart
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "asgd"])
+def test_a_fit_does_not_depend_on_the_blocks(monkeypatch, solver):
+    X, Y = make_multilabel_classification(120, 6, n_classes=3, random_state=0)
+    X = X.astype(np.float32)
+    model = CRBMClassifier(n_hidden=2, solver=solver, max_iter=20, random_state=0)
+    whole = clone(model).fit(X, Y)
+    monkeypatch.setattr(skcrbm.utils.columns, "BLOCK_ENTRIES", 100)
+    parts = clone(model).fit(X, Y)
+    assert parts.alpha_ == pytest.approx(whole.alpha_, rel=1e-4)
+    for name in ("coef_", "weights_", "intercept_"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=2e-3, atol=1e-3)

@@ -131,6 +131,15 @@ def test_nothing_is_held_where_no_thread_can_be_started(threads_to_start):
     assert held() is None
 
 
+def test_results_are_not_held_while_the_threads_are_busy(monkeypatch):
+    # As with tasks of another thread of the user: all that is here stays in the queue.
+    monkeypatch.setattr(parallel, "start_new_thread", lambda function, arguments: None)
+    results = (weakref.ref(result) for result in ordered_map(np.zeros, range(1, 20), 2))
+    held = list(results)
+    assert len(held) == 19
+    assert [result() for result in held[:-1]] == [None] * 18
+
+
 def test_interrupts_in_the_caller_never_hang():
     """Signals at all moments of many short maps; each ends, and the next one works."""
     code = """

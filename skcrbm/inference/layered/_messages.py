@@ -302,5 +302,7 @@ def _with_reference(weights):
 def _shifted_table(weights):
     """Table exp(W(x, y) - shift(y)) with the row of x = 0, and shift(y) = max_x W(x, y)."""
     full = _with_reference(weights)
-    shift = full.max(axis=1)
+    shift = np.zeros_like(full[:, 0])
+    for x in range(weights.shape[1]):  # faster than max(axis=1), which goes by short runs
+        np.maximum(shift, weights[:, x], out=shift)
     return np.exp(full - shift[:, None]), shift

@@ -426,7 +426,8 @@ def probabilities(belief, n):
 
 def _lane_sums(a, n):
     """Sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
-    return a.reshape(len(a), a.shape[1] // n, n).sum(axis=2)
+    # Faster than sum(axis=2) on few rows, which adds them up a short run at a time.
+    return np.einsum("isr->is", a.reshape(len(a), a.shape[1] // n, n))
 
 
 def _lanes(means, n_nodes):
