@@ -37,12 +37,15 @@ MODELS = {
 def data(n_rows):
     """Rows whose labels depend on x and on each other."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((n_rows, N_FEATURES), dtype=np.float32)
     weights = rng.standard_normal((N_FEATURES, N_LABELS), dtype=np.float32) / 10
-    common = rng.standard_normal((n_rows, 1), dtype=np.float32)
-    fields = X @ weights + common
-    fields += rng.standard_normal(fields.shape, dtype=np.float32)
-    return X, (fields > 1).astype(np.int8)
+    X = np.empty((n_rows, N_FEATURES), np.float32)
+    Y = np.empty((n_rows, N_LABELS), np.int8)
+    for start in range(0, n_rows, 10**4):  # so that the data are what the process holds
+        rows = slice(start, start + 10**4)
+        rng.standard_normal(dtype=np.float32, out=X[rows])
+        fields = X[rows] @ weights + rng.standard_normal((len(X[rows]), 1))
+        Y[rows] = fields + rng.standard_normal(fields.shape) > 1
+    return X, Y
 
 
 def megabytes():

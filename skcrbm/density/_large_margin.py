@@ -24,6 +24,7 @@ from skcrbm.learning import (
     with_callbacks,
 )
 from skcrbm.utils.fitting import all_or_nothing, forget
+from skcrbm.utils.indicator import signs_of
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_TABLE_VARIABLES
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.progress import LiveLine
@@ -241,9 +242,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
                 "X holds no observed entry of an output in the rows with a positive sample_weight"
             )
         # Rows that are equal are one, of the weight of all.
-        signs, which = np.unique(
-            np.nan_to_num(2.0 * visible - 1.0).astype(np.int8), axis=0, return_inverse=True
-        )
+        signs, which = np.unique(signs_of(visible), axis=0, return_inverse=True)
         weight = np.bincount(which.reshape(-1), weight)
         features = CliqueFeatures.of(cliques, mixing, is_output)
         problem = CliqueProblem(

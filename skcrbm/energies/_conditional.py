@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.energies._rbm import RBMEnergy
+from skcrbm.utils.columns import linear_fields
 
 
 class CRBMParams(NamedTuple):
@@ -51,8 +51,8 @@ class ConditionalRBM(NamedTuple):
         """
         p = self.params
         with np.errstate(over="ignore", invalid="ignore"):
-            visible = np.asarray(safe_sparse_dot(X, p.visible_coef.T)) + p.visible_intercept
-            hidden = np.asarray(safe_sparse_dot(X, p.hidden_coef.T)) + p.hidden_intercept
+            visible = linear_fields(X, p.visible_coef, p.visible_intercept)
+            hidden = linear_fields(X, p.hidden_coef, p.hidden_intercept)
         try:
             return self.energy_type(p.weights, visible, hidden)
         except ValueError:

@@ -2,7 +2,6 @@
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding import CERTIFIED_DECODERS, DECODERS, Posterior
@@ -11,6 +10,7 @@ from skcrbm.estimators._base_energy import BaseEnergyClassifier
 from skcrbm.inference import BranchAndBound, resolve_method
 from skcrbm.learning import CallbackSupportMixin
 from skcrbm.targets import label_output
+from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
@@ -45,7 +45,7 @@ class BasePairwiseClassifier(CallbackSupportMixin, BaseEnergyClassifier):
             few = len(self.coef_) <= AUTO_EXACT_LABELS
             method = "exact" if few else "tree_reweighted"
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-            fields = np.asarray(safe_sparse_dot(X, self.coef_.T)) + self.intercept_
+            fields = linear_fields(X, self.coef_, self.intercept_)
         if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # nor with NaN
             raise ValueError("X times coef_ is too large a number; scale the columns of X")
         return Posterior(

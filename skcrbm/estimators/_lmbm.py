@@ -29,7 +29,7 @@ from skcrbm.learning import (
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.indicator import label_sets_of
+from skcrbm.utils.indicator import label_sets_of, signs_of
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.progress import LiveLine
 from skcrbm.utils.warnings import warn_user
@@ -351,7 +351,7 @@ class LMBMClassifier(BasePairwiseClassifier):
 
         problem = LargeMarginProblem(
             X,
-            np.nan_to_num(2.0 * visible - 1.0),
+            signs_of(visible),
             found.C * weight[:, None] * factors,
             self.margin,
             found.penalty,

@@ -9,7 +9,7 @@ from scipy import sparse
 from skcrbm.learning import LargeMarginSearch
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.cliques import checked_cliques, cliques_of_sizes
-from skcrbm.utils.indicator import may_be_empty
+from skcrbm.utils.indicator import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.progress import LiveLine
 
@@ -100,7 +100,7 @@ def settle(estimator, X, visible, weight, factors, columns, cliques, rng):
     visible : ndarray (N, L)
         0/1/NaN.
     weight : ndarray (N,)
-    factors : ndarray (N, L)
+    factors : ndarray (N, L) or (N, 1)
         By class_weight.
     columns : Columns or None
         None where C is given.
@@ -127,7 +127,7 @@ def settle(estimator, X, visible, weight, factors, columns, cliques, rng):
     rule = "map" if estimator.decode == "map" else "hinge"
     search = LargeMarginSearch(
         X,
-        np.nan_to_num(2.0 * visible - 1.0),
+        signs_of(visible),
         weight,
         factors,
         estimator.margin,

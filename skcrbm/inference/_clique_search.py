@@ -4,6 +4,7 @@ import numpy as np
 
 from skcrbm.inference.ising._search import FoundLabels
 from skcrbm.kernels.clique_search import HINGE, MAP, search_cliques
+from skcrbm.utils.indicator import signs_of
 from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
@@ -45,7 +46,7 @@ def find_clique_states(
     start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     members = np.array([i for c in cliques for i in c], np.int64)
     weights = np.ascontiguousarray(weights, np.float64)
-    signs = np.nan_to_num(2.0 * visible - 1.0).astype(np.float64)
+    signs = signs_of(visible).astype(np.float64)
     field = np.ascontiguousarray(np.broadcast_to(field, visible.shape), np.float64)
     if is_output is None:
         is_output = np.ones(n_variables, bool)

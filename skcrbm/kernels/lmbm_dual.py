@@ -57,13 +57,15 @@ def _settle_row(
     square : |x_n|^2 + 1 + (number of observed labels - 1) / eta
     spread : 1 / eta
     target : gamma
-    limit, alpha : (N, L)
+    limit : (N, L) or (N, 1)
+    alpha : (N, L)
     labels : (N, L), the first n_active[n] of a row are active
     bounds : (4, L), largest and smallest projected gradient of each label in the last
         pass, (-inf, inf) for a label that is to rest, and in this one
     margin, change : (L,), at the positions of `labels`; the second is output
     """
     worst = 0.0
+    own = 1 if limit.shape[1] > 1 else 0
     count = n_active[n]
     j = 0
     while j < count:
@@ -74,7 +76,7 @@ def _settle_row(
         if alpha[n, i] == 0:
             keep = slope <= bounds[0, i]
             projected = min(slope, 0.0)
-        elif alpha[n, i] == limit[n, i]:
+        elif alpha[n, i] == limit[n, own * i]:
             keep = slope >= bounds[1, i]
             projected = max(slope, 0.0)
         if keep:
@@ -99,7 +101,7 @@ def _settle_row(
             i = labels[n, j]
             slope = margin[j] - target + square * change[j] + spread * (total - change[j])
             old = alpha[n, i]
-            new = min(max(old + change[j] - slope * inverse, 0.0), limit[n, i])
+            new = min(max(old + change[j] - slope * inverse, 0.0), limit[n, own * i])
             step = new - old - change[j]
             change[j] += step
             total += step
@@ -108,10 +110,10 @@ def _settle_row(
             break
     for j in range(count):
         i = labels[n, j]
-        new = alpha[n, i] + change[j]
+        new, top = alpha[n, i] + change[j], limit[n, own * i]
         # Exactly at a bound, as shrinking looks for it.
-        if limit[n, i] - new <= _ZERO * limit[n, i]:
-            new = limit[n, i]
+        if top - new <= _ZERO * top:
+            new = top
         elif new <= _ZERO * alpha[n, i]:
             new = 0.0
         change[j] = new - alpha[n, i]
@@ -184,9 +186,9 @@ def dense_passes(
     goal : for the ranges of projected gradients
     X : (N, D)
     square : (N,) diagonal of the dual's quadratic form
-    signs : (N, L) float64 in {-1, 0, +1}, 0 where not observed
+    signs : (N, L) int8 in {-1, 0, +1}, 0 where not observed
     target, spread : gamma, 1 / eta
-    limit : (N, L) upper bounds of alpha
+    limit : (N, L) or (N, 1), upper bounds of alpha; one column where labels share them
     alpha : (N, L)
     labels : (N, L) int32, a permutation of the labels in each row
     n_active : (N,) intp; so many labels of a row, the first in `labels`, are active

@@ -43,11 +43,12 @@ class LargeMarginProblem:
     Attributes
     ----------
     X : ndarray or CSR matrix (N, D)
-    signs : ndarray (N, L)
+    signs : ndarray of int8 (N, L)
         Labels y in {-1, 0, +1}; 0 where not observed, which takes the label out of the
         other labels' margins too.
-    limit : ndarray (N, L)
-        U. It is taken for 0 where a label is not observed.
+    limit : ndarray (N, L) or (N, 1)
+        U; one column where all labels of a row have the same. It is taken for 0 where a label is
+        not observed.
     margin : float
         gamma.
     penalty : float
@@ -66,13 +67,18 @@ class LargeMarginProblem:
     def __post_init__(self):
         if sparse.issparse(self.X):
             self.X = self.X.tocsr()
-        self.signs = kernel_array(self.signs, np.float64)
-        self.limit = kernel_array(np.where(self.signs != 0, self.limit, 0.0), np.float64)
+        self.signs = kernel_array(self.signs, np.int8)
+        self.limit = kernel_array(self.limit, np.float64)
 
     @property
     def spread(self):
         """1 / eta: how much a dual variable moves a pair weight."""
         return 1.0 / self.penalty
+
+    def limits(self, rows=slice(None), labels=slice(None)):
+        """U of these rows and labels, 0 where they are not observed."""
+        limit = np.broadcast_to(self.limit, self.signs.shape)[rows, labels]
+        return np.where(self.signs[rows, labels] != 0, limit, 0.0)
 
     def weights(self, dual):
         """Weights A (L, D), b (L,), S (L, L) of dual variables (N, L)."""
@@ -80,23 +86,21 @@ class LargeMarginProblem:
         coef, intercept = np.zeros((n_labels, self.X.shape[1])), np.zeros(n_labels)
         half = np.zeros((n_labels, n_labels))
         for rows in self.chunks():
-            signed = dual[rows] * self.signs[rows]
-            half += self.spread * (signed.T @ self.signs[rows])
+            signs = self.signs[rows].astype(np.float64)
+            signed = dual[rows] * signs
+            half += self.spread * (signed.T @ signs)
             coef += np.asarray(safe_sparse_dot(self.X[rows].T, signed)).T
             intercept += signed.sum(axis=0)
         pairwise = half + half.T
         np.fill_diagonal(pairwise, 0.0)
         return coef, intercept, pairwise
 
-    def margins(self, weights):
-        """M (N, L); 0 where not observed."""
+    def margins(self, weights, rows=slice(None)):
+        """M (n, L) of rows; 0 where not observed."""
         coef, intercept, pairwise = weights
-        margins = np.empty(self.signs.shape)
-        for rows in self.chunks():
-            signs = self.signs[rows]
-            inputs = np.asarray(safe_sparse_dot(self.X[rows], coef.T))
-            margins[rows] = signs * (inputs + intercept + signs @ pairwise)
-        return margins
+        signs = self.signs[rows].astype(np.float64)
+        inputs = np.asarray(safe_sparse_dot(self.X[rows], coef.T))
+        return signs * (inputs + intercept + signs @ pairwise)
 
     def chunks(self):
         """Rows that are worked on at once: sums over them need no copies of all."""
@@ -106,30 +110,31 @@ class LargeMarginProblem:
         row = size // max(1, n_rows) + 4 * n_labels
         return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))
 
-    def violation(self, dual, margins):
-        """Largest range of the projected gradients of a label, in units of the margin."""
-        high, low = np.zeros((2, self.signs.shape[1]))
-        for rows in self.chunks():
-            slope, limit = margins[rows] - self.margin, self.limit[rows]
-            slope = np.where(dual[rows] == 0, np.minimum(slope, 0.0), slope)
-            slope = np.where(dual[rows] == limit, np.maximum(slope, 0.0), slope)
-            slope = np.where(limit > 0, slope, 0.0)
-            high = np.maximum(high, slope.max(axis=0, initial=0.0))
-            low = np.minimum(low, slope.min(axis=0, initial=0.0))
-        return float((high - low).max(initial=0.0)) / self.margin
+    def reaches(self, dual, margins, rows=slice(None)):
+        """How far the projected gradients of each label go above 0 and below, (2, L)."""
+        slope, limit = margins - self.margin, self.limits(rows)
+        slope = np.where(dual == 0, np.minimum(slope, 0.0), slope)
+        slope = np.where(dual == limit, np.maximum(slope, 0.0), slope)
+        slope = np.where(limit > 0, slope, 0.0)
+        return np.array([side.max(axis=0, initial=0.0) for side in (slope, -slope)])
 
-    def objectives(self, dual, weights, margins):
-        """Value of the primal and of the dual; the second is never the larger one."""
+    def violation(self, reaches):
+        """Largest range of the projected gradients of a label, in units of the margin."""
+        return float(reaches.sum(axis=0).max(initial=0.0)) / self.margin
+
+    def certificate(self, dual, weights):
+        """Value of the primal and of the dual, never the larger one, and the violation."""
         coef, intercept, pairwise = weights
         # Half of the symmetric matrix: its pairs once. 0 times infinity would be NaN.
         norm = 0.5 * ((coef**2).sum() + (intercept**2).sum())
         if self.spread > 0:
             norm += 0.25 * self.penalty * (pairwise**2).sum()
-        loss = sum(
-            (self.limit[rows] * np.maximum(self.margin - margins[rows], 0.0)).sum()
-            for rows in self.chunks()
-        )
-        return norm + loss, self.margin * dual.sum() - norm
+        loss, reaches = 0.0, np.zeros((2, len(intercept)))
+        for rows in self.chunks():
+            margins = self.margins(weights, rows)
+            loss += (self.limits(rows) * np.maximum(self.margin - margins, 0.0)).sum()
+            reaches = np.maximum(reaches, self.reaches(dual[rows], margins, rows))
+        return norm + loss, self.margin * dual.sum() - norm, self.violation(reaches)
 
 
 @dataclass
@@ -199,7 +204,9 @@ def fit_large_margin(
     hooks = on_pass_begin, on_pass_end
     if len(problem.cliques) and problem.spread > 0:
         return _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks)
-    alpha = np.zeros_like(problem.limit) if dual is None else np.clip(dual, 0, problem.limit)
+    alpha = np.zeros(problem.signs.shape)
+    if dual is not None:
+        np.clip(dual, 0, problem.limits(), out=alpha)
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         n_iter, reason = _descend(problem, alpha, tol, max_iter, rng, hooks)
     return _fit_of(problem, alpha, n_iter, reason)
@@ -213,7 +220,7 @@ def _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks):
     def as_labels(found):
         coef, intercept, pairwise, clique = label_weights(problem, found)
         margins = network.margins(found.weight, found.input_weight)
-        violation = problem.violation(found.dual, margins)
+        violation = problem.violation(problem.reaches(found.dual, margins))
         end = found.dual, found.gap, violation, found.n_iter, found.reason
         return LargeMarginFit(coef, intercept, pairwise, *end, clique)
 
@@ -238,9 +245,7 @@ def _fit_of(problem, alpha, n_iter, reason):
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         # Free of what rounding has added up.
         weights = problem.weights(alpha)
-        margins = problem.margins(weights)
-        primal, value = problem.objectives(alpha, weights, margins)
-        violation = problem.violation(alpha, margins)
+        primal, value, violation = problem.certificate(alpha, weights)
     if not np.isfinite([primal, value]).all():
         raise ValueError(
             "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
@@ -254,7 +259,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
     """Change alpha in place; number of passes and why they ended."""
     on_pass_begin, on_pass_end = hooks
     weights = problem.weights(alpha)
-    possible = problem.limit > 0
+    possible = (problem.limit > 0) & (problem.signs != 0)
     if not possible.any():
         return 0, "tol"
     n_possible = possible.sum(axis=1)
@@ -325,12 +330,12 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
     from skcrbm.kernels.lmbm_dual import csr_passes, dense_passes
 
     X, signs = problem.X, problem.signs
-    pairs = np.maximum((signs != 0).sum(axis=1) - 1, 0)
-    norms = np.empty(len(signs))
+    square = np.empty(len(signs))
     for part in problem.chunks():
+        pairs = np.maximum(np.count_nonzero(signs[part], axis=1) - 1, 0)
         # In float64: the square of a float32 may be none.
-        norms[part] = row_norms(X[part].astype(np.float64, copy=False), squared=True)
-    square = norms + 1.0 + pairs * problem.spread
+        norms = row_norms(X[part].astype(np.float64, copy=False), squared=True)
+        square[part] = norms + 1.0 + pairs * problem.spread
     if sparse.issparse(X):
         rows, kernel = (X.data, X.indices, X.indptr), csr_passes
     else:

@@ -211,13 +211,15 @@ class NewtonSteps:
         coef, intercept, pairwise = weights
         X = self._problem.X[rows].astype(np.float64, copy=False)
         own, limit, start = (
-            part[rows, i] for part in (self._problem.signs, self._problem.limit, alpha)
+            self._problem.signs[rows, i],
+            self._problem.limits(rows, i),
+            alpha[rows, i],
         )
         fields = X @ coef[i] + intercept[i]
         right = np.empty((len(rows), len(pairwise) + 1 if self._joint else 1))
         if self._joint:
             signs = right[:, :-1]
-            np.take(self._problem.signs, rows, axis=0, out=signs, mode="clip")
+            signs[:] = self._problem.signs[rows]
             fields += signs @ pairwise[i]
             signs[:, i] = 0.0
         right[:, -1] = own * self._problem.margin - fields
@@ -237,7 +239,7 @@ class NewtonSteps:
     def _store(self, label, alpha, weights):
         """Add the change of a label to the dual variables and their weights."""
         i, rows, change = label.label, label.rows, label.change
-        positive, limit = self._problem.signs[rows, i] > 0, self._problem.limit[rows, i]
+        positive, limit = self._problem.signs[rows, i] > 0, self._problem.limits(rows, i)
         new = np.clip(alpha[rows, i] + np.where(positive, change, -change), 0.0, limit)
         # Exactly at the bound, in spite of rounding.
         new[change == np.where(positive, label.low, label.high)] = 0.0

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.energies import label_energy
 from skcrbm.inference import BranchAndBound, find_labels
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
+from skcrbm.utils.columns import linear_fields
 
 # C is tried in these steps around the given one; as a rule less is better, so it begins there.
 _STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
@@ -30,10 +30,10 @@ class LargeMarginSearch:
     Attributes
     ----------
     X : ndarray or CSR matrix (N, D)
-    signs : ndarray (N, L)
+    signs : ndarray of int8 (N, L)
         -1, 0 (not observed) and +1.
     weight : ndarray (N,)
-    factors : ndarray (N, L)
+    factors : ndarray (N, L) or (N, 1)
         Of each label's loss and of what its errors cost, beside the weight of its row.
     margin : float
     rule : {"hinge", "map", "one_hot"}
@@ -116,7 +116,7 @@ class LargeMarginSearch:
 
     def start(self, C):
         """Dual variables (N, L) to start the fit of all rows from: means over the folds."""
-        dual, count = np.zeros_like(self.signs), np.zeros(len(self.signs))
+        dual, count = np.zeros(self.signs.shape), np.zeros(len(self.signs))
         for (train, _), found in zip(self.folds, self._dual, strict=True):
             dual[train] += C * found
             count[train] += 1
@@ -177,7 +177,7 @@ class LargeMarginSearch:
 
     def _labels(self, fitted, X):
         """Labels (n, L) of rows, and whether all are proven to be the best."""
-        fields = np.asarray(safe_sparse_dot(X, fitted.coef.T)) + fitted.intercept
+        fields = linear_fields(X, fitted.coef, fitted.intercept)
         if self.rule == "one_hot":
             return np.arange(fields.shape[1]) == fields.argmax(axis=1)[:, None], True
         labels, certain = fields > 0, True

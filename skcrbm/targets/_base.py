@@ -66,7 +66,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def loss_factors(self, class_weight, visible, weight):
-        """Factors (N, V) of the loss of each visible unit, by `class_weight`."""
+        """Factors of the loss of each visible unit, by `class_weight`: (N, V) or (N, 1)."""
 
     def class_weighted(self, class_weight, visible, weight):
         """Weights (N,) of rows by `class_weight`, for a loss that is one of whole rows.
@@ -82,10 +82,10 @@ class Targets(Versioned, ABC):
         weight : ndarray (N,)
         """
         factors = self.loss_factors(class_weight, visible, weight)
-        if not self.multilabel:
-            factors = factors[:, :1]
+        if factors.shape[1] == 1:  # all units of a row count as one
+            visible = visible[:, :1]
         with np.errstate(divide="ignore"):
-            log = np.log(np.where(np.isnan(visible[:, : factors.shape[1]]), 1.0, factors))
+            log = np.log(np.where(np.isnan(visible), 1.0, factors))
         total = log.sum(axis=1)  # products of many labels overflow
         if total.max() == -np.inf:
             raise ValueError("class_weight gives every row a weight of 0: there is nothing to fit")

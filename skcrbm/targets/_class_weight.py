@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_array
 
 
 def weights_by_label(class_weight, visible, weight):
-    """Factors (N, L) of the loss of the labels of a 2-D y.
+    """Factors (N, L) of the loss of the labels of a 2-D y; (N, 1) where all are 1.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def weights_by_label(class_weight, visible, weight):
     """
     n_rows, n_visible = visible.shape
     if class_weight is None:
-        return np.broadcast_to(1.0, (n_rows, n_visible))
+        return np.ones((n_rows, 1))
     if isinstance(class_weight, str):
         return np.column_stack([_balanced(column, weight) for column in visible.T])
     if isinstance(class_weight, dict):
@@ -70,16 +70,14 @@ def _balanced(column, weight):
     return np.where(column == 1, factor[1], factor[0])
 
 
-def weights_by_class(class_weight, classes, y, visible, weight):
-    """Factors (N, V) of the loss of a 1-D y, the same for all units of a row.
+def weights_by_class(class_weight, classes, y, weight):
+    """Factors (N, 1) of the loss of a 1-D y, the same for all units of a row.
 
     Parameters
     ----------
     class_weight : None, "balanced" or dict of class: weight
     classes : ndarray (K,)
     y : ndarray (N,)
-    visible : ndarray (N, V)
-        Only its shape matters.
     weight : ndarray (N,)
         Row weights, for "balanced".
 
@@ -89,7 +87,7 @@ def weights_by_class(class_weight, classes, y, visible, weight):
         If `class_weight` has another form.
     """
     if class_weight is None:
-        return np.ones(visible.shape)
+        return np.ones((len(y), 1))
     index = np.searchsorted(classes, y)
     if isinstance(class_weight, str):
         mass = np.bincount(index, weights=weight, minlength=len(classes))
@@ -104,4 +102,4 @@ def weights_by_class(class_weight, classes, y, visible, weight):
             "class_weight for 1-D y must be 'balanced' or a dict of class: weight; "
             f"got {class_weight!r}"
         )
-    return np.repeat(factor[index][:, None], visible.shape[1], 1)
+    return factor[index][:, None]

@@ -75,8 +75,8 @@ class ClassTargets(Targets):
         raise ValueError(f"{method} is for 2-D y; this model was fitted on a 1-D y")
 
     def loss_factors(self, class_weight, visible, weight):
-        """Factors (N, V), the same for all units of a row: "balanced", or a dict of classes."""
-        return weights_by_class(class_weight, self.classes, self.decode(visible), visible, weight)
+        """Factors (N, 1), the same for all units of a row: "balanced", or a dict of classes."""
+        return weights_by_class(class_weight, self.classes, self.decode(visible), weight)
 
     def accuracy(self, y, y_pred, sample_weight=None):
         """Share of the rows with the right class."""

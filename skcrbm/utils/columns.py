@@ -4,6 +4,7 @@ from copy import copy
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
@@ -129,6 +130,17 @@ def in_double(X, columns=None):
 def dense_chunks(X, n_more=0):
     """Cut the rows of a dense X, and n_more numbers with each, into blocks of a few megabytes."""
     return row_chunks(X.shape[0], max(1, BLOCK_ENTRIES // max(1, X.shape[1] + n_more)))
+
+
+def linear_fields(X, coef, intercept):
+    """``X coef' + intercept`` (N, K), with no copy of a dense X in another dtype."""
+    if sparse.issparse(X) or X.dtype == coef.dtype:
+        fields = np.asarray(safe_sparse_dot(X, coef.T))
+    else:
+        fields = np.empty((len(X), len(coef)), np.result_type(X, coef))
+        for rows in dense_chunks(X):
+            np.matmul(X[rows], coef.T, out=fields[rows])
+    return fields + intercept
 
 
 def warn_of_scales(X, weight, name, partial=False, remedy=None):

@@ -113,6 +113,11 @@ def distinct_rows(rows):
     return np.unpackbits(bits, axis=1, count=rows.shape[1]).astype(np.int8)
 
 
+def signs_of(visible):
+    """-1, +1, and 0 for NaN, as int8, of 0, 1 and NaN."""
+    return np.subtract(visible == 1, visible == 0, dtype=np.int8)
+
+
 def label_sets_of(visible):
     """Distinct complete rows of visible (N, V), as int8; (0, V) if there is none."""
     return distinct_rows(visible[~np.isnan(visible).any(axis=1)])
