@@ -58,7 +58,8 @@ def cell(name, n_rows):
     warnings.simplefilter("ignore")
     model = MODELS[name]
     small = data(300)
-    model.fit(*small).predict_proba(small[0])  # compile
+    model.fit(*small).predict(small[0])  # compile
+    model.predict_proba(small[0])
     X, Y = data(n_rows)
     found = [megabytes()]
     for question in (

@@ -5,7 +5,7 @@ from scipy.special import expit, log_expit
 
 from skcrbm.inference._base import empty_result, sum_statistics
 from skcrbm.inference._evidence import with_folded_evidence
-from skcrbm.inference._exact_parts import answer_in_parts
+from skcrbm.inference._exact_parts import answer_in_parts, in_blocks
 from skcrbm.inference._random import uniforms
 from skcrbm.kernels.rbm_exact import (
     BLOCK,
@@ -78,6 +78,7 @@ class _Layers:
         return np.concatenate([values[..., k:], values[..., :k]], axis=-1)
 
 
+@in_blocks
 @with_folded_evidence
 def _best_states(method, energy, query):
     """Answer "map" or "marginal_map", and max-marginals."""
@@ -116,6 +117,7 @@ def _best_states(method, energy, query):
     return fields
 
 
+@in_blocks
 @with_folded_evidence
 def _sums(method, energy, query):
     """Answer marginals, statistics and log Z."""
