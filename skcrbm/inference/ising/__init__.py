@@ -2,11 +2,12 @@
 
 from importlib import import_module
 
+from skcrbm.inference.ising._hinge import hinge_losses_and_scores
+
 _SEARCH = "skcrbm.inference.ising._search"
 _ON_FIRST_USE = {  # they need kernels
     "FoundLabels": _SEARCH,
     "find_labels": _SEARCH,
-    "hinge_losses_and_scores": _SEARCH,
     "relaxed_labels": "skcrbm.inference.ising._roof_dual",
 }
 __all__ = ["FoundLabels", "find_labels", "hinge_losses_and_scores", "relaxed_labels"]

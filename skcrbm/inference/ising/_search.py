@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.inference.ising._hinge import hinge_losses_and_scores
 from skcrbm.kernels.ising_search import HINGE, MAP, PLAIN_NODES, TIE_SHARE, branch_and_bound, icm
 from skcrbm.utils.limits import MAX_TIE_LABELS, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK, TIE
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -94,13 +95,6 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
         return found._replace(lower=found.value.copy(), converged=~found.converged)
     found = _SEARCHES[method.name](problem, method, start, n_jobs)
     return found._replace(value=found.value - problem.offset, lower=found.lower - problem.offset)
-
-
-def hinge_losses_and_scores(signs, fields, coupling, margin):
-    """Hinge losses (N,) and scores (N,) of labels (N, L) in {-1, +1}."""
-    pull = signs @ coupling
-    loss = np.maximum(margin - signs * (fields + pull), 0.0).sum(axis=1)
-    return loss, (signs * (fields + 0.5 * pull)).sum(axis=1)
 
 
 class _Problem:
