@@ -217,7 +217,11 @@ def train(method, rate, strength, images, size, max_iter, n_jobs, checkpoint):
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            state["model"].partial_fit(X, Y)
+            try:
+                state["model"].partial_fit(X, Y)
+            except FloatingPointError as error:  # it has diverged: the best epoch stays
+                print(f"  rate {rate}: {error}", flush=True)
+                break
         seconds = time.perf_counter() - start
         error, changed = errors(state["model"], *validation)
         better = error < state["error"]
@@ -257,6 +261,8 @@ def takes_hours(task, size):
 
 def strongest(states, validation):
     """Return the setting with the strongest penalty within a standard error of the best."""
+    if len(states) == 1:
+        return next(iter(states))
     least = min(states.values(), key=lambda state: state["error"])
     share = 100 * wrong_pixels(least["best"], *validation).mean(axis=1)
     most = least["error"] + share.std() / np.sqrt(len(share))

@@ -1,54 +1,14 @@
 """The parts of an exact answer: sums over all states, the best state, samples."""
 
 from dataclasses import replace
-from functools import wraps
 
 import numpy as np
 
-from skcrbm.utils.limits import BLOCK_ENTRIES, EXACT_NANOSECONDS, MAX_EXACT_SECONDS, MAX_UNITS
-from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.limits import EXACT_NANOSECONDS, MAX_EXACT_SECONDS, MAX_UNITS
 
 _SUMS = frozenset({"marginals", "statistics", "log_partition"})
 _STATES = frozenset({"map", "marginal_map"})
 _SAMPLES = frozenset({"samples", "sample_log_prob"})
-_NUMBERS = 8  # that a solver keeps of each variable of each row, about
-
-
-def in_blocks(solve):
-    """Decorate a solver that keeps several numbers of each variable of each row beside its answer.
-
-    It gets the rows in blocks: what it answers for each row is put together, and statistics summed
-    over rows are added up.
-    """
-
-    @wraps(solve)
-    def solve_blocks(method, energy, query):
-        n = energy.n_models
-        size = BLOCK_ENTRIES // max(1, _NUMBERS * energy.n_variables)
-        blocks = row_chunks(n, max(1, size))
-        if len(blocks) <= 1:
-            return solve(method, energy, query)
-        answer, sums = {}, []
-        for rows in blocks:
-            weight = query.sample_weight[rows]
-            part = solve(method, energy.rows(rows), replace(query, sample_weight=weight))
-            statistics = part.pop("statistics", ())
-            if query.per_example:
-                part |= enumerate(statistics)
-            else:
-                sums.append(statistics)
-            for name, values in part.items():
-                whole = answer.setdefault(name, np.empty((n, *values.shape[1:]), values.dtype))
-                whole[rows] = values
-        if "statistics" in query.returns:
-            if query.per_example:
-                statistics = [answer.pop(i) for i in range(len(energy.statistic_shapes))]
-            else:
-                statistics = [np.sum(each, axis=0, dtype=np.float64) for each in zip(*sums)]
-            answer["statistics"] = tuple(s.astype(energy.dtype, copy=False) for s in statistics)
-        return answer
-
-    return solve_blocks
 
 
 def answer_in_parts(method, energy, query, *, sums, best, draw):

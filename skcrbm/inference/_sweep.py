@@ -3,6 +3,7 @@
 import numpy as np
 
 from skcrbm.inference._random import seeds
+from skcrbm.utils.indicator import signs_of
 from skcrbm.utils.validation import kernel_array
 
 
@@ -28,7 +29,7 @@ def sweep_chains(kernel, factors, energy, states, key, streams, step):
     order = np.concatenate([every[:0], *(every[block] for block in energy.sampling_blocks)])
     held = np.zeros((0, width), np.int8)
     if energy.evidence is not None:
-        held = np.nan_to_num(2 * energy.evidence - 1).astype(np.int8)
+        held = signs_of(energy.evidence)
     drawn = np.array(states.reshape(n * c, width), bool, order="C")
     log_odds = np.empty((n * c, width))
     with np.errstate(over="ignore"):  # 64-bit numbers wrap around; heard of without the JIT only

@@ -14,6 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import ICM, infer
 from skcrbm.learning._simplex_program import maximise_over_simplex
+from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.parallel import one_blas_thread
 
 # Planes that have not counted for so many iterations are dropped.
@@ -107,7 +108,7 @@ class StructuralMarginProblem:
             Rows whose maximum is not proven by branch and bound.
         """
         coef, intercept, pairwise = self.weights(vector)
-        fields = np.asarray(safe_sparse_dot(self.X, coef.T)) + intercept
+        fields = linear_fields(self.X, coef, intercept)
         means, converged = self._worst(fields, pairwise, method)
         missed = self.signs - means
         halves = (means == 0).astype(np.float64)

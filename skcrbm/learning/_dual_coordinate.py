@@ -206,7 +206,8 @@ def fit_large_margin(
         return _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks)
     alpha = np.zeros(problem.signs.shape)
     if dual is not None:
-        np.clip(dual, 0, problem.limits(), out=alpha)
+        for rows in problem.chunks():
+            np.clip(dual[rows], 0, problem.limits(rows), out=alpha[rows])
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         n_iter, reason = _descend(problem, alpha, tol, max_iter, rng, hooks)
     return _fit_of(problem, alpha, n_iter, reason)

@@ -21,6 +21,7 @@ SCALES = "The columns of X are not on one scale, or far from standard deviation 
 # may be, relative to the lower one. Pixels that are nearly always off are far below that.
 _LEAST_SD, _MOST_SD, _SD_RATIO = 0.01, 20.0, 1000.0
 _ROWS_LOOKED_AT = 4096  # for a warning
+_LEAST_ROWS = 64  # of a product, as each reads all coefficients
 _BLOCK_COLUMNS = 256  # no float64 copy of all of X
 
 
@@ -134,11 +135,13 @@ def dense_chunks(X, n_more=0):
 
 def linear_fields(X, coef, intercept):
     """``X coef' + intercept`` (N, K), with no copy of a dense X in another dtype."""
-    if sparse.issparse(X) or X.dtype == coef.dtype:
+    dtype = np.result_type(X.dtype, coef)
+    coef = coef.astype(dtype, copy=False)
+    if sparse.issparse(X) or X.dtype == dtype:
         fields = np.asarray(safe_sparse_dot(X, coef.T))
     else:
-        fields = np.empty((len(X), len(coef)), np.result_type(X, coef))
-        for rows in dense_chunks(X):
+        fields = np.empty((len(X), len(coef)), dtype)
+        for rows in row_chunks(len(X), max(_LEAST_ROWS, BLOCK_ENTRIES // max(1, X.shape[1]))):
             np.matmul(X[rows], coef.T, out=fields[rows])
     return fields + intercept
 

@@ -46,8 +46,10 @@ def test_the_violation_is_what_tol_limits(tol):
 @pytest.mark.parametrize("kind", [np.float32, np.asarray, sparse.csr_matrix])
 def test_sums_over_blocks_of_rows(monkeypatch, kind):
     problem = random_problem(4, missing=0.2, kind=kind)
-    dual = np.random.RandomState(0).random_sample(problem.limit.shape) * problem.limit
-    dual[::3] = problem.limit[::3]
+    limit = problem.limits()
+    assert (limit == 0).sum() == (problem.signs == 0).sum() > 0
+    dual = np.random.RandomState(0).random_sample(limit.shape) * limit
+    dual[::3] = limit[::3]
 
     def sums():
         weights = problem.weights(dual)
@@ -60,6 +62,19 @@ def test_sums_over_blocks_of_rows(monkeypatch, kind):
         np.testing.assert_allclose(part, expected, rtol=1e-12, atol=1e-13)
     again = fit(problem)
     assert again.n_iter == fitted.n_iter
+    np.testing.assert_allclose(again.coef, fitted.coef, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_one_bound_for_all_labels_of_a_row(kind):
+    each = random_problem(4, missing=0.2, kind=kind)
+    each.limit[:] = each.limit[:, :1]
+    shared = LargeMarginProblem(each.X, each.signs, each.limit[:, :1], each.margin, each.penalty)
+    fitted, expected = fit(shared), fit(each)
+    assert fitted.n_iter == expected.n_iter
+    for name in ("coef", "intercept", "pairwise", "dual", "gap", "violation"):
+        np.testing.assert_array_equal(getattr(fitted, name), getattr(expected, name), name)
+    again = fit(shared, dual=2 * fitted.dual)  # brought below the bound
     np.testing.assert_allclose(again.coef, fitted.coef, rtol=1e-6, atol=1e-9)
 
 

@@ -6,28 +6,16 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
-from skcrbm.inference import _exact_parts, infer
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference import infer
+from skcrbm.inference.rbm import _exact
 
 N = 40
 
 
-def rbm(rng, kind=RBMEnergy, n_hidden=3):
-    shapes = (5, n_hidden), (N, 5), (N, n_hidden)
-    return kind(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
-
-
-def ising(rng):
-    coupling = np.triu(rng.normal(size=(4, 4)), 1).astype(np.float32)
-    return IsingEnergy(coupling + coupling.T, rng.normal(size=(N, 4)).astype(np.float32))
-
-
-ENERGIES = {
-    "RBM": rbm,
-    "no hidden units": lambda rng: rbm(rng, n_hidden=0),
-    "one-hot": lambda rng: rbm(rng, OneHotRBMEnergy),
-    "Ising": ising,
-}
+def rbm(rng, n_visible, n_hidden, n=N):
+    shapes = (n_visible, n_hidden), (n, n_visible), (n, n_hidden)
+    return RBMEnergy(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
 
 
 @pytest.mark.parametrize("clamped", [False, True])
@@ -41,27 +29,25 @@ ENERGIES = {
         ("samples", "statistics"),
     ],
 )
-@pytest.mark.parametrize("kind", ENERGIES)
-def test_blocks(kind, returns, pairwise, clamped, monkeypatch):
+@pytest.mark.parametrize(("n_visible", "n_hidden"), [(5, 3), (3, 5), (5, 0)])
+def test_blocks(n_visible, n_hidden, returns, pairwise, clamped, monkeypatch):
     rng = np.random.default_rng(0)
-    energy = ENERGIES[kind](rng)
+    energy = rbm(rng, n_visible, n_hidden)
     if clamped:
-        evidence = np.full((N, energy.n_variables), np.nan)
-        held = rng.integers(1, 4, N)  # the first is free: of one-hot units one has to be on
-        evidence[np.arange(N), held] = 0 if kind == "one-hot" else rng.integers(0, 2, N)
+        evidence = rng.integers(0, 2, (N, energy.n_variables)).astype(float)
+        evidence[rng.random(evidence.shape) < 0.6] = np.nan
         energy = energy.condition(evidence)
     options = {"returns": returns, "pairwise": pairwise, "sample_weight": rng.random(N)}
     if "samples" in returns:
         options |= {"n_samples": 3, "random_state": 0}
     whole = infer(energy, "exact", **options)
     seen = []
-    rows = type(energy).rows
-    monkeypatch.setattr(
-        type(energy), "rows", lambda self, index: seen.append(index) or rows(self, index)
-    )
-    monkeypatch.setattr(_exact_parts, "BLOCK_ENTRIES", 7 * 8 * energy.n_variables)
+    rows = RBMEnergy.rows
+    monkeypatch.setattr(RBMEnergy, "rows", lambda self, at: seen.append(at) or rows(self, at))
+    monkeypatch.setattr(_exact, "BLOCK_ENTRIES", 4 * 8 * energy.n_variables)
+    monkeypatch.setattr(_exact, "_LEAST_ROWS", 3)
     parts = infer(energy, "exact", **options)
-    assert kind == "one-hot" or len(seen) >= 6
+    assert len(seen) >= 10
     for name in [field.name for field in fields(whole)]:
         expected, found = getattr(whole, name), getattr(parts, name)
         if not isinstance(expected, tuple):
@@ -72,18 +58,19 @@ def test_blocks(kind, returns, pairwise, clamped, monkeypatch):
                 np.testing.assert_allclose(b, a, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
-def test_memory_is_that_of_the_answer():
+@pytest.mark.parametrize("pairwise", ["sum", "per_example"])
+def test_memory_is_that_of_the_answer(pairwise):
     rng = np.random.default_rng(0)
-    n = 200_000
-    shapes = (10, 4), (n, 10), (n, 4)
-    energy = RBMEnergy(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
-    infer(energy.rows(slice(3)), "exact")
+    n, shape = (200_000, (10, 4)) if pairwise == "sum" else (20_000, (100, 4))
+    energy = rbm(rng, *shape, n)
+    options = {"returns": ("marginals", "statistics"), "pairwise": pairwise}
+    infer(energy.rows(slice(3)), "exact", **options)
     tracemalloc.start()
     try:
-        result = infer(energy, "exact")
+        result = infer(energy, "exact", **options)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert result.log_odds.dtype == np.float32
-    # Log-odds and marginals, flags and counts, a mask of what is free, and a block.
-    assert peak < n * (2 * 14 * 4 + 9 + 14 + 8 + 8) * 1.2 + 3e7
+    answer = 2 * result.log_odds.nbytes + result.statistics[0].nbytes
+    # Flags, counts and weights, a mask of what is free; a block, with its parts of the answer.
+    assert peak < 1.2 * (answer + n * (9 + sum(shape) + 8 + 8)) + 4e7

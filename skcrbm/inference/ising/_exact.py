@@ -4,7 +4,7 @@ import numpy as np
 
 from skcrbm.inference._base import empty_result, sum_statistics
 from skcrbm.inference._evidence import with_folded_evidence
-from skcrbm.inference._exact_parts import answer_in_parts, in_blocks
+from skcrbm.inference._exact_parts import answer_in_parts
 from skcrbm.inference._random import uniforms
 from skcrbm.kernels.ising_exact import (
     PRODUCT_LIMIT,
@@ -33,7 +33,6 @@ def solve(method, energy, query):
     return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
 
 
-@in_blocks
 @with_folded_evidence
 def _sums(method, energy, query):
     """Answer marginals, statistics and log Z."""
@@ -45,7 +44,6 @@ def _sums(method, energy, query):
     return fields
 
 
-@in_blocks
 @with_folded_evidence
 def _best_states(method, energy, query):
     """Answer "map", and max-marginals."""

@@ -89,8 +89,8 @@ def _fill_best(energy, hidden, fields):
     scores = energy.class_log_weights(hidden)
     best = scores.argmax(axis=1)
     fields["assignment"][:, :n_classes] = np.eye(n_classes)[best]
-    others = np.where(np.eye(n_classes, dtype=bool), -np.inf, scores[:, None, :])
-    others = others.max(2, initial=-np.inf)
+    two = np.partition(np.pad(scores, ((0, 0), (1, 0)), constant_values=-np.inf), -2, axis=1)
+    others = np.where(np.arange(n_classes) == best[:, None], two[:, -2:-1], two[:, -1:])
     possible = scores > -np.inf
     fields["log_odds"][:, :n_classes] = np.subtract(
         scores, others, out=np.full(scores.shape, -np.inf), where=possible

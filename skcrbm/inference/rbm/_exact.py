@@ -1,11 +1,14 @@
 """Exact inference on RBMs: the smaller layer is enumerated, the other one summed out."""
 
+from dataclasses import replace
+from functools import wraps
+
 import numpy as np
 from scipy.special import expit, log_expit
 
 from skcrbm.inference._base import empty_result, sum_statistics
 from skcrbm.inference._evidence import with_folded_evidence
-from skcrbm.inference._exact_parts import answer_in_parts, in_blocks
+from skcrbm.inference._exact_parts import answer_in_parts
 from skcrbm.inference._random import uniforms
 from skcrbm.kernels.rbm_exact import (
     BLOCK,
@@ -20,7 +23,7 @@ from skcrbm.kernels.rbm_exact import (
 from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
 from skcrbm.kernels.rbm_exact_map import best_states
 from skcrbm.kernels.scalar import MAX, MIXED
-from skcrbm.utils.limits import CACHED_ENTRIES, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK
+from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
@@ -29,6 +32,9 @@ from skcrbm.utils.validation import kernel_array
 _BLOCK_UNITS = 2**20
 # States times summed units of a chunk of rows: some milliseconds, beside which a call costs little.
 _CHUNK_WORK = 2**23
+# Numbers of each variable of each row that are held beside the answer, about; and the least rows of
+# a block, as each makes its tables of the couplings anew.
+_NUMBERS, _LEAST_ROWS = 8, 64
 
 
 def solve(method, energy, query):
@@ -42,6 +48,42 @@ def _check_size(method, layer, n_units, advice):
             f"'exact' enumerates the {layer} layer, which has {n_units} units; the limit is "
             f"max_units={method.max_units}. Use {advice}, or Exact(max_units=...) up to 30"
         )
+
+
+def _in_blocks(solve):
+    """Decorate a solver that holds several numbers of each variable of each row beside its answer.
+
+    It gets the rows in blocks: what it answers for each row is put together, and statistics summed
+    over rows are added up.
+    """
+
+    @wraps(solve)
+    def solve_blocks(method, energy, query):
+        n = energy.n_models
+        size = BLOCK_ENTRIES // max(1, _NUMBERS * energy.n_variables)
+        blocks = row_chunks(n, max(_LEAST_ROWS, size // BLOCK * BLOCK))
+        if len(blocks) <= 1:
+            return solve(method, energy, query)
+        answer, summed = {}, "statistics" in query.returns and not query.per_example
+        if summed:
+            answer["statistics"] = tuple(np.zeros(shape) for shape in energy.statistic_shapes)
+        for rows in blocks:
+            weight = query.sample_weight[rows]
+            part = solve(method, energy.rows(rows), replace(query, sample_weight=weight))
+            for name, values in part.items():
+                each = values if name == "statistics" else (values,)
+                if name not in answer:
+                    answer[name] = tuple(np.empty((n, *v.shape[1:]), v.dtype) for v in each)
+                for whole, found in zip(answer[name], each, strict=True):
+                    if summed and name == "statistics":
+                        whole += found
+                    else:
+                        whole[rows] = found
+        if summed:
+            answer["statistics"] = tuple(w.astype(energy.dtype) for w in answer["statistics"])
+        return {k: whole if k == "statistics" else whole[0] for k, whole in answer.items()}
+
+    return solve_blocks
 
 
 class _Layers:
@@ -78,7 +120,7 @@ class _Layers:
         return np.concatenate([values[..., k:], values[..., :k]], axis=-1)
 
 
-@in_blocks
+@_in_blocks
 @with_folded_evidence
 def _best_states(method, energy, query):
     """Answer "map" or "marginal_map", and max-marginals."""
@@ -117,7 +159,7 @@ def _best_states(method, energy, query):
     return fields
 
 
-@in_blocks
+@_in_blocks
 @with_folded_evidence
 def _sums(method, energy, query):
     """Answer marginals, statistics and log Z."""
