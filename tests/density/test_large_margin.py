@@ -86,7 +86,7 @@ def least_objective(X, cliques, mixing, inputs, C, margin, alpha_l1):
         constraints=[constraint],
         options={"maxiter": 500, "ftol": 1e-12},
     )
-    assert found.success
+    assert found.status in (0, 8), found.message  # 8: rounding leaves no descent
     return found.x[:t] - found.x[t : 2 * t]
 
 

@@ -66,7 +66,9 @@ def least_objective(seed, penalty, relaxed):
     found = minimize(
         value, start, jac=slope, method="SLSQP", constraints=inequality, options=options
     )
-    assert found.success
+    # 8: rounding leaves no descent, which ends it as well; the value is compared to 1e-7.
+    assert found.status in (0, 8), found.message
+    assert (rows @ found.x >= losses - 1e-9).all()
     return found.fun
 
 
