@@ -314,6 +314,9 @@ def markdown(done):
         if not mine:
             continue
         used = SIZES[size]
+        rates = ", ".join(map(str, used.rates))
+        if size == "full":
+            rates += ", on digits as in the program"
         tasks = [task for task in TASKS if any(key[0] == task for key in mine)]
         methods = [method for method in PUBLISHED if any(key[1] == method for key in mine)]
         lines += [
@@ -321,8 +324,8 @@ def markdown(done):
             "",
             f"{used.side} x {used.side} pixels, {used.n_hidden} hidden units, {used.n_train} "
             f"training and {used.n_test} test images (Caltech has 4100 and 2307), learning rates "
-            f"{', '.join(map(str, used.rates))}. All / Changed in % of pixels; in brackets "
-            "the distance from the published figures, which are at full size.",
+            f"{rates}. All / Changed in % of pixels; in brackets the distance from the published "
+            "figures, which are at full size.",
             "",
             f"| | {' | '.join(tasks)} |",
             "|---" * (len(tasks) + 1) + "|",
