@@ -95,7 +95,7 @@ class LargeMarginProblem:
         np.fill_diagonal(pairwise, 0.0)
         return coef, intercept, pairwise
 
-    def margins(self, weights, rows=slice(None)):
+    def margins(self, weights, rows):
         """M (n, L) of rows; 0 where not observed."""
         coef, intercept, pairwise = weights
         signs = self.signs[rows].astype(np.float64)

@@ -87,6 +87,7 @@ def least_objective(X, cliques, mixing, inputs, C, margin, alpha_l1):
         options={"maxiter": 500, "ftol": 1e-12},
     )
     assert found.status in (0, 8), found.message  # 8: rounding leaves no descent
+    assert (matrix @ found.x >= margin - 1e-9).all()
     return found.x[:t] - found.x[t : 2 * t]
 
 

@@ -69,19 +69,20 @@ def quadratic_program(problem, cliques):
         norm = 0.5 * (v[:size] ** 2).sum() + 0.5 * problem.penalty * (weights**2).sum()
         return norm + (problem.limit.ravel() * v[size + len(cliques) :]).sum()
 
+    def constraint(v):
+        return (margins(v) - problem.margin * (y != 0)).ravel() + v[n - y.size :]
+
     n = size + len(cliques) + y.size
     found = minimize(
         value,
         np.concatenate([np.zeros(n - y.size), np.full(y.size, problem.margin)]),
         method="SLSQP",
         bounds=[(None, None)] * (n - y.size) + [(0, None)] * y.size,
-        constraints={
-            "type": "ineq",
-            "fun": lambda v: (margins(v) - problem.margin * (y != 0)).ravel() + v[n - y.size :],
-        },
+        constraints={"type": "ineq", "fun": constraint},
         options={"maxiter": 1000, "ftol": 1e-13},
     )
     assert found.status in (0, 8), found.message  # 8: rounding leaves no descent
+    assert (constraint(found.x) >= -1e-9).all()
     ab = found.x[:size].reshape(n_labels, d + 1)
     return ab[:, :d], ab[:, d], found.x[size : size + len(cliques)], found.fun
 

@@ -384,6 +384,7 @@ def test_tree_reweighted_maximises_its_objective(scale):
         options={"maxiter": 1000, "ftol": 1e-13},
     )
     assert best.status in (0, 8), best.message  # 8: rounding leaves no descent
+    assert (joints(best.x) >= 0).all()
     np.testing.assert_allclose(result.log_partition[0], -best.fun, atol=1e-6)
     np.testing.assert_allclose(result.marginals[0], best.x[:4], atol=2e-3)
     np.testing.assert_allclose(result.pairwise[left, right], best.x[4:], atol=2e-3)

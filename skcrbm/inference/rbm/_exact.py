@@ -64,24 +64,23 @@ def _in_blocks(solve):
         blocks = row_chunks(n, max(_LEAST_ROWS, size // BLOCK * BLOCK))
         if len(blocks) <= 1:
             return solve(method, energy, query)
-        answer, summed = {}, "statistics" in query.returns and not query.per_example
-        if summed:
-            answer["statistics"] = tuple(np.zeros(shape) for shape in energy.statistic_shapes)
+        answer, total = {}, None
         for rows in blocks:
             weight = query.sample_weight[rows]
             part = solve(method, energy.rows(rows), replace(query, sample_weight=weight))
+            if "statistics" in part:
+                (values,) = part.pop("statistics")  # an RBM has one array of them
+                if total is None:
+                    shape = (n, *values.shape[1:]) if query.per_example else values.shape
+                    total = np.zeros(shape, energy.dtype if query.per_example else np.float64)
+                total[rows if query.per_example else ...] += values
             for name, values in part.items():
-                each = values if name == "statistics" else (values,)
                 if name not in answer:
-                    answer[name] = tuple(np.empty((n, *v.shape[1:]), v.dtype) for v in each)
-                for whole, found in zip(answer[name], each, strict=True):
-                    if summed and name == "statistics":
-                        whole += found
-                    else:
-                        whole[rows] = found
-        if summed:
-            answer["statistics"] = tuple(w.astype(energy.dtype) for w in answer["statistics"])
-        return {k: whole if k == "statistics" else whole[0] for k, whole in answer.items()}
+                    answer[name] = np.empty((n, *values.shape[1:]), values.dtype)
+                answer[name][rows] = values
+        if total is not None:
+            answer["statistics"] = (total.astype(energy.dtype, copy=False),)
+        return answer
 
     return solve_blocks
 
