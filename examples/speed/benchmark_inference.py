@@ -46,7 +46,8 @@ def matrix_sum_product(weights, visible_bias, hidden_bias, n_iter, simplified=Fa
     """Sum-product on one RBM in the matrix form of Ping and Ihler (2017), section 5.2.
 
     Both message matrices are kept as (V, H), so that no step walks through memory
-    across the rows; otherwise the equations are as printed, with full-size temporaries.
+    across the rows, and visible units send first; otherwise the equations are as printed, with
+    full-size temporaries.
 
     Parameters
     ----------
@@ -64,8 +65,10 @@ def matrix_sum_product(weights, visible_bias, hidden_bias, n_iter, simplified=Fa
         the final beliefs.
     """
     odds = np.exp(weights)
-    up = np.full(weights.shape, 0.5)  # visible -> hidden, M^hv transposed
-    tau_v, tau_h = _sigmoid(visible_bias), _sigmoid(hidden_bias)
+    tau_v = _sigmoid(visible_bias)
+    column = tau_v[:, None]
+    up, log_odds = _message(odds, column, 1 - column, simplified)  # visible -> hidden, M^hv'
+    tau_h = _sigmoid(hidden_bias + log_odds.sum(0))
     for _ in range(n_iter):
         down, log_odds = _message(odds, (1 - up) * tau_h, up * (1 - tau_h), simplified)  # (13)
         tau_v = _sigmoid(visible_bias + log_odds.sum(1))  # (16)
@@ -106,8 +109,9 @@ def torch_sum_product(compiled):
 
     def run(energy):
         w, b, c = (torch.from_numpy(a) for a in (energy.weights, *energy.fields))
-        theta_h, up = c, torch.zeros((len(b), *w.shape))
         with torch.no_grad():
+            up = softplus(w + b[:, :, None]) - softplus(b[:, :, None])
+            theta_h = c + up.sum(1)
             for _ in range(N_ITER):
                 theta_v, theta_h, up = step(w, b, c, theta_h, up)
         return torch.sigmoid(torch.cat([theta_v, theta_h], 1)).numpy()

@@ -304,7 +304,7 @@ def _any_moved(theta, last, slack, rounding):
 
 @jit
 def pass_logs(
-    kind, weights, rho, visible_bias, hidden_bias, free, warm, start, max_iter, tol, slack,
+    kind, weights, rho, visible_bias, hidden_bias, free, cold, warm, start, max_iter, tol, slack,
     damping, weight, want_log_partition, want_statistics,
     log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept,
 ):  # fmt: skip
@@ -363,13 +363,15 @@ def pass_logs(
         else:
             for i in range(n_visible):
                 fill(message[i], 0)
+        if cold:  # hidden units that are off send messages of 0
+            fill(theta_h, -np.inf)
         fill(t, 0)
         fill(ti, 0)
         beliefs(theta_h, free_h, t, u, one)
         beliefs(theta_v, free_v, ti, ui, one)
         fill(visited, -1)  # none yet
         converged[n] = False
-        iteration = 0
+        iteration = -1 if cold else 0
         while iteration < max_iter:
             iteration += 1
             copy_into(log_odds[n], last)
@@ -398,6 +400,8 @@ def pass_logs(
                     score[n] = reached
                     for i in range(n_visible):
                         state[n, i] = visited[i]
+            if iteration == 0:
+                continue
             if trace.shape[1]:
                 trace[n, iteration - 1] = change
             if change < tol and not _any_moved(log_odds[n], last, slack, rounding):

@@ -331,8 +331,8 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 @jit
 def pass_odds(
     kind, weights, odds, norm, piece, step, limit, floor, visible_bias, hidden_bias, free,
-    warm, start, max_iter, tol, slack, halved, weight, want_log_partition, want_statistics,
-    log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept,
+    cold, warm, start, max_iter, tol, slack, halved, weight, want_log_partition,
+    want_statistics, log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept,
 ):  # fmt: skip
     """Sum-product or mixed-product for a chunk of N rows.
 
@@ -347,6 +347,8 @@ def pass_odds(
     floor : float, a probability too small to matter in any message
     visible_bias, hidden_bias : (N, V), (N, H)
     free : (N, V + H) bool; held units are left out
+    cold : bool, begin with messages of the visible units, as if the hidden ones had sent none
+        (iteration 0, not counted); the hidden part of `log_odds` does not matter then
     warm : bool, start from the messages in `start`, or if there are none from those that fit
         the beliefs in `log_odds`; else from none
     start : (N or 0, V, H), messages of an earlier run as odds
@@ -396,6 +398,9 @@ def pass_odds(
         fill(ti, 0)
         beliefs(theta_h, free_h, t, u, one)
         beliefs(theta_v, free_v, ti, ui, one)
+        if cold:  # hidden units that are off send messages of 1
+            fill(t, 0)
+            fill(u, 1)
         # Rows whose products fit a float64 come first; the others take logs.
         n_easy = 0
         for i in range(n_visible):
@@ -436,7 +441,7 @@ def pass_odds(
             for i in range(n_visible):
                 fill(message[i], 1)
         converged[n] = False
-        iteration = 0
+        iteration = -1 if cold else 0
         while iteration < max_iter:
             iteration += 1
             change = real(0)
@@ -467,7 +472,9 @@ def pass_odds(
                     column_norm += step[rows[last]]
                     last += 1
                 block = rows[first:last]
-                if first < n_easy:
+                if iteration == 0:
+                    pass  # nothing has come to the visible units
+                elif first < n_easy:
                     change = max(
                         change,
                         _block_beliefs(odds, message, t, u, block, piece, bias_odds, ratio, ti, ui),
@@ -515,6 +522,8 @@ def pass_odds(
                     score[n] = reached
                     for i in range(n_visible):
                         state[n, i] = visited[i]
+            if iteration == 0:
+                continue
             if trace.shape[1]:
                 trace[n, iteration - 1] = change
             if change < tol and not moved:

@@ -338,7 +338,7 @@ def test_converged_means_a_fixed_point(name, dtype):
 @pytest.mark.parametrize("method", [SumProduct(), SumProduct(damping=0.3), MeanField()])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_warm_start_from_a_converged_result(method, dtype):
-    energy = random_rbm(16, 6, 5, n_models=4, scale=1.0, bias_scale=2.0, dtype=dtype)
+    energy = random_rbm(16, 6, 5, n_models=4, scale=1.5, bias_scale=2.0, dtype=dtype)
     tol = {np.float32: 1e-5, np.float64: 1e-9}[dtype]
     cold = infer(energy, method, tol=tol, max_iter=400, returns=ALL)
     warm = infer(energy, method, tol=tol, max_iter=400, returns=ALL, init=cold)

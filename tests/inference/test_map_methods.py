@@ -181,8 +181,8 @@ def test_icm_never_goes_down():
 
 
 def test_a_cycle_is_not_convergence():
-    """Two visible units that want to differ, updated together: both on, both off, for ever."""
-    energy = RBMEnergy([[6.0], [-6.0]], [-3.3, 2.7], [0.0])
+    """Two visible units that are updated together, and never settle."""
+    energy = RBMEnergy([[1.0, 8.0], [8.0, -6.0]], [-3.7, -5.7], [3.0, -2.0])
     result = infer(energy, MixedProduct(max_iter=50))
     assert not result.converged[0]
     assert result.n_iter[0] == 50

@@ -127,6 +127,16 @@ def test_pairwise_agrees_with_visible_marginals_before_convergence():
             assert np.all(result.pairwise[n] <= result.marginals[n, :6, None] + 1e-15)
 
 
+@pytest.mark.parametrize("shape", [(6, 1), (1, 6)])
+@pytest.mark.parametrize("method", ["sum_product", "tree_reweighted"])
+def test_a_star_is_exact_after_one_iteration(shape, method):
+    """Visible units send first, so that the two layers have heard all after one iteration."""
+    energy = random_rbm(21, *shape, n_models=2, scale=2.0)
+    exact = infer(energy, "exact", returns=ALL, pairwise="per_example")
+    once = infer(energy, method, max_iter=1, returns=ALL, pairwise="per_example")
+    same_answers(once, exact, **TOLERANCE[np.float64])
+
+
 @pytest.mark.parametrize("simplified", [False, True])
 def test_naive_equals_matrix_form(simplified):
     """The two references agree: the schedule and equations 13 to 18 of the paper."""

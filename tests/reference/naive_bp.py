@@ -1,7 +1,7 @@
 """Belief propagation on one RBM, edge by edge, in logs.
 
-The schedule is Ping and Ihler (2017), Algorithm 1: all messages start at log-odds 0 and
-the beliefs at the biases; one iteration is hidden -> visible, visible beliefs,
+The schedule is Ping and Ihler (2017), Algorithm 1, but for its start: the visible units first
+send what their biases say. One iteration is hidden -> visible, visible beliefs,
 visible -> hidden, hidden beliefs.
 """
 
@@ -48,7 +48,7 @@ def naive_messages(
     down, up : messages hidden -> visible and visible -> hidden, (V, H), `down` belonging to
         the final hidden beliefs
     trace : list of residuals
-    states : list of the visible states preferred after each iteration
+    states : list of the visible states preferred at the start and after each iteration
     """
     w = np.asarray(weights, np.float64) / rho
     b, c = np.asarray(visible_bias, np.float64), np.asarray(hidden_bias, np.float64)
@@ -57,18 +57,24 @@ def naive_messages(
     up = np.zeros((n_visible, n_hidden))  # visible i -> hidden j
     theta_v, theta_h = b.copy(), c.copy()
     trace, states = [], []
-    for _ in range(n_iter):
-        old = _sigma(np.concatenate([theta_v, theta_h]))
-        for i in range(n_visible):
-            for j in range(n_hidden):
-                down[i, j] = f(w[i, j], theta_h[j] - up[i, j])
-            theta_v[i] = b[i] + rho * down[i].sum()
+
+    def send_up():
         for i in range(n_visible):
             for j in range(n_hidden):
                 new = w[i, j] * (theta_v[i] > 0) if choose else f(w[i, j], theta_v[i] - down[i, j])
                 up[i, j] = damping * up[i, j] + (1 - damping) * new
         for j in range(n_hidden):
             theta_h[j] = c[j] + rho * up[:, j].sum()
+
+    send_up()
+    states.append((theta_v > 0).astype(int))
+    for _ in range(n_iter):
+        old = _sigma(np.concatenate([theta_v, theta_h]))
+        for i in range(n_visible):
+            for j in range(n_hidden):
+                down[i, j] = f(w[i, j], theta_h[j] - up[i, j])
+            theta_v[i] = b[i] + rho * down[i].sum()
+        send_up()
         change = np.abs(_sigma(np.concatenate([theta_v, theta_h])) - old)
         trace.append(change.max(initial=0.0))
         states.append((theta_v > 0).astype(int))

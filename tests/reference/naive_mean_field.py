@@ -27,12 +27,12 @@ def naive_mean_field(weights, visible_bias, hidden_bias, n_iter):
     trace = []
     for _ in range(n_iter):
         old = _sigma(np.concatenate([theta_v, theta_h]))
-        q_h = _sigma(theta_h)
-        for i in range(n_visible):
-            theta_v[i] = b[i] + sum(w[i, j] * q_h[j] for j in range(n_hidden))
         q_v = _sigma(theta_v)
         for j in range(n_hidden):
             theta_h[j] = c[j] + sum(w[i, j] * q_v[i] for i in range(n_visible))
+        q_h = _sigma(theta_h)
+        for i in range(n_visible):
+            theta_v[i] = b[i] + sum(w[i, j] * q_h[j] for j in range(n_hidden))
         trace.append(np.abs(_sigma(np.concatenate([theta_v, theta_h])) - old).max(initial=0.0))
     q_v, q_h = _sigma(theta_v), _sigma(theta_h)
     bound = q_v @ b + q_h @ c + q_v @ w @ q_h

@@ -1,4 +1,7 @@
-"""Mean field on RBMs: alternating updates, a matrix product per layer over the batch."""
+"""Mean field on RBMs: alternating updates, a matrix product per layer over the batch.
+
+Hidden units go first: of a conditional model the visible ones know most, as x bears on them.
+"""
 
 import numpy as np
 from scipy.special import entr, expit
@@ -29,10 +32,10 @@ def _iterate(method, energy, query):
     active, part = np.arange(n), energy
     q_v, q_h = beliefs[:, :n_visible], beliefs[:, n_visible:]
     for iteration in range(method.iterations):
-        theta_v = part.visible_bias + q_h @ weights.T
-        new_v = _with_evidence(part, expit(theta_v))
-        theta_h = part.hidden_bias + new_v @ weights
+        theta_h = part.hidden_bias + q_v @ weights
         new_h = _with_evidence(part, expit(theta_h), n_visible)
+        theta_v = part.visible_bias + new_h @ weights.T
+        new_v = _with_evidence(part, expit(theta_v))
         change = np.maximum(
             np.abs(new_v - q_v).max(1, initial=0), np.abs(new_h - q_h).max(1, initial=0)
         )

@@ -77,7 +77,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
     edge_appearance : float
         rho of tree-reweighted, 1 for all others.
     beliefs : ndarray (N, V + H), default=None
-        Log-odds to start from, without messages, in place of what the query starts from.
+        Log-odds to start from, without messages, in place of what the query starts from. None and
+        no start: from the fields of the visible units, which send first.
 
     Returns
     -------
@@ -92,13 +93,14 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
     log_partition = fields.get("log_partition", np.zeros(n))
     weight = np.ones(n) if query.per_example else query.sample_weight
     weight = weight.astype(dtype)
-    warm = beliefs is None and query.start is not None
+    cold = beliefs is None and query.start is None
+    warm = beliefs is None and not cold
     earlier = earlier_messages(query, method.name, shape, energy.n_variables) if warm else None
     if earlier is not None:
         beliefs = earlier.log_odds
     elif warm:
         beliefs = query.start.log_odds
-    elif beliefs is None:
+    elif cold:
         beliefs = np.hstack(energy.fields)
     log_odds = fields["log_odds"] = np.array(beliefs, dtype, order="C")
     free = kernel_array(energy.free)
@@ -117,6 +119,7 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
             energy.visible_bias[rows],
             energy.hidden_bias[rows],
             free[rows],
+            cold,
             warm,
             none if earlier is None else earlier.values_for(rows, in_logs, dtype),
             method.iterations,
