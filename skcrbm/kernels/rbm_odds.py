@@ -331,8 +331,8 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 @jit
 def pass_odds(
     kind, weights, odds, norm, piece, step, limit, floor, visible_bias, hidden_bias, free,
-    cold, warm, start, max_iter, tol, slack, halved, weight, want_log_partition,
-    want_statistics, log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept,
+    cold, warm, start, max_iter, tol, slack, halved, weight, want_log_partition, want_statistics,
+    log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept,
 ):  # fmt: skip
     """Sum-product or mixed-product for a chunk of N rows.
 
