@@ -12,11 +12,11 @@ class MeanField(IterativeMethod):
     """Fully factorised approximation ``q(v, h) = prod_i q(v_i) prod_j q(h_j)``.
 
     One iteration updates all hidden beliefs, ``tau_h = sigma(c + W' tau_v)``, then all
-    visible ones, ``tau_v = sigma(b + W tau_h)``, which start at ``sigma(b)``. Log Z is a lower bound, which no
-    iteration decreases; pairwise beliefs are products. The labels of an `IsingEnergy` are
-    updated one after the other, ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``, and so are the
-    variables of a `FactorGraphEnergy`; one whose beliefs give what is impossible a probability
-    of 0.001 has not converged.
+    visible ones, ``tau_v = sigma(b + W tau_h)``, which start at ``sigma(b)``. Log Z is a lower
+    bound, which no iteration decreases; pairwise beliefs are products. The labels of an
+    `IsingEnergy` are updated one after the other, ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``,
+    and so are the variables of a `FactorGraphEnergy`; one whose beliefs give what is impossible
+    a probability of 0.001 has not converged.
 
     Parameters
     ----------
