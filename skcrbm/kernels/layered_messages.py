@@ -61,6 +61,41 @@ def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
 
 
 @jit(fastmath={"contract"})
+def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
+    """Do as `_cavities` for sources with one other state: an exponential per lane, not two."""
+    n = np.uintp(n)
+    one = belief.dtype.type(1)
+    start = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        for r in range(n):
+            odds[start + r] = -abs(belief[i, r] - reverse[e, r])
+        start += n
+    exp_in_place(odds, start)
+    start = np.uintp(0)
+    for e in range(np.uintp(first), np.uintp(last)):
+        i = np.uintp(source[e])
+        base = start + start
+        for r in range(n):
+            x = odds[start + r]
+            large = one / (one + x)
+            small = x * large
+            on = belief[i, r] > reverse[e, r]
+            cavity[base + r] = small if on else large
+            cavity[base + n + r] = large if on else small
+        start += n
+
+
+@jit
+def _fill_cavities(belief, reverse, source, first, last, cavity, spare, n):
+    """Fill the cavities of a block; spare is scratch space, at least n a row of the block."""
+    if belief.shape[1] == n:
+        _binary_cavities(belief, reverse, source, first, last, cavity, spare, n)
+    else:
+        _cavities(belief, reverse, source, first, last, cavity, spare, n)
+
+
+@jit(fastmath={"contract"})
 def _expect(table, pair, first, last, cavity, out, n):
     """Out ((k - 1) n) of each edge = its cavity (l n) times its table (l, k - 1)."""
     n = np.uintp(n)
@@ -163,12 +198,11 @@ def send(belief, reverse, table, shift, source, target, pair, rho, mask, out, to
     l, k = table.shape[1], table.shape[2]
     block = _block_size(l, k, n)
     cavity = np.empty(block * l * n, belief.dtype)
-    lanes = np.empty(n, belief.dtype)
     logs = np.empty(block * max(k, 1) * n, belief.dtype)
     n_edges = source.shape[0]
     for first in range(0, n_edges, block):
         last = min(first + block, n_edges)
-        _cavities(belief, reverse, source, first, last, cavity, lanes, n)
+        _fill_cavities(belief, reverse, source, first, last, cavity, logs, n)
         _expect(table, pair, first, last, cavity, logs, n)
         log_in_place(logs, (last - first) * k * n)
         _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, total, n)
@@ -322,17 +356,17 @@ def send_vjp(
     l, k = table.shape[1], table.shape[2]
     block = _block_size(l, 2 * k + 1, n)
     cavity = np.empty(block * l * n, belief.dtype)
-    lanes = np.empty(n, belief.dtype)
+    back = np.empty(n, belief.dtype)
     sums = np.empty(block * n, belief.dtype)
     d = np.empty(block * max(k, 1) * n, belief.dtype)
     ratio = np.empty(block * max(k, 1) * n, belief.dtype)
     n_edges = source.shape[0]
     for first in range(0, n_edges, block):
         last = min(first + block, n_edges)
-        _cavities(belief, reverse, source, first, last, cavity, lanes, n)
+        _fill_cavities(belief, reverse, source, first, last, cavity, ratio, n)
         _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n)
         _over_sums(d, shift, pair, first, last, out, ratio, n)
-        _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, lanes, n)
+        _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, back, n)
         _to_table(cavity, d, pair, first, last, d_table, n)
 
 
