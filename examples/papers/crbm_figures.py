@@ -32,7 +32,7 @@ def run(side, method, size):
     """One model: errors of the best epoch, and the share of converged images in every epoch."""
     images = task_images(("mnist", "patch", side), size)
     file = OUTPUT / "crbm_figures" / f"{side}-{method}-{size.n_train}.joblib"
-    state = train(method, RATE, images, size, 1, file)
+    state = train(method, RATE, 0, images, size, size.max_iter, 1, file)
     every, changed = errors(state["best"], *images[2])
     file.unlink()
     curve = state["model"].convergence_curve_

@@ -23,6 +23,7 @@ N_FEATURES, N_LABELS = 100, 20
 # A given number of passes: whether each takes longer with more rows is the question.
 MODELS = {
     "LMBM, 10 passes": LMBMClassifier(C=0.01, pairwise_penalty=100, max_iter=10, random_state=0),
+    "LMBM, nothing set": LMBMClassifier(random_state=0),
     "exact CRBM, 20 steps on all rows": CRBMClassifier(
         n_hidden=8, inference="exact", solver="lbfgs", alpha=0.01, max_iter=20, random_state=0
     ),

@@ -160,12 +160,11 @@ def _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, tot
             if mask.shape[0] > 0:
                 for r in range(n):
                     logs[start + r] = (logs[start + r] + s) * mask[i, r]
-            else:
-                for r in range(n):
-                    logs[start + r] += s
+                s = shift.dtype.type(0)
             for r in range(n):
-                out[e, x + r] = logs[start + r]
-                total[j, x + r] += factor * logs[start + r]
+                value = logs[start + r] + s
+                out[e, x + r] = value
+                total[j, x + r] += factor * value
             start += n
 
 

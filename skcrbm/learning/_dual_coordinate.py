@@ -313,7 +313,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 behind = bounds[0] - bounds[1] > goal
                 free = (alpha > 0) & (alpha < problem.limit) & behind
                 cost = newton.cost(free)
-                if spent + cost <= _NEWTON_SHARE * work:
+                if free.any() and spent + cost <= _NEWTON_SHARE * work:
                     newton.step(alpha, weights, free)
                     spent += cost
                     newton_at = n_iter + _NEWTON_EVERY

@@ -264,6 +264,17 @@ def test_limits_of_the_run():
     np.testing.assert_array_equal(fitted.coef, 0)
 
 
+def test_no_variable_lies_between_its_bounds_when_newton_steps_begin():
+    """Bounds far below what the margins ask for hold nearly all variables."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        X = np.round(rng.normal(size=(rng.integers(3, 8), 1)))
+        signs = rng.choice([-1.0, 1.0], size=(len(X), 3))
+        problem = LargeMarginProblem(X, signs, np.full(signs.shape, 0.01), 1.0, 3e-4)
+        fitted = fit(problem)
+        assert fitted.gap < 1e-6
+
+
 def test_a_single_row():
     """Its projected gradient is its range as well: nothing to compare with but 0."""
     problem = random_problem(8, n=1)

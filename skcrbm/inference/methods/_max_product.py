@@ -9,9 +9,9 @@ class MaxProduct(StateMessagePassing):
     """Joint MAP ``argmax p(v, h)`` by max-product belief propagation.
 
     Messages and schedule as sum-product, with ``relu`` in place of the softplus (Ping and
-    Ihler 2017, section 3.3). Exact on trees. After each iteration the visible units take
-    the side of their beliefs and the hidden ones their conditional mode; of all these states
-    the best one is returned, so that an oscillating run is not wasted. On a
+    Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the visible
+    units take the side of their beliefs and the hidden ones their conditional mode; of all these
+    states the best one is returned, so that an oscillating run is not wasted. On a
     `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs of
     the iteration before, and all variables take the sides of their beliefs; a model whose state
     is impossible is reported as not converged.

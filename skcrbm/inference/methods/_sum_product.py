@@ -10,10 +10,10 @@ class SumProduct(MessagePassing):
 
     One iteration sends all messages hidden -> visible from the current hidden beliefs,
     then all messages visible -> hidden. Before the first one, other than in the paper, visible
-    units send what their fields alone say: in a conditional model x bears on them, and hidden
-    units that spoke first would lead them astray. Exact on trees. Log Z is the Bethe
-    approximation, neither an upper nor a lower bound. Pairwise beliefs agree with the
-    reported visible marginals after any number of iterations, with the hidden ones at
+    units send what their fields alone say (damped, a share of it): in a conditional model x
+    bears on them, and hidden units that spoke first would lead them astray. Exact on trees.
+    Log Z is the Bethe approximation, neither an upper nor a lower bound. Pairwise beliefs agree
+    with the reported visible marginals after any number of iterations, with the hidden ones at
     convergence. On an `IsingEnergy` the labels take turns: each reads its messages and
     sends to all others; pairwise beliefs always agree with the marginals.
 
