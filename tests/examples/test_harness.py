@@ -195,7 +195,7 @@ def test_a_quick_run_has_results_of_its_own():
         "crbm_tables",
         "lmbm_tables",
         "layered_tables",
-        "learning_rules",
+        "learning_rules_multilabel",
         "bp_chain_tables",
         "pmp_tables",
     ],
