@@ -101,7 +101,9 @@ def cells(quick):
 
 def main():
     """Run what is not done yet; write the tables."""
-    arguments = make_parser(__doc__, "learning_rules", "a fifth of the rows").parse_args()
+    arguments = make_parser(
+        __doc__, "learning_rules_multilabel", "a fifth of the rows"
+    ).parse_args()
     run_tables(arguments, cells(arguments.quick), markdown)
 
 

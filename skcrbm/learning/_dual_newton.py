@@ -257,6 +257,8 @@ class NewtonSteps:
         moved = np.zeros((n_labels, n_labels) if self._joint else (n_labels, 0))
         for _ in range(_ROUNDS):
             left = [each for each in labels if each.free.any()]
+            if not left:
+                break
             ridge = _TWINS if exact else self._ridge[members[0]]
             try:
                 pairs = self._pair_step(left, ridge * scale)

@@ -264,15 +264,21 @@ def test_limits_of_the_run():
     np.testing.assert_array_equal(fitted.coef, 0)
 
 
-def test_no_variable_lies_between_its_bounds_when_newton_steps_begin():
-    """Bounds far below what the margins ask for hold nearly all variables."""
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        X = np.round(rng.normal(size=(rng.integers(3, 8), 1)))
-        signs = rng.choice([-1.0, 1.0], size=(len(X), 3))
-        problem = LargeMarginProblem(X, signs, np.full(signs.shape, 0.01), 1.0, 3e-4)
-        fitted = fit(problem)
-        assert fitted.gap < 1e-6
+@pytest.mark.parametrize(
+    ("x", "first", "second"),
+    [
+        ([1, 1, 1, 1], "-++-", "+-+-"),
+        ([2, 1, 1, 0], "--++", "++++"),
+        ([-1, -1, 3, 0], "---+", "+---"),
+    ],
+)
+def test_no_variable_lies_between_its_bounds_when_newton_steps_begin(x, first, second):
+    """Bounds far below what the margins ask for hold all variables."""
+    X = np.reshape(np.array(x, dtype=float), (-1, 1))
+    signs = np.array([[1.0 if c == "+" else -1.0 for c in text] for text in (first, second)]).T
+    fitted = fit(LargeMarginProblem(X, signs, np.full(signs.shape, 0.01), 1.0, 1e-4))
+    assert fitted.gap < 1e-12
+    assert fitted.n_iter > 60  # Newton steps begin there
 
 
 def test_a_single_row():
