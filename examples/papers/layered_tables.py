@@ -207,10 +207,10 @@ def hide(X, visible, seed, fill):
 
 
 def fit_redrawn(model, X, y, visible):
-    """Fit to whole images of which every epoch shows other pixels; returns model and epochs.
+    """Fit to whole images of which every epoch shows other pixels; returns model and best epoch.
 
-    As by `fit` with early stopping, but with a `partial_fit` for each epoch. The pixels that
-    the validation images show are drawn once.
+    Early stopping as in `fit`, around one `partial_fit` an epoch, but by the loss of the classes
+    without label smoothing. The pixels that the validation images show are drawn once.
     """
     X, X_val, y, y_val = train_test_split(
         X, y, test_size=model.validation_fraction, stratify=y, random_state=0
