@@ -83,11 +83,15 @@ class Pair:
         return self.count.max() > 1
 
     def step(self, v, n_steps, rate, bias_rate, rng):
-        """One step of CD-k on a batch."""
+        """One step of CD-k on a batch.
+
+        The layer's states are drawn, those below are not, as Hinton (2012) advises: drawn, they
+        would add noise beside which probabilities that vary little are hard to learn.
+        """
         first = up = self.up(v)
         for _ in range(n_steps):
             back = self.down(sample(up, self.states[1], rng))
-            up = self.up(sample(back, self.states[0], rng))
+            up = self.up(back)
         difference = (v.T @ first - back.T @ up) / len(v)
         tied = np.bincount(
             self.tied, difference[self.row, self.column], minlength=len(self.weights)
