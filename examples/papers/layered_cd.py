@@ -82,16 +82,12 @@ class Pair:
         """Whether several edges share a table."""
         return self.count.max() > 1
 
-    def step(self, v, n_steps, rate, bias_rate, rng):
-        """One step of CD-k on a batch.
-
-        The layer's states are drawn, those below are not, as Hinton (2012) advises: drawn, they
-        would add noise beside which probabilities that vary little are hard to learn.
-        """
+    def step(self, v, n_steps, rate, bias_rate, draw_below, rng):
+        """One step of CD-k on a batch."""
         first = up = self.up(v)
         for _ in range(n_steps):
             back = self.down(sample(up, self.states[1], rng))
-            up = self.up(back)
+            up = self.up(sample(back, self.states[0], rng) if draw_below else back)
         difference = (v.T @ first - back.T @ up) / len(v)
         tied = np.bincount(
             self.tied, difference[self.row, self.column], minlength=len(self.weights)
@@ -117,6 +113,10 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
     learning_rate, shared_learning_rate, bias_learning_rate : float
         Of weights of a single edge, of weights that edges share (for the mean over these, which is
         far smaller), and of the biases.
+    draw_below : bool
+        Whether Gibbs sampling draws the states below a layer, too, or takes their probabilities,
+        as Hinton (2012) advises. Drawn, they add noise beside which a layer of probabilities that
+        vary little is hard to learn; on pixels CD-10 is better with them.
     max_iter : int
         Epochs at most of the logistic regression.
     """
@@ -130,6 +130,7 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         learning_rate=0.1,
         shared_learning_rate=1.0,
         bias_learning_rate=0.1,
+        draw_below=True,
         batch_size=20,
         max_iter=100,
         random_state=None,
@@ -141,6 +142,7 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.shared_learning_rate = shared_learning_rate
         self.bias_learning_rate = bias_learning_rate
+        self.draw_below = draw_below
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.random_state = random_state
@@ -157,7 +159,9 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
                 order = rng.permutation(len(v))
                 for start in range(0, len(v), self.batch_size):
                     batch = v[order[start : start + self.batch_size]]
-                    pair.step(batch, self.n_steps, rate, self.bias_learning_rate, rng)
+                    pair.step(
+                        batch, self.n_steps, rate, self.bias_learning_rate, self.draw_below, rng
+                    )
             self.pairs_.append(pair)
             shape, states, v = pair.shape, layer.n_states, pair.up(v)
         self.top_ = LayeredGMClassifier(

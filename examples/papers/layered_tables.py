@@ -109,9 +109,9 @@ def cells():
                     kind = "published"
             elif row.startswith("CD"):
                 # Probabilities of the layers below vary less than pixels.
-                rates = (0.1, 0.03) if net == "dense" else (1.0, 0.1)
-                options = dict(zip(("learning_rate", "bias_learning_rate"), rates))
-                options |= {"n_steps": int(row[2:]), **structure}
+                rate, draw = (0.1, True) if net == "dense" else (1.0, False)
+                options = {"n_steps": int(row[2:]), "learning_rate": rate, **structure}
+                options["draw_below"] = draw
                 kind = "cd"
                 if net == "local":
                     kind = "published"
