@@ -115,8 +115,8 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         far smaller), and of the biases.
     draw_below : bool
         Whether Gibbs sampling draws the states below a layer, too, or takes their probabilities,
-        as Hinton (2012) advises. Drawn, they add noise beside which a layer of probabilities that
-        vary little is hard to learn; on pixels CD-10 is better with them.
+        as Hinton (2012) advises. Drawn, they add noise beside which probabilities that vary little
+        are hard to learn; a dense layer on pixels is better with them by CD-10.
     max_iter : int
         Epochs at most of the logistic regression.
     """
