@@ -2,21 +2,24 @@
 
 Milliseconds per batch of 20 images, forward and backward, for the nets of the
 demonstration at several numbers of iterations; and an epoch of ``Dense(100)`` beside one
-of scikit-learn's MLPClassifier with the same hidden size and batch, taking turns.
+of scikit-learn's MLPClassifier with the same hidden size and batch, taking turns. With many
+grey levels: a batch where Adam moves the weights that it reads, and where it moves all of them.
 
     python -m examples.speed.benchmark_layered
+    python -m examples.speed.benchmark_layered --only levels
 """
 
 import argparse
 import time
 import warnings
+from unittest import mock
 
 import numpy as np
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
 from skcrbm import LayeredGMClassifier
-from skcrbm.datasets import load_mnist
+from skcrbm.datasets import load_fashion_mnist, load_mnist
 from skcrbm.inference.layered import LayeredInput, make_network
 from skcrbm.layers import Conv2d, Dense, Local2d
 from skcrbm.learning import LAYERED_OBJECTIVES, Batch, Clock
@@ -28,6 +31,17 @@ NETS = {
     "local": {"layers": (Local2d(7, 5, 2, padding=1), Local2d(17, 5, 2), Dense(10, 11)), **GRID},
     "conv": {"layers": (Conv2d(7, 5, 2, padding=1), Conv2d(17, 5, 2), Dense(10, 11)), **GRID},
 }
+# Hard clamping: grey levels, dense net, and batches that are timed where all weights are moved.
+LEVELS = (
+    (32, "F", Dense(100), 100),
+    (32, "N", Dense(500), 50),
+    (32, "L", Dense(100, 6), 50),
+    (256, "F", Dense(100), 50),
+    (256, "N", Dense(800), 10),
+    (256, "L", Dense(100, 9), 10),
+)
+# From how many weights on steps move the rows that are read.
+LIMIT = "skcrbm.inference.layered._network.ROW_SPARSE_WEIGHTS"
 # Milliseconds per training batch of the paper's PyTorch code at T = 5, one core.
 PUBLISHED_CODE = {"dense, 10 nodes of 11 states": 32, "conv": 1140}
 
@@ -155,21 +169,67 @@ def epochs(X, y, turns):
     print(f"| ratio | {medians['LayeredGMClassifier'] / medians['MLPClassifier']:.2f} |")
 
 
+def levels(turns):
+    """Print the table of batches where many grey levels make large matrices of weights."""
+    data = load_fashion_mnist()
+    X, y = (data.X_train / 255).astype(np.float32), data.y_train
+    print("\n| levels, net | weights | all moved, ms a batch | those read | times faster |")
+    print("|---|---|---|---|---|")
+    for n_levels, name, layer, n_batches in LEVELS:
+        model = LayeredGMClassifier(
+            layers=(layer,),
+            clamping="hard",
+            thresholds=np.arange(1, n_levels) / n_levels,
+            max_iter=1,
+            batch_size=20,
+            early_stopping=False,
+            random_state=0,
+        )
+        found = []
+        for _ in range(turns):
+            for limit, n in ((10**12, n_batches), (0, 200)):
+                with mock.patch(LIMIT, limit):
+                    found.append(ms_of_a_batch(model, X, y, n))
+        everything, read = np.array(found).reshape(turns, 2).T
+        n_weights = model.layers_[0].pairwise.size
+        print(
+            f"| {n_levels}, {name} | {n_weights / 1e6:.1f} million | {np.median(everything):.1f} "
+            f"| {np.median(read):.1f} | {np.median(everything / read):.1f} |",
+            flush=True,
+        )
+
+
+def ms_of_a_batch(model, X, y, n):
+    """Milliseconds of a batch without what a fit takes besides: n batches more than ten."""
+    seconds = []
+    for n_batches in (10, 10 + n):
+        start = time.perf_counter()
+        model.fit(X[: 20 * n_batches], y[: 20 * n_batches])
+        seconds.append(time.perf_counter() - start)
+    return 1e3 * (seconds[1] - seconds[0]) / n
+
+
 def main():
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=31)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--n-images", type=int, default=48000)
+    parser.add_argument("--only", choices=["batches", "linearity", "epochs", "levels"])
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     data = load_mnist()
     X = (data.X_train[: arguments.n_images] / 255).astype(np.float32)
     y = data.y_train[: arguments.n_images]
     with threadpool_limits(1, "blas"):
-        batches(X, y, arguments.repeats)
-        linearity(X, y, arguments.repeats)
-        epochs(X, y, arguments.turns)
+        for name, table in {
+            "batches": lambda: batches(X, y, arguments.repeats),
+            "linearity": lambda: linearity(X, y, arguments.repeats),
+            "epochs": lambda: epochs(X, y, arguments.turns),
+            "levels": lambda: levels(arguments.turns),
+        }.items():
+            if arguments.only in (None, name):
+                table()
 
 
 if __name__ == "__main__":

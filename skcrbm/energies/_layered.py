@@ -52,6 +52,22 @@ class LayeredModel(NamedTuple):
                 raise ValueError(f"X holds numbers too large for {self.dtype}, as fit had them")
         return means, missing
 
+    def weights_read(self, X):
+        """Which rows of the input's matrix of weights the scores given X depend on.
+
+        Returns
+        -------
+        LayeredParams of (ndarray of int, None, None), or None
+            None stands for all: where the inputs are an array, a layer is not dense, or inputs
+            are not observed, so that their nodes send messages.
+        """
+        if not self.structure.connections[0].dense:
+            return None
+        means, missing = self.code.encode(X)
+        if missing is not None or not sparse.issparse(means):
+            return None
+        return LayeredParams(np.unique(means.indices), None, None)
+
     @property
     def dtype(self):
         """The floating dtype of all parameters."""

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from skcrbm.layers import Dense
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.row_sparse import RowSparse
 from skcrbm.utils.validation import kernel_array
 
 
@@ -215,10 +216,10 @@ class LayeredStructure(Versioned):
         return [params.input_weights, *(params.weights[part] for part in self.weight_slices)]
 
     def params(self, unaries, weights):
-        """Inverse of `unaries` and `weights`."""
+        """Inverse of `unaries` and `weights`; those of the input may be `RowSparse`."""
         nothing = np.empty(0, weights[0].dtype)
         return LayeredParams(
-            weights[0].ravel(),
+            weights[0] if isinstance(weights[0], RowSparse) else weights[0].ravel(),
             np.concatenate([nothing, *(w.ravel() for w in weights[1:])]),
             np.concatenate([u.ravel() for u in unaries]),
         )

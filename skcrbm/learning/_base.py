@@ -88,7 +88,8 @@ class Step(NamedTuple):
     Attributes
     ----------
     gradient : params
-        Of the loss, same structure as the parameters. The loop changes it in place.
+        Of the loss, same structure as the parameters; flat arrays or `RowSparse` ones. The loop
+        changes it in place.
     loss : float
     n_converged : int
         Rows whose inference converged.
@@ -160,6 +161,14 @@ class Objective(ABC):
 
     def start(self, n_rows):
         """Return the state before the first batch of `n_rows` rows; None if nothing is kept."""
+        return None
+
+    def rows_read(self, model, batch):
+        """Return which rows of each parameter array a step on a batch reads.
+
+        None, or None in place of an array's, stands for all. Rules that hand out `RowSparse`
+        gradients say so, as rows that are not read need not be brought up to date before.
+        """
         return None
 
     @abstractmethod

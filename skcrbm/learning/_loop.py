@@ -3,6 +3,7 @@
 import itertools
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from skcrbm.inference import MagnitudeError
 from skcrbm.learning._base import Clock
 from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.row_sparse import RowSparse
 
 
 class Epoch(NamedTuple):
@@ -196,6 +198,8 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
     """
     loss, n_converged, shares = 0.0, 0, []
     for batch, clock in visits:
+        rows = partial(objective.rows_read, model, batch)
+        model = model._replace(params=optimizer.ready(model.params, rows))
         try:
             step, history.state = objective.step(model, batch, clock, history.state)
         except MagnitudeError as error:
@@ -205,7 +209,7 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
         # would count the same whenever they are alone, and weights mean less in small
         # batches. A short last batch is normalised by its own number of rows.
         total = len(batch) * mean_weight
-        gradient = _mean_gradient(step.gradient, total, model.params)
+        gradient = _mean_gradient(step.gradient, total, model.params, optimizer, penalty)
         value = step.loss
         if penalty is not None:
             penalty.add_gradient(gradient, model.params)
@@ -216,7 +220,7 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
             shares.append(step.effective_share)
         model = model._replace(params=optimizer.update(model.params, gradient))
         # Parameters whose squares overflow will overflow in an energy, if not in this one.
-        if not np.isfinite(loss) or not all(np.isfinite(np.vdot(p, p)) for p in model.params):
+        if not np.isfinite(loss) or not all(map(_moved_in_bounds, model.params, gradient)):
             raise _divergence(clock.epoch)
     return model, loss, n_converged, float(np.mean(shares)) if shares else None
 
@@ -228,11 +232,21 @@ def _divergence(epoch):
     )
 
 
-def _mean_gradient(gradient, total, params):
-    """``gradient / total`` in the dtype of the parameters, in place."""
+def _mean_gradient(gradient, total, params, optimizer, penalty):
+    """``gradient / total`` in the dtype of the parameters, in place; by rows where it can be."""
     mean = []
-    for g, p in zip(gradient, params):
+    for k, (g, p) in enumerate(zip(gradient, params)):
+        if isinstance(g, RowSparse):
+            pulled = penalty is not None and penalty.pulls(k)
+            if pulled or not optimizer.takes_rows:
+                g = g.toarray()
         g = g.astype(p.dtype, copy=False)
         g /= p.dtype.type(total)
         mean.append(g)
     return type(params)(*mean)
+
+
+def _moved_in_bounds(p, g):
+    """Whether the square of what a gradient has moved is finite."""
+    moved = g.of(p) if isinstance(g, RowSparse) else p
+    return np.isfinite(np.vdot(moved, moved))

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from skcrbm.learning._averaging import PolynomialAverage
+from skcrbm.learning._late_rows import LateRows
+from skcrbm.utils.row_sparse import RowSparse
 
 # Entries that Adam moves at once: what it works on stays in the cache.
 _BLOCK = 2**17
@@ -21,6 +23,9 @@ class Optimizer(ABC):
         What to keep in place of the last iterate.
     """
 
+    #: Whether gradients may be `RowSparse`.
+    takes_rows = False
+
     def __init__(self, learning_rates, average=None):
         self.learning_rates = learning_rates
         self.average = average
@@ -29,8 +34,25 @@ class Optimizer(ABC):
         """Return the iterate to go on from, given the parameters that were kept."""
         return params if self.average is None else self.average.resume(params)
 
+    def ready(self, params, rows):
+        """Return the parameters with all that a step will read brought up to date.
+
+        Parameters
+        ----------
+        params : params
+            Of `start` or of the last `update`.
+        rows : callable
+            Returns the rows that it will read of each array, None for all of them; called where
+            some are late.
+        """
+        return params
+
     def update(self, params, gradient):
-        """Return the parameters after one step; the arguments stay as they are."""
+        """Return the parameters after one step.
+
+        The arguments stay as they are, but that arrays which `ready` or `update` returned
+        are changed where gradients are `RowSparse`; what `keep` returns is not.
+        """
         params = self._move(params, gradient)
         if self.average is not None:
             self.average.add(params)
@@ -93,21 +115,71 @@ class Adam(Optimizer):
         super().__init__(learning_rates, average)
         self.n_steps = 0
         self.first = self.second = None
+        self.late = {}  # LateRows by number of array
+
+    @property
+    def takes_rows(self):
+        """Whether gradients may be `RowSparse`; an average is one of all rows at each step."""
+        return self.average is None
+
+    def correction(self, n_steps):
+        """Length of step number `n_steps` by a rate of 1: the means begin at 0."""
+        return np.sqrt(1 - self.beta2**n_steps) / (1 - self.beta1**n_steps)
+
+    def ready(self, params, rows):
+        """Make the steps that rows have missed; see `Optimizer`."""
+        if not self.late:
+            return params
+        rows = rows()
+        return self._each_late(
+            params,
+            lambda k, late, p, moments: late.ready(
+                p, moments, self.n_steps, None if rows is None else rows[k]
+            ),
+        )
+
+    def keep(self, params):
+        """Return the parameters to keep, all rows brought up."""
+        params = self._each_late(
+            params, lambda k, late, p, moments: late.release(p, moments, self.n_steps)
+        )
+        return super().keep(params)
+
+    def _each_late(self, params, change):
+        """Parameters with the arrays that have late rows changed."""
+        new = list(params)
+        for k, late in self.late.items():
+            new[k] = change(k, late, params[k], (self.first[k], self.second[k]))
+        return type(params)(*new)
 
     def _move(self, params, gradient):
         if self.first is None:
             self.first = [np.zeros_like(p) for p in params]
             self.second = [np.zeros_like(p) for p in params]
         self.n_steps += 1
-        correction = np.sqrt(1 - self.beta2**self.n_steps) / (1 - self.beta1**self.n_steps)
+        correction = self.correction(self.n_steps)
         new = []
-        for p, g, m, s, rate in zip(params, gradient, self.first, self.second, self.learning_rates):
+        for k, (p, g, rate) in enumerate(zip(params, gradient, self.learning_rates)):
+            moments = self.first[k], self.second[k]
+            if isinstance(g, RowSparse):
+                new.append(self._late_rows(k, g.shape).step(p, moments, self.n_steps, g))
+                continue
+            if k in self.late:
+                p = self.late[k].release(p, moments, self.n_steps - 1)
+                self.late[k].skip()
             moved = np.empty_like(p)
             step = p.dtype.type(rate * correction)
             for rows in _blocks(p):
-                self._move_block(p[rows], g[rows], m[rows], s[rows], step, moved[rows])
+                parts = (a[rows] for a in (p, g, *moments))
+                self._move_block(*parts, step, moved[rows])
             new.append(moved)
         return type(params)(*new)
+
+    def _late_rows(self, k, shape):
+        """State of an array whose gradients have few rows."""
+        if k not in self.late:
+            self.late[k] = LateRows(shape, self.n_steps - 1, self.learning_rates[k], self)
+        return self.late[k]
 
     def _move_block(self, p, g, m, s, step, work):
         """Move a block of entries: `work` becomes their new values, m and s are brought up."""

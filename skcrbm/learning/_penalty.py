@@ -13,6 +13,10 @@ class Penalty(ABC):
     It stands beside the mean loss of a row.
     """
 
+    def pulls(self, k):
+        """Whether the gradient of parameter array number k may be other than 0."""
+        return True
+
     @abstractmethod
     def value(self, params):
         """Return the penalty of the parameters, a float."""
@@ -38,6 +42,10 @@ class L2(Penalty):
         self.factors = factors
         self.centres = (None,) * len(factors) if centres is None else centres
         self._pulled = [k for k, factor in enumerate(factors) if np.any(factor)]
+
+    def pulls(self, k):
+        """Whether parameter array number k has a factor."""
+        return k in self._pulled
 
     @property
     def curvature(self):
@@ -84,6 +92,10 @@ class ElasticNet(L2):
         super().__init__(factors)
         self.l1_factors = l1_factors
         self._shrunk = [k for k, factor in enumerate(l1_factors) if np.any(factor)]
+
+    def pulls(self, k):
+        """Whether parameter array number k has a factor."""
+        return super().pulls(k) or k in self._shrunk
 
     def value(self, params):
         """Return the penalty of the parameters."""

@@ -54,6 +54,10 @@ class TruncatedLikelihood(Objective):
             n_jobs,
         )
 
+    def rows_read(self, model, batch):
+        """Return the rows of the input's weights that a batch of sparse inputs reads."""
+        return model.weights_read(batch.X)
+
     def step(self, model, batch, clock, state):
         """Return the `Step` of a batch; rows are done in chunks, added up in order."""
         network = self.network(model)

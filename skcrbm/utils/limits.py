@@ -81,6 +81,10 @@ LAYERED_CHUNK_ROWS = 64
 #: Rows that a vector instruction of these kernels does at once.
 VECTOR_ROWS = 8
 
+#: Weights of sparse inputs from which on a step moves the rows that its batch reads, not all of
+#: them: fewer stay in the caches, and all of them are moved sooner than the rows are found.
+ROW_SPARSE_WEIGHTS = 2**21
+
 #: Entries of a temporary array that stays in the L2 cache.
 CACHED_ENTRIES = 2**16
 

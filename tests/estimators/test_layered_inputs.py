@@ -214,3 +214,120 @@ def test_a_failed_fit_leaves_the_model_as_it_was(data):
     with pytest.raises(ValueError, match="input_shape"):
         model.set_params(input_shape=(2, 2)).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+# ------------------------------------------------------------ rows that sparse inputs read
+
+MANY_STATES = {"clamping": "hard", "thresholds": tuple(np.arange(1, 16) / 16)}
+
+
+def by_rows_and_all(monkeypatch, fit):
+    """What `fit` returns where steps move the rows that a batch reads, and where they move all."""
+    found = []
+    for limit in (0, 10**9):
+        monkeypatch.setattr("skcrbm.inference.layered._network.ROW_SPARSE_WEIGHTS", limit)
+        found.append(fit())
+    return found
+
+
+def late(model):
+    """Whether Adam knows of rows that are moved late."""
+    optimizer = model._progress.optimizer
+    return bool(getattr(optimizer, "late", None))
+
+
+def weights(model):
+    return [layer.pairwise for layer in model.layers_]
+
+
+@pytest.mark.parametrize(
+    ("options", "by_rows"),
+    [
+        ({}, True),
+        ({"inference": "mean_field"}, True),
+        ({"gradient": "analytic", "n_inference_iter": 3}, True),
+        ({"layers": (Dense(4), Dense(3, 3))}, True),
+        ({"layers": ()}, True),
+        ({"batch_size": 130}, True),
+        ({"alpha_hidden": 0.1}, True),
+        ({"alpha": 0.1}, False),
+        ({"solver": "sgd"}, False),
+    ],
+)
+def test_moving_the_rows_that_are_read_is_training_as_before(monkeypatch, options, by_rows):
+    rng = np.random.RandomState(0)
+    X, y = rng.random_sample((260, 6)), rng.randint(3, size=260)
+    settings = {"layers": (Dense(4, 3),), "max_iter": 4, "batch_size": 10, "random_state": 0}
+
+    def fit():
+        model = LayeredGMClassifier(**{**settings, **MANY_STATES, **options})
+        return model.fit(X, y)
+
+    rows, arrays = by_rows_and_all(monkeypatch, fit)
+    assert late(rows) == by_rows
+    assert not late(arrays)
+    for a, b in zip(weights(rows), weights(arrays), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    np.testing.assert_allclose(rows.loss_curve_, arrays.loss_curve_, rtol=1e-9)
+
+
+def test_rows_that_are_read_with_early_stopping_and_partial_fit(monkeypatch):
+    rng = np.random.RandomState(0)
+    X, y = rng.random_sample((200, 6)), rng.randint(2, size=200)
+
+    def fit():
+        model = LayeredGMClassifier(
+            max_iter=6, early_stopping=True, batch_size=10, random_state=0, **MANY_STATES
+        ).fit(X, y)
+        kept = [w.copy() for w in weights(model)]
+        model.set_params(early_stopping=False)
+        for part in (slice(0, 100), slice(100, 200), slice(0, 50)):
+            model.partial_fit(X[part], y[part])
+        return kept, model
+
+    (before, rows), (expected, arrays) = by_rows_and_all(monkeypatch, fit)
+    for a, b in zip([*before, *weights(rows)], [*expected, *weights(arrays)], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+def test_sparse_columns_are_read_by_rows(monkeypatch):
+    rng = np.random.RandomState(0)
+    X = sparse.random_array((120, 300), density=0.02, format="csr", rng=rng)
+    y = rng.randint(2, size=120)
+
+    def fit():
+        return LayeredGMClassifier(max_iter=5, batch_size=10, random_state=0).fit(X, y)
+
+    rows, arrays = by_rows_and_all(monkeypatch, fit)
+    assert late(rows)
+    for a, b in zip(weights(rows), weights(arrays), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-7)  # gradients near epsilon
+
+
+def test_rows_that_are_read_do_not_depend_on_threads(monkeypatch):
+    monkeypatch.setattr("skcrbm.inference.layered._network.ROW_SPARSE_WEIGHTS", 0)
+    rng = np.random.RandomState(0)
+    X, y = rng.random_sample((300, 6)), rng.randint(2, size=300)
+    one, two = (
+        LayeredGMClassifier(
+            max_iter=3, batch_size=150, n_jobs=n_jobs, random_state=0, **MANY_STATES
+        ).fit(X, y)
+        for n_jobs in (1, 2)
+    )
+    for a, b in zip(weights(one), weights(two), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_pixels_that_are_missing_now_and_then_move_all_rows(monkeypatch):
+    rng = np.random.RandomState(0)
+    X, y = rng.random_sample((100, 6)), rng.randint(2, size=100)
+    X[rng.random_sample(X.shape) < 0.02] = np.nan  # some batches have none
+
+    def fit():
+        return LayeredGMClassifier(max_iter=3, batch_size=5, random_state=0, **MANY_STATES).fit(
+            X, y
+        )
+
+    rows, arrays = by_rows_and_all(monkeypatch, fit)
+    for a, b in zip(weights(rows), weights(arrays), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)

@@ -35,8 +35,9 @@ class MeanFieldNetwork(LayeredNetwork):
             if totals[c] is not None:
                 self._expect(c, means[c + 1], totals[c], False, trace.n)
 
-    def _zero_weights(self):
-        return [np.zeros_like(w) for w in self.weights]
+    def _zero_weights(self, with_input):
+        first = 0 if with_input else 1  # where messages are
+        return [np.zeros_like(w) if c >= first else None for c, w in enumerate(self.weights)]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):
         n, depth = trace.n, self.structure.depth
@@ -82,8 +83,6 @@ class MeanFieldNetwork(LayeredNetwork):
         flat = []
         for c in range(self.structure.depth):
             mean = self._means(trace, last, c)
-            if mean is None:
-                flat.append(np.zeros(self.structure.connections[c].n_weights, self.dtype))
-            else:
-                flat.append(self._products(c, mean, expected[c + 1], trace.n))
+            some = mean is not None
+            flat.append(self._products(c, mean, expected[c + 1], trace.n) if some else None)
         return flat

@@ -124,7 +124,7 @@ class MessageNetwork(LayeredNetwork):
     def _send(self, belief, reverse, arguments, mask, out, total):
         send(belief, reverse, *arguments, mask, out, total)
 
-    def _zero_weights(self):
+    def _zero_weights(self, with_input):
         """Gradients of the shifted tables, ahead and back."""
         return [
             None
@@ -184,7 +184,7 @@ class MessageNetwork(LayeredNetwork):
         for c, connection in enumerate(self.structure.connections):
             edges = trace.edges[c]
             if edges is None:
-                flat.append(np.zeros(connection.n_weights, self.dtype))
+                flat.append(None)
                 continue
             belief, reverse = trace.beliefs[-1][c], trace.backward[-1][c]
             total = np.zeros_like(trace.beliefs[-1][c + 1])

@@ -15,6 +15,8 @@ import numpy as np
 from scipy import sparse
 
 from skcrbm.kernels.layered_messages import expected_fields, expected_fields_vjp
+from skcrbm.utils.limits import ROW_SPARSE_WEIGHTS
+from skcrbm.utils.row_sparse import RowSparse
 
 
 class Held(NamedTuple):
@@ -302,7 +304,7 @@ class LayeredNetwork:
         """
         n, inputs = trace.n, trace.inputs
         depth = self.structure.depth
-        d_weights = self._zero_weights()
+        d_weights = self._zero_weights(inputs.missing is not None)
         d_unaries = [np.zeros_like(u) for u in self.unaries]
         d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
         d_beliefs = [None] * depth + [d_output]
@@ -328,13 +330,13 @@ class LayeredNetwork:
         return self.structure.params(d_unaries, flat)
 
     def _input_gradient(self, inputs, d_field):
-        """Flat gradient of the input's weights from that of `_input_field`."""
+        """Flat gradient of the input's weights from that of `_input_field`, or a `RowSparse`."""
         connection = self.structure.connections[0]
         n = inputs.means.shape[0]
         if connection.dense:
             d = d_field.reshape(-1, n)
             if sparse.issparse(inputs.means):
-                return np.ascontiguousarray(inputs.means.T @ d.T).ravel()
+                return _sparse_products(inputs.means, d)
             return (inputs.means.T @ d.T).ravel()
         return self._products(0, _lanes(inputs.means, connection.n_left), d_field, n)
 
@@ -358,11 +360,15 @@ class LayeredNetwork:
             for u, m in zip(self.unaries, means)
         ]
         flat = self._pairs(trace, free, held)
-        flat[0] = flat[0] + self._input_gradient(trace.inputs, means[1])
+        from_inputs = self._input_gradient(trace.inputs, means[1])
+        flat[0] = from_inputs if flat[0] is None else flat[0] + from_inputs
         return self.structure.params(unaries, flat)
 
     def pair_moments(self, trace, row_weight):
-        """Sum the moments of pairs of nodes that are not observed, flat by connection."""
+        """Sum the moments of pairs of nodes that are not observed, flat by connection.
+
+        None for the input's connection where all inputs are observed.
+        """
         return self._pairs(trace, *self._means_of_nodes(trace, row_weight))
 
     def _means_of_nodes(self, trace, row_weight):
@@ -428,6 +434,16 @@ def _lane_sums(a, n):
     """Sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
     # Faster than sum(axis=2) on few rows, which adds them up a short run at a time.
     return np.einsum("isr->is", a.reshape(len(a), a.shape[1] // n, n))
+
+
+def _sparse_products(means, d):
+    """Products of CSR means (n, M) and d (H, n), summed over the rows; `RowSparse` if many."""
+    if means.shape[1] * len(d) < ROW_SPARSE_WEIGHTS:
+        return np.ascontiguousarray(means.T @ d.T).ravel()
+    rows, column = np.unique(means.indices, return_inverse=True)
+    shape = means.shape[0], len(rows)
+    few = sparse.csr_matrix((means.data, column, means.indptr), shape=shape)
+    return RowSparse(rows, np.ascontiguousarray(few.T @ d.T), means.shape[1])
 
 
 def _lanes(means, n_nodes):

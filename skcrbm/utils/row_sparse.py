@@ -1,0 +1,72 @@
+"""Gradients of which few rows are not 0, as sparse inputs leave them."""
+
+import numpy as np
+
+
+class RowSparse:
+    """A matrix of which only some rows are not 0; it stands for the flat array of its entries.
+
+    Parameters
+    ----------
+    rows : ndarray (n,) of int
+        Increasing.
+    values : ndarray (n, H)
+        Of these rows.
+    n_rows : int
+        Of the matrix.
+    """
+
+    # Sums with arrays are ours: NumPy would try them entry by entry.
+    __array_ufunc__ = None
+
+    def __init__(self, rows, values, n_rows):
+        self.rows = rows
+        self.values = values
+        self.shape = n_rows, values.shape[1]
+
+    @property
+    def dtype(self):
+        """The dtype of the values."""
+        return self.values.dtype
+
+    def astype(self, dtype, copy=True):
+        """Return the same with values of another dtype."""
+        return RowSparse(self.rows, self.values.astype(dtype, copy=copy), self.shape[0])
+
+    def toarray(self):
+        """Return all entries, flat."""
+        full = np.zeros(self.shape, self.dtype)
+        full[self.rows] = self.values
+        return full.ravel()
+
+    def of(self, flat):
+        """Return these rows of a flat array that has the same entries, a copy (n, H)."""
+        return flat.reshape(self.shape)[self.rows]
+
+    def __array__(self, dtype=None, copy=None):
+        return self.toarray() if dtype is None else self.toarray().astype(dtype, copy=False)
+
+    def __itruediv__(self, divisor):
+        self.values /= divisor
+        return self
+
+    def __neg__(self):
+        return RowSparse(self.rows, -self.values, self.shape[0])
+
+    def __add__(self, other):
+        if not isinstance(other, RowSparse):
+            total = np.array(other)
+            total.reshape(self.shape)[self.rows] += self.values
+            return total
+        if np.array_equal(self.rows, other.rows):
+            return RowSparse(self.rows, self.values + other.values, self.shape[0])
+        rows = np.union1d(self.rows, other.rows)
+        values = np.zeros((len(rows), self.shape[1]), self.dtype)
+        for part in (self, other):
+            values[np.searchsorted(rows, part.rows)] += part.values
+        return RowSparse(rows, values, self.shape[0])
+
+    __radd__ = __add__
+
+    def __sub__(self, other):
+        return self + -other
