@@ -56,6 +56,7 @@ templates_path = ["_templates"]
 exclude_patterns = [
     "_build",
     "inventories",
+    "crbm_figures.md",
     "crbm_tables.md",
     "layered_tables.md",
     "lmbm_tables.md",

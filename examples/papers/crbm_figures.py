@@ -42,6 +42,8 @@ def run(side, method, size):
         "all": f"{every:.3f}",
         "changed": f"{changed:.3f}",
         "epoch": state["best"].n_iter_,
+        "pixels": size.side,
+        "n_train": size.n_train,
         "converged": " ".join(f"{share:.3f}" for share in curve),
     }
 
@@ -56,9 +58,12 @@ def cells(size):
 
 def report(path, done):
     """Draw both figures; return the errors as a Markdown table."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9), layout="constrained")
     found = {(r["method"], int(r["side"])): r for r in done.values()}
-    lines = ["| | " + " | ".join(map(str, SIDES)) + " |", "|---" * (len(SIDES) + 1) + "|"]
+    lines = [
+        "| side of the patch | " + " | ".join(map(str, SIDES)) + " |",
+        "|---" * (len(SIDES) + 1) + "|",
+    ]
     for method in ("LR", "CD-10", "MLE-BP"):
         row = [found.get((method, side)) for side in SIDES]
         sides = [side for side, r in zip(SIDES, row) if r]
@@ -74,6 +79,11 @@ def report(path, done):
             right.plot(range(1, len(shares) + 1), shares, marker=".", label=label)
     right.set(xlabel="epoch", ylabel="converged in training, %", ylim=(0, 102))
     right.legend()
+    right.xaxis.get_major_locator().set_params(integer=True)
+    sizes = {(r["pixels"], r["n_train"]) for r in done.values()}
+    size = "; ".join(f"{side} x {side} pixels, {n} images" for side, n in sorted(sizes))
+    left.set_title(f"Patches of all sizes\nreduced size: {size}", fontsize=10)
+    right.set_title(f"MLE-BP, patches of 8 of 28\nreduced size: {size}", fontsize=10)
     figure.savefig(path, dpi=100)
     return "\n".join(lines) + "\n"
 
@@ -83,7 +93,7 @@ def main():
     parser = make_parser(__doc__, "crbm_figures", "a few hundred images, two epochs")
     arguments = parser.parse_args()
     size = SIZES["quick" if arguments.quick else "reduced"]
-    picture = results_path(arguments, ".png")
+    picture = results_path(arguments, ".csv").with_suffix(".png")
     run_tables(arguments, cells(size), partial(report, picture))
     print(f"picture: {picture}")
 
