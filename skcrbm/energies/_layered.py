@@ -9,6 +9,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from skcrbm.energies._input_code import InputCode
 from skcrbm.energies._layered_energy import LayeredEnergy
 from skcrbm.energies._layered_structure import LayeredParams, LayeredStructure
+from skcrbm.utils.row_sparse import columns_used
 
 
 class FittedLayer(NamedTuple):
@@ -66,7 +67,7 @@ class LayeredModel(NamedTuple):
         means, missing = self.code.encode(X)
         if missing is not None or not sparse.issparse(means):
             return None
-        return LayeredParams(np.unique(means.indices), None, None)
+        return LayeredParams(columns_used(means), None, None)
 
     @property
     def dtype(self):

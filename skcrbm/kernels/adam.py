@@ -56,7 +56,7 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     rows : (n,) which rows
     done : (R,) int64, number of the last step that each row has made, in and out
     now : int
-    rate : float, 0 leaves p as it is
+    rate : float
     lengths : (L,) float64, of step t + 1 by rate 1; the last one stands for all later ones
     lost : (J,) float64, (beta1 / sqrt(beta2))^j from j = 1; beyond J nothing is left
     grown : (J,) float64, beta2^(-j / 2)

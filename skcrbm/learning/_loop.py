@@ -151,6 +151,8 @@ def run_epochs(
                     history,
                 )
                 kept = model._replace(params=optimizer.keep(model.params))
+                if not all(map(_in_bounds, kept.params)):
+                    raise _divergence(number)
                 try:
                     score = None if validate is None else validate(kept, number)
                 except MagnitudeError as error:
@@ -175,6 +177,7 @@ def run_epochs(
     except KeyboardInterrupt:
         if history.best is None:
             raise
+        optimizer.keep(model.params)  # what it holds besides is given up
         history.reason = "interrupted"
     return history
 
@@ -220,7 +223,8 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
             shares.append(step.effective_share)
         model = model._replace(params=optimizer.update(model.params, gradient))
         # Parameters whose squares overflow will overflow in an energy, if not in this one.
-        if not np.isfinite(loss) or not all(map(_moved_in_bounds, model.params, gradient)):
+        moved = (g.of(p) if isinstance(g, RowSparse) else p for g, p in zip(gradient, model.params))
+        if not np.isfinite(loss) or not all(map(_in_bounds, moved)):
             raise _divergence(clock.epoch)
     return model, loss, n_converged, float(np.mean(shares)) if shares else None
 
@@ -246,7 +250,6 @@ def _mean_gradient(gradient, total, params, optimizer, penalty):
     return type(params)(*mean)
 
 
-def _moved_in_bounds(p, g):
-    """Whether the square of what a gradient has moved is finite."""
-    moved = g.of(p) if isinstance(g, RowSparse) else p
-    return np.isfinite(np.vdot(moved, moved))
+def _in_bounds(p):
+    """Whether the sum of the squares of an array is finite."""
+    return np.isfinite(np.vdot(p, p))

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from skcrbm.learning._averaging import PolynomialAverage
-from skcrbm.learning._late_rows import LateRows
+from skcrbm.learning._late_rows import LateRows, step_length
 from skcrbm.utils.row_sparse import RowSparse
 
 # Entries that Adam moves at once: what it works on stays in the cache.
@@ -34,16 +34,15 @@ class Optimizer(ABC):
         """Return the iterate to go on from, given the parameters that were kept."""
         return params if self.average is None else self.average.resume(params)
 
-    def ready(self, params, rows):
+    def ready(self, params, rows_read):
         """Return the parameters with all that a step will read brought up to date.
 
         Parameters
         ----------
         params : params
             Of `start` or of the last `update`.
-        rows : callable
-            Returns the rows that it will read of each array, None for all of them; called where
-            some are late.
+        rows_read : callable
+            Returns what `Objective.rows_read` does; called where some rows are late.
         """
         return params
 
@@ -115,41 +114,36 @@ class Adam(Optimizer):
         super().__init__(learning_rates, average)
         self.n_steps = 0
         self.first = self.second = None
-        self.late = {}  # LateRows by number of array
+        # By number of array, for those whose gradients have had few rows.
+        self.late = {}
 
     @property
     def takes_rows(self):
         """Whether gradients may be `RowSparse`; an average is one of all rows at each step."""
         return self.average is None
 
-    def correction(self, n_steps):
-        """Length of step number `n_steps` by a rate of 1: the means begin at 0."""
-        return np.sqrt(1 - self.beta2**n_steps) / (1 - self.beta1**n_steps)
-
-    def ready(self, params, rows):
+    def ready(self, params, rows_read):
         """Make the steps that rows have missed; see `Optimizer`."""
         if not self.late:
             return params
-        rows = rows()
-        return self._each_late(
-            params,
-            lambda k, late, p, moments: late.ready(
-                p, moments, self.n_steps, None if rows is None else rows[k]
-            ),
-        )
+        rows = rows_read()
+
+        def bring_up(k, late, *state):
+            few = None if rows is None else rows[k]
+            return late.release(*state) if few is None else late.ready(*state, few)
+
+        return self._each_late(params, bring_up)
 
     def keep(self, params):
         """Return the parameters to keep, all rows brought up."""
-        params = self._each_late(
-            params, lambda k, late, p, moments: late.release(p, moments, self.n_steps)
-        )
+        params = self._each_late(params, lambda k, late, *state: late.release(*state))
         return super().keep(params)
 
     def _each_late(self, params, change):
         """Parameters with the arrays that have late rows changed."""
         new = list(params)
         for k, late in self.late.items():
-            new[k] = change(k, late, params[k], (self.first[k], self.second[k]))
+            new[k] = change(k, late, params[k], (self.first[k], self.second[k]), self.n_steps)
         return type(params)(*new)
 
     def _move(self, params, gradient):
@@ -157,7 +151,7 @@ class Adam(Optimizer):
             self.first = [np.zeros_like(p) for p in params]
             self.second = [np.zeros_like(p) for p in params]
         self.n_steps += 1
-        correction = self.correction(self.n_steps)
+        correction = step_length(self.n_steps, self.beta1, self.beta2)
         new = []
         for k, (p, g, rate) in enumerate(zip(params, gradient, self.learning_rates)):
             moments = self.first[k], self.second[k]
@@ -166,7 +160,6 @@ class Adam(Optimizer):
                 continue
             if k in self.late:
                 p = self.late[k].release(p, moments, self.n_steps - 1)
-                self.late[k].skip()
             moved = np.empty_like(p)
             step = p.dtype.type(rate * correction)
             for rows in _blocks(p):
@@ -178,7 +171,8 @@ class Adam(Optimizer):
     def _late_rows(self, k, shape):
         """State of an array whose gradients have few rows."""
         if k not in self.late:
-            self.late[k] = LateRows(shape, self.n_steps - 1, self.learning_rates[k], self)
+            constants = self.learning_rates[k], self.beta1, self.beta2, self.epsilon
+            self.late[k] = LateRows(shape, self.n_steps - 1, *constants)
         return self.late[k]
 
     def _move_block(self, p, g, m, s, step, work):

@@ -3,6 +3,13 @@
 import numpy as np
 
 
+def columns_used(matrix):
+    """Columns of a CSR matrix that have entries, increasing."""
+    used = np.zeros(matrix.shape[1], bool)
+    used[matrix.indices] = True
+    return np.flatnonzero(used)
+
+
 class RowSparse:
     """A matrix of which only some rows are not 0; it stands for the flat array of its entries.
 
@@ -70,3 +77,6 @@ class RowSparse:
 
     def __sub__(self, other):
         return self + -other
+
+    def __rsub__(self, other):
+        return -self + other

@@ -39,6 +39,11 @@ class Twins:
         self.p = self.late.update(self.p, Pair(g, other))
         self.q = self.dense.update(self.q, Pair(g.toarray(), other))
 
+    def step_all(self):
+        g = Pair(self.normal(N_ROWS * WIDTH), self.normal(2))
+        self.p = self.late.update(self.p, g)
+        self.q = self.dense.update(self.q, g)
+
     @property
     def tolerance(self):
         return 1e-10 if self.dtype is np.float64 else 2e-5
@@ -70,6 +75,17 @@ def test_late_rows_end_where_all_rows_do(dtype):
             twins.check()
     start = np.random.default_rng(0).normal(size=N_ROWS * WIDTH)
     assert abs(twins.p.rows - start).max() > 0.1
+
+
+def test_rows_that_are_not_read_wait():
+    twins = Twins()
+    for k in range(3):
+        twins.step([k])
+    assert not np.allclose(twins.p.rows, twins.q.rows, atol=1e-4)
+    twins.p = twins.late.ready(twins.p, lambda: Pair(np.array([0]), None))
+    near = np.isclose(twins.p.rows, twins.q.rows, atol=twins.tolerance).reshape(N_ROWS, WIDTH)
+    assert near.all(axis=1).tolist() == [True, False, True] + [True] * (N_ROWS - 3)
+    twins.check()
 
 
 def test_rows_of_each_step_move_bit_for_bit_as_arrays():
@@ -111,12 +127,14 @@ def test_what_is_kept_and_what_was_given_stay():
 
 def test_arrays_and_rows_in_turns():
     twins = Twins()
+    twins.step_all()  # before rows are told apart
     for k in range(12):
         twins.step([k, k + 3, 29])
         if k % 3 == 2:
-            g = Pair(twins.normal(N_ROWS * WIDTH), twins.normal(2))
-            twins.p = twins.late.update(twins.p, g)
-            twins.q = twins.dense.update(twins.q, g)
+            twins.step_all()
+        if k % 5 == 3:  # the next step reads all
+            twins.p = twins.late.ready(twins.p, [lambda: None, lambda: Pair(None, None)][k % 2])
+            np.testing.assert_allclose(twins.p.rows, twins.q.rows, atol=twins.tolerance)
         if k % 4 == 1:
             twins.check()
     twins.check()

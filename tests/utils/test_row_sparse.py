@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
-from skcrbm.utils.row_sparse import RowSparse
+from skcrbm.utils.row_sparse import RowSparse, columns_used
 
 N_ROWS, WIDTH = 6, 2
 
@@ -42,11 +43,17 @@ def test_sums_and_differences(a, b):
         (a + flat, x + flat),
         (flat + a, flat + x),
         (a - flat, x - flat),
+        (flat - a, flat - x),
     ):
         np.testing.assert_array_equal(np.asarray(found), expected)
     np.testing.assert_array_equal(flat, np.arange(12.0))
     assert isinstance(a + b, RowSparse)
     assert isinstance(a + flat, np.ndarray)
+
+
+def test_columns_used():
+    parts = np.ones(3), np.array([4, 0, 4]), np.array([0, 2, 3])
+    np.testing.assert_array_equal(columns_used(sparse.csr_matrix(parts, shape=(2, 6))), [0, 4])
 
 
 def test_division_in_place_and_dtypes():

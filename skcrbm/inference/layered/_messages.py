@@ -128,12 +128,12 @@ class MessageNetwork(LayeredNetwork):
         """Gradients of the shifted tables, ahead and back."""
         return [
             None
-            if e is None
+            if e is None or (c == 0 and not with_input)
             else (
                 np.zeros_like(e.ahead[0][:, 1:]),
                 np.zeros_like(e.back[0][:, 1:]),
             )
-            for e in self.edges
+            for c, e in enumerate(self.edges)
         ]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
@@ -170,7 +170,7 @@ class MessageNetwork(LayeredNetwork):
         """Flat gradients of the pairwise scores; None for those without messages."""
         flat = []
         for connection, edges, d in zip(self.structure.connections, self.edges, d_tables):
-            if edges is None:
+            if d is None:
                 flat.append(None)
                 continue
             ahead, back = edges.unshift(*d)

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from skcrbm.kernels.layered_messages import expected_fields, expected_fields_vjp
 from skcrbm.utils.limits import ROW_SPARSE_WEIGHTS
-from skcrbm.utils.row_sparse import RowSparse
+from skcrbm.utils.row_sparse import RowSparse, columns_used
 
 
 class Held(NamedTuple):
@@ -437,13 +437,20 @@ def _lane_sums(a, n):
 
 
 def _sparse_products(means, d):
-    """Products of CSR means (n, M) and d (H, n), summed over the rows; `RowSparse` if many."""
-    if means.shape[1] * len(d) < ROW_SPARSE_WEIGHTS:
-        return np.ascontiguousarray(means.T @ d.T).ravel()
-    rows, column = np.unique(means.indices, return_inverse=True)
-    shape = means.shape[0], len(rows)
-    few = sparse.csr_matrix((means.data, column, means.indptr), shape=shape)
-    return RowSparse(rows, np.ascontiguousarray(few.T @ d.T), means.shape[1])
+    """Products of CSR means (n, M) and d (H, n), summed over the rows.
+
+    `RowSparse` where they are many, and the means leave out half of the columns.
+    """
+    n, n_columns = means.shape
+    if n_columns * len(d) >= ROW_SPARSE_WEIGHTS:
+        rows = columns_used(means)
+        if 2 * len(rows) <= n_columns:
+            number = np.empty(n_columns, means.indices.dtype)
+            number[rows] = np.arange(len(rows))
+            parts = means.data, number[means.indices], means.indptr
+            few = sparse.csr_matrix(parts, shape=(n, len(rows)))
+            return RowSparse(rows, np.ascontiguousarray(few.T @ d.T), n_columns)
+    return np.ascontiguousarray(means.T @ d.T).ravel()
 
 
 def _lanes(means, n_nodes):
