@@ -99,7 +99,7 @@ SLOW_RATES = {
     "LSSVM": (0.05,),
     "MSSVM": (0.05,),
 }
-# What suits noise is too fast where patches are hidden: there the first epoch would be the best.
+# What suits noise need not suit patches.
 PATCH_RATES = {"CD-1": (0.01, 0.05, 0.15), "CD-10": (0.01, 0.05, 0.15)}
 # Finding the state of the lowest free energy for 10000 images takes as long as an epoch.
 N_VALIDATION = {"CD-PercLoss": 2000}

@@ -116,7 +116,9 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
     draw_below : bool
         Whether Gibbs sampling draws the states below a layer, too, or takes their probabilities,
         as Hinton (2012) advises. Drawn, they add noise beside which probabilities that vary little
-        are hard to learn; a dense layer on pixels is better with them by CD-10.
+        are hard to learn; a dense layer on pixels is better with them.
+    decline : bool
+        Whether the rates fall to 0 over the steps of a layer, evenly.
     max_iter : int
         Epochs at most of the logistic regression.
     """
@@ -131,6 +133,7 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         shared_learning_rate=1.0,
         bias_learning_rate=0.1,
         draw_below=True,
+        decline=False,
         batch_size=20,
         max_iter=100,
         random_state=None,
@@ -143,6 +146,7 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         self.shared_learning_rate = shared_learning_rate
         self.bias_learning_rate = bias_learning_rate
         self.draw_below = draw_below
+        self.decline = decline
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.random_state = random_state
@@ -155,13 +159,16 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         for layer in self.layers:
             pair = Pair(layer, shape, states, v.mean(0), rng)
             rate = self.shared_learning_rate if pair.shared else self.learning_rate
+            n_updates = self.n_epochs * -(-len(v) // self.batch_size)
+            last = 1 / n_updates if self.decline else 1
+            shares = iter(np.linspace(1, last, n_updates).tolist())
             for _ in range(self.n_epochs):
                 order = rng.permutation(len(v))
                 for start in range(0, len(v), self.batch_size):
                     batch = v[order[start : start + self.batch_size]]
-                    pair.step(
-                        batch, self.n_steps, rate, self.bias_learning_rate, self.draw_below, rng
-                    )
+                    share = next(shares)
+                    rates = share * rate, share * self.bias_learning_rate
+                    pair.step(batch, self.n_steps, *rates, self.draw_below, rng)
             self.pairs_.append(pair)
             shape, states, v = pair.shape, layer.n_states, pair.up(v)
         self.top_ = LayeredGMClassifier(

@@ -109,9 +109,11 @@ def cells():
                     kind = "published"
             elif row.startswith("CD"):
                 # Probabilities of the layers below vary less than pixels.
-                rate, draw = (0.1, True) if net == "dense" else (1.0, False)
-                options = {"n_steps": int(row[2:]), "learning_rate": rate, **structure}
-                options["draw_below"] = draw
+                options = {"n_steps": int(row[2:]), "learning_rate": 1.0, "draw_below": False}
+                if net == "dense":
+                    rates = {"learning_rate": 0.3, "bias_learning_rate": 0.3, "decline": True}
+                    options.update(**rates, draw_below=True, n_epochs=30)
+                options.update(structure)
                 kind = "cd"
                 if net == "local":
                     kind = "published"
