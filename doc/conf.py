@@ -61,6 +61,7 @@ exclude_patterns = [
     "layered_tables.md",
     "lmbm_tables.md",
     "learning_rules_multilabel.md",
+    "persistent_messages.md",
     "pmp_tables.md",
 ]
 nitpicky = True

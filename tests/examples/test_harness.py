@@ -196,6 +196,7 @@ def test_a_quick_run_has_results_of_its_own():
         "lmbm_tables",
         "layered_tables",
         "learning_rules_multilabel",
+        "persistent_messages",
         "bp_chain_tables",
         "pmp_tables",
     ],
