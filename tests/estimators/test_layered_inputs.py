@@ -295,7 +295,7 @@ def test_rows_that_are_read_with_early_stopping_and_partial_fit(monkeypatch):
 
 def test_sparse_columns_are_read_by_rows(monkeypatch):
     rng = np.random.RandomState(0)
-    X = sparse.random_array((120, 300), density=0.02, format="csr", rng=rng)
+    X = sparse.random(120, 300, density=0.02, format="csr", random_state=rng)
     y = rng.randint(2, size=120)
 
     def fit():
@@ -343,7 +343,7 @@ def test_pixels_that_are_missing_now_and_then_move_all_rows(monkeypatch, options
 def test_batches_that_read_most_rows_move_all(monkeypatch):
     monkeypatch.setattr("skcrbm.inference.layered._network.ROW_SPARSE_WEIGHTS", 0)
     rng = np.random.RandomState(0)
-    X = sparse.random_array((60, 40), density=0.3, format="csr", rng=rng)
+    X = sparse.random(60, 40, density=0.3, format="csr", random_state=rng)
     model = LayeredGMClassifier(max_iter=2, random_state=0, early_stopping=False)
     y = rng.randint(2, size=60)
     assert late(model.set_params(batch_size=1).fit(X, y))
