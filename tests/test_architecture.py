@@ -132,7 +132,8 @@ def test_kernels_import_arrays_and_the_decorator_only(path):
         head = module.partition(".")[0]
         if head == ROOT.name:
             assert path.name != "jit.py"
-            assert module.startswith(("skcrbm.kernels.jit", "skcrbm.kernels.scalar")), module
+            shared = ("jit", "scalar", "exponentials")
+            assert module.startswith(tuple(f"skcrbm.kernels.{m}" for m in shared)), module
         else:
             assert head in {"numpy", "numba", *sys.stdlib_module_names}, module
             assert head != "numba" or path.name == "jit.py", "compile with the house decorator"

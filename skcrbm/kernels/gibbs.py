@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 
+from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import GOLDEN, exp_in_place, unit_interval
+from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
 # Chains side by side: states and entries of hundreds of factors stay in the L1 cache, those of
 # thousands in the L2 cache.

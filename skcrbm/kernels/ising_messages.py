@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from skcrbm.kernels.exponentials import sign_messages
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
     ROUNDING,
@@ -27,7 +28,6 @@ from skcrbm.kernels.scalar import (
     log_odds_moved,
     message_from_beliefs,
     sigmoid_pair,
-    sign_messages,
 )
 
 # Messages to start from need not be larger.

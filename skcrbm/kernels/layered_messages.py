@@ -16,8 +16,8 @@ probabilities, without an exponential per pair of states.
 
 import numpy as np
 
+from skcrbm.kernels.exponentials import exp_in_place, log_in_place
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import exp_in_place, log_in_place
 
 # The next functions do a block of edges each, first:last: a call costs as much as an edge.
 # What belongs to an edge of the block lies in scratch space, one edge after the other.

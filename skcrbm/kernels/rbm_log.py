@@ -11,12 +11,13 @@ on the fly. All methods share the sweep and differ in the message function
 and tree-reweighted is sum-product with w = W / rho and messages weighted by rho
 (Wainwright, Jaakkola and Willsky 2005).
 
-Held units are left out: a visible one is not among the active rows, and its messages stay 0;
-those of a hidden one are set to 0.
+Held units are left out: the couplings and messages of visible ones have no row, and the messages
+of hidden ones are set to 0. So rows lie one after the other, those of free visible units.
 """
 
 import numpy as np
 
+from skcrbm.kernels.exponentials import beliefs, log_messages
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
     MAX,
@@ -24,11 +25,9 @@ from skcrbm.kernels.scalar import (
     ROUNDING,
     SUM,
     add_row,
-    beliefs,
     copy_into,
     entropy_term,
     fill,
-    log_messages,
     log_odds_moved,
     max_message_from_beliefs,
     message_from_beliefs,
@@ -36,8 +35,8 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Rows done together.
-_BLOCK = 16
+# Rows done together, an even number; as many more as these numbers take.
+_BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
 @jit(fastmath={"contract"})
@@ -48,9 +47,8 @@ def _max_message(w, x):
     return (y if y > zero else zero) - (x if x > zero else zero)
 
 
-# Rows are taken in blocks. Those of sum-product are copied into scratch space without gaps,
-# for the vector loops over all of their messages; max-product takes two rows at a time, as
-# `rbm_odds` does.
+# Below, `w` and `message` (B, H) are rows that lie one after the other, and `rows` (B,) tells
+# which visible units these are. Max-product takes two rows at a time, as `rbm_odds` does.
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -66,21 +64,19 @@ def _row_sums(incoming, k0, k1):
 
 @jit(fastmath={"contract"})
 def _receive_max(w, theta_h, held, message, rows, visible_bias, incoming, theta_v):
-    """Fill incoming (B, H) with messages hidden -> visible `rows`, at most B; set theta_v."""
+    """Fill incoming (B, H) with messages hidden -> visible `rows`; set theta_v."""
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
         k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is done twice
-        i0 = rows[k0]
-        i1 = rows[k1]
         for j in range(np.uintp(theta_h.shape[0])):
-            incoming[k0, j] = _max_message(w[i0, j], theta_h[j] - message[i0, j])
-            incoming[k1, j] = _max_message(w[i1, j], theta_h[j] - message[i1, j])
+            incoming[k0, j] = _max_message(w[k0, j], theta_h[j] - message[k0, j])
+            incoming[k1, j] = _max_message(w[k1, j], theta_h[j] - message[k1, j])
         for k in range(held.shape[0]):
             incoming[k0, held[k]] = 0
             incoming[k1, held[k]] = 0
         sum0, sum1 = _row_sums(incoming, k0, k1)
-        theta_v[i0] = visible_bias[i0] + sum0
-        theta_v[i1] = visible_bias[i1] + sum1
+        theta_v[rows[k0]] = visible_bias[rows[k0]] + sum0
+        theta_v[rows[k1]] = visible_bias[rows[k1]] + sum1
 
 
 @jit(fastmath={"contract"})
@@ -90,49 +86,31 @@ def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
     for k in range(0, n_paired, 2):
         k0 = np.uintp(k)
         k1 = np.uintp(k + 1)
-        i0 = rows[k0]
-        i1 = rows[k1]
-        theta0 = theta_v[i0]
-        theta1 = theta_v[i1]
+        theta0 = theta_v[rows[k0]]
+        theta1 = theta_v[rows[k1]]
         for j in range(np.uintp(total.shape[0])):
-            new0 = _max_message(w[i0, j], theta0 - incoming[k0, j])
-            new1 = _max_message(w[i1, j], theta1 - incoming[k1, j])
-            new0 = damping * message[i0, j] + keep * new0
-            new1 = damping * message[i1, j] + keep * new1
-            message[i0, j] = new0
-            message[i1, j] = new1
+            new0 = _max_message(w[k0, j], theta0 - incoming[k0, j])
+            new1 = _max_message(w[k1, j], theta1 - incoming[k1, j])
+            new0 = damping * message[k0, j] + keep * new0
+            new1 = damping * message[k1, j] + keep * new1
+            message[k0, j] = new0
+            message[k1, j] = new1
             total[j] += new0 + new1
     for k in range(n_paired, rows.shape[0]):
         k0 = np.uintp(k)
-        i0 = rows[k0]
-        theta0 = theta_v[i0]
+        theta0 = theta_v[rows[k0]]
         for j in range(np.uintp(total.shape[0])):
-            new0 = _max_message(w[i0, j], theta0 - incoming[k0, j])
-            new0 = damping * message[i0, j] + keep * new0
-            message[i0, j] = new0
+            new0 = _max_message(w[k0, j], theta0 - incoming[k0, j])
+            new0 = damping * message[k0, j] + keep * new0
+            message[k0, j] = new0
             total[j] += new0
 
 
-@jit
-def _sweep_max(
-    w, visible_bias, theta_v, theta_h, held, message, rows, damping, keep, incoming, total
-):  # fmt: skip
-    """All messages to and from the visible units `rows`."""
-    size = incoming.shape[0]
-    for first in range(0, rows.shape[0], size):
-        block = rows[first : min(rows.shape[0], first + size)]
-        _receive_max(w, theta_h, held, message, block, visible_bias, incoming, theta_v)
-        _send_max(w, block, theta_v, damping, keep, message, incoming, total)
-
-
 @jit(fastmath={"contract"})
-def _hidden_cavities(w, theta_h, message, rows, coupling, cavity):
-    """Fill coupling, cavity (B, H) with w and theta_h - message of `rows`, at most B."""
-    for k in range(np.uintp(rows.shape[0])):
-        i = rows[k]
-        for j in range(np.uintp(theta_h.shape[0])):
-            coupling[k, j] = w[i, j]
-            cavity[k, j] = theta_h[j] - message[i, j]
+def _hidden_cavities(theta_h, message, cavity, count):
+    """Fill cavity[:count] with theta_h - message; 1-D, theta_h once for each row."""
+    for k in range(np.uintp(count)):
+        cavity[k] = theta_h[k] - message[k]
 
 
 @jit(fastmath={"contract"})
@@ -145,25 +123,25 @@ def _visible_cavities(rows, theta_v, incoming):
 
 
 @jit(fastmath={"contract"})
-def _replace(rows, new, damping, keep, message, total):
-    """Replace the messages of visible `rows` by new (B, H), damped; add them to total (H,)."""
-    for k in range(np.uintp(rows.shape[0])):
-        i = rows[k]
+def _replace(new, damping, keep, message, total):
+    """Replace messages (B, H) by new, damped; add them to total (H,)."""
+    for k in range(np.uintp(message.shape[0])):
         for j in range(np.uintp(total.shape[0])):
-            value = damping * message[i, j] + keep * new[k, j]
-            message[i, j] = value
+            value = damping * message[k, j] + keep * new[k, j]
+            message[k, j] = value
             total[j] += value
 
 
 @jit
-def _receive_sum(w, rho, visible_bias, theta_v, theta_h, held, message, rows, coupling, incoming):
-    """Fill incoming (B, H) with messages hidden -> visible `rows`, at most B; set theta_v.
+def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows, incoming):
+    """Fill incoming (B, H) with messages hidden -> visible `rows`; set theta_v.
 
-    Coupling (B, H) gets the w of these rows.
+    Theta_rows (B, H) holds the log-odds of the hidden units in each row.
     """
-    _hidden_cavities(w, theta_h, message, rows, coupling, incoming)
-    size = incoming.size
-    log_messages(coupling.reshape(size), incoming.reshape(size), rows.shape[0] * theta_h.shape[0])
+    count, size = message.size, incoming.size
+    flat = incoming.reshape(size)
+    _hidden_cavities(theta_rows.reshape(size), message.reshape(count), flat, count)
+    log_messages(w.reshape(count), flat, count)
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
         k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is done twice
@@ -176,39 +154,46 @@ def _receive_sum(w, rho, visible_bias, theta_v, theta_h, held, message, rows, co
 
 
 @jit
-def _send_sum(theta_v, message, rows, damping, keep, coupling, incoming, total):
+def _send_sum(w, theta_v, message, rows, damping, keep, incoming, total):
     """Replace the messages of visible `rows`, add them to total (H,); incoming is lost."""
     _visible_cavities(rows, theta_v, incoming)
-    size = incoming.size
-    log_messages(coupling.reshape(size), incoming.reshape(size), rows.shape[0] * total.shape[0])
-    _replace(rows, incoming, damping, keep, message, total)
+    log_messages(w.reshape(w.size), incoming.reshape(incoming.size), w.size)
+    _replace(incoming, damping, keep, message, total)
 
 
 @jit
-def _send_choices(theta_v, message, rows, damping, keep, coupling, total):
+def _send_choices(w, theta_v, message, rows, damping, keep, new, total):
     """Messages of mixed-product: visible units of `rows` send the states that they prefer."""
     for k in range(np.uintp(rows.shape[0])):
-        if theta_v[rows[k]] <= 0:
-            fill(coupling[k], 0)
-    _replace(rows, coupling, damping, keep, message, total)
+        if theta_v[rows[k]] > 0:
+            copy_into(w[k], new[k])
+        else:
+            fill(new[k], 0)
+    _replace(new, damping, keep, message, total)
 
 
 @jit
-def _sweep_sum(
+def _sweep(
     kind, w, rho, visible_bias, theta_v, theta_h, held, message, rows, damping, keep,
-    coupling, incoming, total,
+    theta_rows, incoming, total,
 ):  # fmt: skip
     """All messages to and from the visible units `rows`."""
     size = incoming.shape[0]
+    if kind != MAX:
+        for k in range(size):
+            copy_into(theta_h, theta_rows[k])
     for first in range(0, rows.shape[0], size):
-        block = rows[first : min(rows.shape[0], first + size)]
-        _receive_sum(
-            w, rho, visible_bias, theta_v, theta_h, held, message, block, coupling, incoming
-        )
+        stop = min(rows.shape[0], first + size)
+        block, w_block, sent = rows[first:stop], w[first:stop], message[first:stop]
+        if kind == MAX:
+            _receive_max(w_block, theta_h, held, sent, block, visible_bias, incoming, theta_v)
+            _send_max(w_block, block, theta_v, damping, keep, sent, incoming, total)
+            continue
+        _receive_sum(w_block, rho, visible_bias, theta_v, theta_rows, held, sent, block, incoming)
         if kind == MIXED:
-            _send_choices(theta_v, message, block, damping, keep, coupling, total)
+            _send_choices(w_block, theta_v, sent, block, damping, keep, incoming, total)
         else:
-            _send_sum(theta_v, message, block, damping, keep, coupling, incoming, total)
+            _send_sum(w_block, theta_v, sent, block, damping, keep, incoming, total)
 
 
 @jit
@@ -241,7 +226,7 @@ def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, fiel
 
 @jit
 def _tree_reweighted_log_partition(
-    w, rho, visible_bias, hidden_bias, free, theta_v, theta_h, message
+    w, rho, visible_bias, hidden_bias, free, theta_v, theta_h, rows, message
 ):
     """b.q + c.q + sum rho w p11 + sum H_i + rho sum (H_ij - H_i - H_j), w = W / rho."""
     log_z = 0.0
@@ -253,44 +238,40 @@ def _tree_reweighted_log_partition(
         q, r = sigmoid_pair(float(theta_h[j]), one)
         log_z += hidden_bias[j] * q if q > 0 else 0.0
         log_z += entropy_term(q) + entropy_term(r)
-    for i in range(n_visible):
-        if not free[i]:
-            continue
+    for k in range(rows.shape[0]):
+        i = rows[k]
         q, r = sigmoid_pair(float(theta_v[i]), one)
         unary = entropy_term(q) + entropy_term(r)
         log_z += visible_bias[i] * q + unary
         for j in range(theta_h.shape[0]):
             if not free[n_visible + j]:
                 continue
-            cavity = float(theta_h[j]) - message[i, j]
-            on, off = sigmoid_pair(cavity + w[i, j], one)
+            cavity = float(theta_h[j]) - message[k, j]
+            on, off = sigmoid_pair(cavity + w[k, j], one)
             with_off, neither = sigmoid_pair(cavity, one)
             p11, p10, p01, p00 = q * on, q * off, r * with_off, r * neither
             both = entropy_term(p11) + entropy_term(p10) + entropy_term(p01) + entropy_term(p00)
             q_h, r_h = sigmoid_pair(float(theta_h[j]), one)
-            log_z += rho * (w[i, j] * p11 + both - unary - entropy_term(q_h) - entropy_term(r_h))
+            log_z += rho * (w[k, j] * p11 + both - unary - entropy_term(q_h) - entropy_term(r_h))
     return log_z
 
 
 @jit
-def _start_messages(kind, w, start, n, theta_v, theta_h, free, message):
-    """Fill message (V, H) from those of an earlier run, start[n], or from beliefs."""
+def _start_messages(kind, w, start, n, theta_v, theta_h, rows, message):
+    """Fill message (B, H) from those of an earlier run, start[n], or from beliefs."""
     zero = w.dtype.type(0)
-    for i in range(w.shape[0]):
-        if not free[i]:
-            fill(message[i], 0)
-        elif start.shape[0]:
-            for j in range(w.shape[1]):
-                low, high = min(w[i, j], zero), max(w[i, j], zero)
-                message[i, j] = min(max(start[n, i, j], low), high)
-        else:
-            for j in range(w.shape[1]):
-                if kind == SUM:
-                    message[i, j] = message_from_beliefs(w[i, j], theta_v[i], theta_h[j])
-                elif kind == MAX:
-                    message[i, j] = max_message_from_beliefs(w[i, j], theta_v[i], theta_h[j])
-                else:
-                    message[i, j] = w[i, j] if theta_v[i] > 0 else 0
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        for j in range(w.shape[1]):
+            if start.shape[0]:
+                low, high = min(w[k, j], zero), max(w[k, j], zero)
+                message[k, j] = min(max(start[n, i, j], low), high)
+            elif kind == SUM:
+                message[k, j] = message_from_beliefs(w[k, j], theta_v[i], theta_h[j])
+            elif kind == MAX:
+                message[k, j] = max_message_from_beliefs(w[k, j], theta_v[i], theta_h[j])
+            else:
+                message[k, j] = w[k, j] if theta_v[i] > 0 else zero
 
 
 @jit
@@ -326,9 +307,11 @@ def pass_logs(
     one = weights.dtype.type(1)
     keep = one - damping
     rounding = ROUNDING * np.finfo(weights.dtype).eps
-    message = np.empty((n_visible, n_hidden), weights.dtype)
-    incoming = np.empty((_BLOCK, n_hidden), weights.dtype)
-    coupling = np.empty((_BLOCK, n_hidden), weights.dtype)
+    size = max(_BLOCK, _BLOCK_NUMBERS // (2 * max(n_hidden, 1)) * 2)
+    messages = np.empty((n_visible, n_hidden), weights.dtype)
+    theta_rows = np.empty((size, n_hidden), weights.dtype)
+    incoming = np.empty((size, n_hidden), weights.dtype)
+    gathered = np.empty((0, n_hidden), weights.dtype)
     total = np.empty(n_hidden, weights.dtype)
     t = np.empty(n_hidden, weights.dtype)
     u = np.empty(n_hidden, weights.dtype)
@@ -358,17 +341,25 @@ def pass_logs(
                 n_held += 1
         active = rows[:n_active]
         held = columns[:n_held]
+        message = messages[:n_active]
+        w = weights
+        if n_active < n_visible:
+            if gathered.shape[0] < n_active:
+                gathered = np.empty((n_active, n_hidden), weights.dtype)
+            for k in range(n_active):
+                copy_into(weights[active[k]], gathered[k])
+            w = gathered[:n_active]
         if warm:
-            _start_messages(kind, weights, start, n, theta_v, theta_h, free_v, message)
+            _start_messages(kind, w, start, n, theta_v, theta_h, active, message)
         else:
-            for i in range(n_visible):
-                fill(message[i], 0)
+            for k in range(n_active):
+                fill(message[k], 0)
         if cold:  # hidden units that are off send messages of 0
             fill(theta_h, -np.inf)
         fill(t, 0)
         fill(ti, 0)
-        beliefs(theta_h, free_h, t, u, one)
-        beliefs(theta_v, free_v, ti, ui, one)
+        beliefs(theta_h, free_h, t, u)
+        beliefs(theta_v, free_v, ti, ui)
         fill(visited, -1)  # none yet
         converged[n] = False
         iteration = -1 if cold else 0
@@ -376,22 +367,16 @@ def pass_logs(
             iteration += 1
             copy_into(log_odds[n], last)
             fill(total, 0)
-            if kind == MAX:
-                _sweep_max(
-                    weights, visible_bias[n], theta_v, theta_h, held, message, active,
-                    damping, keep, incoming, total,
-                )  # fmt: skip
-            else:
-                _sweep_sum(
-                    kind, weights, rho, visible_bias[n], theta_v, theta_h, held, message, active,
-                    damping, keep, coupling, incoming, total,
-                )  # fmt: skip
-            change = beliefs(theta_v, free_v, ti, ui, one)
+            _sweep(
+                kind, w, rho, visible_bias[n], theta_v, theta_h, held, message, active,
+                damping, keep, theta_rows, incoming, total,
+            )  # fmt: skip
+            change = beliefs(theta_v, free_v, ti, ui)
             for j in range(n_hidden):
                 theta_h[j] = hidden_bias[n, j] + rho * total[j]
             for k in range(n_held):
                 theta_h[held[k]] = 0
-            change = max(change, beliefs(theta_h, free_h, t, u, one))
+            change = max(change, beliefs(theta_h, free_h, t, u))
             if kind != SUM:
                 reached = _visited_state(
                     kind, weights, visible_bias[n], hidden_bias[n], free[n], theta_v, total, visited
@@ -409,31 +394,32 @@ def pass_logs(
                 break
         n_iter[n] = iteration
         if want_statistics:
-            for i in range(n_visible):
+            for k in range(n_active):
+                i = active[k]
                 if ti[i] > 0:
                     for j in range(n_hidden):
                         if free_h[j]:
-                            x = theta_h[j] - message[i, j] + weights[i, j]
+                            x = theta_h[j] - message[k, j] + w[k, j]
                             pairwise[i, j] += weight[n] * ti[i] * sigmoid_pair(x, one)[0]
         if want_log_partition and rho != one:
             log_partition[n] = _tree_reweighted_log_partition(
-                weights, rho, visible_bias[n], hidden_bias[n], free[n], theta_v, theta_h, message
+                w, rho, visible_bias[n], hidden_bias[n], free[n], theta_v, theta_h, active, message
             )
         elif want_log_partition:
             log_z = 0.0
             for j in range(n_hidden):
                 if free_h[j]:
                     log_z += softplus(theta_h[j]) - total[j]
-            for i in range(n_visible):
-                if not free_v[i]:
-                    continue
-                log_z += softplus(theta_v[i])
+            for k in range(n_active):
+                log_z += softplus(theta_v[active[k]])
                 for j in range(n_hidden):
                     t[j] = -theta_h[j]
-                log_messages(message[i], t, n_hidden)
+                log_messages(message[k], t, n_hidden)
                 for j in range(n_hidden):
                     log_z += t[j] if free_h[j] else 0.0
             log_partition[n] = log_z
         if kept.shape[0]:
             for i in range(n_visible):
-                copy_into(message[i], kept[n, i])
+                fill(kept[n, i], 0)
+            for k in range(n_active):
+                copy_into(message[k], kept[n, active[k]])

@@ -20,12 +20,12 @@ import math
 
 import numpy as np
 
+from skcrbm.kernels.exponentials import beliefs
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import (
     MIXED,
     ROUNDING,
     add_row,
-    beliefs,
     copy_into,
     fill,
     log_odds_moved,
@@ -396,8 +396,8 @@ def pass_odds(
         free_h = free[n, n_visible:]
         fill(t, 0)
         fill(ti, 0)
-        beliefs(theta_h, free_h, t, u, one)
-        beliefs(theta_v, free_v, ti, ui, one)
+        beliefs(theta_h, free_h, t, u)
+        beliefs(theta_v, free_v, ti, ui)
         if cold:  # hidden units that are off send messages of 1
             fill(t, 0)
             fill(u, 1)
@@ -505,7 +505,7 @@ def pass_odds(
                     old = theta_h[j]
                     theta_h[j] = hidden_bias[n, j] + real(total[j])
                     moved |= free_h[j] and log_odds_moved(theta_h[j], old, slack, rounding)
-                change = max(change, beliefs(theta_h, free_h, t, u, one))
+                change = max(change, beliefs(theta_h, free_h, t, u))
             else:
                 change = max(change, _beliefs_from_products(product, hidden_odds, t, u))
             if kind == MIXED:

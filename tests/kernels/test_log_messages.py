@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skcrbm.kernels import scalar
+from skcrbm.kernels import exponentials
 
 DTYPES = [np.float32, np.float64]
 
@@ -27,7 +27,7 @@ def test_messages(dtype, coupling, field):
     x = rng.normal(0, field, 5000).astype(dtype)
     w[:4], x[:8] = 0, np.repeat([0, -field], 4)
     found = x.copy()
-    scalar.log_messages(w, found, len(found))
+    exponentials.log_messages(w, found, len(found))
     error = np.abs(found - message(w, x))
     assert (error <= np.finfo(dtype).eps * (1 + np.abs(w))).all()
 
@@ -40,7 +40,7 @@ def test_messages_of_signs(dtype, coupling, field):
     x = rng.normal(0, field, 5000).astype(dtype)
     w[:4], x[:8] = 0, np.repeat([0, -field], 4)
     found = x.copy()
-    scalar.sign_messages(w, found, len(found))
+    exponentials.sign_messages(w, found, len(found))
     high, low = np.longdouble(w), np.longdouble(x)
     error = np.abs(found - np.logaddexp(high + low, 0) + np.logaddexp(high, low))
     assert (error <= np.finfo(dtype).eps * (1 + np.abs(w))).all()
@@ -51,7 +51,7 @@ def test_messages_of_huge_fields(dtype):
     """A message ends at its coupling, and nothing overflows."""
     w = np.array([1e30, -1e30, 3, -3, 3, -3, 1e30], dtype)
     x = np.array([1e30, -1e30, 1e30, 1e30, -1e30, -1e30, -1e30], dtype)
-    scalar.log_messages(w, x, len(x))
+    exponentials.log_messages(w, x, len(x))
     expected = np.array([1e30, 0, 3, -3, 0, 0, np.log(2)], dtype)
     np.testing.assert_allclose(x, expected, rtol=np.finfo(dtype).eps)
 
@@ -63,11 +63,11 @@ def test_bits_do_not_depend_on_the_place(dtype):
     rng = np.random.default_rng(1)
     w, x = rng.normal(0, 2, (2, 67)).astype(dtype)
     whole = x.copy()
-    scalar.log_messages(w, whole, 67)
+    exponentials.log_messages(w, whole, 67)
     for first in range(67):
         for count in (1, 5, 67 - first):
             part = x[first:].copy()
-            scalar.log_messages(w[first:].copy(), part, min(count, 67 - first))
+            exponentials.log_messages(w[first:].copy(), part, min(count, 67 - first))
             kept = min(count, 67 - first)
             np.testing.assert_array_equal(part[:kept], whole[first : first + kept])
             np.testing.assert_array_equal(part[kept:], x[first + kept :])

@@ -108,16 +108,16 @@ def test_message_passing(dtype, shape):
         [weights, field, message, block, ones],
     )
     assert_same_bits(
-        lambda w, b, v, h, m, coupling, incoming: rbm_log._receive_sum(
-            w, dtype(0.6), b, v, h, held, m, rows, coupling, incoming
+        lambda w, b, v, h, m, incoming: rbm_log._receive_sum(
+            w, dtype(0.6), b, v, h, held, m, rows, incoming
         ),
-        [weights, field, field, theta, message, block, block],
+        [weights, field, field, np.tile(theta, (4, 1)), message, block],
     )
     assert_same_bits(
-        lambda v, m, coupling, incoming, total: rbm_log._send_sum(
-            v, m, rows, dtype(0.3), dtype(0.7), coupling, incoming, total
+        lambda w, v, m, incoming, total: rbm_log._send_sum(
+            w, v, m, rows, dtype(0.3), dtype(0.7), incoming, total
         ),
-        [field, message, weights, message, ones],
+        [weights, field, message, message, ones],
     )
 
 
