@@ -86,7 +86,7 @@ class BaseStructuredClassifier(TargetsMixin, Versioned, BaseEstimator, metaclass
         targets = self._make_targets(y, classes) if reset or y is None else self._targets
         X = self._validate_X(X, reset)
         # One memory layout, as sums run along it: a DataFrame's is another.
-        visible = targets.encode(y).astype(X.dtype, order="C")
+        visible = targets.encode(y, X.dtype).astype(X.dtype, order="C", copy=False)
         if len(visible) != X.shape[0]:
             raise ValueError(
                 "Found input variables with inconsistent numbers of samples: "

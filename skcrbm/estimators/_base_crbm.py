@@ -236,9 +236,12 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
         except KeyboardInterrupt:  # training is done
             warn_user(INTERRUPTED)
             interrupted = True
-        X, changes = self._as_settled(X)
-        changes = {**changes, "class_weight": None}  # it is in the weights
-        update_thresholds(self, X, visible, weight, rng, interrupted, changes)
+
+        def settled():
+            rows, changes = self._as_settled(X)
+            return rows, {**changes, "class_weight": None}  # it is in the weights
+
+        update_thresholds(self, settled, visible, weight, rng, interrupted)
 
     def _as_settled(self, X):
         """Return rows and changed hyperparameters with which the fit can be repeated on folds."""

@@ -324,7 +324,7 @@ class LMBMClassifier(BasePairwiseClassifier):
         rng = check_random_state(self.random_state)
         columns = Columns(X, weight) if is_auto(self.C) else None
         if columns is not None:
-            X = without_zeros(columns.transform(X))
+            X = without_zeros(columns.transform(X, X.dtype))
         elif not warm:
             warn_of_scales(X, weight, type(self).__name__)
         found = settle(self, X, visible, weight, factors, columns, cliques, rng)
@@ -359,8 +359,8 @@ class LMBMClassifier(BasePairwiseClassifier):
         )
         if dual is None or dual.shape != visible.shape:
             dual = found.dual
-        elif columns is not None:  # they grow with C
-            dual = dual * (found.C / self.C_)
+        else:  # they grow with C
+            dual = dual * (found.C / self.C_ if columns is not None else 1.0)
         line = LiveLine(self.verbose, "Pass", self.max_iter)
         try:
             fitted = fit_large_margin(
@@ -381,16 +381,10 @@ class LMBMClassifier(BasePairwiseClassifier):
             self._dual = fitted.dual
         if fitted.reason in ("max_iter", "interrupted"):
             self._warn_of(fitted)
-        update_thresholds(
-            self,
-            X,
-            visible,
-            weight,
-            rng,
-            fitted.reason == "interrupted",
-            {"C": found.C, "pairwise_penalty": found.penalty, "cliques": cliques or None}
-            | {"max_order": 2},
-        )
+        changes = {"C": found.C, "pairwise_penalty": found.penalty, "max_order": 2}
+        changes["cliques"] = cliques or None
+        interrupted = fitted.reason == "interrupted"
+        update_thresholds(self, lambda: (X, changes), visible, weight, rng, interrupted)
         callbacks.end()
         return self
 

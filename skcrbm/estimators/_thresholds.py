@@ -13,19 +13,19 @@ from skcrbm.utils.warnings import warn_user
 _N_FOLDS = 5
 
 
-def update_thresholds(estimator, X, visible, weight, rng, interrupted=False, changes=None):
+def update_thresholds(estimator, settled, visible, weight, rng, interrupted=False):
     """Set `thresholds_` at the end of a fit that is asked for them; drop those of another fit.
 
     After an interrupt they are 0.5, with a warning: the model was trained, and has to predict.
 
     Parameters
     ----------
-    estimator, X, visible, weight, rng
+    estimator, visible, weight, rng
         As for `cross_validated_thresholds`.
+    settled : callable
+        Returns X and changes, as there; asked only if thresholds are wanted.
     interrupted : bool, default=False
         Whether the fit was: then no further ones are begun.
-    changes : dict or None, default=None
-        Hyperparameters of these fits that differ from the estimator's: what it has found.
     """
     vars(estimator).pop("thresholds_", None)
     if estimator.decode != "threshold" or not estimator._targets.multilabel:
@@ -33,6 +33,7 @@ def update_thresholds(estimator, X, visible, weight, rng, interrupted=False, cha
     try:
         if interrupted:
             raise KeyboardInterrupt
+        X, changes = settled()
         estimator.thresholds_ = cross_validated_thresholds(
             estimator, X, visible, weight, rng, changes
         )
@@ -57,7 +58,7 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng, changes=None)
     weight : ndarray (N,)
     rng : RandomState
     changes : dict or None, default=None
-        As in `update_thresholds`.
+        Hyperparameters of these fits that differ from the estimator's: what it has found.
 
     Returns
     -------

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from skcrbm.utils.columns import dense_chunks
+from skcrbm.utils.indicator import observed_weight
 
 # Curvature left of each kind of parameter, relative to what it would be if all others were
 # held: found by the iterations needed on Scene, Emotions, Birds and Medical, which other values
@@ -39,13 +40,8 @@ class CenteredCoordinates:
         self.ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
         weight = batch.weight / batch.weight.sum()
         self.x_mean, x_variance = _column_moments(batch.X, weight)
-        observed = weight @ ~np.isnan(batch.visible)
-        share = np.divide(
-            weight @ np.nan_to_num(batch.visible),
-            observed,
-            out=np.full(len(observed), 0.5),
-            where=observed > 0,
-        )
+        on, observed = observed_weight(batch.visible, weight)
+        share = np.divide(on, observed, out=np.full(len(on), 0.5), where=observed > 0)
         self.v_mean = share
         n_hidden = model.params.weights.shape[1]
         self.h_mean = np.full(n_hidden, 0.5)

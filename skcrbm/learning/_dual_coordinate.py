@@ -184,7 +184,7 @@ def fit_large_margin(
         Passes over the rows at most.
     rng : RandomState
     dual : ndarray (N, L), default=None
-        Where to start; 0 by default.
+        Where to start; 0 by default. It may be overwritten.
     on_pass_begin : callable, default=None
         Called before each pass with its number, 0-based, where there is an `on_pass_end`.
     on_pass_end : callable, default=None
@@ -204,10 +204,9 @@ def fit_large_margin(
     hooks = on_pass_begin, on_pass_end
     if len(problem.cliques) and problem.spread > 0:
         return _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks)
-    alpha = np.zeros(problem.signs.shape)
-    if dual is not None:
-        for rows in problem.chunks():
-            np.clip(dual[rows], 0, problem.limits(rows), out=alpha[rows])
+    alpha = np.zeros(problem.signs.shape) if dual is None else dual
+    for rows in problem.chunks():
+        np.clip(alpha[rows], 0, problem.limits(rows), out=alpha[rows])
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         n_iter, reason = _descend(problem, alpha, tol, max_iter, rng, hooks)
     return _fit_of(problem, alpha, n_iter, reason)
@@ -260,16 +259,18 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
     """Change alpha in place; number of passes and why they ended."""
     on_pass_begin, on_pass_end = hooks
     weights = problem.weights(alpha)
-    possible = (problem.limit > 0) & (problem.signs != 0)
-    if not possible.any():
-        return 0, "tol"
-    n_possible = possible.sum(axis=1)
     # Of each row, the labels active first.
-    labels = np.empty(possible.shape, np.int32)
+    n_rows, n_labels = problem.signs.shape
+    labels = np.empty((n_rows, n_labels), np.int16 if n_labels < 2**15 else np.int32)
+    n_possible = np.empty(n_rows, np.intp)
     for rows in problem.chunks():
-        labels[rows] = np.argsort(~possible[rows], axis=1, kind="stable")
+        possible = problem.limits(rows) > 0
+        n_possible[rows] = possible.sum(axis=1)
+        labels[rows] = np.argsort(~possible, axis=1, kind="stable")
+    if not n_possible.any():
+        return 0, "tol"
     n_active = n_possible.copy()
-    bounds = np.empty((4, possible.shape[1]))
+    bounds = np.empty((4, n_labels))
     state = np.array([random_key(rng) | np.uint64(1)])
     passes = _pass_kernel(problem, alpha, labels, n_active, weights, bounds)
     goal = tol * problem.margin

@@ -5,6 +5,7 @@ the others among each other. Those are the solution of a linear system: a block 
 which the pair weights couple.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +25,9 @@ _PER_LABEL, _PER_THOUSAND = 3000, 1
 # Larger systems of all pair weights would not be worth it: then each label moves as if its
 # pair weights were its own.
 _MOST_PAIRS = 1000
+# Inputs of the free variables, up to which those of all labels are held: 32 MB. Beyond, those of
+# one label are copied out of X whenever they are asked for.
+_MOST_INPUTS = 4_000_000
 # Signs of other labels on the rows of free variables, at most: 160 MB.
 _MOST_SIGNS = 20_000_000
 # Of the mean diagonal; twin rows make the system singular.
@@ -39,8 +43,10 @@ class _Label:
     ----------
     label : int
     rows : ndarray (n,)
-    inputs : ndarray (n, D + 1)
-        Rows of X and a 1; where that is wide, their products (n, n).
+    work_out : callable
+        Returns, for numbers of rows, those of X and a 1, (n, D + 1).
+    held : ndarray (n, D + 1) or None
+        The same for all rows, if it is held; where that is wide, their products (n, n).
     wide : bool
     right : ndarray (n, L + 1)
         Signs of the other labels, 0 at its own, and what the fields lack to the margin. Only
@@ -54,7 +60,8 @@ class _Label:
 
     label: int
     rows: np.ndarray
-    inputs: np.ndarray
+    work_out: Callable
+    held: np.ndarray | None
     wide: bool
     right: np.ndarray
     low: np.ndarray
@@ -66,12 +73,18 @@ class _Label:
         self.change = np.zeros(len(self.rows))
         self.free = np.ones(len(self.rows), dtype=bool)
 
+    def inputs(self, kept=slice(None)):
+        """Return those (n, D + 1) of the variables that are kept; where wide, their products."""
+        if self.held is None:
+            return self.work_out(self.rows[kept])
+        inputs = self.held[kept]
+        return inputs[:, kept] if self.wide else inputs
+
     @property
     def mean_square(self):
         """Mean of the diagonal of the products of the inputs."""
-        if self.wide:
-            return np.trace(self.inputs) / len(self.rows)
-        return np.vdot(self.inputs, self.inputs) / len(self.rows)
+        inputs = self.inputs()
+        return (np.trace(inputs) if self.wide else np.vdot(inputs, inputs)) / len(self.rows)
 
     def factorise(self, ridge):
         """Solve for what is free, as far as it does not depend on the pair weights.
@@ -82,12 +95,8 @@ class _Label:
             ``P' M^-1 [P, r]`` of signs P, residuals r and M, the products of the inputs with
             `ridge` on the diagonal.
         """
-        inputs, right = self.inputs, self.right
-        if not self.free.all():
-            kept = np.flatnonzero(self.free)
-            inputs, right = inputs[kept], right[kept]
-            if self.wide:
-                inputs = inputs[:, kept]
+        kept = slice(None) if self.free.all() else np.flatnonzero(self.free)
+        inputs, right = self.inputs(kept), self.right[kept]
         matrix = inputs.copy() if self.wide else inputs.T @ inputs
         matrix.flat[:: len(matrix) + 1] += ridge
         factor, failed = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
@@ -97,15 +106,16 @@ class _Label:
         product = half[:, :-1].T @ half
         if not self.wide:
             product = (right[:, :-1].T @ right - product) / ridge
-        self._system = inputs, right, factor, half, ridge
+        self._system = kept, factor, half, ridge
         return product
 
     def direction(self, pairs):
         """Newton step (n,) given that of the label's pair weights (L,)."""
-        inputs, right, factor, half, ridge = self._system
+        kept, factor, half, ridge = self._system
         solved, _ = dtrtrs(factor, half[:, -1] - half[:, :-1] @ pairs, lower=1, trans=1)
         if not self.wide:
-            solved = (right[:, -1] - right[:, :-1] @ pairs - inputs @ solved) / ridge
+            right, solved = self.right[kept], self.inputs(kept) @ solved
+            solved = (right[:, -1] - right[:, :-1] @ pairs - solved) / ridge
         step = np.zeros(len(self.rows))
         step[self.free] = solved
         return step
@@ -121,7 +131,8 @@ class _Label:
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change
-        pushed = self.inputs @ (step if self.wide else step @ self.inputs)
+        inputs = self.inputs()
+        pushed = inputs @ (step if self.wide else step @ inputs)
         gain = step @ (self.right[:, -1] - 0.5 * pushed)
         return new, pushed, gain, step @ self.right[:, :-1]
 
@@ -164,10 +175,9 @@ class NewtonSteps:
         ----------
         free : ndarray of bool (N, L)
         """
-        n_free = free.sum(axis=0)
-        n_labels, width = free.shape[1], self._problem.X.shape[1] + 1
-        least = np.minimum(n_free, width)
-        if (n_free * least).sum() > max(4_000_000, free.shape[0] * width):
+        n_free, width = free.sum(axis=0), self._problem.X.shape[1] + 1
+        n_labels, least = len(n_free), np.minimum(n_free, width)
+        if (n_free * least).sum() > max(_MOST_INPUTS, free.shape[0] * width):
             return np.inf
         each = least**3 / 3 + n_free * least * n_labels
         each += np.where(n_free > width, n_free * least**2, 0)
@@ -195,8 +205,11 @@ class NewtonSteps:
         exact : bool
             Do not hold the step back.
         """
+        n_free = np.count_nonzero(free, axis=0)
+        least = np.minimum(n_free, self._problem.X.shape[1] + 1)
+        hold = (n_free * least).sum() <= _MOST_INPUTS
         columns = ((i, np.flatnonzero(column)) for i, column in enumerate(free.T))
-        labels = [self._label_of(alpha, weights, i, rows) for i, rows in columns if len(rows)]
+        labels = [self._label_of(alpha, weights, i, rows, hold) for i, rows in columns if len(rows)]
         if self._joint:
             weights[2][:] += self._maximise(labels, exact)
             np.fill_diagonal(weights[2], 0.0)
@@ -206,8 +219,15 @@ class NewtonSteps:
         for each in labels:
             self._store(each, alpha, weights)
 
-    def _label_of(self, alpha, weights, i, rows):
-        """Return the `_Label` of free variables of label i."""
+    def _inputs(self, rows):
+        """Rows of X and a 1, (n, D + 1)."""
+        X = self._problem.X[rows]
+        inputs = np.ones((len(rows), X.shape[1] + 1))
+        inputs[:, :-1] = X.toarray() if sparse.issparse(X) else X
+        return inputs
+
+    def _label_of(self, alpha, weights, i, rows, hold):
+        """Return the `_Label` of free variables of label i; whether to hold its inputs."""
         coef, intercept, pairwise = weights
         X = self._problem.X[rows].astype(np.float64, copy=False)
         own, limit, start = (
@@ -223,18 +243,17 @@ class NewtonSteps:
             fields += signs @ pairwise[i]
             signs[:, i] = 0.0
         right[:, -1] = own * self._problem.margin - fields
-        wide = X.shape[1] >= len(rows)
+        wide, held = X.shape[1] >= len(rows), None
         if wide:
-            inputs = X @ X.T
-            inputs = (inputs.toarray() if sparse.issparse(inputs) else inputs) + 1.0
-        else:
-            inputs = np.ones((len(rows), X.shape[1] + 1))
-            inputs[:, :-1] = X.toarray() if sparse.issparse(X) else X
+            held = X @ X.T
+            held = (held.toarray() if sparse.issparse(held) else held) + 1.0
+        elif hold:
+            held = self._inputs(rows)
         low, high = (
             np.where(own > 0, -start, start - limit),
             np.where(own > 0, limit - start, start),
         )
-        return _Label(i, rows, inputs, wide, right, low, high)
+        return _Label(i, rows, self._inputs, held, wide, right, low, high)
 
     def _store(self, label, alpha, weights):
         """Add the change of a label to the dual variables and their weights."""

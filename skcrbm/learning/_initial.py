@@ -3,6 +3,7 @@
 import numpy as np
 
 from skcrbm.energies import CRBMParams, LayeredParams
+from skcrbm.utils.indicator import observed_weight
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 
 # Standard deviation of what breaks the symmetry between hidden units.
@@ -40,11 +41,8 @@ def crbm_params(
     n_visible, dtype = visible.shape[1], visible.dtype
     weights = rng.normal(scale=weights_scale, size=(n_visible, n_hidden))
     hidden_coef = rng.normal(scale=hidden_scale, size=(n_hidden, n_features))
-    observed = ~np.isnan(visible)
-    mass = weight @ observed
-    share = np.divide(
-        weight @ np.nan_to_num(visible), mass, out=np.full(n_visible, 0.5), where=mass > 0
-    )
+    on, observed = observed_weight(visible, weight)
+    share = np.divide(on, observed, out=np.full(n_visible, 0.5), where=observed > 0)
     share = np.clip(share, _LEAST_SHARE, 1 - _LEAST_SHARE)
     # Hidden units start half on: take their mean pull out of the intercept.
     intercept = np.log(share) - np.log1p(-share) - 0.5 * weights.sum(axis=1)
@@ -74,8 +72,8 @@ def smoothed_log_odds(visible, weight, categorical=False):
     """
     # As if there were some rows at least: then copies and weights of few rows are the same.
     weight = weight * (max(len(weight), MIN_SEARCH_ROWS) / weight.sum())
-    mass = weight @ ~np.isnan(visible)
-    share = (weight @ np.nan_to_num(visible) + 0.5) / (mass + 1)
+    on, observed = observed_weight(visible, weight)
+    share = (on + 0.5) / (observed + 1)
     return np.log(share) - (0 if categorical else np.log1p(-share))
 
 

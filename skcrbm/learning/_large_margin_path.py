@@ -115,12 +115,18 @@ class LargeMarginSearch:
         return best * C * self.weight.sum()
 
     def start(self, C):
-        """Dual variables (N, L) to start the fit of all rows from: means over the folds."""
-        dual, count = np.zeros(self.signs.shape), np.zeros(len(self.signs))
-        for (train, _), found in zip(self.folds, self._dual, strict=True):
-            dual[train] += C * found
+        """Dual variables (N, L) to start the fit of all rows from: means over the folds.
+
+        It ends the search, whose own they are.
+        """
+        count = np.zeros(len(self.signs))
+        for train, _ in self.folds:
             count[train] += 1
-        return dual / np.maximum(count, 1)[:, None]
+        dual = self._dual.pop(0)
+        while self._dual:
+            dual += self._dual.pop()
+        dual *= (C / np.maximum(count, 1))[:, None]
+        return dual
 
     def _means(self, errors):
         """Hamming loss and Jaccard index of rows, neither of which is quite 0."""
@@ -144,22 +150,26 @@ class LargeMarginSearch:
         """Hamming losses and Jaccard indices (n, 2); None where proofs are wanted and missing."""
         errors = []
         for k, (train, test) in enumerate(self.folds):
-            weight = self.weight[train]
+            # Without weight on its losses a row takes no part: nothing of X is copied.
+            limit = C * self.weight[:, None] * self.factors
+            limit[test] = 0.0
             problem = LargeMarginProblem(
-                self.X[train],
-                self.signs[train],
-                C * weight[:, None] * self.factors[train],
+                self.X,
+                self.signs,
+                limit,
                 self.margin,
-                penalty * (weight.sum() / self.weight.sum()),
+                penalty * (self.weight[train].sum() / self.weight.sum()),
                 self.cliques,
             )
-            start = None if self._dual[k] is None else C * self._dual[k]
+            start, self._dual[k] = self._dual[k], None
+            if start is not None:
+                start *= C
             fitted = fit_large_margin(
                 problem, tol=_TOL, max_iter=_MAX_ITER, rng=self.rng, dual=start
             )
             if fitted.reason == "interrupted":
                 raise KeyboardInterrupt
-            self._dual[k] = fitted.dual / C
+            self._dual[k] = np.divide(fitted.dual, C, out=fitted.dual)
             labels, certain = self._labels(fitted, self.X[test])
             if proven and not certain:
                 return None

@@ -41,8 +41,8 @@ class Targets(Versioned, ABC):
     # ------------------------------------------------------------- y and visible units
 
     @abstractmethod
-    def encode(self, y):
-        """Return 0/1 visible units (N, V), float64, of a y; NaN where not observed."""
+    def encode(self, y, dtype=np.float64):
+        """Return 0/1 visible units (N, V), a new array, of a y; NaN where not observed."""
 
     @abstractmethod
     def decode(self, visible):

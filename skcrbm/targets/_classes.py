@@ -103,9 +103,9 @@ class BinaryTargets(ClassTargets):
     _saved = ("classes",)
     n_visible = 1
 
-    def encode(self, y):
+    def encode(self, y, dtype=np.float64):
         """Return 0/1 visible units (N, 1); refuse new classes."""
-        return self._class_index(y)[:, None].astype(np.float64)
+        return self._class_index(y)[:, None].astype(dtype)
 
     def decode(self, visible):
         """Classes (N,) of 0/1 visible units (N, 1)."""
@@ -153,9 +153,9 @@ class MulticlassTargets(ClassTargets):
         super().__init__(classes, names)
         self.n_visible = len(classes)
 
-    def encode(self, y):
+    def encode(self, y, dtype=np.float64):
         """Return one-hot visible units (N, K); refuse new classes."""
-        return np.eye(self.n_visible)[self._class_index(y)]
+        return np.eye(self.n_visible, dtype=dtype)[self._class_index(y)]
 
     def decode(self, visible):
         """Classes (N,) of one-hot visible units (N, K)."""

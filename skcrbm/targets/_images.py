@@ -29,9 +29,9 @@ class ImageTargets(MultilabelTargets):
         super().__init__(n_outputs, names)
         self.shape = (n_outputs,) if shape is None else shape
 
-    def encode(self, y):
-        """Return y, flat or not, as (N, L) float64 with NaN."""
-        return super().encode(self._flat(y, "y"))
+    def encode(self, y, dtype=np.float64):
+        """Return y, flat or not, as (N, L) with NaN."""
+        return super().encode(self._flat(y, "y"), dtype)
 
     def decode(self, visible):
         """Return 0/1 visible units (..., L) as images (..., *shape)."""

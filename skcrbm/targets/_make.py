@@ -36,7 +36,7 @@ def make_targets(y, classes=None, estimator=None):
     if y.ndim == 2 and y.shape[1] != 1:
         if y.shape[1] == 0:
             raise ValueError("y must have at least one output, got shape (n_samples, 0)")
-        indicator = indicator_with_nan(y)
+        indicator = indicator_with_nan(y, dtype=np.float32)
         if len(indicator) and np.isnan(indicator).all():
             raise ValueError("y holds no observed entry: all of it is NaN")
         targets = MultilabelTargets(y.shape[1], names)

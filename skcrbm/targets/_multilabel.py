@@ -28,15 +28,15 @@ class MultilabelTargets(Targets):
         self.names = names
         self.classes = np.tile(np.array([0, 1]), (n_outputs, 1))
 
-    def encode(self, y):
-        """Return y as (N, L) float64 with NaN; refuse another number of outputs.
+    def encode(self, y, dtype=np.float64):
+        """Return y as (N, L) with NaN; refuse another number of outputs.
 
         The columns of a data frame are matched by name; labels without one are not observed.
         """
         y = y if is_frame(y) else with_dimensions(y)
         visible = y
         if len(y.shape) == 2:
-            visible = indicator_by_name(y, self.names, self.n_visible)
+            visible = indicator_by_name(y, self.names, self.n_visible, dtype=dtype)
         if visible.shape[1:] != (self.n_visible,):
             raise ValueError(
                 f"y must have shape (n_samples, {self.n_visible}) as in the first fit, "

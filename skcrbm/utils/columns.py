@@ -22,7 +22,6 @@ SCALES = "The columns of X are not on one scale, or far from standard deviation 
 _LEAST_SD, _MOST_SD, _SD_RATIO = 0.01, 20.0, 1000.0
 _ROWS_LOOKED_AT = 4096  # for a warning
 _LEAST_ROWS = 64  # of a product, as each reads all coefficients
-_BLOCK_COLUMNS = 256  # no float64 copy of all of X
 
 
 class Columns(Versioned):
@@ -64,15 +63,19 @@ class Columns(Versioned):
         self.variance = float((second * inside**2).sum())
 
     def transform(self, X, dtype=np.float64):
-        """Return z (N, D) for X, dense or CSR; the latter in float64."""
+        """Return z (N, D) for X, dense or CSR."""
         if not sparse.issparse(X):
+            if dtype == np.float64:
+                Z = np.subtract(X, self.shift, dtype=dtype)
+                Z *= self.factor
+                return Z
             Z = np.empty(X.shape, dtype)
-            for rows in dense_chunks(X):
+            for rows in dense_chunks(X):  # rounded once
                 Z[rows] = (X[rows] - self.shift) * self.factor
             return Z
         Z = X.astype(np.float64)  # a copy
         Z.data *= self.factor[Z.indices]
-        return Z
+        return Z.astype(dtype, copy=False)
 
     def serving(self, X):
         """Return these columns for a further X: one that is sparse cannot be shifted."""
@@ -104,21 +107,26 @@ class LazyRows:
     X : ndarray (N, D)
     columns : Columns or None
         None: the columns stay as they are.
+    index : ndarray of int or None
+        Which rows of X, all by default; they are not copied before.
     """
 
-    def __init__(self, X, columns=None):
-        self.X, self.columns = X, columns
-        self.shape, self.dtype = X.shape, np.dtype(np.float64)
+    def __init__(self, X, columns=None, index=None):
+        self.X, self.columns, self.index = X, columns, index
+        self.shape = X.shape if index is None else (len(index), *X.shape[1:])
+        self.dtype = np.dtype(np.float64)
 
     def __getitem__(self, rows):
         """Return the given rows, not worked out either."""
-        return LazyRows(self.X[rows], self.columns)
+        if self.index is None and isinstance(rows, slice):
+            return LazyRows(self.X[rows], self.columns)
+        index = np.arange(len(self.X)) if self.index is None else self.index
+        return LazyRows(self.X, self.columns, index[rows])
 
     def __array__(self, dtype=None, copy=None):
         """Work out all rows."""
-        if self.columns is None:
-            return self.X.astype(np.float64)
-        return self.columns.transform(self.X)
+        X = self.X if self.index is None else self.X[self.index]
+        return X.astype(np.float64) if self.columns is None else self.columns.transform(X)
 
 
 def in_double(X, columns=None):
@@ -186,17 +194,22 @@ def warn_of_scales(X, weight, name, partial=False, remedy=None):
 
 def _dense_scales(X, share, centre):
     """Shift, width, unit, variance (D,) and whether a column varies."""
-    mean, second = np.empty(X.shape[1]), np.empty(X.shape[1])
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     rounding = 10.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
     varies = high - low > rounding
-    two_valued = ((low == X) | (high == X)).all(axis=0)
     width = np.where(varies, high - low, 1.0)
-    for start in range(0, X.shape[1], _BLOCK_COLUMNS):
-        part = slice(start, start + _BLOCK_COLUMNS)
-        unit = (X[:, part] - low[part]) / width[part]  # in [0, 1]: its squares do not overflow
-        mean[part] = share @ unit
-        second[part] = share @ (unit - mean[part]) ** 2
+    two_valued = np.ones(X.shape[1], dtype=bool)
+    mean, second = np.zeros((2, X.shape[1]))
+
+    def units():  # in [0, 1]: their squares do not overflow
+        for rows in dense_chunks(X):
+            yield rows, (X[rows] - low) / width
+
+    for rows, unit in units():
+        mean += share[rows] @ unit
+        two_valued &= ((X[rows] == low) | (X[rows] == high)).all(axis=0)
+    for rows, unit in units():
+        second += share[rows] @ (unit - mean) ** 2
     shift = np.where(two_valued & (not centre), low, low + width * mean)
     return shift, width, np.where(two_valued, 1.0, 2.0 * np.sqrt(second)), second, varies
 

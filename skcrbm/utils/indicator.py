@@ -6,6 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from skcrbm.utils.features import hold_dates
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import row_chunks
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
@@ -48,14 +50,15 @@ def _strings_advice(y, name, columns):
     )
 
 
-def indicator_with_nan(y, name="y"):
-    """Return a 2-D y as float64 with values 0, 1 and NaN.
+def indicator_with_nan(y, name="y", dtype=np.float64):
+    """Return a copy of a 2-D y in a float `dtype`, with values 0, 1 and NaN.
 
     Parameters
     ----------
     y : array-like or sparse matrix (N, L)
     name : str
         Argument name, for the error messages.
+    dtype : numpy dtype
 
     Raises
     ------
@@ -75,8 +78,8 @@ def indicator_with_nan(y, name="y"):
         raise ValueError(f"{prefix}; it holds strings: {_strings_advice(y, name, columns)}")
     if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
         raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
-    if y.dtype.kind in "biu" and y.size and y.min() >= 0 and y.max() <= 1:
-        return y.astype(np.float64)
+    if y.dtype.kind in "biuf" and y.size and _all_right(y):
+        return y.astype(dtype)
     if hold_dates(y):
         raise ValueError(f"{prefix}; it holds dates or times")
     try:
@@ -85,7 +88,7 @@ def indicator_with_nan(y, name="y"):
         raise ValueError(f"{prefix}: {error}") from error
     observed = y[~np.isnan(y)]
     if np.isin(observed, (0, 1)).all():
-        return y
+        return y.astype(dtype, copy=False)
     if np.isin(observed, (-1, 1)).all():
         raise ValueError(f"{prefix}; it holds -1 and +1: convert it with (y + 1) / 2")
     if np.isin(observed, (0, 1, 2)).all():
@@ -104,13 +107,57 @@ def indicator_with_nan(y, name="y"):
     )
 
 
+def _chunks(y):
+    """Rows of y that are looked at together: what that takes is small beside large y."""
+    return row_chunks(len(y), max(1, BLOCK_ENTRIES // max(1, y[:1].size)))
+
+
+def _all_right(y):
+    """Whether all entries of numbers y (N, ...) are 0, 1 or NaN."""
+    for rows in _chunks(y):
+        part = y[rows]
+        if not ((part == 0) | (part == 1) | (part != part)).all():
+            return False
+    return True
+
+
+def observed_weight(visible, weight):
+    """Weight (L,) of the rows in which a label is on, and of those in which it is observed.
+
+    Parameters
+    ----------
+    visible : ndarray (N, L)
+        0/1, NaN where not observed.
+    weight : ndarray (N,)
+    """
+    on, observed = np.zeros((2, visible.shape[1]))
+    for rows in _chunks(visible):
+        part = visible[rows]
+        on += weight[rows] @ np.nan_to_num(part)
+        observed += weight[rows] @ ~np.isnan(part)
+    return on, observed
+
+
+def _bits(y, complete):
+    """Rows of y (N, L) of 0/1 as bytes of eight labels; only those without NaN if asked for."""
+    parts = [np.empty((0, -(-y.shape[1] // 8)), np.uint8)]
+    for rows in _chunks(y):
+        part = y[rows]
+        part = part[~np.isnan(part).any(axis=1)] if complete else part
+        parts.append(np.packbits(part.astype(bool), axis=1))
+    return np.concatenate(parts)
+
+
+def _distinct(bits, n_labels):
+    # Sorting strings of bits takes milliseconds where np.unique(axis=0) takes many seconds.
+    found = sorted({row.tobytes() for row in bits})
+    bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), bits.shape[1])
+    return np.unpackbits(bits, axis=1, count=n_labels).astype(np.int8)
+
+
 def distinct_rows(rows):
     """Distinct rows of a 0/1 array (N, V) in lexicographic order, as int8."""
-    # Sorting strings of bits takes milliseconds where np.unique(axis=0) takes many seconds.
-    packed = np.packbits(rows.astype(bool), axis=1)
-    found = sorted({row.tobytes() for row in packed})
-    bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), packed.shape[1])
-    return np.unpackbits(bits, axis=1, count=rows.shape[1]).astype(np.int8)
+    return _distinct(_bits(rows, complete=False), rows.shape[1])
 
 
 def signs_of(visible):
@@ -120,7 +167,7 @@ def signs_of(visible):
 
 def label_sets_of(visible):
     """Distinct complete rows of visible (N, V), as int8; (0, V) if there is none."""
-    return distinct_rows(visible[~np.isnan(visible).any(axis=1)])
+    return _distinct(_bits(visible, complete=True), visible.shape[1])
 
 
 def may_be_empty(y):
@@ -140,8 +187,8 @@ def unseen_share(y):
     By Good and Turing: the share of the complete rows whose label set no other one has. 1 if no
     row is complete.
     """
-    packed = np.packbits(y[~np.isnan(y).any(axis=1)].astype(bool), axis=1)
-    if not len(packed):
+    bits = _bits(y, complete=True)
+    if not len(bits):
         return 1.0
-    counts = Counter(row.tobytes() for row in packed)
-    return sum(count == 1 for count in counts.values()) / len(packed)
+    counts = Counter(row.tobytes() for row in bits)
+    return sum(count == 1 for count in counts.values()) / len(bits)

@@ -44,7 +44,7 @@ def is_frame(y):
     return hasattr(y, "columns") and hasattr(y, "dtypes")
 
 
-def indicator_by_name(y, names, n_labels, argument="y"):
+def indicator_by_name(y, names, n_labels, argument="y", dtype=np.float64):
     """Return a 2-D y as `indicator_with_nan`, the columns of a data frame matched by name.
 
     Labels without a column are not observed. Anything but a data frame is taken by position, and
@@ -59,13 +59,15 @@ def indicator_by_name(y, names, n_labels, argument="y"):
         L.
     argument : str
         What y is called in messages.
+    dtype : numpy dtype
+        Of the result.
 
     Raises
     ------
     ValueError
         On columns that are no labels, or values that are not 0, 1 or NaN.
     """
-    values = indicator_with_nan(y, argument)
+    values = indicator_with_nan(y, argument, dtype)
     if not is_frame(y):
         return values
     columns = label_names_of(y, argument)
@@ -82,7 +84,7 @@ def indicator_by_name(y, names, n_labels, argument="y"):
             f"{argument} has columns that are no labels of this model: {_listed(unknown)}. Its "
             f"labels are {_listed(names)}"
         )
-    full = np.full((len(values), n_labels), np.nan)
+    full = np.full((len(values), n_labels), np.nan, dtype)
     full[:, [place[name] for name in columns]] = values
     return full
 
