@@ -239,9 +239,9 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
 
         def settled():
             rows, changes = self._as_settled(X)
-            return rows, {**changes, "class_weight": None}  # it is in the weights
+            return rows, visible, {**changes, "class_weight": None}  # it is in the weights
 
-        update_thresholds(self, settled, visible, weight, rng, interrupted)
+        update_thresholds(self, settled, weight, rng, interrupted)
 
     def _as_settled(self, X):
         """Return rows and changed hyperparameters with which the fit can be repeated on folds."""

@@ -29,7 +29,7 @@ from skcrbm.learning import (
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.indicator import label_sets_of, signs_of
+from skcrbm.utils.indicator import label_sets_of, signs_of, visible_of
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.progress import LiveLine
 from skcrbm.utils.warnings import warn_user
@@ -349,15 +349,17 @@ class LMBMClassifier(BasePairwiseClassifier):
                 "n_iter_": fitted.n_iter,
             }
 
+        signs = signs_of(visible)
+        del visible  # no copy of the labels while it trains
         problem = LargeMarginProblem(
             X,
-            signs_of(visible),
+            signs,
             found.C * weight[:, None] * factors,
             self.margin,
             found.penalty,
             cliques,
         )
-        if dual is None or dual.shape != visible.shape:
+        if dual is None or dual.shape != signs.shape:
             dual = found.dual
         else:  # they grow with C
             dual = dual * (found.C / self.C_ if columns is not None else 1.0)
@@ -383,8 +385,13 @@ class LMBMClassifier(BasePairwiseClassifier):
             self._warn_of(fitted)
         changes = {"C": found.C, "pairwise_penalty": found.penalty, "max_order": 2}
         changes["cliques"] = cliques or None
-        interrupted = fitted.reason == "interrupted"
-        update_thresholds(self, lambda: (X, changes), visible, weight, rng, interrupted)
+        update_thresholds(
+            self,
+            lambda: (X, visible_of(signs, X.dtype), changes),
+            weight,
+            rng,
+            fitted.reason == "interrupted",
+        )
         callbacks.end()
         return self
 

@@ -93,7 +93,7 @@ def make_penalty(alpha_hidden, visible, weight, *, categorical, every_intercept)
         to infinity: of labels that are on in no row, or in all.
     """
     weak = _WEAK / max(len(visible), MIN_SEARCH_ROWS)
-    positive = np.nan_to_num(visible).any(axis=0)
+    positive = (visible == 1).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)
     on_weights = weak if is_auto(alpha_hidden) else alpha_hidden

@@ -13,17 +13,17 @@ from skcrbm.utils.warnings import warn_user
 _N_FOLDS = 5
 
 
-def update_thresholds(estimator, settled, visible, weight, rng, interrupted=False):
+def update_thresholds(estimator, settled, weight, rng, interrupted=False):
     """Set `thresholds_` at the end of a fit that is asked for them; drop those of another fit.
 
     After an interrupt they are 0.5, with a warning: the model was trained, and has to predict.
 
     Parameters
     ----------
-    estimator, visible, weight, rng
+    estimator, weight, rng
         As for `cross_validated_thresholds`.
     settled : callable
-        Returns X and changes, as there; asked only if thresholds are wanted.
+        Returns X, visible and changes, as there; asked only if thresholds are wanted.
     interrupted : bool, default=False
         Whether the fit was: then no further ones are begun.
     """
@@ -33,12 +33,12 @@ def update_thresholds(estimator, settled, visible, weight, rng, interrupted=Fals
     try:
         if interrupted:
             raise KeyboardInterrupt
-        X, changes = settled()
+        X, visible, changes = settled()
         estimator.thresholds_ = cross_validated_thresholds(
             estimator, X, visible, weight, rng, changes
         )
     except KeyboardInterrupt:
-        estimator.thresholds_ = np.full(visible.shape[1], 0.5)
+        estimator.thresholds_ = np.full(estimator._targets.n_visible, 0.5)
         warn_user(
             "Interrupted before the cross-validation of the thresholds was done: the model is "
             "fitted, and thresholds_ are 0.5. Fit again to have them found."

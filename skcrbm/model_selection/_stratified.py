@@ -19,7 +19,7 @@ def _present_labels(y):
             "StratifiedShuffleSplit"
         )
     if not sparse.issparse(y):
-        y = indicator_with_nan(y)
+        return sparse.csc_matrix(indicator_with_nan(y, dtype=np.float32) == 1)
     y = sparse.csc_matrix(y, dtype=np.float64)
     if not (np.isin(y.data, (0, 1)) | np.isnan(y.data)).all():
         raise ValueError("y must hold 0, 1, or NaN where not observed")
@@ -47,10 +47,8 @@ def _parts(present, sizes, rng=None):
     """
     n_rows = present.shape[0]
     order = np.arange(n_rows) if rng is None else rng.permutation(n_rows)
-    ties = None if rng is None else rng.random_sample((n_rows, len(sizes))).tolist()
+    ties = None if rng is None else rng.random_sample((n_rows, len(sizes)))
     present = present.tocsr()[order]
-    labels_of = np.split(present.indices, present.indptr[1:-1])
-    labels_of = [labels.tolist() for labels in labels_of]
     by_label = present.tocsc()
     left = np.diff(by_label.indptr)  # rows of each label that have no part yet
     wanted = [(size / n_rows * left).tolist() for size in sizes]
@@ -59,17 +57,18 @@ def _parts(present, sizes, rng=None):
 
     def assign(row, label):
         """Put the row where the label is wanted most, then where there is most room."""
+        tie = [-p for p in range(len(room))] if ties is None else ties[row].tolist()
         best = max(
             (p for p in range(len(room)) if room[p]),
             key=lambda p: (
                 wanted[p][label] if label is not None else 0.0,
                 room[p],
-                ties[row][p] if ties else -p,
+                tie[p],
             ),
         )
         part[row] = best
         room[best] -= 1
-        for other in labels_of[row]:
+        for other in present.indices[present.indptr[row] : present.indptr[row + 1]].tolist():
             wanted[best][other] -= 1.0
             left[other] -= 1
 

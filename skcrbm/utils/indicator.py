@@ -165,6 +165,11 @@ def signs_of(visible):
     return np.subtract(visible == 1, visible == 0, dtype=np.int8)
 
 
+def visible_of(signs, dtype):
+    """0, 1 and NaN of signs, the other way round."""
+    return np.where(signs == 0, dtype.type(np.nan), (signs > 0).astype(dtype))
+
+
 def label_sets_of(visible):
     """Distinct complete rows of visible (N, V), as int8; (0, V) if there is none."""
     return _distinct(_bits(visible, complete=True), visible.shape[1])

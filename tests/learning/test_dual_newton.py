@@ -5,6 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from skcrbm.learning import LargeMarginProblem
 from skcrbm.learning._clique_margins import _newton_step
@@ -34,6 +35,27 @@ def test_many_labels_do_not_fill_the_memory(penalty):
         np.testing.assert_allclose(found, expected, atol=1e-10)
     after = problem.certificate(alpha, weights)[1]
     assert after > before
+
+
+@pytest.mark.parametrize("penalty", [5.0, np.inf])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
+def test_inputs_that_are_not_held(monkeypatch, penalty, container):
+    """Worked out of X label by label, they give the same step, bit for bit."""
+    rng = np.random.default_rng(0)
+    X, signs = container(rng.normal(size=(60, 4))), rng.choice([-1.0, 1.0], size=(60, 3))
+    problem = LargeMarginProblem(X, signs, np.ones(signs.shape), 1.0, penalty)
+    start, free = rng.uniform(0.0, 1.0, signs.shape), np.ones(signs.shape, bool)
+    free[3:, 2] = False  # that label has fewer variables than columns: products are held
+    found = []
+    for most in (10**6, 0):
+        monkeypatch.setattr("skcrbm.learning._dual_newton._MOST_INPUTS", most)
+        alpha = start.copy()
+        weights = problem.weights(alpha)
+        NewtonSteps(problem).step(alpha, weights, free)
+        found.append((alpha, *weights))
+    assert (found[0][0] != start).any()
+    for held, worked_out in zip(*found, strict=True):
+        np.testing.assert_array_equal(held, worked_out)
 
 
 def test_many_cliques_do_not_fill_the_memory():

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from skcrbm.utils import columns
-from skcrbm.utils.columns import Columns
+from skcrbm.utils.columns import Columns, LazyRows
 
 
 def make_columns():
@@ -115,3 +115,24 @@ def test_linear_fields_take_no_copy_of_x():
     finally:
         tracemalloc.stop()
     assert peak < X.nbytes  # in float64 it takes twice as much
+
+
+def test_lazy_rows_of_rows():
+    X = make_columns()
+    columns = Columns(X, np.ones(40))
+    rows, Z = LazyRows(X, columns), columns.transform(X)
+    chosen = np.array([7, 3, 30, 3])
+    for index in (chosen, Z[:, 1] > 0, slice(5, 20)):
+        assert rows[index].shape == Z[index].shape
+        np.testing.assert_array_equal(np.asarray(rows[index]), Z[index])
+    np.testing.assert_array_equal(np.asarray(rows[chosen][1:][[2, 0]]), Z[[3, 3]])
+    assert rows[chosen].X is X  # nothing is copied before it is asked for
+
+
+def test_scales_do_not_depend_on_blocks(monkeypatch):
+    X, weight = make_columns(), np.arange(1.0, 41.0)
+    whole = Columns(X, weight)
+    monkeypatch.setattr(columns, "BLOCK_ENTRIES", 15)
+    parts = Columns(X, weight)
+    for name in ("shift", "factor", "variance"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-13)
