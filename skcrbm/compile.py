@@ -12,9 +12,17 @@ import warnings
 import numpy as np
 
 import skcrbm
+from skcrbm.layers import Dense
 
 # Branch and bound has a kernel of its own for rows that a short search leaves. Here it leaves all.
 _HARD_ROWS = {"node_limit": 1}
+# So many weights of inputs of which a batch reads few that Adam moves them row by row.
+_MANY_LEVELS = {
+    "max_iter": 2,
+    "clamping": "hard",
+    "thresholds": tuple(np.arange(1, 1024) / 1024),
+    "layers": (Dense(700),),
+}
 # For every estimator the settings that lead to kernels of their own.
 _SETTINGS = {
     "CRBMClassifier": (
@@ -25,7 +33,7 @@ _SETTINGS = {
     "MSSVMCRBM": ({"n_hidden": 2, "max_iter": 2},),
     "LMBMClassifier": ({}, _HARD_ROWS),
     "SSVMClassifier": ({}, _HARD_ROWS, {"inference": "linear_program"}),
-    "LayeredGMClassifier": ({"max_iter": 2},),
+    "LayeredGMClassifier": ({"max_iter": 2}, _MANY_LEVELS),
 }
 _DTYPES = ("float64", "float32")
 _QUESTIONS = ("predict", "predict_proba")

@@ -52,7 +52,7 @@ print(sum(module.startswith("skcrbm.") for module in modules))
     [
         (CRBMClassifier(n_hidden=2, alpha=0.1, alpha_hidden=0.1, max_iter=3), 0),
         (LMBMClassifier(C=1.0, pairwise_penalty=1.0), 0),
-        (MSSVMCRBM(n_hidden=2, max_iter=2, random_state=0), 34),
+        (MSSVMCRBM(n_hidden=2, max_iter=2, random_state=0), 36),
     ],
     ids=["CRBMClassifier", "LMBMClassifier", "MSSVMCRBM"],
 )
@@ -87,6 +87,19 @@ def test_a_later_process_compiles_nothing(tmp_path, capsys):
     misses, hits = map(int, run.stdout.split())
     assert misses == 0
     assert hits > 0
+
+
+@pytest.mark.compiled
+def test_rows_of_weights_are_moved_by_kernels_that_it_compiles():
+    code = """
+from skcrbm.compile import compile_kernels
+from skcrbm.kernels import adam
+compile_kernels(["LayeredGMClassifier"])
+print(len(adam.step_rows.signatures), len(adam.bring_up_rows.signatures))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["2", "2"]  # float64 and float32
 
 
 @pytest.mark.parametrize(
