@@ -12,7 +12,6 @@ import warnings
 import numpy as np
 
 import skcrbm
-from skcrbm.layers import Dense
 
 # Branch and bound has a kernel of its own for rows that a short search leaves. Here it leaves all.
 _HARD_ROWS = {"node_limit": 1}
@@ -21,7 +20,7 @@ _MANY_LEVELS = {
     "max_iter": 2,
     "clamping": "hard",
     "thresholds": tuple(np.arange(1, 1024) / 1024),
-    "layers": (Dense(700),),
+    "layers": (skcrbm.layers.Dense(700),),
 }
 # For every estimator the settings that lead to kernels of their own.
 _SETTINGS = {
