@@ -295,9 +295,10 @@ def _beliefs_32(theta, free, t, u):
         small = z * large
         old = np.float32(t[j])
         on = x >= np.float32(0)
-        new = np.float32((large if on else small) if free[j] else old)
+        number = x == x
+        new = np.float32(((large if on else small) if number else x) if free[j] else old)
         t[j] = new
-        u[j] = (small if on else large) if free[j] else u[j]
+        u[j] = ((small if on else large) if number else x) if free[j] else u[j]
         # Numbers that are not negative are in the order of their bits, of which a loop that the
         # compiler vectorises can take the largest.
         most = max(most, np.float32(abs(new - old)).view(np.int32))
@@ -315,9 +316,10 @@ def _beliefs_64(theta, free, t, u):
         small = z * large
         old = np.float64(t[j])
         on = x >= 0.0
-        new = np.float64((large if on else small) if free[j] else old)
+        number = x == x
+        new = np.float64(((large if on else small) if number else x) if free[j] else old)
         t[j] = new
-        u[j] = (small if on else large) if free[j] else u[j]
+        u[j] = ((small if on else large) if number else x) if free[j] else u[j]
         # Numbers that are not negative are in the order of their bits, of which a loop that the
         # compiler vectorises can take the largest.
         most = max(most, np.float64(abs(new - old)).view(np.int64))
@@ -326,7 +328,10 @@ def _beliefs_64(theta, free, t, u):
 
 @jit(by_precision=(_beliefs_32, _beliefs_64))
 def beliefs(theta, free, t, u):
-    """Fill t, u (H,) of the free units from log-odds theta (H,); return the largest change."""
+    """Fill t, u (H,) of the free units from log-odds theta (H,); return the largest change.
+
+    NaN where a log-odds is none.
+    """
     if t.itemsize == 4:
         return _beliefs_32(theta, free, t, u)
     return _beliefs_64(theta, free, t, u)

@@ -180,7 +180,7 @@ def _sweep(
     """All messages to and from the visible units `rows`."""
     size = incoming.shape[0]
     if kind != MAX:
-        for k in range(size):
+        for k in range(min(size, rows.shape[0])):
             copy_into(theta_h, theta_rows[k])
     for first in range(0, rows.shape[0], size):
         stop = min(rows.shape[0], first + size)
@@ -307,7 +307,7 @@ def pass_logs(
     one = weights.dtype.type(1)
     keep = one - damping
     rounding = ROUNDING * np.finfo(weights.dtype).eps
-    size = max(_BLOCK, _BLOCK_NUMBERS // (2 * max(n_hidden, 1)) * 2)
+    size = min(max(_BLOCK, _BLOCK_NUMBERS // (2 * max(n_hidden, 1)) * 2), n_visible)
     messages = np.empty((n_visible, n_hidden), weights.dtype)
     theta_rows = np.empty((size, n_hidden), weights.dtype)
     incoming = np.empty((size, n_hidden), weights.dtype)

@@ -25,8 +25,8 @@ _PER_LABEL, _PER_THOUSAND = 3000, 1
 # Larger systems of all pair weights would not be worth it: then each label moves as if its
 # pair weights were its own.
 _MOST_PAIRS = 1000
-# Inputs of the free variables, up to which those of all labels are held: 32 MB. Beyond, those of
-# one label are copied out of X whenever they are asked for.
+# Inputs of the free variables, up to which those of labels that move together are held: 32 MB.
+# Beyond, those of a label with more free variables than columns are copied out of X when asked for.
 _MOST_INPUTS = 4_000_000
 # Signs of other labels on the rows of free variables, at most: 160 MB.
 _MOST_SIGNS = 20_000_000
@@ -48,6 +48,8 @@ class _Label:
     held : ndarray (n, D + 1) or None
         The same for all rows, if it is held; where that is wide, their products (n, n).
     wide : bool
+    mean_square : float
+        Mean of the diagonal of the products of the inputs.
     right : ndarray (n, L + 1)
         Signs of the other labels, 0 at its own, and what the fields lack to the margin. Only
         the last where there are no pair weights; L is 0 below, then.
@@ -63,6 +65,7 @@ class _Label:
     work_out: Callable
     held: np.ndarray | None
     wide: bool
+    mean_square: float
     right: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -79,12 +82,6 @@ class _Label:
             return self.work_out(self.rows[kept])
         inputs = self.held[kept]
         return inputs[:, kept] if self.wide else inputs
-
-    @property
-    def mean_square(self):
-        """Mean of the diagonal of the products of the inputs."""
-        inputs = self.inputs()
-        return (np.trace(inputs) if self.wide else np.vdot(inputs, inputs)) / len(self.rows)
 
     def factorise(self, ridge):
         """Solve for what is free, as far as it does not depend on the pair weights.
@@ -209,14 +206,17 @@ class NewtonSteps:
         least = np.minimum(n_free, self._problem.X.shape[1] + 1)
         hold = (n_free * least).sum() <= _MOST_INPUTS
         columns = ((i, np.flatnonzero(column)) for i, column in enumerate(free.T))
-        labels = [self._label_of(alpha, weights, i, rows, hold) for i, rows in columns if len(rows)]
+        columns = [(i, rows) for i, rows in columns if len(rows)]
         if self._joint:
+            labels = [self._label_of(alpha, weights, *column, hold) for column in columns]
             weights[2][:] += self._maximise(labels, exact)
             np.fill_diagonal(weights[2], 0.0)
-        else:
             for each in labels:
-                self._maximise([each], exact)
-        for each in labels:
+                self._store(each, alpha, weights)
+            return
+        for column in columns:
+            each = self._label_of(alpha, weights, *column, hold=True)
+            self._maximise([each], exact)
             self._store(each, alpha, weights)
 
     def _inputs(self, rows):
@@ -253,7 +253,9 @@ class NewtonSteps:
             np.where(own > 0, -start, start - limit),
             np.where(own > 0, limit - start, start),
         )
-        return _Label(i, rows, self._inputs, held, wide, right, low, high)
+        values = X.data if sparse.issparse(X) else X
+        mean_square = np.vdot(values, values) / len(rows) + 1.0
+        return _Label(i, rows, self._inputs, held, wide, mean_square, right, low, high)
 
     def _store(self, label, alpha, weights):
         """Add the change of a label to the dual variables and their weights."""

@@ -150,7 +150,7 @@ class LargeMarginSearch:
         """Hamming losses and Jaccard indices (n, 2); None where proofs are wanted and missing."""
         errors = []
         for k, (train, test) in enumerate(self.folds):
-            # Without weight on its losses a row takes no part: nothing of X is copied.
+            # Without weight on its losses a row takes no part: X is not copied, but for cliques.
             limit = C * self.weight[:, None] * self.factors
             limit[test] = 0.0
             problem = LargeMarginProblem(
