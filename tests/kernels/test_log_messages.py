@@ -71,3 +71,26 @@ def test_bits_do_not_depend_on_the_place(dtype):
             kept = min(count, 67 - first)
             np.testing.assert_array_equal(part[:kept], whole[first : first + kept])
             np.testing.assert_array_equal(part[kept:], x[first + kept :])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_beliefs(dtype):
+    limit = 80 if dtype == np.float32 else 700
+    theta = np.r_[np.linspace(-limit, limit, 101), 0.0, 1e30, -np.inf, np.inf, 3.0].astype(dtype)
+    free = np.ones(len(theta), bool)
+    free[-1] = False
+    t, u = np.zeros((2, len(theta)), dtype)
+    change = exponentials.beliefs(theta, free, t, u)
+    exact = np.longdouble(theta[:-1])
+    with np.errstate(over="ignore"):
+        rtol = 4 * np.finfo(dtype).eps
+        np.testing.assert_allclose(t[:-1], 1 / (1 + np.exp(-exact)), rtol=rtol)
+        np.testing.assert_allclose(u[:-1], 1 / (1 + np.exp(exact)), rtol=rtol)
+    assert change == t.max() == 1.0
+    assert t[-1] == u[-1] == 0.0  # held: as it was
+    theta[3] = 0.5
+    assert exponentials.beliefs(theta, free, t, u) == pytest.approx(1 / (1 + np.exp(-0.5)))
+    theta[5] = np.nan
+    assert np.isnan(exponentials.beliefs(theta, free, t, u))  # which is below no tolerance
+    assert np.isnan(t[5])
+    assert np.isnan(u[5])
