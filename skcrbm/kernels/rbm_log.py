@@ -307,7 +307,8 @@ def pass_logs(
     one = weights.dtype.type(1)
     keep = one - damping
     rounding = ROUNDING * np.finfo(weights.dtype).eps
-    size = min(max(_BLOCK, _BLOCK_NUMBERS // (2 * max(n_hidden, 1)) * 2), n_visible)
+    size = max(_BLOCK, _BLOCK_NUMBERS // (2 * max(n_hidden, 1)) * 2)
+    size = min(size, max(n_visible, 1))
     messages = np.empty((n_visible, n_hidden), weights.dtype)
     theta_rows = np.empty((size, n_hidden), weights.dtype)
     incoming = np.empty((size, n_hidden), weights.dtype)

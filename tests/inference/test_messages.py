@@ -88,6 +88,19 @@ def test_held_units_are_left_out(name, n_iter, what):
             np.testing.assert_array_equal(result.assignment[n, free], alone.assignment[0])
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1)])
+@pytest.mark.parametrize(
+    "name", ["odds", "logs", "tree_reweighted", "max_product", "mixed_product"]
+)
+def test_layers_without_units(name, shape):
+    rng = np.random.default_rng(0)
+    b, c = rng.normal(size=(2, shape[0])), rng.normal(size=(2, shape[1]))
+    energy = RBMEnergy(np.zeros(shape), b, c)
+    result = infer(energy, METHODS[name])
+    assert result.converged.all()
+    np.testing.assert_allclose(result.log_odds, np.hstack([b, c]))
+
+
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
 def test_rows_with_different_evidence(kind, name):
     """Each row is held, or not, on its own."""
