@@ -8,7 +8,8 @@ import numpy as np
 from skcrbm.datasets import make_ising_lattice, make_random_ising
 from skcrbm.density import IsingModel
 from skcrbm.energies import IsingEnergy
-from skcrbm.inference import PerturbAndMaxProduct, infer, logistic_noise, sample
+from skcrbm.inference import PerturbAndMaxProduct, infer, sample
+from skcrbm.inference.random_numbers import logistic_noise
 from skcrbm.utils.random import random_key
 
 SIDES = (5, 10, 15)

@@ -15,7 +15,8 @@ from examples.papers._pmp_quality import (
 )
 from skcrbm.datasets import digit_contours, load_mnist
 from skcrbm.density import RBM, IsingModel
-from skcrbm.inference import PerturbAndMaxProduct, logistic_noise, sample
+from skcrbm.inference import PerturbAndMaxProduct, sample
+from skcrbm.inference.random_numbers import logistic_noise
 from skcrbm.utils.random import random_key
 
 #: Rows that scores are read by.

@@ -24,7 +24,8 @@ from skcrbm.energies import (
     RBMEnergy,
     SparseIsingEnergy,
 )
-from skcrbm.inference import PerturbAndMaxProduct, logistic_noise, sample
+from skcrbm.inference import PerturbAndMaxProduct, sample
+from skcrbm.inference.random_numbers import logistic_noise
 from skcrbm.utils.random import random_key
 
 ZERO = np.float32(0)

@@ -1,7 +1,8 @@
 """The rule of the large margin Boltzmann machine: the labels with the least hinge loss."""
 
 from skcrbm.decoding._base import CertifiedLabels
-from skcrbm.inference import find_labels, resolve_method
+from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.label_search import find_labels
 
 
 def decode_hinge(posterior):

@@ -4,7 +4,8 @@ import numpy as np
 
 from skcrbm.decoding._base import CertifiedLabels
 from skcrbm.decoding._label_set import decode_label_set
-from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods, resolve_method
+from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods
+from skcrbm.inference.choice import resolve_method
 from skcrbm.utils.limits import AUTO_EXACT_UNITS, ESTIMATOR_TOL
 
 _RESTARTS = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}

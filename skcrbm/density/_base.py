@@ -8,19 +8,12 @@ import numpy as np
 from sklearn.base import _fit_context, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm import inference
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
-from skcrbm.inference import (
-    METHODS,
-    Gibbs,
-    available_methods,
-    infer,
-    method_constraint,
-    methods_for,
-    own_method,
-    resolve_method,
-)
+from skcrbm.inference import Gibbs, available_methods, infer
+from skcrbm.inference.choice import method_constraint, methods_for, own_method, resolve_method
+from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.registry import METHODS
 from skcrbm.learning import (
     NEGATIVE_PHASES,
     ElasticNet,
@@ -329,7 +322,7 @@ class BaseDensity(StochasticFit, DensityQuestions):
             energy, n_features = self.energy_, self.n_features_in_
             method = resolve_method("sum_product") if self._is_auto() else self._named()
             p = infer(energy, method, clamp=clamp, returns="marginals").marginals[0, :n_features]
-            u = inference.uniforms(random_key(random_state), np.arange(n_samples), 0, n_features)
+            u = uniforms(random_key(random_state), np.arange(n_samples), 0, n_features)
             return (u < p).astype(np.int64)
         return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
 

@@ -9,11 +9,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm import inference
 from skcrbm.density._questions import DensityQuestions
 from skcrbm.density._scopes import checked_inputs, checked_ties, cliques_of
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, clique_energy
-from skcrbm.inference import BranchAndBound, infer, method_constraint, methods_for
+from skcrbm.inference import BranchAndBound, infer
+from skcrbm.inference.choice import method_constraint, methods_for
+from skcrbm.inference.label_search import find_clique_states, find_labels
 from skcrbm.learning import (
     CallbackSupportMixin,
     CliqueFeatures,
@@ -415,7 +416,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         pull = (2.0 * visible[:, inputs] - 1) @ coupling[np.ix_(inputs, outputs)]
         energy = IsingEnergy(coupling[np.ix_(outputs, outputs)], field[outputs] + pull)
         energy = energy.condition(visible[:, outputs])
-        found = inference.find_labels(energy, BranchAndBound(), self.margin, n_jobs=self.n_jobs)
+        found = find_labels(energy, BranchAndBound(), self.margin, n_jobs=self.n_jobs)
         n_open = np.count_nonzero(found.gap)
         if n_open:
             warn_user(
@@ -435,7 +436,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
                 f"X has rows with {most} missing entries, but rule='hinge' with cliques of more "
                 f"than two columns takes up to {MAX_ENUMERATED}; use rule='map'"
             )
-        found = inference.find_clique_states(
+        found = find_clique_states(
             visible,
             self.cliques_,
             self.weights_,

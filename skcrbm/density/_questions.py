@@ -8,7 +8,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.inference import Gibbs, available_methods, infer, resolve_method
+from skcrbm.inference import Gibbs, available_methods, infer
+from skcrbm.inference.choice import resolve_method
 from skcrbm.utils.features import checked_features
 from skcrbm.utils.fitting import weighted_rows
 from skcrbm.utils.parameters import check_parameters

@@ -13,7 +13,9 @@ from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEner
 from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
 from skcrbm.estimators._hidden_units import HiddenUnitsClassifier
 from skcrbm.estimators._thresholds import update_thresholds
-from skcrbm.inference import exact_seconds, infer, own_method, resolve_method
+from skcrbm.inference import infer
+from skcrbm.inference.choice import own_method, resolve_method
+from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.learning import (
     INTERRUPTED,
     FullBatchTraining,

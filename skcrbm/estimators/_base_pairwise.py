@@ -7,7 +7,8 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding import CERTIFIED_DECODERS, DECODERS, Posterior
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base_energy import BaseEnergyClassifier
-from skcrbm.inference import BranchAndBound, resolve_method
+from skcrbm.inference import BranchAndBound
+from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import CallbackSupportMixin
 from skcrbm.targets import label_output
 from skcrbm.utils.columns import linear_fields

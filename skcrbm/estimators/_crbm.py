@@ -19,13 +19,8 @@ from skcrbm.estimators._penalty import (
     search_convex,
     search_penalty,
 )
-from skcrbm.inference import (
-    checked_rows,
-    marginal_error,
-    marginal_method,
-    method_constraint,
-    methods_for,
-)
+from skcrbm.inference.accuracy import checked_rows, marginal_error
+from skcrbm.inference.choice import marginal_method, method_constraint, methods_for
 from skcrbm.learning import OBJECTIVES, Design, FullBatchTraining, crbm_penalty
 from skcrbm.utils.columns import Columns
 from skcrbm.utils.parameters import Integer

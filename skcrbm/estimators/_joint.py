@@ -10,7 +10,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding import Posterior, weighted_label_sets
-from skcrbm.inference import available_methods, resolve_method
+from skcrbm.inference import available_methods
+from skcrbm.inference.choice import resolve_method
 from skcrbm.targets import Targets
 from skcrbm.utils.indicator import distinct_rows
 from skcrbm.utils.label_names import indicator_by_name, is_frame, ranked_index
@@ -358,7 +359,7 @@ class _Classes(NamedTuple):
 
     def sample(self, n_samples, method, burn_in, random_state):
         """Draw classes (N, n_samples), exactly."""
-        from skcrbm.inference import uniforms
+        from skcrbm.inference.random_numbers import uniforms
 
         _check_count("n_samples", n_samples)
         mass = np.exp(self.log_proba).cumsum(axis=1)

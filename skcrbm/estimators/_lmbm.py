@@ -19,7 +19,7 @@ from skcrbm.estimators._lmbm_settings import (
     without_zeros,
 )
 from skcrbm.estimators._thresholds import update_thresholds
-from skcrbm.inference import method_constraint
+from skcrbm.inference.choice import method_constraint
 from skcrbm.learning import (
     EpochCallbacks,
     LargeMarginProblem,

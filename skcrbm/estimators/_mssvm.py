@@ -10,7 +10,7 @@ from skcrbm.decoding import decoders_for
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base_crbm import BaseCRBM
 from skcrbm.estimators._penalty import PLAIN_ALPHA, is_auto
-from skcrbm.inference import marginal_method, method_constraint, methods_for, resolve_method
+from skcrbm.inference.choice import marginal_method, method_constraint, methods_for, resolve_method
 from skcrbm.learning import (
     MARGIN_OBJECTIVES,
     Design,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skcrbm.inference import resolve_method
+from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import OBJECTIVES, START, PenaltyPath, crbm_penalty, smoothed_log_odds
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double

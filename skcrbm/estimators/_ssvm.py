@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.decoding import decoders_for
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
-from skcrbm.inference import method_constraint, own_method
+from skcrbm.inference.choice import method_constraint, own_method
 from skcrbm.learning import (
     EpochCallbacks,
     StructuralMarginProblem,

@@ -1,164 +1,30 @@
 """`infer`: the one door to every inference method."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies import QUERIES, BaseEnergy
-from skcrbm.inference._base import InferenceMethod, InferenceResult, Query
-from skcrbm.inference._decided import MagnitudeError, hold_decided
-from skcrbm.inference._registry import METHODS, has_solver
-from skcrbm.utils.limits import ESTIMATE_SAMPLES, MAX_MAGNITUDE
+from skcrbm.inference.base import InferenceResult, MagnitudeError, Query, check_count
+from skcrbm.inference.choice import (
+    available_methods,
+    check_answers,
+    check_energy,
+    check_returns,
+    name_of,
+    quoted,
+    resolve_method,
+)
+from skcrbm.inference.registry import METHODS
+from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
 from skcrbm.utils.validation import as_float_array
 
 # Beliefs to start from need not be further on one side: these are 0 or 1 in any dtype, and
 # infinities would be no number in a difference.
 _MAX_START = 100.0
-
-
-def available_methods(energy=None, returns=()):
-    """Names of the inference methods, optionally those that can answer a query.
-
-    Parameters
-    ----------
-    energy : energy or None, default=None
-        Keep the methods that work on this kind of energy.
-    returns : str or iterable of str, default=()
-        Keep the methods that can answer all of these.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    TypeError
-        If `energy` is none.
-    ValueError
-        If `returns` holds something that no method answers, or that this kind of energy has no
-        meaning for.
-
-    Examples
-    --------
-    >>> from skcrbm.inference import available_methods
-    >>> available_methods(returns=["marginals", "log_partition"])
-    ['exact', 'mean_field', 'sum_product', 'tree_reweighted']
-    """
-    if energy is not None:
-        _check_energy(energy)
-    queries = QUERIES if energy is None else energy.queries
-    asked = _check_returns(returns, queries, allow_empty=True)
-    if asked - queries:
-        raise ValueError(
-            f"returns holds {_quoted(sorted(asked - queries))}, which has no meaning for "
-            f"{_article(type(energy).__name__)}; it has {_quoted(sorted(queries))}"
-        )
-    names = []
-    for name in METHODS:
-        method = METHODS.get(name)()
-        answers = method.answers if energy is None else method.supports(energy)
-        if answers and asked <= answers:
-            names.append(name)
-    return names
-
-
-def resolve_method(method, name="inference", able=METHODS.names):
-    """Turn a name or a configured object into an `InferenceMethod`, options checked.
-
-    Parameters
-    ----------
-    method : str or InferenceMethod
-    name : str, default="inference"
-        Of the argument that took it, for error messages.
-    able : callable
-        Returns the names of the methods that work there, for error messages.
-
-    Raises
-    ------
-    ValueError
-        On an unknown name, naming those that exist; on an invalid option.
-    TypeError
-        On anything that is neither.
-    """
-    if isinstance(method, str):
-        method = METHODS.get(method, name, able)()
-    elif not isinstance(method, InferenceMethod):
-        names = able()
-        raise TypeError(
-            f"{name} must be one of {', '.join(map(repr, names))} or a configured object "
-            f"such as {example_of(names)}; got {method!r}"
-        )
-    method.check_options()
-    return method
-
-
-def example_of(names):
-    """Return how one of these methods is configured, as code."""
-    if "sum_product" in names:
-        return "SumProduct(max_iter=30)"
-    if "icm" in names:
-        return "ICM(n_restarts=10)"
-    return METHODS.locations[names[0]].rpartition(":")[2] + "()" if names else "SumProduct()"
-
-
-def _article(noun):
-    return f"{'an' if noun[0] in 'AEIO' else 'a'} {noun}"
-
-
-def _name(method):
-    return method.name or type(method).__name__
-
-
-def _quoted(names):
-    return ", ".join(map(repr, names)) or "none"
-
-
-def _described(method, energy):
-    """Return the kind of energy, and the reason if a method takes others of this kind."""
-    kind = type(energy).__name__
-    if method.restriction and has_solver(method.name, type(energy)):
-        return f"this {kind}, as {method.restriction}"
-    return kind
-
-
-def check_answers(method, energy, returns):
-    """Raise one readable error if `method` cannot answer `returns` on `energy`."""
-    answers = method.supports(energy)
-    if not answers:
-        raise ValueError(
-            f"inference method {_name(method)!r} does not work on {_described(method, energy)}; "
-            f"methods that do: {_quoted(available_methods(energy, returns))}"
-        )
-    missing = sorted(returns - answers)
-    if missing:
-        raise ValueError(
-            f"inference method {_name(method)!r} cannot answer {_quoted(missing)}; methods that "
-            f"can: {_quoted(available_methods(energy, returns))}"
-        )
-
-
-def _check_returns(returns, possible=QUERIES, *, allow_empty=False):
-    """Return what is asked for, under the names of `QUERIES`.
-
-    An error about what is none of them lists those of `possible`.
-    """
-    known = {*QUERIES, "pairwise"}
-    asked = (returns,) if isinstance(returns, str) else returns
-    asked = tuple(asked) if isinstance(asked, Iterable) else (None,)
-    if not (asked or allow_empty) or any(r not in known for r in asked):
-        names = {*possible, "pairwise"} if "statistics" in possible else possible
-        raise ValueError(f"returns must hold some of {sorted(names)}; got {returns!r}")
-    if {"map", "marginal_map"} <= set(asked):
-        raise ValueError("returns must hold one of 'map' and 'marginal_map', not both")
-    if "map_bound" in asked and not {"map", "marginal_map"} & set(asked):
-        by_sums = "marginal_map" in possible and "map" not in possible
-        asked = (*asked, "marginal_map" if by_sums else "map")
-    if "sample_log_prob" in asked:
-        asked = (*asked, "samples")
-    return frozenset("statistics" if r == "pairwise" else r for r in asked)
+# Times all that couplings can do: what is left is large enough to be certain.
+_OUTWEIGHS = 2.0
 
 
 def _check_weight(sample_weight, n):
@@ -176,7 +42,7 @@ def _check_accepted(method, argument, energy, returns):
         names = available_methods(energy, returns)
         able = [name for name in names if argument in METHODS.get(name).accepts]
         raise ValueError(
-            f"{_name(method)!r} has no option {argument!r}; methods that do: {_quoted(able)}"
+            f"{name_of(method)!r} has no option {argument!r}; methods that do: {quoted(able)}"
         )
 
 
@@ -310,7 +176,7 @@ def infer(
     >>> bool(np.allclose(exact.marginals, loopy.marginals))  # a tree
     True
     """
-    _check_energy(energy)
+    check_energy(energy)
     largest = _check_magnitudes(energy)
     method = resolve_method(
         method, "method", lambda: available_methods(energy, returns or ())
@@ -321,7 +187,7 @@ def infer(
         n_restarts=n_restarts,
         random_state=random_state,
     )
-    returns = _check_returns(
+    returns = check_returns(
         method.default_returns if returns is None else returns,
         method.supports(energy) or energy.queries,
     )
@@ -355,18 +221,6 @@ def infer(
     if decided is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
     return InferenceResult(**fields)
-
-
-def _check_energy(energy):
-    if not isinstance(energy, BaseEnergy):
-        raise TypeError(f"energy must be an energy such as RBMEnergy, got {energy!r}")
-
-
-def check_count(name, value, least=1):
-    """Return an int argument; ValueError unless it is an int of at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
-    return int(value)
 
 
 def _check_magnitudes(energy):
@@ -415,3 +269,43 @@ def _finish(fields, energy, query):
     elif fields.get("assignment") is None:
         fields["log_odds"] = None
     return fields
+
+
+def hold_decided(energy, largest):
+    """Return an energy with large fields that decide their variable as evidence.
+
+    Parameters
+    ----------
+    energy : BaseEnergy
+    largest : float
+        Largest magnitude of its fields.
+
+    Returns
+    -------
+    energy : BaseEnergy
+    decided : ndarray (N, n_variables) of bool, or None
+        Which variables are held in addition; None if there are none.
+    log_odds : ndarray (N, n_variables), or None
+        Theirs, by their fields alone.
+
+    Raises
+    ------
+    MagnitudeError
+        If a large field does not decide its variable, and would hide everything else.
+    """
+    if largest < LARGE_FIELD:
+        return energy, None, None
+    log_odds, influence = energy.own_log_odds()
+    decided = energy.free & (np.abs(log_odds) >= np.maximum(LARGE_FIELD, _OUTWEIGHS * influence))
+    lost = energy.free & ~decided & energy.lost_beside()
+    if lost.any():
+        n, i = np.argwhere(lost)[0]
+        raise MagnitudeError(
+            f"energy has a field beyond {UNDECIDED_FIELD:.0e} in magnitude, of variable {i} of "
+            f"model {n}, that does not decide the variable: weights of 0, or other states of its "
+            "node, do, and beside it nothing else can be told apart. Hold the variable by clamp "
+            "instead"
+        )
+    if not decided.any():
+        return energy, None, None
+    return energy.condition(np.where(decided, log_odds > 0, np.nan)), decided, log_odds

@@ -3,7 +3,8 @@
 import numpy as np
 
 from skcrbm.energies import RBMEnergy
-from skcrbm.inference import infer, methods_for, resolve_method
+from skcrbm.inference import infer
+from skcrbm.inference.choice import methods_for, resolve_method
 from skcrbm.learning._phases import Phase, clamp_visible, moments_of_states, one_model_per_row
 
 #: The query for the best visible state, by what becomes of the hidden units.

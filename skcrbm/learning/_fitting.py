@@ -6,7 +6,7 @@ from abc import abstractmethod
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from skcrbm.inference import convergence_advice
+from skcrbm.inference.choice import convergence_advice
 from skcrbm.learning._callbacks import CallbackSupportMixin, EpochCallbacks
 from skcrbm.learning._design import Design
 from skcrbm.learning._source import ArraySource

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skcrbm.inference import MagnitudeError
+from skcrbm.inference.base import MagnitudeError
 from skcrbm.learning._base import Clock, Objective, Step
 from skcrbm.learning._coordinates import CenteredCoordinates
 from skcrbm.learning._lbfgs import LBFGS

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.inference import MagnitudeError
+from skcrbm.inference.base import MagnitudeError
 from skcrbm.learning._base import Clock
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.row_sparse import RowSparse

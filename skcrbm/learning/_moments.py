@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.inference import resolve_method
+from skcrbm.inference.choice import resolve_method
 from skcrbm.learning._contrast import Contrast
 from skcrbm.learning._phases import Chains, Expected, ObservedOnce, one_model_per_row
 from skcrbm.learning._registry import NEGATIVE_PHASES

@@ -7,8 +7,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.special import expit
 
-from skcrbm import inference
 from skcrbm.inference import infer
+from skcrbm.inference.any_energy.gibbs import gibbs_sweep
+from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
+from skcrbm.inference.random_numbers import uniforms
 
 # What inference is asked for: the moments, and the loss.
 _MOMENTS = ("marginals", "statistics", "log_partition")
@@ -277,7 +279,7 @@ class Chains(Phase):
         states[:, :v] = batch.visible
         if positive is None:
             positive = moments_of_states(energy, batch.visible)
-        u = inference.uniforms(clock.key, batch.index, clock.draw(0), energy.n_hidden)
+        u = uniforms(clock.key, batch.index, clock.draw(0), energy.n_hidden)
         states[:, v:] = u < positive.unary[:, v:]
         if state is not None:
             chains = state.states
@@ -300,7 +302,7 @@ class Chains(Phase):
         n_chains, n = self.n_chains, energy.n_variables
         states, streams = None if state is None else state.states, np.arange(n_chains)
         if states is None:
-            states = inference.uniforms(clock.key, streams, clock.draw(0), n) < 0.5
+            states = uniforms(clock.key, streams, clock.draw(0), n) < 0.5
         if self.begin == "data":
             states = self._at_rows(energy, batch, clock, states)
         states = self._sweep(energy, states[None], streams, clock)[0]
@@ -313,7 +315,7 @@ class Chains(Phase):
         """States (n_chains, n) at rows of the data; hidden units as the rows have them."""
         v, streams = energy.n_visible, np.arange(len(states))
         draw = clock.draw(self.n_steps + 1)
-        u = inference.uniforms(clock.key, streams, draw, 1 + energy.n_hidden)
+        u = uniforms(clock.key, streams, draw, 1 + energy.n_hidden)
         reach = np.cumsum(batch.weight)
         row = np.searchsorted(reach, u[:, 0] * reach[-1], side="right")
         rows = batch.visible[np.minimum(row, len(reach) - 1)]
@@ -326,7 +328,7 @@ class Chains(Phase):
         """Return states (N, C, n_variables) after `n_steps` sweeps."""
         for number in range(1, self.n_steps + 1):
             draw = clock.draw(number)
-            states, _ = inference.gibbs_sweep(energy, states, clock.key, streams, draw)
+            states, _ = gibbs_sweep(energy, states, clock.key, streams, draw)
         return states
 
 
@@ -350,9 +352,7 @@ class PerturbedMaxima(Phase):
     def __call__(self, energy, batch, clock, state, positive=None):
         """Return the `Moments` of the states; nothing is kept."""
         energy = one_model_per_row(energy, len(batch))
-        states = inference.perturbed_states(
-            energy, clock.key, batch.index, clock.draw(0), self.n_steps
-        )
+        states = perturbed_states(energy, clock.key, batch.index, clock.draw(0), self.n_steps)
         return moments_of_states(energy, states[:, : energy.n_visible]), state
 
 
@@ -386,7 +386,7 @@ class LocalSearch(Phase):
         best = energy.log_weight(found)
         hidden_on = energy.hidden_given_visible(expit(fields))
         for sweep in range(self.n_steps):
-            u = inference.uniforms(clock.key, batch.index, clock.draw(sweep), energy.n_hidden)
+            u = uniforms(clock.key, batch.index, clock.draw(sweep), energy.n_hidden)
             states[:, 0, energy.n_visible :] = u < hidden_on
             visible = energy.conditional_log_odds(states, block)[:, 0] > 0
             hidden_on = energy.hidden_given_visible(visible)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skcrbm import inference
 from skcrbm.inference import InferenceResult, infer
+from skcrbm.inference.random_numbers import uniforms
 from skcrbm.learning._phases import Phase, moments_of_all
 
 #: Effective share of weighted states below which their weights are tempered.
@@ -129,7 +129,7 @@ class Independent(Phase):
         method = self.inference.at_epoch(clock.epoch)
         found = infer(energy, method, returns="marginals", n_jobs=self.n_jobs)
         streams = np.arange(self.n_states)
-        u = inference.uniforms(clock.key, streams, clock.draw(0), energy.n_visible)
+        u = uniforms(clock.key, streams, clock.draw(0), energy.n_visible)
         visible = u < found.marginals[:, : energy.n_visible]
         moments = moments_of_all(energy, visible, batch.weight.sum())
         return moments._replace(converged=found.converged), state

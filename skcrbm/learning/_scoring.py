@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skcrbm.inference import infer, resolve_method
+from skcrbm.inference import infer
+from skcrbm.inference.choice import resolve_method
 from skcrbm.learning._phases import clamp_visible, one_model_per_row
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 

@@ -13,15 +13,8 @@ from scipy.special import expit
 from skcrbm import CRBMClassifier
 from skcrbm.decoding import DECODERS, Posterior, decoders_for
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.inference import (
-    Exact,
-    MaxProduct,
-    MeanField,
-    MixedProduct,
-    SumProduct,
-    infer,
-    resolve_method,
-)
+from skcrbm.inference import Exact, MaxProduct, MeanField, MixedProduct, SumProduct, infer
+from skcrbm.inference.choice import resolve_method
 from skcrbm.utils.indicator import distinct_rows
 
 N, V, H = 12, 5, 3

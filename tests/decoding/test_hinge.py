@@ -15,7 +15,7 @@ from reference.ising_labels import (
 from skcrbm.decoding import CERTIFIED_DECODERS, DECODERS, Posterior, decoders_for
 from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import ICM, BranchAndBound, Exact, MixedIntegerProgram
-from skcrbm.inference.ising import hinge_losses_and_scores
+from skcrbm.inference.label_search import hinge_losses_and_scores
 
 N_MODELS = 30 if JIT_DISABLED else 250
 

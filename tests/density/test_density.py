@@ -9,7 +9,6 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from skcrbm import inference
 from skcrbm.datasets import make_structured_sequences
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
 from skcrbm.energies import (
@@ -20,6 +19,7 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.inference import ICM, Exact, Gibbs, infer
+from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.learning import ArraySource, Clock, Design
 from skcrbm.learning._sampled import LEAST_SHARE, tempered_weights
 
@@ -286,7 +286,7 @@ def test_warm_start_needs_the_same_structure(X):
 @every_model
 def test_interrupt_keeps_what_there_is(model, X, monkeypatch):
     model = clone(model)
-    done, sweep = [], inference.gibbs_sweep
+    done, sweep = [], gibbs_sweep
 
     def interrupted(energy, *args, **kwargs):
         done.append(1)
@@ -294,7 +294,7 @@ def test_interrupt_keeps_what_there_is(model, X, monkeypatch):
             raise KeyboardInterrupt
         return sweep(energy, *args, **kwargs)
 
-    monkeypatch.setattr(inference, "gibbs_sweep", interrupted, raising=False)
+    monkeypatch.setattr("skcrbm.learning._phases.gibbs_sweep", interrupted)
     with pytest.warns(UserWarning, match="interrupted"):
         model.fit(X)
     assert model.n_iter_ == 3

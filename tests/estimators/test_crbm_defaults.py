@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skcrbm import CRBMClassifier
 from skcrbm.energies import ConditionalRBM, CRBMParams
-from skcrbm.inference import resolve_method
+from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import OBJECTIVES, Batch, Clock
 from skcrbm.learning._likelihood import Likelihood
 from skcrbm.metrics import masked_scorer

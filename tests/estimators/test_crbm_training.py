@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from skcrbm import CRBMClassifier
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import MeanField, SumProduct, infer
-from skcrbm.inference._trust import checked_rows, exact_visible_marginals
+from skcrbm.inference.accuracy import checked_rows, exact_visible_marginals
 from skcrbm.learning import _contrast
 from skcrbm.learning._likelihood import Likelihood
 

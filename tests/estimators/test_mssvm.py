@@ -15,7 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy
-from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct, resolve_method
+from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct
+from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import MARGIN_OBJECTIVES, Batch, state_query
 from skcrbm.learning._averaging import PolynomialAverage
 

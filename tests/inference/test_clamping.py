@@ -15,7 +15,7 @@ from skcrbm.inference import (
     available_methods,
     infer,
 )
-from skcrbm.inference._registry import METHODS
+from skcrbm.inference.registry import METHODS
 
 ALL = ("marginals", "pairwise", "log_partition")
 DTYPES = [np.float32, np.float64]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from reference.random_models import random_rbm
 
-from skcrbm.inference import Exact, exact_seconds, infer
+from skcrbm.inference import Exact, infer
+from skcrbm.inference.methods.exact import exact_seconds
 
 
 @pytest.mark.parametrize("returns", ["log_partition", "samples", "statistics"])

@@ -14,9 +14,9 @@ from skcrbm.energies import (
     SparseIsingEnergy,
     TableFactors,
 )
-from skcrbm.inference import Gibbs, gibbs_sweep, infer, start_chains
-from skcrbm.inference._registry import SWEEPS, sweep_for
-from skcrbm.inference.any_energy._gibbs import sweep_blocks
+from skcrbm.inference import Gibbs, infer
+from skcrbm.inference.any_energy.gibbs import gibbs_sweep, start_chains, sweep_blocks
+from skcrbm.inference.registry import SWEEPS, sweep_for
 
 KEY = np.uint64(11)
 N = 3

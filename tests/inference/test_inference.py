@@ -14,16 +14,9 @@ from sklearn.base import clone
 
 import skcrbm.inference
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.inference import (
-    Exact,
-    InferenceMethod,
-    MeanField,
-    SumProduct,
-    available_methods,
-    infer,
-    resolve_method,
-)
-from skcrbm.inference._registry import METHODS
+from skcrbm.inference import Exact, InferenceMethod, MeanField, SumProduct, available_methods, infer
+from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.registry import METHODS
 from skcrbm.utils.parallel import ordered_map
 
 ALL = ("marginals", "pairwise", "log_partition")

@@ -7,11 +7,11 @@ import pytest
 
 from skcrbm.datasets import make_ising_lattice
 from skcrbm.energies import IsingEnergy, SparseIsingEnergy
-from skcrbm.inference.any_energy._gibbs import start_chains
 from skcrbm.inference.any_energy._gibbs_with_gradients import (
     gradient_sweep,
     ising_gradient_sweep,
 )
+from skcrbm.inference.any_energy.gibbs import start_chains
 
 KEY = np.uint64(7)
 

@@ -6,15 +6,9 @@ from conftest import JIT_DISABLED
 from reference.ising_labels import enumerate_labels, random_evidence, random_model
 
 from skcrbm.energies import IsingEnergy, RBMEnergy
-from skcrbm.inference import (
-    ICM,
-    METHODS,
-    BranchAndBound,
-    MixedIntegerProgram,
-    available_methods,
-    infer,
-)
-from skcrbm.inference.ising import find_labels
+from skcrbm.inference import ICM, BranchAndBound, MixedIntegerProgram, available_methods, infer
+from skcrbm.inference.label_search import find_labels
+from skcrbm.inference.registry import METHODS
 
 BOUNDED = ("map", "map_bound")
 N_MODELS = 30 if JIT_DISABLED else 250

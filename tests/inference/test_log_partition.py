@@ -52,7 +52,7 @@ def test_annealing_does_not_depend_on_threads_or_batch(make, monkeypatch):
     whole = estimate_log_partition(energy, 10, 8, 0)
     alone = estimate_log_partition(energy.rows([2]), 10, 8, 0)
     np.testing.assert_allclose(alone.log_partition[0], whole.log_partition[2], rtol=1e-12)
-    monkeypatch.setattr("skcrbm.inference._importance.CHAIN_UNITS", 1)
+    monkeypatch.setattr("skcrbm.inference.any_energy._ais.CHAIN_UNITS", 1)
     one = estimate_log_partition(energy, 10, 8, 0, n_jobs=1)
     two = estimate_log_partition(energy, 10, 8, 0, n_jobs=2)
     np.testing.assert_array_equal(one.log_partition, two.log_partition)

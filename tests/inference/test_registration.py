@@ -14,7 +14,7 @@ from skcrbm.inference import (
     register_solver,
     sample,
 )
-from skcrbm.inference._registry import ANSWERS, METHODS, SOLVERS
+from skcrbm.inference.registry import ANSWERS, METHODS, SOLVERS
 
 TRIPLES = [[0, 1, 2], [1, 2, 3]]
 
@@ -39,8 +39,8 @@ def statistics(energy, state):
 @pytest.fixture
 def registered(monkeypatch):
     monkeypatch.setattr(METHODS, "locations", dict(METHODS.locations))
-    monkeypatch.setattr("skcrbm.inference._registry.SOLVERS", dict(SOLVERS))
-    monkeypatch.setattr("skcrbm.inference._registry.ANSWERS", dict(ANSWERS))
+    monkeypatch.setattr("skcrbm.inference.registry.SOLVERS", dict(SOLVERS))
+    monkeypatch.setattr("skcrbm.inference.registry.ANSWERS", dict(ANSWERS))
     outside.register()
 
 

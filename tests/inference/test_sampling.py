@@ -13,15 +13,8 @@ from reference.random_models import random_clamp, random_rbm
 from scipy.stats import chi2, kstest
 
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.inference import (
-    Exact,
-    Gibbs,
-    estimate_log_partition,
-    infer,
-    logistic_noise,
-    sample,
-    uniforms,
-)
+from skcrbm.inference import Exact, Gibbs, estimate_log_partition, infer, sample
+from skcrbm.inference.random_numbers import logistic_noise, uniforms
 from skcrbm.utils.random import random_key
 
 # ------------------------------------------------------------------------ random numbers
@@ -115,7 +108,7 @@ def test_gibbs_in_blocks(monkeypatch):
     method = Gibbs(max_iter=30, burn_in=5, random_state=4)
     returns = ("marginals", "pairwise")
     whole = infer(energy, method, returns=returns)
-    monkeypatch.setattr("skcrbm.inference.any_energy._gibbs.CHAIN_UNITS", 1)
+    monkeypatch.setattr("skcrbm.inference.any_energy.gibbs.CHAIN_UNITS", 1)
     one = infer(energy, method, returns=returns, n_jobs=1)
     two = infer(energy, method, returns=returns, n_jobs=2)
     np.testing.assert_array_equal(one.log_odds, two.log_odds)
@@ -244,7 +237,7 @@ def test_samples_do_not_depend_on_threads_or_blocks(method, monkeypatch):
     if method == "gibbs":
         options |= {"n_chains": 8, "thin": 2, "burn_in": 3}
     whole = sample(energy, method, **options)
-    monkeypatch.setattr("skcrbm.inference.any_energy._gibbs.CHAIN_UNITS", 1)
+    monkeypatch.setattr("skcrbm.inference.any_energy.gibbs.CHAIN_UNITS", 1)
     monkeypatch.setattr("skcrbm.inference.rbm._exact._BLOCK_UNITS", 1)
     for n_jobs in (1, 2):
         np.testing.assert_array_equal(sample(energy, method, n_jobs=n_jobs, **options), whole)
@@ -350,7 +343,7 @@ def test_estimate_with_clamps_and_threads(monkeypatch):
     whole = estimate_log_partition(energy, 100, 100, 0, clamp=clamp)
     error = np.abs(whole.log_partition - exact)
     assert (error < 5 * whole.standard_error + 1e-9).all()
-    monkeypatch.setattr("skcrbm.inference._importance.CHAIN_UNITS", 1)
+    monkeypatch.setattr("skcrbm.inference.any_energy._ais.CHAIN_UNITS", 1)
     for n_jobs in (1, 2):
         cut = estimate_log_partition(energy, 100, 100, 0, clamp=clamp, n_jobs=n_jobs)
         np.testing.assert_allclose(cut.log_partition, whole.log_partition, rtol=1e-9)

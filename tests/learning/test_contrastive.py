@@ -10,9 +10,11 @@ from reference.brute_force import best_states
 from reference.steps import first_step
 from sklearn.linear_model import LogisticRegression
 
-from skcrbm import CRBMClassifier, inference
+from skcrbm import CRBMClassifier
 from skcrbm.energies import ConditionalRBM, CRBMParams
-from skcrbm.inference import PerturbAndMaxProduct, infer, resolve_method
+from skcrbm.inference import PerturbAndMaxProduct, infer
+from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
+from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import OBJECTIVES, Batch, Clock
 from skcrbm.utils.random import random_key
 
@@ -209,12 +211,12 @@ def test_perturbed_maxima_are_samples_with_numbers_of_their_rows():
     model, batch = problem(seed=4)
     energy, key = model.energy(batch.X), random_key(0)
     drawn = infer(energy, PerturbAndMaxProduct(30, random_state=0), n_samples=1).samples[:, 0]
-    found = inference.perturbed_states(energy, key, np.arange(6), 0, 30)
+    found = perturbed_states(energy, key, np.arange(6), 0, 30)
     np.testing.assert_array_equal(found, drawn)
     order = np.array([3, 0, 5, 1])
-    part = inference.perturbed_states(energy.rows(order), key, order, 0, 30)
+    part = perturbed_states(energy.rows(order), key, order, 0, 30)
     np.testing.assert_array_equal(part, drawn[order])
-    assert (inference.perturbed_states(energy, key, np.arange(6), 1, 30) != drawn).any()
+    assert (perturbed_states(energy, key, np.arange(6), 1, 30) != drawn).any()
     phase = rule("pmp", 30).negative
     moments, _ = phase(energy, batch, Clock(0, 0, key), None)
     np.testing.assert_array_equal(moments.unary[:, :4], drawn[:, :4])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skcrbm.inference import resolve_method
+from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import StructuralMarginProblem, fit_cutting_planes
 from skcrbm.learning._simplex_program import maximise_over_simplex
 

@@ -5,7 +5,8 @@ import pytest
 from reference.density import DensityParams, density_problem
 
 from skcrbm import CRBMClassifier
-from skcrbm.inference import Exact, _random
+from skcrbm.inference import Exact
+from skcrbm.kernels import random_uniform
 from skcrbm.learning import OBJECTIVES, ArraySource, Source, Training
 
 
@@ -41,13 +42,13 @@ def rng(seed=0):
 @pytest.fixture
 def numbers(monkeypatch):
     """All (key, stream, counter) that are drawn."""
-    drawn, fill = [], _random.fill_uniform
+    drawn, fill = [], random_uniform.fill_uniform
 
     def recording(key, streams, step, out):
         drawn.extend((int(key), int(stream), int(step)) for stream in streams)
         fill(key, streams, step, out)
 
-    monkeypatch.setattr(_random, "fill_uniform", recording)
+    monkeypatch.setattr(random_uniform, "fill_uniform", recording)
     return drawn
 
 

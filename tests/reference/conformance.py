@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from reference.poison import is_poisoned, poison_modules
-from skcrbm.inference import METHODS, available_methods, infer
+from skcrbm.inference import available_methods, infer
+from skcrbm.inference.registry import METHODS
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ from reference.integer_scores import IntegerScores
 from reference.poison import is_poisoned, poison_memory, poison_modules
 
 from skcrbm.energies import LayeredEnergy, OneHotRBMEnergy, RBMEnergy
-from skcrbm.inference import METHODS, MagnitudeError, available_methods, infer
+from skcrbm.inference import available_methods, infer
+from skcrbm.inference.base import MagnitudeError
+from skcrbm.inference.registry import METHODS
 from tests.stress._models import draw_model
 from tests.stress._program import main
 

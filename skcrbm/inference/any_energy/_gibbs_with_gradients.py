@@ -4,8 +4,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skcrbm.energies import SparseIsingEnergy
-from skcrbm.inference._random import uniforms
-from skcrbm.inference.any_energy._gibbs import solve_by_sweeps
+from skcrbm.inference.any_energy.gibbs import solve_by_sweeps
+from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_gradients import ising_gradients
 from skcrbm.utils.validation import kernel_array
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skcrbm.inference._base import empty_result
-from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.inference.base import empty_result
+from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.utils.parallel import one_blas_thread
 
 

@@ -6,11 +6,11 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.inference._base import empty_result
-from skcrbm.inference._importance import fill_estimate
-from skcrbm.inference._random import uniforms
+from skcrbm.inference.any_energy._ais import fill_estimate
+from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._graph import flat_graph
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
+from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.scalar import SUM
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks

@@ -6,9 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.inference._base import empty_result
-from skcrbm.inference._exact_parts import answer_in_parts
-from skcrbm.inference._random import uniforms
+from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._plan import Plan, make_plan
 from skcrbm.inference.factor_graph._tables import (
     LOG_MAX,
@@ -20,6 +18,8 @@ from skcrbm.inference.factor_graph._tables import (
     log_odds_of,
     reduce_to,
 )
+from skcrbm.inference.methods.exact import answer_in_parts
+from skcrbm.inference.random_numbers import uniforms
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.random import random_key

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skcrbm.inference._sweep import sweep_chains
+from skcrbm.inference.any_energy.gibbs import sweep_chains
 from skcrbm.kernels.gibbs import sweep_factors
 from skcrbm.utils.limits import FORBIDDEN_LOG_ODDS
 from skcrbm.utils.validation import kernel_array

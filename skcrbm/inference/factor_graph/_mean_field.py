@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.inference._base import empty_result
 from skcrbm.inference._message_state import Beliefs
+from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._graph import flat_graph, held_values, message_limits
 from skcrbm.kernels.factor_search import graph_mean_field
 from skcrbm.utils.parallel import ordered_map, row_chunks

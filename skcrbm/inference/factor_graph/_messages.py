@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.inference._base import empty_result
 from skcrbm.inference._message_state import Messages, convergence_slack, earlier_messages
-from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._graph import (
     fits_odds,
     flat_graph,
@@ -22,6 +21,7 @@ from skcrbm.inference.factor_graph._graph import (
     message_limits,
 )
 from skcrbm.inference.factor_graph._tree_weights import factor_appearance
+from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.factor_logs import finish_logs, fit_messages, pass_logs
 from skcrbm.kernels.factor_tables import finish_tables, pass_tables
 from skcrbm.kernels.scalar import MAX, ROUNDING, SUM

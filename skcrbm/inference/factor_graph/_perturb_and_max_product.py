@@ -5,7 +5,7 @@ Which of both is decided for each sample, as it must not depend on the others.
 
 import numpy as np
 
-from skcrbm.inference._perturbation import answer_by_maxima
+from skcrbm.inference.any_energy.perturb_and_max_product import answer_by_maxima
 from skcrbm.inference.factor_graph._graph import (
     fits_odds,
     flat_graph,

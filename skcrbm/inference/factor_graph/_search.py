@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skcrbm.inference._clique_search import find_clique_states
+from skcrbm.inference.label_search import find_clique_states
 from skcrbm.utils.limits import TIE
 
 

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from skcrbm.inference._base import empty_result, sum_statistics
-from skcrbm.inference._evidence import with_folded_evidence
-from skcrbm.inference._exact_parts import answer_in_parts
-from skcrbm.inference._random import uniforms
+from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
+from skcrbm.inference.methods.exact import answer_in_parts
+from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_exact import (
     PRODUCT_LIMIT,
     best_ising,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skcrbm.inference._sweep import sweep_chains
+from skcrbm.inference.any_energy.gibbs import sweep_chains
 from skcrbm.kernels.gibbs import sweep_ising
 from skcrbm.utils.validation import kernel_array
 

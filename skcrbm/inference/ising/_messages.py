@@ -1,13 +1,14 @@
-"""Message passing on pairwise Boltzmann machines: kernel forms, spanning trees."""
+"""Message passing and mean field on dense Ising models."""
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from skcrbm.inference._evidence import with_folded_evidence
 from skcrbm.inference._message_state import Messages, convergence_slack, earlier_messages
-from skcrbm.inference.ising._iterate import empty_trace, iterate
+from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
+from skcrbm.kernels.ising_mean_field import ising_mean_field
 from skcrbm.kernels.ising_messages import pass_ising
-from skcrbm.utils.limits import LOG_RANGE
+from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
+from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import kernel_array
 
 # Largest |log| of a product of messages in float64; two of them are held to LOG_RANGE.
@@ -108,3 +109,83 @@ def edge_appearance(coupling):
         inner = np.diagonal(inverse)[:, None] + np.diagonal(inverse) - 2 * inverse
         rho[np.ix_(labels, labels)] = np.where(graph > 0, np.minimum(inner, 1.0), 1.0)
     return rho
+
+
+@with_folded_evidence
+def solve(method, energy, query):
+    """Answer by coordinate ascent; see `MeanField`."""
+    dtype = energy.dtype
+    trace = empty_trace(energy, query, method.iterations)
+
+    def kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise):
+        ising_mean_field(
+            energy.coupling, field, free, method.iterations, dtype.type(method.tolerance), weight,
+            "log_partition" in query.returns, "statistics" in query.returns,
+            theta, n_iter, converged, log_partition, pairwise, trace[rows],
+        )  # fmt: skip
+
+    beliefs = None if query.start is None else query.start.log_odds
+    fields = iterate(energy, query, kernel, beliefs)
+    if query.return_trace:
+        fields["trace"] = trace
+    if query.return_state:  # beliefs are all that it goes on from
+        fields["state"] = fields["log_odds"].copy()
+    return fields
+
+
+_CHUNK_EDGES = 2**14
+
+
+def iterate(energy, query, kernel, beliefs):
+    """Return the fields of an answer that a kernel fills.
+
+    Parameters
+    ----------
+    energy : IsingEnergy
+        Evidence folded into its field.
+    query : Query
+    kernel : callable
+        ``kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise)``
+        for a slice of rows, whose parts of the other arrays it gets.
+    beliefs : ndarray (N, L) or None
+        Log-odds to start from; None: the fields.
+
+    Returns
+    -------
+    dict
+        Of `InferenceResult`.
+    """
+    n, dtype = energy.n_models, energy.dtype
+    fields = empty_result(energy, query)
+    log_partition = fields.get("log_partition", np.zeros(n))
+    weight = np.ones(n) if query.per_example else query.sample_weight
+    weight = weight.astype(dtype)
+    field = 2 * energy.field
+    free = kernel_array(energy.free)
+    theta = np.array(field if beliefs is None else beliefs, dtype, order="C")
+    fields["log_odds"] = theta
+
+    def solve(rows, statistics):
+        kernel(
+            rows,
+            field[rows],
+            free[rows],
+            weight[rows],
+            theta[rows],
+            fields["n_iter"][rows],
+            fields["converged"][rows],
+            log_partition[rows],
+            statistics[0].astype(dtype, copy=False),
+        )
+
+    size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.coupling.size)))
+    sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
+    if "log_partition" in query.returns:
+        # kernels count 2 f from y = -1 on; held labels have no field left
+        fields["log_partition"] -= energy.field.sum(axis=1, dtype=np.float64)
+    return fields
+
+
+def empty_trace(energy, query, max_iter):
+    """Array (N, max_iter) of NaN for the trace, (N, 0) if it is not asked for."""
+    return np.full((energy.n_models, max_iter if query.return_trace else 0), np.nan)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from skcrbm.inference.ising._hinge import hinge_losses_and_scores
+from skcrbm.inference.label_search import hinge_losses_and_scores
 from skcrbm.utils.limits import MAX_TIE_LABELS
 
 # Programs are scaled to a largest margin of 1 and their objective by this: HiGHS stops at an

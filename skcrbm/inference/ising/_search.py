@@ -4,57 +4,15 @@ The methods look for the highest score. The decoding rule of the large margin ma
 the least hinge loss, with the same methods: they say how to search, and the caller what for.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from skcrbm.inference._restarts import best_of_restarts
-from skcrbm.inference.ising._hinge import hinge_losses_and_scores
+from skcrbm.inference.ising._milp import solve_rows
+from skcrbm.inference.label_search import FoundLabels, hinge_losses_and_scores
+from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.ising_search import HINGE, MAP, PLAIN_NODES, TIE_SHARE, branch_and_bound, icm
 from skcrbm.utils.limits import MAX_TIE_LABELS, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK, TIE
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
-
-
-class FoundLabels(NamedTuple):
-    """Labels of N rows, and what is known about better ones.
-
-    Attributes
-    ----------
-    labels : ndarray (N, L) of int8
-        0/1.
-    value : ndarray (N,)
-        Their hinge loss or minus their score: the less, the better.
-    lower : ndarray (N,)
-        No labels have a lower value; `value` itself where these are proven to be the best,
-        -inf where nothing is known.
-    n_iter : ndarray (N,) of int
-        Nodes of a search tree, or sweeps over the labels.
-    converged : ndarray (N,) of bool
-        Whether the search came to its end.
-    """
-
-    labels: np.ndarray
-    value: np.ndarray
-    lower: np.ndarray
-    n_iter: np.ndarray
-    converged: np.ndarray
-
-    @property
-    def gap(self):
-        """The best labels are better by at most this (N,); infinite where nothing is known."""
-        return np.maximum(self.value - self.lower, 0.0)
-
-    def fields(self, returns):
-        """Fields of an `InferenceResult` where the value is minus the score."""
-        fields = {
-            "assignment": self.labels,
-            "n_iter": self.n_iter,
-            "converged": self.converged,
-        }
-        if "map_bound" in returns:
-            fields["map_bound"], fields["gap"] = 0.0 - self.lower, self.gap
-        return fields
 
 
 def solve(method, energy, query):
@@ -231,8 +189,6 @@ def _icm(problem, method, start, n_jobs):
 
 
 def _mixed_integer_programs(problem, method, start, n_jobs):
-    from skcrbm.inference.ising._milp import solve_rows
-
     return solve_rows(problem, problem.empty())
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skcrbm.inference._base import empty_result, sum_statistics
 from skcrbm.inference._message_state import convergence_slack
+from skcrbm.inference.base import empty_result, sum_statistics
 from skcrbm.inference.layered._mean_field import MeanFieldNetwork
 from skcrbm.inference.layered._messages import MessageNetwork
 from skcrbm.inference.layered._network import Held, LayeredInput, Trace, probabilities

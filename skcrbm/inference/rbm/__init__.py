@@ -1,1 +1,1 @@
-"""Solvers of `RBMEnergy`."""
+"""Solvers of `RBMEnergy` and `OneHotRBMEnergy`."""

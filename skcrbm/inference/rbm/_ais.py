@@ -3,9 +3,9 @@
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.inference._evidence import with_folded_evidence
-from skcrbm.inference._importance import anneal
-from skcrbm.inference._random import uniforms
+from skcrbm.inference.any_energy._ais import anneal
+from skcrbm.inference.base import with_folded_evidence
+from skcrbm.inference.random_numbers import uniforms
 
 
 @with_folded_evidence

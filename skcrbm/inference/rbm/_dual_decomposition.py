@@ -3,7 +3,7 @@
 import numpy as np
 
 from skcrbm.energies import RBMEnergy
-from skcrbm.inference._base import empty_result
+from skcrbm.inference.base import empty_result
 from skcrbm.kernels.rbm_dual import rbm_dual
 from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.inference._base import empty_result
-from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.inference.base import empty_result
+from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.utils.parallel import one_blas_thread
 
 

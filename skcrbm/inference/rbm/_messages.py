@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from skcrbm.inference._base import empty_result, sum_statistics
-from skcrbm.inference._evidence import with_folded_evidence
 from skcrbm.inference._message_state import Messages, convergence_slack, earlier_messages
-from skcrbm.inference._restarts import best_of_restarts
+from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
+from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.rbm_log import pass_logs
 from skcrbm.kernels.rbm_odds import pass_odds
 from skcrbm.kernels.rbm_row_norms import row_norms

@@ -2,18 +2,24 @@
 
 from abc import ABC
 from dataclasses import dataclass
+from functools import wraps
 from numbers import Integral
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.inference._registry import answers_of, solver_for
+from skcrbm.inference.registry import answers_of, solver_for
 from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
-from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.pickling import Versioned
+
+
+class MagnitudeError(ValueError):
+    """A field or coupling is larger than what `infer` takes, or not finite."""
 
 
 @dataclass(frozen=True)
@@ -256,6 +262,13 @@ def _check_number(name, value, constraints):
         raise ValueError(f"{name} must be below 2**63, got {value!r}")
 
 
+def check_count(name, value, least=1):
+    """Return an int argument; ValueError unless it is an int of at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+    return int(value)
+
+
 def empty_result(energy, query):
     """Allocate what was asked for, as a dict of `InferenceResult` fields.
 
@@ -323,3 +336,37 @@ def sum_statistics(kernel, chunks, query, statistics, n_arrays=1):
             total += part
     for part, total in zip(statistics, totals):
         part[...] = total
+
+
+def with_folded_evidence(solve):
+    """Decorate a solver that works on folded fields and leaves held variables out.
+
+    It gets the energy with its evidence folded into the fields (`PairwiseEnergy.fold_evidence`)
+    and reads from `energy.free` which variables count; log Z and statistics are completed
+    here. It has to fill log_odds where statistics are asked for.
+    """
+
+    @wraps(solve)
+    def solve_folded(method, energy, query):
+        if energy.evidence is None:
+            return solve(method, energy, query)
+        with one_blas_thread():
+            fields, offset = energy.fold_evidence()
+        answer = solve(method, energy.with_fields(*fields), query)
+        if "log_partition" in query.returns:
+            answer["log_partition"] = answer["log_partition"] + offset
+        if "statistics" in query.returns:
+            with one_blas_thread():
+                _add_held_pairs(energy, query, answer)
+        return answer
+
+    return solve_folded
+
+
+def _add_held_pairs(energy, query, answer):
+    """Add the pairs with a held variable: plain products of means."""
+    held = ~energy.free
+    free = np.where(held, 0, expit(answer["log_odds"])).astype(energy.dtype)
+    values = np.nan_to_num(energy.evidence).astype(energy.dtype)
+    weight = None if query.per_example else query.sample_weight.astype(energy.dtype)
+    energy.add_held_pairs(answer["statistics"], values, free, weight)

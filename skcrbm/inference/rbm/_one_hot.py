@@ -4,8 +4,8 @@ import numpy as np
 from scipy.special import log_expit
 
 from skcrbm.energies import OneHotRBMEnergy
-from skcrbm.inference._base import empty_result
-from skcrbm.inference._random import uniforms
+from skcrbm.inference.base import empty_result
+from skcrbm.inference.random_numbers import uniforms
 from skcrbm.utils.limits import LARGE_FIELD
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.random import random_key

@@ -5,12 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.inference._base import empty_result, sum_statistics
-from skcrbm.inference._random import uniforms
-from skcrbm.inference._registry import sweep_for
+from skcrbm.inference.base import empty_result, sum_statistics
+from skcrbm.inference.random_numbers import seeds, uniforms
+from skcrbm.inference.registry import sweep_for
+from skcrbm.utils.indicator import signs_of
 from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.random import random_key
+from skcrbm.utils.validation import kernel_array
 
 # Chains of a model, where none are asked for: for marginals, and at most for samples.
 _CHAINS, _MAX_CHAINS = 10, 100
@@ -272,3 +274,37 @@ class _Moments:
         # R-hat^2 = (within + between) / within, up to a factor near 1
         excess = between - _TOLERATED_SPREAD**2
         return (excess <= (max_rhat**2 - 1) * within).all(1)
+
+
+def sweep_chains(kernel, factors, energy, states, key, streams, step):
+    """Draw all variables of an energy of one field, in the order of its blocks.
+
+    Parameters
+    ----------
+    kernel : callable
+        ``kernel(order, *factors, field, n_chains, held, seeds, state, log_odds)``.
+    factors : tuple
+        What joins the variables.
+    energy, states, key, streams, step
+        As of `gibbs_sweep`.
+
+    Returns
+    -------
+    states, log_odds
+        As of `gibbs_sweep`.
+    """
+    n, c, width = states.shape
+    every = np.arange(width)
+    order = np.concatenate([every[:0], *(every[block] for block in energy.sampling_blocks)])
+    held = np.zeros((0, width), np.int8)
+    if energy.evidence is not None:
+        held = signs_of(energy.evidence)
+    drawn = np.array(states.reshape(n * c, width), bool, order="C")
+    log_odds = np.empty((n * c, width))
+    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; heard of without the JIT only
+        kernel(
+            order, *factors, kernel_array(energy.field, np.float64), c, kernel_array(held),
+            seeds(key, streams, step), drawn, log_odds,
+        )  # fmt: skip
+    log_odds = log_odds.astype(energy.dtype, copy=False)
+    return drawn.reshape(n, c, width), log_odds.reshape(n, c, width)

@@ -14,34 +14,32 @@ from skcrbm.utils.registry import Registry
 METHODS = Registry(
     "inference",
     {
-        "exact": "skcrbm.inference.methods._exact:Exact",
-        "mean_field": "skcrbm.inference.methods._mean_field:MeanField",
-        "sum_product": "skcrbm.inference.methods._sum_product:SumProduct",
-        "tree_reweighted": "skcrbm.inference.methods._tree_reweighted:TreeReweighted",
-        "max_product": "skcrbm.inference.methods._max_product:MaxProduct",
-        "mixed_product": "skcrbm.inference.methods._mixed_product:MixedProduct",
-        "branch_and_bound": "skcrbm.inference.methods._branch_and_bound:BranchAndBound",
-        "milp": "skcrbm.inference.methods._milp:MixedIntegerProgram",
-        "mplp": "skcrbm.inference.methods._mplp:MPLP",
-        "linear_program": "skcrbm.inference.methods._linear_program:LinearProgram",
-        "dual_decomposition": ("skcrbm.inference.methods._dual_decomposition:DualDecomposition"),
-        "icm": "skcrbm.inference.methods._icm:ICM",
-        "gibbs": "skcrbm.inference.methods._gibbs:Gibbs",
-        "gibbs_with_gradients": "skcrbm.inference.methods._gibbs_with_gradients:GibbsWithGradients",
-        "bp_chain": "skcrbm.inference.methods._bp_chain:BPChain",
-        "perturb_and_max_product": (
-            "skcrbm.inference.methods._perturb_and_max_product:PerturbAndMaxProduct"
-        ),
-        "ais": "skcrbm.inference.methods._ais:AnnealedImportanceSampling",
+        "exact": "skcrbm.inference.methods.exact:Exact",
+        "mean_field": "skcrbm.inference.methods._messages:MeanField",
+        "sum_product": "skcrbm.inference.methods._messages:SumProduct",
+        "tree_reweighted": "skcrbm.inference.methods._messages:TreeReweighted",
+        "max_product": "skcrbm.inference.methods._messages:MaxProduct",
+        "mixed_product": "skcrbm.inference.methods._messages:MixedProduct",
+        "branch_and_bound": "skcrbm.inference.methods._searches:BranchAndBound",
+        "milp": "skcrbm.inference.methods._searches:MixedIntegerProgram",
+        "mplp": "skcrbm.inference.methods._bounds:MPLP",
+        "linear_program": "skcrbm.inference.methods._bounds:LinearProgram",
+        "dual_decomposition": ("skcrbm.inference.methods._bounds:DualDecomposition"),
+        "icm": "skcrbm.inference.methods._searches:ICM",
+        "gibbs": "skcrbm.inference.methods._samplers:Gibbs",
+        "gibbs_with_gradients": "skcrbm.inference.methods._samplers:GibbsWithGradients",
+        "bp_chain": "skcrbm.inference.methods._samplers:BPChain",
+        "perturb_and_max_product": ("skcrbm.inference.methods._samplers:PerturbAndMaxProduct"),
+        "ais": "skcrbm.inference.methods._samplers:AnnealedImportanceSampling",
     },
 )
 
 _FACTOR_GRAPH = "skcrbm.inference.factor_graph"
-_SPARSE_ISING = "skcrbm.inference.sparse_ising._solve"
+_SPARSE_ISING = "skcrbm.inference.ising._sparse"
 _AIS = "skcrbm.inference.any_energy._ais:solve"
 _MPLP = f"{_FACTOR_GRAPH}._mplp:solve"
 _LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._linear_program:solve"
-_PERTURBED = "skcrbm.inference.any_energy._perturb_and_max_product"
+_PERTURBED = "skcrbm.inference.any_energy.perturb_and_max_product"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
 #: (method, kind of energy) -> where the solver is. "BaseEnergy" stands for every kind that
@@ -49,12 +47,12 @@ _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 SOLVERS = {
     ("exact", "BaseEnergy"): "skcrbm.inference.any_energy._exact:solve",
     ("exact", "RBMEnergy"): "skcrbm.inference.rbm._exact:solve",
-    ("exact", "OneHotRBMEnergy"): "skcrbm.inference.one_hot._exact:solve",
+    ("exact", "OneHotRBMEnergy"): "skcrbm.inference.rbm._one_hot:solve",
     ("exact", "IsingEnergy"): "skcrbm.inference.ising._exact:solve",
     ("exact", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
     ("exact", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._exact:solve_sparse_ising",
     ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
-    ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._mean_field:solve",
+    ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve",
     ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._mean_field:solve",
     ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
     ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
@@ -80,7 +78,7 @@ SOLVERS = {
     ("mplp", "SparseIsingEnergy"): _MPLP,
     ("mplp", "FactorGraphEnergy"): _MPLP,
     ("linear_program", "RBMEnergy"): _LINEAR_PROGRAM,
-    ("linear_program", "IsingEnergy"): "skcrbm.inference.ising._roof_dual:solve",
+    ("linear_program", "IsingEnergy"): "skcrbm.inference.ising.roof_dual:solve",
     ("linear_program", "SparseIsingEnergy"): _LINEAR_PROGRAM,
     ("linear_program", "FactorGraphEnergy"): _LINEAR_PROGRAM,
     ("dual_decomposition", "RBMEnergy"): "skcrbm.inference.rbm._dual_decomposition:solve",
@@ -88,7 +86,7 @@ SOLVERS = {
     ("icm", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
     ("icm", "FactorGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
     ("icm", "SparseIsingEnergy"): "skcrbm.inference.any_energy._icm:solve",
-    ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy._gibbs:solve",
+    ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy.gibbs:solve",
     ("gibbs_with_gradients", "RBMEnergy"): _GRADIENTS,
     ("gibbs_with_gradients", "IsingEnergy"): f"{_GRADIENTS}_ising",
     ("gibbs_with_gradients", "SparseIsingEnergy"): f"{_GRADIENTS}_ising",
@@ -112,7 +110,7 @@ SOLVERS = {
 #: Kind of energy -> where its Gibbs sweep is, see `gibbs_sweep`. "BaseEnergy" stands for every
 #: kind that has no line of its own.
 SWEEPS = {
-    "BaseEnergy": "skcrbm.inference.any_energy._gibbs:sweep_blocks",
+    "BaseEnergy": "skcrbm.inference.any_energy.gibbs:sweep_blocks",
     "IsingEnergy": "skcrbm.inference.ising._gibbs:sweep",
     "SparseIsingEnergy": "skcrbm.inference.ising._gibbs:sweep_sparse",
     "FactorGraphEnergy": f"{_FACTOR_GRAPH}._gibbs:sweep",

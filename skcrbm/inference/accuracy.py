@@ -1,4 +1,4 @@
-"""How far approximate marginals are off, where exact ones are at hand.
+"""The error of approximate marginals on models that are small enough for exact ones.
 
 In NumPy on purpose: the compiled exact inference would add its compile time to every first
 fit by belief propagation.
