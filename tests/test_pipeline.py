@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier, DecodedClassifier, LMBMClassifier
+from skcrbm.decoding import ExpectedMetric
 from skcrbm.ensemble import make_stacked
 from skcrbm.inspection import ConvergenceDisplay, LabelDependencyDisplay
 from skcrbm.pipeline import Pipeline, make_pipeline
@@ -116,7 +117,7 @@ def test_frames_have_the_rows_of_x(data):
 @pytest.mark.parametrize("make", [make_pipeline, pipeline.make_pipeline])
 def test_draws_are_decoded_from_any_pipeline(data, make):
     X, Y = data
-    options = {"joint": "samples", "n_samples": 20, "random_state": 0}
+    options = {"decode": ExpectedMetric(n_samples=20), "random_state": 0}
     inside = DecodedClassifier(make(StandardScaler(), crbm()), **options).fit(X, Y)
     Z = StandardScaler().fit_transform(X)
     outside = DecodedClassifier(crbm(), **options).fit(Z, Y)

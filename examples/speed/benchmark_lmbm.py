@@ -20,7 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from skcrbm import LMBMClassifier
 from skcrbm.datasets import load_scene, load_yeast
-from skcrbm.decoding import CERTIFIED_DECODERS, Posterior
+from skcrbm.decoding import Posterior
+from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import BranchAndBound
 
@@ -166,7 +167,7 @@ def decoding():
         )
         for rule in ("hinge", "map"):
             used, result = seconds(
-                lambda p=posterior, rule=rule: CERTIFIED_DECODERS.get(rule)(p),
+                lambda p=posterior, rule=rule: resolve_decoder(rule).decode_with_gap(p),
                 1,
             )
             print(

@@ -1,9 +1,11 @@
-"""Rules of the largest expected Jaccard index and F1 under a model's p(y | x)."""
+"""Labels of the largest expected Jaccard index and F1 under a model's p(y | x)."""
+
+from __future__ import annotations
 
 import numpy as np
 from scipy.special import log_expit, softmax
 
-from skcrbm.decoding._generating import (
+from skcrbm.decoding.expected import (
     best_but_empty,
     f1_gain,
     first_k,
@@ -13,58 +15,43 @@ from skcrbm.decoding._generating import (
     jaccard,
     maximize_f1,
 )
+from skcrbm.decoding.posterior import Posterior
 from skcrbm.inference import infer
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 
-# A model puts some four fifths of its mass on the label sets of fit, where it knows few of them.
+# A model puts some four fifths of its mass on the label sets of fit if there are few.
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
-# Most probable label sets of which the best one competes; sizes next to the best one that do.
+# Number of probable label sets whose best competes; sizes around the best size that compete.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
-# Logarithms of shares beyond it are rounding errors of numbers beyond 1e15, and would overflow.
+# Larger logarithms of shares are rounding errors of numbers beyond 1e15, and would overflow.
 _LARGE = 700.0
 
 
-def decode_expected_f1(posterior):
-    """Switch on the outputs of the largest expected F1, of all output vectors.
+def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray:
+    """Return the outputs (N, V) of the largest expected F1 among all output vectors.
 
-    The expectation is over all output vectors given what is known, with ``inference="exact"``
-    under p(v | x), else under independent outputs with the marginals at hand: log Z, that the
-    other methods approximate, enters exponentially. See `decode_marginals` for its accuracy.
-
-    Parameters
-    ----------
-    posterior : Posterior
-
-    Returns
-    -------
-    ndarray (N, V) of 0/1
+    The expectation is over all output vectors given the known outputs: under p(v | x) with exact
+    inference, else under independent outputs with the method's marginals, because log Z, which the
+    other methods approximate, enters exponentially. See `decode_marginals` for the accuracy.
     """
     n_labels = posterior.energy.n_visible
     nodes, weight = inverse_nodes(2 * n_labels)
 
     def decide(model, allow_empty):
         gain = f1_gain(model.on(nodes), nodes, weight)
-        return maximize_f1(model.empty, gain, 1.0, allow_empty)
+        return maximize_f1(model.empty, gain, zero_division, allow_empty)
 
     return _by_rows(posterior, decide, n_labels * max(n_labels, len(nodes)))
 
 
-def decode_expected_jaccard(posterior):
-    """Switch on the outputs of the largest expected Jaccard index among some candidates.
+def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.ndarray:
+    """Return the outputs (N, V) of the largest expected Jaccard index among some candidates.
 
-    These are the k most probable outputs, for the k that is best if outputs are independent, one
-    less and one more; the best of the 16 most probable label sets seen in fit; and the empty
-    vector, unless it is excluded. The expectation is as in `decode_expected_f1`, with the label
-    sets seen in fit up to four times as probable as the model says; see `_seen_factor`.
-
-    Parameters
-    ----------
-    posterior : Posterior
-
-    Returns
-    -------
-    ndarray (N, V) of 0/1
+    The candidates are the k most probable outputs, for the k that is best if outputs are
+    independent, k - 1 and k + 1; the best of the 16 most probable label sets seen in fit; and the
+    empty vector, unless it is excluded. The expectation is as in `decode_expected_f1`, with the
+    label sets seen in fit up to four times as probable as under the model; see `_seen_factor`.
     """
     sets = posterior.label_sets.astype(np.float64)
     n_labels = posterior.energy.n_visible
@@ -73,18 +60,19 @@ def decode_expected_jaccard(posterior):
     def decide(model, allow_empty):
         seen, share = model.seen(sets, factor)
         order = np.argsort(-model.marginals, axis=1, kind="stable")
-        value = independent_top_jaccard(np.take_along_axis(model.marginals, order, axis=1), 1.0)
+        by_rank = np.take_along_axis(model.marginals, order, axis=1)
+        value = independent_top_jaccard(by_rank, zero_division)
         k = 1 + value[:, 1:].argmax(axis=1)
         candidates = [first_k(order, np.clip(k + d, 1, n_labels)) for d in _SIZES]
         if len(sets):
-            candidates.append(_best_seen(sets, seen))
+            candidates.append(_best_seen(sets, seen, zero_division))
         candidates = model.agreeing(np.stack(candidates, axis=1).astype(np.float64))
         value = (1 - share[:, None]) * model.jaccard(candidates)
         if len(sets):
-            value += share[:, None] * _expected(sets, seen, candidates)
-        none = (1 - share) * model.empty + share * (seen @ ~sets.any(axis=1))
+            value += share[:, None] * _expected(sets, seen, candidates, zero_division)
+        empty = (1 - share) * model.empty + share * (seen @ ~sets.any(axis=1))
         candidates = np.concatenate([np.zeros_like(candidates[:, :1]), candidates], axis=1)
-        value = np.column_stack([none, value])
+        value = np.column_stack([zero_division * empty, value])
         possible = model.marginals.any(axis=1)
         best = best_but_empty(value, ~candidates.any(axis=2), possible, allow_empty)
         return np.take_along_axis(candidates, best[:, None, None], axis=1)[:, 0]
@@ -94,7 +82,7 @@ def decode_expected_jaccard(posterior):
 
 
 def _by_rows(posterior, decide, entries):
-    """Labels (N, V) that ``decide(model, allow_empty)`` gives, in blocks of so many entries."""
+    """Return the labels (N, V) of ``decide(model, allow_empty)``, in blocks that bound memory."""
     energy = posterior.energy
     result = np.empty((energy.n_models, energy.n_visible), np.int8)
     kind = _Joint if posterior.method.name == "exact" else _Independent
@@ -106,39 +94,35 @@ def _by_rows(posterior, decide, entries):
 
 
 def _seen_factor(unseen_share):
-    """How many times as probable a label set seen in fit is taken to be as the model says.
+    """Return the factor on the probability of a label set that was seen in fit.
 
-    So many times that the odds of a seen one are those of Good and Turing where the model says
-    4 : 1, but 1 to 4: on splits of training rows, more gained nothing where label sets recur, and
-    any more than 1 lost where a third of them are new.
+    With the factor, the odds of a seen set are the odds by Good and Turing if the model says 4 : 1;
+    it is held to [1, 4]. On splits of training rows, a larger factor gained nothing if label sets
+    recur, and any factor above 1 lost if a third of the sets are new.
     """
     odds = (1 - unseen_share) / max(unseen_share, 1e-9)
     return min(max(odds / _MASS_ODDS, 1.0), _MAX_FACTOR)
 
 
-def _expected(sets, weight, candidates):
-    """Return the Jaccard index (N, C) of candidates (N, C, L), over sets (K, L) with weights."""
-    return (jaccard(candidates, sets, 1.0) @ weight[:, :, None])[:, :, 0]
+def _expected(sets, weight, candidates, zero_division):
+    """Return the mean Jaccard index (N, C) of candidates (N, C, L) with weighted sets (K, L)."""
+    return (jaccard(candidates, sets, zero_division) @ weight[:, :, None])[:, :, 0]
 
 
-def _best_seen(sets, weight):
-    """Of the most probable label sets, that (N, L) of the largest expected Jaccard index."""
+def _best_seen(sets, weight, zero_division):
+    """Return the set (N, L) of the largest expected index among the most probable label sets."""
     n_kept = min(_SEEN_CANDIDATES, len(sets))
-    # The first of equally probable ones, whatever else is in the batch.
+    # A stable order, so that ties do not depend on the other rows of the batch.
     kept = np.argsort(-weight, axis=1, kind="stable")[:, :n_kept]
-    value = _expected(sets, weight, sets[kept])
+    value = _expected(sets, weight, sets[kept], zero_division)
     return sets[kept[np.arange(len(kept)), value.argmax(axis=1)]]
 
 
 class _Model:
-    """Distribution over the label vectors of each row, given what is known.
+    """Distribution over the label vectors of each row, given the known outputs."""
 
-    Attributes
-    ----------
-    marginals : ndarray (N, L), float64
-    empty : ndarray (N,)
-        Probability that no label is on.
-    """
+    marginals: np.ndarray  # (N, L), float64
+    empty: np.ndarray  # (N,), probability that no label is on
 
     def __init__(self, posterior):
         self.known = posterior.known
@@ -148,14 +132,14 @@ class _Model:
         self.method, self.n_jobs = posterior.method, posterior.n_jobs
 
     def agreeing(self, labels):
-        """Labels (N, ..., L) with what is known written over them."""
+        """Return labels (N, ..., L) with the known outputs written over them."""
         if self.known is None:
             return labels
         known = self.known.reshape(len(labels), *(1,) * (labels.ndim - 2), labels.shape[-1])
         return np.where(np.isnan(known), labels, known)
 
     def seen(self, sets, factor):
-        """Weights (N, K) of the label sets, which sum to 1, and what these count for, (N,)."""
+        """Return weights (N, K) of the label sets, which sum to 1, and their total share (N,)."""
         if not len(sets):
             return np.empty((len(self.marginals), 0)), np.zeros(len(self.marginals))
         log_weight = self.energy.log_weight_of_sets(sets)
@@ -166,7 +150,7 @@ class _Model:
 
 
 class _Joint(_Model):
-    """As the model has it, by exact inference."""
+    """The joint distribution of the model, by exact inference."""
 
     def __init__(self, posterior):
         super().__init__(posterior)
@@ -182,7 +166,7 @@ class _Joint(_Model):
         return marginals, result.log_partition
 
     def on(self, nodes):
-        """``E[y_i t^|y|] / t`` (N, Q, L) at the nodes."""
+        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes."""
         result = np.empty((len(self.marginals), len(nodes), self.marginals.shape[1]))
         for q, t in enumerate(nodes):
             tilted, offset = self.energy.tilted(np.log(t))
@@ -192,7 +176,7 @@ class _Joint(_Model):
         return result
 
     def jaccard(self, candidates):
-        """Return the expected Jaccard index (N, C) of candidates (N, C, L), not empty.
+        """Return the expected Jaccard index (N, C) of candidates (N, C, L) that are not empty.
 
         ``E[|y and A| t^|y - A|]`` is the number of labels of A that are on in a model in which
         the fields of all others are shifted, times the ratio of the partition functions.
@@ -216,7 +200,7 @@ class _Joint(_Model):
 
 
 class _Independent(_Model):
-    """As if labels were independent, with the marginals that the method gives."""
+    """Independent labels with the marginals that the inference method gives."""
 
     def __init__(self, posterior):
         super().__init__(posterior)
@@ -224,15 +208,15 @@ class _Independent(_Model):
         n_labels = self.energy.n_visible
         self.marginals = result.marginals[:, :n_labels].astype(np.float64)
         self.empty = (1 - self.marginals).prod(axis=1)
-        # Of labels that are certain a finite one, of which 0 times is 0.
+        # Certain labels get finite log-odds, so that 0 times these is 0.
         self.log_odds = np.clip(result.log_odds[:, :n_labels].astype(np.float64), -700, 700)
 
     def on(self, nodes):
-        """``E[y_i t^|y|] / t`` (N, Q, L) at the nodes."""
+        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes."""
         return independent_on(self.marginals, nodes)
 
     def jaccard(self, candidates):
-        """Return the expected Jaccard index (N, C) of candidates (N, C, L), not empty."""
+        """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L)."""
         hits = (candidates * self.marginals[:, None]).sum(axis=2)
         left_out = self.marginals[:, None] * (1 - candidates)
         size = candidates.sum(axis=2)

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding import DECODERS, THRESHOLD_METRICS, Posterior
+from skcrbm.decoding.posterior import Posterior
+from skcrbm.decoding.rules import Marginal, resolve_decoder, threshold_rule
 from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
 from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
 from skcrbm.estimators._hidden_units import HiddenUnitsClassifier
@@ -48,7 +49,6 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
     _parameter_constraints: dict = {
         **BaseStochasticClassifier._parameter_constraints,
         "n_hidden": [Integer(0)],
-        "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
         "average": ["boolean", StrOptions({"auto"})],
         "momentum": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_iter_no_change": [Integer(1), StrOptions({"auto"})],
@@ -81,7 +81,7 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
 
     @abstractmethod
     def _decode_name(self):
-        """Return the name of the decoding rule for 2-D y."""
+        """Return the decoding rule for 2-D y, a name or an object."""
 
     def _posterior_options(self):
         """Return what decoding needs to know besides, as fields of `Posterior`."""
@@ -95,7 +95,7 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
 
     def _check_settings(self, partial):
         super()._check_settings(partial)
-        if partial and self.decode == "threshold":
+        if partial and threshold_rule(self.decode):
             raise ValueError(
                 "partial_fit does not support decode='threshold', whose thresholds take a "
                 "cross-validation over all rows; use fit, or skcrbm.decoding.fit_thresholds on "
@@ -209,7 +209,7 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
             return sets
         energy = model.energy(X[partly])
         with one_blas_thread():
-            completed = DECODERS.get("marginal")(
+            completed = Marginal().decode(
                 Posterior(
                     energy,
                     method,
@@ -273,4 +273,4 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
         )
 
     def _labels(self, posterior):
-        return DECODERS.get(self._decode_name())(posterior)
+        return resolve_decoder(self._decode_name()).decode(posterior)

@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.decoding import CERTIFIED_DECODERS, DECODERS, Posterior
+from skcrbm.decoding.posterior import Posterior
+from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base_energy import BaseEnergyClassifier
 from skcrbm.inference import BranchAndBound
@@ -96,9 +97,10 @@ class BasePairwiseClassifier(CallbackSupportMixin, BaseEnergyClassifier):
 
     def _labels(self, posterior):
         """0/1 labels (N, L) of 2-D y; warns of rows without a proof."""
-        if self.decode not in CERTIFIED_DECODERS:
-            return DECODERS.get(self.decode)(posterior)
-        labels, _, gap = CERTIFIED_DECODERS.get(self.decode)(posterior)
+        rule = resolve_decoder(self.decode)
+        if not rule.certified:
+            return rule.decode(posterior)
+        labels, _, gap = rule.decode_with_gap(posterior)
         method, n_open = posterior.state_methods["map"], np.count_nonzero(gap)
         if n_open and method.name == "branch_and_bound":
             warn_user(
@@ -137,12 +139,13 @@ class BasePairwiseClassifier(CallbackSupportMixin, BaseEnergyClassifier):
         """
         check_is_fitted(self)
         self._targets.require_multilabel("predict_with_gap")
-        if self.decode not in CERTIFIED_DECODERS:
+        rule = resolve_decoder(self.decode)
+        if not rule.certified:
             raise ValueError(
                 f"predict_with_gap is for decode='hinge' and 'map', not {self.decode!r}, which "
                 "goes by probabilities and does not search"
             )
         with one_blas_thread():
             posterior = self._posterior(X, y_known)
-            labels, objective, gap = CERTIFIED_DECODERS.get(self.decode)(posterior)
+            labels, objective, gap = rule.decode_with_gap(posterior)
         return self._targets.decode(labels), objective, gap

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding import decoders_for
+from skcrbm.decoding.rules import decoder_constraint, decoders_for
 from skcrbm.energies import ConditionalRBM, RBMEnergy
 from skcrbm.estimators._base_crbm import BaseCRBM
 from skcrbm.estimators._penalty import (
@@ -80,8 +80,9 @@ class CRBMClassifier(BaseCRBM):
         Method behind training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or configured, as in ``SumProduct(max_iter=30)``. "auto" is "exact"
         while the smaller layer has at most 10 units, "sum_product" beyond.
-    decode : str, default="marginal"
-        How `predict` turns p(v | x) into labels. Each rule serves a metric:
+    decode : str or object, default="marginal"
+        How `predict` turns p(v | x) into labels: the name of a rule, or a rule with options from
+        `skcrbm.decoding`, such as ``Threshold("f1_macro")``. Each rule serves a metric:
 
         - "marginal": the mode of each marginal (Hamming loss);
         - "label_set": the most probable of the label sets seen in fit (subset accuracy);
@@ -91,8 +92,10 @@ class CRBMClassifier(BaseCRBM):
           over rows). Both expectations are over all label vectors, under p(v | x) with
           "exact" inference, else as if labels were independent given x; no label where none
           is true counts as 1;
-        - "threshold": one threshold for all marginals, or one for each label, the best for
-          `threshold_metric` on the training rows;
+        - "threshold": thresholds on the marginals that are best for a metric on the training
+          rows, by default one for all labels and F1 averaged over rows. `fit` then does five
+          more fits, each without a fifth of the rows, from new parameters whatever `warm_start`
+          says; see `skcrbm.decoding.Threshold`;
         - "marginal_map", "map": the most probable of all label vectors, or the label part of
           the most probable (v, h); exact for up to 10 labels, or units in the smaller layer,
           else by mixed-product and max-product with restarts and, with up to 4096 couplings,
@@ -100,12 +103,6 @@ class CRBMClassifier(BaseCRBM):
 
         Where no row of fit was without a label (`allow_empty_`), no rule predicts that.
         1-D y is always decoded to the most probable class.
-    threshold_metric : str, default="f1_samples"
-        What the thresholds of ``decode="threshold"`` are best for: "f1_samples",
-        "jaccard_samples", "f1_micro", "neg_hamming_loss", one threshold each, or "f1_macro", a
-        threshold for each label. `fit` then does five more fits, each without a fifth
-        of the rows, from new parameters whatever `warm_start` says, and searches all
-        cut points of their marginals, see `skcrbm.decoding.fit_thresholds`.
     max_iter : int, default=200
         Iterations of L-BFGS at most, in any one fit; epochs at most of the other solvers.
     batch_size : int or "auto", default="auto"
@@ -271,7 +268,7 @@ class CRBMClassifier(BaseCRBM):
             auto=True,
             also=methods_for(RBMEnergy, {"marginals"}),
         ),
-        "decode": [StrOptions(set(decoders_for(RBMEnergy)))],
+        "decode": decoder_constraint(decoders_for(RBMEnergy)),
         "solver": [StrOptions({"auto", "lbfgs", "asgd", "adam", "sgd"})],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "alpha_hidden": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -292,7 +289,6 @@ class CRBMClassifier(BaseCRBM):
         n_pmp_steps=50,
         inference="auto",
         decode="marginal",
-        threshold_metric="f1_samples",
         max_iter=200,
         batch_size="auto",
         solver="auto",
@@ -318,7 +314,6 @@ class CRBMClassifier(BaseCRBM):
         self.n_pmp_steps = n_pmp_steps
         self.inference = inference
         self.decode = decode
-        self.threshold_metric = threshold_metric
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.solver = solver

@@ -1,7 +1,9 @@
-"""DecodedClassifier: another way from a classifier's probabilities to labels."""
+"""DecodedClassifier: another rule from a classifier's probabilities to labels."""
+
+from __future__ import annotations
 
 import copy
-from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
@@ -12,32 +14,34 @@ from sklearn.utils._metadata_requests import (
     _routing_enabled,
     process_routing,
 )
-from sklearn.utils._param_validation import HasMethods, Options, StrOptions
+from sklearn.utils._param_validation import HasMethods, make_constraint
 from sklearn.utils.validation import (
     check_is_fitted,
     has_fit_parameter,
 )
 
-from skcrbm.decoding import (
-    THRESHOLD_METRICS,
-    decode_marginals,
-    decode_samples,
-    fit_thresholds,
-    labels_by_fitted_thresholds,
-    with_a_label,
+from skcrbm.decoding.posterior import ClassifierPosterior
+from skcrbm.decoding.rules import (
+    DECODERS,
+    DecodingRule,
+    ExpectedMetric,
+    Threshold,
+    decoder_constraint,
+    resolve_decoder,
 )
 from skcrbm.learning import CallbackSupportMixin, EpochCallbacks, with_callbacks
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, label_output, make_targets
 from skcrbm.utils.features import count_rows
 from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
-from skcrbm.utils.indicator import may_be_empty
+from skcrbm.utils.indicator import label_sets_of, may_be_empty
 from skcrbm.utils.known_labels import call_given, final_model
 from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.parameters import Integer, tags_of_inner
 from skcrbm.utils.pickling import Versioned
 
-_EXPECTED = {"expected_jaccard": "jaccard_samples", "expected_f1": "f1_samples"}
+# Score of a row without true and predicted labels, as in scikit-learn, if the rule leaves it open.
+_ZERO_DIVISION = 0.0
 
 
 class DecodedClassifier(
@@ -54,48 +58,46 @@ class DecodedClassifier(
     estimator : classifier with `predict_proba`
         Any that takes a 2-D indicator y; its `predict_proba` may return an array (n, L) or a
         list of L arrays.
-    decode : {"expected_f1", "expected_jaccard", "threshold", "marginal"}, default="expected_f1"
-        The labels of the largest expected F1 or Jaccard index of the row; those with
-        probabilities at or above a threshold fitted by cross-validation; or those with
-        probability 0.5 or more. Where no row of fit was without a label, one is predicted
-        (`allow_empty_`).
-    joint : {"independent", "samples"}, default="independent"
-        What the expectations are over. "independent": labels independent given x, with the
-        probabilities of `predict_proba`, exactly (`skcrbm.decoding.decode_marginals`).
-        "samples": draws from the joint distribution, of an estimator that has
-        ``sample(X, n_samples, random_state=...)`` as `CRBMClassifier` has, also as the last
-        step of a `Pipeline` (`skcrbm.decoding.decode_samples`).
-    threshold_metric : str, default="f1_samples"
-        For ``decode="threshold"``: "f1_samples", "jaccard_samples", "f1_micro", "neg_hamming_loss",
-        with one threshold, or "f1_macro", with one for each label.
-    zero_division : {0.0, 1.0}, default=0.0
-        What a row with no true and no predicted label scores, as in scikit-learn's `f1_score`,
-        in the metrics over rows. With 0, its default, the expectations never gain by predicting
-        no label; with 1 they predict none where that is likely to be right.
-    cv : int, splitter or iterable, default=None
-        For ``decode="threshold"``: the folds whose models predict the training rows that
-        they did not see; an int is a number of folds stratified by labels, None is 5. They
-        cost as many fits beside the one on all rows.
-    n_samples : int, default=200
-        Draws of each row for ``joint="samples"``.
+    decode : str or object, default="expected_f1"
+        Rule that predicts labels, by name or as an object of `skcrbm.decoding` with options:
+
+        - "expected_f1", "expected_jaccard" (`ExpectedMetric`): the labels of the largest expected
+          F1 or Jaccard index of the row. By default labels are independent given x, with the
+          probabilities of `predict_proba`. ``ExpectedMetric("f1", n_samples=200)`` takes draws
+          from the joint distribution in their place, if the estimator has
+          ``sample(X, n_samples, random_state=...)`` as `CRBMClassifier` has, also as the last
+          step of a `Pipeline`;
+        - "threshold" (`Threshold`): the labels with probabilities at or above a threshold that is
+          the best for a metric, fitted by cross-validation;
+        - "marginal": the labels with probability 0.5 or more;
+        - "label_set": the most probable of the label sets seen in fit, by the joint distribution
+          of an estimator that has this rule itself, else as if labels were independent given x;
+        - "map", "marginal_map", "hinge": the best of all label vectors, by the joint distribution
+          of an estimator that has the rule itself, such as `CRBMClassifier`.
+
+        A row with no true and no predicted label scores 0, as in scikit-learn's `f1_score`, unless
+        the rule has another `zero_division`. If every row of fit had a label, a label is always
+        predicted (`allow_empty_`).
     n_jobs : int, default=None
-        Folds fitted at once.
+        Number of folds of ``decode="threshold"`` that are fitted at once.
     random_state : int, RandomState or None, default=None
-        Seed of the draws, settled in `fit`: the same row in the same place is predicted in
-        the same way each time.
+        Seed of the draws, fixed in `fit`: the same row in the same place is predicted in the same
+        way each time.
 
     Attributes
     ----------
     estimator_ : classifier
         Fitted on all rows.
     allow_empty_ : bool
-        Whether no label may be predicted, as in `CRBMClassifier`; also predicted where all labels
-        have probability 0, or all draws are empty.
+        Whether a row may be predicted to have no label, as in `CRBMClassifier`. Even if not, no
+        label is predicted if all labels have probability 0, or all draws are empty.
+    label_sets_ : ndarray (n_sets, n_outputs)
+        The distinct complete label vectors of 2-D y in `fit`, for ``decode="label_set"``.
     thresholds_ : ndarray (n_outputs,)
-        With ``decode="threshold"`` and 2-D y.
+        Thresholds on the probabilities, with ``decode="threshold"`` and 2-D y.
     classes_ : ndarray of shape (n_outputs, 2) or (n_classes,)
     label_names_ : ndarray of str (n_outputs,)
-        Where y has names, as a data frame or a series, see `set_label_output`.
+        Names of the labels if y has names, as a data frame or a series; see `set_label_output`.
     n_features_in_, feature_names_in_
         As in scikit-learn, if the estimator has them.
 
@@ -106,14 +108,14 @@ class DecodedClassifier(
 
     Notes
     -----
-    Known labels, `y_known`, are passed to `predict_proba` (or `sample`) of the estimator. That of
-    `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier` takes them, and so does a
-    `Pipeline` with one of these as its last step, or `GridSearchCV` over one. With any other
-    `y_known` is an error, as the other labels would be predicted as if nothing were known.
+    Known labels, `y_known`, are passed to the estimator's `predict_proba`, `sample` or `predict`.
+    `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier` take them, also as the last step of a
+    `Pipeline` or in `GridSearchCV`. With any other estimator `y_known` is an error, because the
+    other labels would be predicted as if no label were known.
 
     NaN in y (not observed) is passed on to the estimator and left out of the search for
-    thresholds. With metadata routing, `fit` passes on what the estimator requests; without
-    it, sample_weight and whatever else it is given.
+    thresholds. With metadata routing, `fit` passes on the metadata that the estimator requests;
+    without it, `sample_weight` and all other keyword arguments.
 
     Examples
     --------
@@ -137,36 +139,21 @@ class DecodedClassifier(
 
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict_proba"])],
-        "decode": [StrOptions({*_EXPECTED, "threshold", "marginal"})],
-        "joint": [StrOptions({"independent", "samples"})],
-        "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
-        "zero_division": [Options(Real, {0.0, 1.0})],
-        "cv": ["cv_object"],
-        "n_samples": [Integer(1)],
+        "decode": decoder_constraint(DECODERS),
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
     }
 
     def __init__(
         self,
-        estimator,
+        estimator: Any,
         *,
-        decode="expected_f1",
-        joint="independent",
-        threshold_metric="f1_samples",
-        zero_division=0.0,
-        cv=None,
-        n_samples=200,
-        n_jobs=None,
-        random_state=None,
+        decode: str | DecodingRule = "expected_f1",
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.estimator = estimator
         self.decode = decode
-        self.joint = joint
-        self.threshold_metric = threshold_metric
-        self.zero_division = zero_division
-        self.cv = cv
-        self.n_samples = n_samples
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -194,18 +181,18 @@ class DecodedClassifier(
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, **fit_params):
-        """Fit the classifier, and the thresholds where they are asked for.
+        """Fit the classifier, and the thresholds if `decode` is a `Threshold`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Whatever the estimator takes.
+            Rows that the estimator takes.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix, NaN where not observed if the estimator takes it; or classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            For the estimator and the thresholds.
+            Weights of the rows, for the estimator and the thresholds.
         **fit_params : dict
-            For the estimator.
+            Further arguments of the estimator's `fit`.
 
         Returns
         -------
@@ -214,12 +201,12 @@ class DecodedClassifier(
         Raises
         ------
         ValueError
-            On an invalid y or hyperparameter, or an estimator that cannot do what is asked.
+            If y or a parameter is invalid, or the estimator cannot serve the decoding rule.
         """
-        self._check_joint(self.estimator)
+        rule = self._checked_rule(self.estimator)
         params = self._fit_params(sample_weight, fit_params)
         targets = make_targets(y, estimator=self)
-        thresholds = targets.multilabel and self.decode == "threshold"
+        thresholds = targets.multilabel and isinstance(rule, Threshold)
         callbacks = EpochCallbacks(
             self, 1 + thresholds, X, y, {"sample_weight": sample_weight}, "cross-validation"
         )
@@ -231,9 +218,12 @@ class DecodedClassifier(
             "estimator_": estimator,
             "_targets": targets,
             "classes_": targets.classes,
-            "allow_empty_": not targets.multilabel
-            or may_be_empty(targets.encode(y)[_positive(sample_weight, y)]),
+            "allow_empty_": True,
         }
+        if targets.multilabel:
+            visible = targets.encode(y)[_positive(sample_weight, y)]
+            found["allow_empty_"] = may_be_empty(visible)
+            found["label_sets_"] = label_sets_of(visible)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(found["estimator_"], name):
                 found[name] = getattr(found["estimator_"], name)
@@ -243,35 +233,44 @@ class DecodedClassifier(
                 self.estimator,
                 X,
                 y,
-                cv=self.cv,
+                cv=rule.cv,
                 respond=_marginals,
                 n_jobs=self.n_jobs,
                 fit_params=params,
             )
             callbacks.end_epoch(None)
-            found["thresholds_"] = fit_thresholds(
+            found["thresholds_"] = rule.find(
                 y,
                 unseen,
-                self.threshold_metric,
+                zero_division=_ZERO_DIVISION,
                 sample_weight=sample_weight,
-                zero_division=self.zero_division,
                 allow_empty=found["allow_empty_"],
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        for name in ("n_features_in_", "feature_names_in_", "thresholds_"):
+        for name in ("n_features_in_", "feature_names_in_", "thresholds_", "label_sets_"):
             vars(self).pop(name, None)  # of an earlier fit
         vars(self).update(found)
         callbacks.end()
         return self
 
-    def _check_joint(self, estimator):
-        last = final_model(estimator)[0]
-        if self.joint == "samples" and not hasattr(last, "sample"):
+    def _checked_rule(self, estimator) -> DecodingRule:
+        """Return the decoding rule; ValueError if the estimator cannot serve it."""
+        rule = resolve_decoder(self.decode)
+        model = final_model(estimator)[0]
+        if isinstance(rule, ExpectedMetric) and rule.n_samples and not hasattr(model, "sample"):
             raise ValueError(
-                "joint='samples' needs an estimator with the method sample, such as "
-                f"CRBMClassifier or a Pipeline that ends in one; {type(last).__name__} has none. "
-                "joint='independent' takes any with predict_proba"
+                f"n_samples={rule.n_samples} needs an estimator with the method sample, such as "
+                f"CRBMClassifier or a Pipeline that ends in one; {type(model).__name__} has none. "
+                "n_samples=None takes any with predict_proba"
             )
+        if not rule.takes_marginals and not _decodes_by(model, rule):
+            possible = [name for name in DECODERS if DECODERS.get(name)().takes_marginals]
+            raise ValueError(
+                f"decode={rule.name!r} needs an estimator with a joint distribution whose own "
+                f"decode has this rule; {type(model).__name__} has not. Possible rules are "
+                f"{', '.join(map(repr, possible))}"
+            )
+        return rule
 
     def _fit_params(self, sample_weight, fit_params):
         """Return what the estimator's `fit` gets besides X and y."""
@@ -295,8 +294,8 @@ class DecodedClassifier(
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
             Labels known beforehand, NaN elsewhere. They are predicted as given, and the others
-            given them; that takes an estimator that conditions on known labels, see Notes. The
-            columns of a data frame are matched by name, labels without one are not known.
+            given them, if the estimator conditions on known labels; see Notes. The columns of a
+            data frame are matched by name; labels without a column are not known.
 
         Returns
         -------
@@ -305,30 +304,41 @@ class DecodedClassifier(
         Raises
         ------
         ValueError
-            On an invalid argument, an estimator that cannot condition on `y_known`, or what a
-            hyperparameter changed after `fit` cannot do.
+            If an argument is invalid, the estimator cannot condition on `y_known`, or it cannot
+            serve a rule that was set after `fit`.
         """
         check_is_fitted(self)
-        self._validate_params()  # which may have been changed after fit
-        self._check_joint(self.estimator_)
+        self._validate_params()  # set_params may have changed them after fit
+        rule = self._checked_rule(self.estimator_)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
             return np.asarray(self.estimator_.predict(X))
         known = self._targets.check_known(y_known, count_rows(X))
-        allow_empty = {"allow_empty": self.allow_empty_}
-        expected = {"zero_division": self.zero_division, **allow_empty}
-        if self.decode in _EXPECTED and self.joint == "samples":
-            options = {"n_samples": self.n_samples, "random_state": self._seed}
-            drawn = call_given(self.estimator_, "sample", X, known, **options)
-            return decode_samples(drawn, _EXPECTED[self.decode], **expected)
-        proba = self._proba(X, known)
-        if self.decode in _EXPECTED:
-            return decode_marginals(proba, _EXPECTED[self.decode], **expected)
-        if self.decode == "marginal":
-            score = np.where(proba > 0, proba, -np.inf)
-            return with_a_label(self._targets.labels_of_proba(proba), score, **allow_empty)
-        thresholds = getattr(self, "thresholds_", None)
-        return labels_by_fitted_thresholds(proba, thresholds, known, **allow_empty)
+        if rule.prefers_joint and _decodes_by(final_model(self.estimator_)[0], rule):
+            model, rows = final_model(self.estimator_, X)
+            given = {} if known is None else {"y_known": known}
+            labels = np.asarray(copy.copy(model).set_params(decode=rule).predict(rows, **given))
+        else:
+            labels = rule.decode(self._posterior(rule, X, known))
+        return self._targets.decode(labels)
+
+    def _posterior(self, rule, X, known):
+        """Return the `ClassifierPosterior` of the rows."""
+
+        def sampler(n_samples):
+            options = {"n_samples": n_samples, "random_state": self._seed}
+            return call_given(self.estimator_, "sample", X, known, **options)
+
+        sampled = isinstance(rule, ExpectedMetric) and rule.n_samples is not None
+        return ClassifierPosterior(
+            np.empty((count_rows(X), 0)) if sampled else self._proba(X, known),
+            known,
+            self.label_sets_,
+            thresholds=getattr(self, "thresholds_", None),
+            allow_empty=self.allow_empty_,
+            zero_division=_ZERO_DIVISION,
+            sampler=sampler,
+        )
 
     @label_output
     def predict_proba(self, X, y_known=None):
@@ -351,19 +361,27 @@ class DecodedClassifier(
         return self._proba(X, self._targets.check_known(y_known, count_rows(X)))
 
     def _proba(self, X, known):
-        """P(y_i = 1 | x, known) (N, L) of 2-D y, of known labels (N, L) or None."""
+        """Return P(y_i = 1 | x, known) (N, L) of 2-D y; `known` is (N, L) or None."""
         proba = call_given(self.estimator_, "predict_proba", X, known)
         proba = self._targets.marginals(proba, getattr(self.estimator_, "classes_", None))
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 
 def _positive(sample_weight, y):
-    """Which rows of y count."""
+    """Return an index of the rows of y with a positive weight."""
     if sample_weight is None:
         return slice(None)
     return check_sample_weight(sample_weight, y) > 0
 
 
+def _decodes_by(model, rule: DecodingRule) -> bool:
+    """Return True if the model has a parameter `decode` that takes the rule."""
+    if not isinstance(model, BaseEstimator) or "decode" not in model.get_params(deep=False):
+        return False
+    constraints = getattr(model, "_parameter_constraints", {}).get("decode", ())
+    return any(make_constraint(part).is_satisfied_by(rule) for part in constraints)
+
+
 def _marginals(model, X):
-    """P(y_i = 1 | x) (N, L) of a fitted classifier."""
+    """Return P(y_i = 1 | x) (N, L) of a fitted classifier."""
     return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))

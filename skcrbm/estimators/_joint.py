@@ -9,7 +9,8 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.decoding import Posterior, weighted_label_sets
+from skcrbm.decoding.best_states import weighted_label_sets
+from skcrbm.decoding.posterior import Posterior
 from skcrbm.inference import available_methods
 from skcrbm.inference.choice import resolve_method
 from skcrbm.targets import Targets

@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.decoding import with_a_label
+from skcrbm.decoding.posterior import with_a_label
 from skcrbm.energies import (
     InputCode,
     LayeredModel,

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding import THRESHOLD_METRICS, decoders_for
+from skcrbm.decoding.rules import decoder_constraint, decoders_for, resolve_decoder
 from skcrbm.energies import IsingEnergy, label_energy
 from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
 from skcrbm.estimators._lmbm_settings import (
@@ -99,7 +99,7 @@ class LMBMClassifier(BasePairwiseClassifier):
         or, as a reference, by mixed integer programs of HiGHS; or by flips of single
         labels up to a local optimum. Or configured, as in ``ICM(n_restarts=10)``. With cliques of
         more than two labels, "milp" cannot, nor "icm" with ``decode="hinge"``.
-    decode : str, default="map"
+    decode : str or object, default="map"
         What it looks for:
 
         - "map": the labels of the highest score;
@@ -110,9 +110,6 @@ class LMBMClassifier(BasePairwiseClassifier):
 
         Where no row of fit was without a label, all but "hinge" predict one; "hinge" is over all
         label vectors, as in [1]_.
-    threshold_metric : str, default="f1_samples"
-        What the thresholds of ``decode="threshold"`` are best for, as in `CRBMClassifier`:
-        `fit` then does five more fits, each without a fifth of the rows.
     marginal_inference : str or object, default="auto"
         Method behind `predict_proba` for 2-D y: "exact", "tree_reweighted", "sum_product",
         "mean_field", or configured, as in ``SumProduct(damping=0.5)``. "auto" is "exact"
@@ -217,8 +214,7 @@ class LMBMClassifier(BasePairwiseClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches),
-        "decode": [StrOptions(set(decoders_for(IsingEnergy)))],
-        "threshold_metric": [StrOptions(set(THRESHOLD_METRICS))],
+        "decode": decoder_constraint(decoders_for(IsingEnergy)),
         "marginal_inference": method_constraint(MARGINAL_METHODS, auto=True),
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
@@ -250,7 +246,6 @@ class LMBMClassifier(BasePairwiseClassifier):
         max_iter=1000,
         inference="branch_and_bound",
         decode="map",
-        threshold_metric="f1_samples",
         marginal_inference="auto",
         class_weight=None,
         warm_start=False,
@@ -268,7 +263,6 @@ class LMBMClassifier(BasePairwiseClassifier):
         self.max_iter = max_iter
         self.inference = inference
         self.decode = decode
-        self.threshold_metric = threshold_metric
         self.marginal_inference = marginal_inference
         self.class_weight = class_weight
         self.warm_start = warm_start
@@ -414,7 +408,7 @@ class LMBMClassifier(BasePairwiseClassifier):
 
     def _check_search(self, method):
         """ValueError if a search cannot take cliques of more than two labels."""
-        hinge = self.decode == "hinge" and method.name != "branch_and_bound"
+        hinge = resolve_decoder(self.decode).name == "hinge" and method.name != "branch_and_bound"
         if method.name == "milp" or hinge:
             raise ValueError(
                 f"inference={method.name!r} takes pairs of labels only"

@@ -6,7 +6,7 @@ from numbers import Real
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding import decoders_for
+from skcrbm.decoding.rules import decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base_crbm import BaseCRBM
 from skcrbm.estimators._penalty import PLAIN_ALPHA, is_auto
@@ -57,14 +57,12 @@ class MSSVMCRBM(BaseCRBM):
         these two are damped by 0.5, or they would oscillate as the couplings grow, and do
         up to 50 iterations; an object is taken as it is. Undamped, an iteration of mixed-product
         takes some fiftieth of the time, one of max-product as long as damped.
-    decode : str, default="auto"
-        How `predict` chooses outputs. "auto" takes the best state under `inference`:
-        "marginal_map" or "map", as in training. "marginal", "label_set", "expected_jaccard"
-        and "expected_f1" as in `CRBMClassifier`; the last two weigh label sets by the
-        probabilities of `predict_proba`, which no training asked for. "threshold" likewise,
-        with thresholds that make up for it.
-    threshold_metric : str, default="f1_samples"
-        As in `CRBMClassifier`.
+    decode : str or object, default="auto"
+        How `predict` chooses outputs, by name or as a rule from `skcrbm.decoding`. "auto" takes
+        the best state under `inference`: "marginal_map" or "map", as in training. "marginal",
+        "label_set", "expected_jaccard" and "expected_f1" as in `CRBMClassifier`; the last two weigh
+        label sets by the probabilities of `predict_proba`, which no training asked for.
+        "threshold" likewise, with thresholds that make up for it.
     marginal_inference : str or object, default="auto"
         Method behind `predict_proba`: "exact" while the smaller layer has at most 10 units,
         "sum_product" beyond; or any that gives marginals.
@@ -191,7 +189,7 @@ class MSSVMCRBM(BaseCRBM):
         **BaseCRBM._parameter_constraints,
         "hidden": [StrOptions(set(MARGIN_OBJECTIVES))],
         "inference": method_constraint(state_methods()),
-        "decode": [StrOptions({"auto", *decoders_for(RBMEnergy)})],
+        "decode": decoder_constraint(decoders_for(RBMEnergy), auto=True),
         "solver": [StrOptions({"auto", "asgd", "adam", "sgd"})],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "marginal_inference": method_constraint(methods_for(RBMEnergy, {"marginals"}), auto=True),
@@ -210,7 +208,6 @@ class MSSVMCRBM(BaseCRBM):
         hidden="marginal",
         inference="mixed_product",
         decode="auto",
-        threshold_metric="f1_samples",
         marginal_inference="auto",
         average=True,
         max_iter=200,
@@ -235,7 +232,6 @@ class MSSVMCRBM(BaseCRBM):
         self.hidden = hidden
         self.inference = inference
         self.decode = decode
-        self.threshold_metric = threshold_metric
         self.marginal_inference = marginal_inference
         self.average = average
         self.max_iter = max_iter
@@ -308,7 +304,7 @@ class MSSVMCRBM(BaseCRBM):
         return MARGIN_OBJECTIVES.get(self.hidden_)
 
     def _decode_name(self):
-        if self.decode != "auto":
+        if not is_auto(self.decode):
             return self.decode
         return state_query(self._prediction_method, self._margin.query)
 

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding import decoders_for
+from skcrbm.decoding.rules import decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
 from skcrbm.inference.choice import method_constraint, own_method
@@ -72,7 +72,7 @@ class SSVMClassifier(BasePairwiseClassifier):
         How `fit` and `predict` look for the best labels: exactly; by the linear program of the
         local polytope, of which `predict` takes one half for off; or by flips of single labels up
         to a local optimum. Or configured, as in ``ICM(n_restarts=10)``.
-    decode : str, default="map"
+    decode : str or object, default="map"
         "map" for the labels of the highest score, or, by the probabilities of the Boltzmann
         machine with the same weights, "marginal", "label_set", "expected_jaccard" or
         "expected_f1", as in `CRBMClassifier`. Where no row of fit was without a label, these
@@ -148,7 +148,9 @@ class SSVMClassifier(BasePairwiseClassifier):
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches),
         # Those that need neither a margin nor more fits.
-        "decode": [StrOptions(set(decoders_for(IsingEnergy)) - {"hinge", "threshold"})],
+        "decode": decoder_constraint(
+            name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")
+        ),
         "marginal_inference": method_constraint(MARGINAL_METHODS, auto=True),
         "node_limit": [Integer(1)],
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],

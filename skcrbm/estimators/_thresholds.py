@@ -1,11 +1,15 @@
-"""Thresholds of a learner's own marginals, by cross-validation within the training rows."""
+"""Thresholds on a learner's own marginals, by cross-validation within the training rows."""
+
+from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from numbers import Integral
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skcrbm.decoding import fit_thresholds
+from skcrbm.decoding.rules import Threshold, threshold_rule
 from skcrbm.model_selection import MultilabelStratifiedKFold, out_of_fold
 from skcrbm.utils.columns import SCALES
 from skcrbm.utils.warnings import warn_user
@@ -13,29 +17,25 @@ from skcrbm.utils.warnings import warn_user
 _N_FOLDS = 5
 
 
-def update_thresholds(estimator, settled, weight, rng, interrupted=False):
-    """Set `thresholds_` at the end of a fit that is asked for them; drop those of another fit.
+def update_thresholds(
+    estimator, fold_settings: Callable, weight, rng, interrupted: bool = False
+) -> None:
+    """Set `thresholds_` at the end of a fit whose `decode` is a `Threshold`; else delete it.
 
-    After an interrupt they are 0.5, with a warning: the model was trained, and has to predict.
-
-    Parameters
-    ----------
-    estimator, weight, rng
-        As for `cross_validated_thresholds`.
-    settled : callable
-        Returns X, visible and changes, as there; asked only if thresholds are wanted.
-    interrupted : bool, default=False
-        Whether the fit was: then no further ones are begun.
+    `fold_settings` returns X, visible and changes for `cross_validated_thresholds`; it is called
+    only if thresholds are wanted. After an interrupt, of the fit or of the folds, the thresholds
+    are 0.5, with a warning, because the model was trained and has to predict.
     """
-    vars(estimator).pop("thresholds_", None)
-    if estimator.decode != "threshold" or not estimator._targets.multilabel:
+    vars(estimator).pop("thresholds_", None)  # of an earlier fit
+    rule = threshold_rule(estimator.decode)
+    if rule is None or not estimator._targets.multilabel:
         return
     try:
         if interrupted:
             raise KeyboardInterrupt
-        X, visible, changes = settled()
+        X, visible, changes = fold_settings()
         estimator.thresholds_ = cross_validated_thresholds(
-            estimator, X, visible, weight, rng, changes
+            estimator, rule, X, visible, weight, rng, changes
         )
     except KeyboardInterrupt:
         estimator.thresholds_ = np.full(estimator._targets.n_visible, 0.5)
@@ -45,41 +45,36 @@ def update_thresholds(estimator, settled, weight, rng, interrupted=False):
         )
 
 
-def cross_validated_thresholds(estimator, X, visible, weight, rng, changes=None):
-    """Thresholds for `estimator.threshold_metric` on out-of-fold marginals.
+def cross_validated_thresholds(
+    estimator, rule: Threshold, X, visible, weight, rng, changes: dict
+) -> np.ndarray:
+    """Return the thresholds (V,) that are best for the rule's metric on out-of-fold marginals.
 
-    Parameters
-    ----------
-    estimator : BaseCRBM or LMBMClassifier
-        Left as it is; copies of it are fitted, each without a fifth of the rows.
-    X : ndarray or CSR matrix (N, D)
-    visible : ndarray (N, V)
-        0/1, NaN where not observed.
-    weight : ndarray (N,)
-    rng : RandomState
-    changes : dict or None, default=None
-        Hyperparameters of these fits that differ from the estimator's: what it has found.
-
-    Returns
-    -------
-    ndarray (V,)
+    Copies of the estimator are fitted, each without a fold of the rows; the estimator itself is not
+    changed. `visible` (N, V) holds 0/1 and NaN where not observed; `changes` are the parameters
+    that differ in these fits, such as a penalty that was searched.
 
     Raises
     ------
     ValueError
         If fewer rows than folds have an observed label.
     KeyboardInterrupt
-        If one of the fits was interrupted, which by itself would keep what it has learned.
+        If a fit was interrupted, although the model by itself would keep its parameters.
     """
+    n_folds = rule.cv if isinstance(rule.cv, Integral) else _N_FOLDS
+    by_number = rule.cv is None or isinstance(rule.cv, Integral)
     n_rows = np.count_nonzero(~np.isnan(visible).all(axis=1))
-    if n_rows < _N_FOLDS:
+    if by_number and n_rows < n_folds:
         raise ValueError(
-            f"decode='threshold' needs at least {_N_FOLDS} rows of positive weight with an "
+            f"decode='threshold' needs at least {n_folds} rows of positive weight with an "
             f"observed label, for its cross-validation; got {n_rows}"
         )
     seed = rng.randint(np.iinfo(np.int32).max)
+    cv = rule.cv
+    if by_number:
+        cv = MultilabelStratifiedKFold(n_folds, shuffle=True, random_state=seed)
     changes = {
-        **(changes or {}),
+        **changes,
         "decode": "marginal",
         "warm_start": False,
         "random_state": seed,
@@ -94,14 +89,14 @@ def cross_validated_thresholds(estimator, X, visible, weight, rng, changes=None)
             fresh,
             X,
             visible,
-            cv=MultilabelStratifiedKFold(_N_FOLDS, shuffle=True, random_state=seed),
+            cv=cv,
             respond=kind.predict_proba,
             fit_params={"sample_weight": weight},
         )
-    return fit_thresholds(
+    return rule.find(
         visible,
         proba,
-        estimator.threshold_metric,
+        zero_division=1.0,
         sample_weight=weight,
         allow_empty=estimator.allow_empty_,
     )

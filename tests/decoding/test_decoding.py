@@ -11,7 +11,8 @@ from reference.random_models import random_rbm
 from scipy.special import expit
 
 from skcrbm import CRBMClassifier
-from skcrbm.decoding import DECODERS, Posterior, decoders_for
+from skcrbm.decoding import Posterior, decoders_for
+from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import Exact, MaxProduct, MeanField, MixedProduct, SumProduct, infer
 from skcrbm.inference.choice import resolve_method
@@ -64,7 +65,7 @@ def test_marginal(known):
     if known is not None:
         np.testing.assert_array_equal(log_odds[known == 1], np.inf)
         np.testing.assert_array_equal(log_odds[known == 0], -np.inf)
-    v = DECODERS.get("marginal")(posterior)
+    v = resolve_decoder("marginal").decode(posterior)
     np.testing.assert_array_equal(v, expected >= 0.5)
     assert 0 < v.mean() < 1
 
@@ -73,12 +74,12 @@ def test_ties_are_on():
     """P >= 0.5, as documented."""
     energy = random_rbm(0, V, H, N, scale=0.0, bias_scale=0.0)
     posterior = Posterior(energy, Exact(), None, np.zeros((1, V)), None)
-    np.testing.assert_array_equal(DECODERS.get("marginal")(posterior), 1)
+    np.testing.assert_array_equal(resolve_decoder("marginal").decode(posterior), 1)
 
 
 def test_label_set():
     posterior = make_posterior()
-    result = DECODERS.get("label_set")(posterior)
+    result = resolve_decoder("label_set").decode(posterior)
     sets = posterior.label_sets
     for n in range(N):
         scores = [log_weight(posterior.energy, n, v) for v in sets]
@@ -88,7 +89,7 @@ def test_label_set():
 
 def test_label_set_over_all_vectors_is_the_most_probable_one():
     sets = np.array(list(product((0, 1), repeat=V)), dtype=np.int8)
-    result = DECODERS.get("label_set")(make_posterior(sets=sets))
+    result = resolve_decoder("label_set").decode(make_posterior(sets=sets))
     posterior = make_posterior()
     for n in range(N):
         best = max(sets, key=lambda v, n=n: log_weight(posterior.energy, n, v))
@@ -101,7 +102,7 @@ def test_label_set_with_consistent_sets():
     known[:, 0] = np.arange(N) % 2
     known[::3, 4] = 0
     posterior = make_posterior(known)
-    result = DECODERS.get("label_set")(posterior)
+    result = resolve_decoder("label_set").decode(posterior)
     differs = 0
     for n in range(N):
         agrees = np.isnan(known[n]) | (posterior.label_sets == known[n])
@@ -120,7 +121,7 @@ def test_label_set_without_consistent_set():
     known[:, 0], known[:, 3] = 1, 0  # no set has these two
     known[0] = np.nan  # one row that has consistent sets beside them
     posterior = make_posterior(known)
-    result = DECODERS.get("label_set")(posterior)
+    result = resolve_decoder("label_set").decode(posterior)
     for n in range(N):
         sets = np.where(np.isnan(known[n]), posterior.label_sets, known[n])
         scores = [log_weight(posterior.energy, n, v) for v in sets]
@@ -132,7 +133,7 @@ def test_label_set_without_consistent_set():
 def test_known_outputs_are_returned_as_given(rule, method):
     for share in (0.3, 0.7, 1.1):
         known = random_known(share)
-        result = DECODERS.get(rule)(make_posterior(known, method=method))
+        result = resolve_decoder(rule).decode(make_posterior(known, method=method))
         assert result.shape == (N, V)
         assert np.isin(result, (0, 1)).all()
         fixed = ~np.isnan(known)
@@ -141,14 +142,14 @@ def test_known_outputs_are_returned_as_given(rule, method):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_nothing_known_is_the_same_as_no_argument(rule):
-    blank = DECODERS.get(rule)(make_posterior(np.full((N, V), np.nan)))
-    np.testing.assert_array_equal(blank, DECODERS.get(rule)(make_posterior()))
+    blank = resolve_decoder(rule).decode(make_posterior(np.full((N, V), np.nan)))
+    np.testing.assert_array_equal(blank, resolve_decoder(rule).decode(make_posterior()))
 
 
 def test_one_hot_marginals_decode_to_one_class():
     energy = random_rbm(0, V, H, N)
     one_hot = OneHotRBMEnergy(energy.weights, energy.visible_bias, energy.hidden_bias)
-    v = DECODERS.get("marginal")(Posterior(one_hot, Exact(), None, np.eye(V), None))
+    v = resolve_decoder("marginal").decode(Posterior(one_hot, Exact(), None, np.eye(V), None))
     scores = [[log_weight(energy, n, e) for e in np.eye(V)] for n in range(N)]
     np.testing.assert_array_equal(v, np.eye(V)[np.argmax(scores, axis=1)])
 
@@ -306,7 +307,7 @@ def test_best_states_beyond_enumeration(name, hidden, passing):
     value = energy.log_weight_of_sets(states, hidden)
     sets = states[np.random.RandomState(1).permutation(len(states))[:30]]
     posterior = Posterior(energy, resolve_method("sum_product"), None, sets, None, hidden=hidden)
-    found = DECODERS.get(name)(posterior)
+    found = resolve_decoder(name).decode(posterior)
     score = energy.log_weight(found, hidden)
     assert (score >= energy.log_weight_of_sets(sets, hidden).max(axis=1) - 1e-9).all()
     for i in range(12):
@@ -322,9 +323,9 @@ def test_best_states_beyond_enumeration(name, hidden, passing):
         assert (value.max(axis=1) - alone > 1e-9).mean() > missed.mean()
     known = np.full((n_rows, 12), np.nan)
     known[:, 3], known[::2, 5] = 1, 0
-    given = DECODERS.get(name)(posterior._replace(known=known))
+    given = resolve_decoder(name).decode(posterior._replace(known=known))
     np.testing.assert_array_equal(given[~np.isnan(known)], known[~np.isnan(known)])
-    single = DECODERS.get(name)(
+    single = resolve_decoder(name).decode(
         posterior._replace(energy=energy.rows(slice(7, 8)), known=known[7:8])
     )
     np.testing.assert_array_equal(single, given[7:8])

@@ -14,9 +14,10 @@ from skcrbm import (
     LayeredGMClassifier,
     LMBMClassifier,
 )
-from skcrbm.decoding import DECODERS, Posterior, decode_marginals
-from skcrbm.decoding._generating import inverse_nodes
+from skcrbm.decoding import ExpectedMetric, Posterior, decode_marginals
 from skcrbm.decoding._model_expected import _Independent, _Joint, _seen_factor
+from skcrbm.decoding.expected import inverse_nodes
+from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import Exact, SumProduct, infer
 from skcrbm.utils.indicator import may_be_empty, unseen_share
@@ -140,7 +141,7 @@ def test_expected_f1_is_the_best_of_all_vectors(n_labels, share, allow_empty):
     value = table("f1", vectors, vectors)
     for energy in energies(n_labels):
         posterior = Posterior(energy, Exact(), known, vectors[:0], None, allow_empty=allow_empty)
-        found = DECODERS.get("expected_f1")(posterior)
+        found = resolve_decoder("expected_f1").decode(posterior)
         weight = probabilities(posterior, vectors)
         for n in range(N):
             agrees = np.full(len(vectors), True)
@@ -165,7 +166,7 @@ def test_expected_jaccard_is_the_best_of_its_candidates(share, allow_empty):
     for energy in energies(n_labels):
         posterior = Posterior(energy, Exact(), known, sets, None, allow_empty=allow_empty)
         posterior = posterior._replace(unseen_share=1 / 13)  # a factor of 3
-        found = DECODERS.get("expected_jaccard")(posterior)
+        found = resolve_decoder("expected_jaccard").decode(posterior)
         weight = with_seen(probabilities(posterior, vectors), vectors, sets)
         for n in range(N):
             agrees = (np.isnan(known[n]) | (vectors == known[n])).all(axis=1)
@@ -186,7 +187,7 @@ def test_label_sets_that_were_seen_count_more():
     energy = RBMEnergy(np.zeros((3, 0)), [[0.4, -0.3, -4.0]], np.zeros((1, 0)))
     none = Posterior(energy, Exact(), None, np.zeros((0, 3), np.int8), None, allow_empty=False)
     pair = none._replace(label_sets=np.array([[1, 1, 0]], np.int8), unseen_share=1 / 13)
-    rule = DECODERS.get("expected_jaccard")
+    rule = resolve_decoder("expected_jaccard").decode
     vectors = all_vectors(3)
     weight = with_seen(probabilities(pair, vectors), vectors, pair.label_sets)
     value = weight @ table("jaccard", vectors, vectors[1:])
@@ -205,7 +206,7 @@ def test_many_labels_are_as_enumeration_of_the_hidden_units_has_it():
     drawn = drawn.samples[:, :, :n_labels].astype(float)
     proba = posterior.infer().marginals[:, :n_labels]
     for metric in METRICS:
-        found = DECODERS.get(f"expected_{metric}")(posterior)
+        found = resolve_decoder(f"expected_{metric}").decode(posterior)
         rival = decode_marginals(proba, metric)
         for n in range(N):
             both = np.stack([found[n], rival[n]]).astype(float)
@@ -221,7 +222,7 @@ def test_approximate_marginals_are_decoded_as_independent(metric):
         posterior = Posterior(energy, SumProduct(), None, none, None, allow_empty=allow_empty)
         proba = infer(energy, "sum_product").marginals[:, :6]
         np.testing.assert_array_equal(
-            DECODERS.get(f"expected_{metric}")(posterior),
+            resolve_decoder(f"expected_{metric}").decode(posterior),
             decode_marginals(proba, metric, allow_empty=allow_empty),
         )
 
@@ -232,7 +233,7 @@ def test_threads_and_batches_do_not_change_a_bit(metric, method):
     rng = np.random.default_rng(0)
     energy = RBMEnergy(rng.normal(size=(14, 4)), rng.normal(size=(300, 14)), np.zeros((300, 4)))
     posterior = Posterior(energy, method, None, sets_of(14, 40), None)
-    rule = DECODERS.get(f"expected_{metric}")
+    rule = resolve_decoder(f"expected_{metric}").decode
     whole = rule(posterior)
     np.testing.assert_array_equal(rule(posterior._replace(n_jobs=3)), whole)
     np.testing.assert_array_equal(rule(posterior.rows(slice(5, 9))), whole[5:9])
@@ -242,8 +243,8 @@ def test_one_hot_outputs():
     energy = random_rbm(0, 5, 3, N)
     one_hot = OneHotRBMEnergy(energy.weights, energy.visible_bias, energy.hidden_bias)
     posterior = Posterior(one_hot, Exact(), None, np.eye(5, dtype=np.int8), None)
-    best = DECODERS.get("marginal")(posterior)
-    np.testing.assert_array_equal(DECODERS.get("expected_jaccard")(posterior), best)
+    best = resolve_decoder("marginal").decode(posterior)
+    np.testing.assert_array_equal(resolve_decoder("expected_jaccard").decode(posterior), best)
 
 
 # ---------------------------------------------------- rows without a label, in every rule
@@ -265,7 +266,7 @@ RULES = [
 @pytest.mark.parametrize("rule", RULES)
 def test_empty_vector_is_excluded(rule, method):
     sets = np.vstack([np.zeros(6), np.eye(6)]).astype(np.int8)
-    decode = DECODERS.get(rule)
+    decode = resolve_decoder(rule).decode
     posterior = Posterior(
         never_on(), method, None, sets, None, thresholds=np.full(6, 0.5), allow_empty=True
     )
@@ -295,7 +296,7 @@ def test_best_state_that_is_not_empty(rule):
     hidden = "max" if rule == "map" else "marginal"
     vectors = all_vectors(6)
     score = energy.log_weight_of_sets(vectors, hidden)
-    decode = DECODERS.get(rule)
+    decode = resolve_decoder(rule).decode
     plain, found = decode(posterior), decode(posterior._replace(allow_empty=False))
     np.testing.assert_array_equal(plain, vectors[score.argmax(axis=1)])
     np.testing.assert_array_equal(found, vectors[1 + score[:, 1:].argmax(axis=1)])
@@ -376,7 +377,10 @@ def test_pieces_of_data_add_up():
 def test_decoded_classifier(decode, joint):
     X, Y = data()
     inner = CRBMClassifier(n_hidden=2, max_iter=5, random_state=0)
-    model = DecodedClassifier(inner, decode=decode, joint=joint, n_samples=50, random_state=0)
+    rule = decode
+    if joint == "samples" and decode.startswith("expected"):
+        rule = ExpectedMetric(decode.removeprefix("expected_"), n_samples=50)
+    model = DecodedClassifier(inner, decode=rule, random_state=0)
     model.fit(X, Y.astype(int))
     assert model.allow_empty_ is False
     far = np.zeros((30, 4))

@@ -10,7 +10,8 @@ from reference.random_models import random_rbm
 from sklearn.base import clone
 
 from skcrbm import MSSVMCRBM, CRBMClassifier, LMBMClassifier
-from skcrbm.decoding import DECODERS, Posterior, apply_thresholds, fit_thresholds
+from skcrbm.decoding import Posterior, Threshold, apply_thresholds, fit_thresholds
+from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.inference import Exact
 from skcrbm.metrics import masked_score
 from skcrbm.utils.warnings import warn_user
@@ -215,7 +216,7 @@ def test_rule():
         expected = (p >= thresholds).astype(int)
         if some is not None:
             expected[:, 0], expected[:, 1] = 1, 0
-        np.testing.assert_array_equal(DECODERS.get("threshold")(posterior), expected)
+        np.testing.assert_array_equal(resolve_decoder("threshold").decode(posterior), expected)
 
 
 # ------------------------------------------------------------- fitted by an estimator
@@ -238,7 +239,7 @@ def quick(kind=CRBMClassifier, **options):
 @pytest.mark.parametrize("metric", ["f1_samples", "f1_macro"])
 def test_fit_thresholds_by_cross_validation(data, kind, metric):
     X, Y = data
-    model = quick(kind, threshold_metric=metric).fit(X, Y)
+    model = quick(kind, decode=Threshold(metric)).fit(X, Y)
     plain = quick(kind, decode="marginal").fit(X, Y)
     # What fit learns besides does not depend on how predict decodes.
     np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
@@ -246,7 +247,7 @@ def test_fit_thresholds_by_cross_validation(data, kind, metric):
     assert len(set(model.thresholds_)) == (5 if metric == "f1_macro" else 1)
     proba = model.predict_proba(X)
     np.testing.assert_array_equal(model.predict(X), proba >= model.thresholds_)
-    again = quick(kind, threshold_metric=metric).fit(X, Y)
+    again = quick(kind, decode=Threshold(metric)).fit(X, Y)
     np.testing.assert_array_equal(again.thresholds_, model.thresholds_)
     known = np.where(np.arange(5) < 2, Y, np.nan)
     np.testing.assert_array_equal(model.predict(X, y_known=known)[:, :2], Y[:, :2])
@@ -348,5 +349,5 @@ def test_interrupted_cross_validation(data, monkeypatch, model, place):
 
 def test_unknown_metric_in_fit(data):
     X, Y = data
-    with pytest.raises(ValueError, match="'threshold_metric' parameter"):
-        quick(threshold_metric="f1").fit(X, Y)
+    with pytest.raises(ValueError, match="'metric' parameter of Threshold"):
+        quick(decode=Threshold("f1")).fit(X, Y)

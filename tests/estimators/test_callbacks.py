@@ -15,6 +15,7 @@ from skcrbm import (
     LayeredGMClassifier,
     LMBMClassifier,
 )
+from skcrbm.decoding import Threshold
 
 try:
     from sklearn.callback import ScoringMonitor
@@ -282,18 +283,18 @@ class Propagated(PassRecorder):
 
 
 @needs_callbacks
-@pytest.mark.parametrize("decode", ["expected_f1", "threshold"])
+@pytest.mark.parametrize("decode", ["expected_f1", Threshold(cv=2)], ids=repr)
 def test_callbacks_of_a_decoded_classifier(data, decode):
     X, Y = data
     inner = quick(max_iter=3)
     recorder = Recorder()
-    DecodedClassifier(inner, decode=decode, cv=2).set_callbacks(recorder).fit(X, Y)
+    DecodedClassifier(inner, decode=decode).set_callbacks(recorder).fit(X, Y)
     tasks = ["begin fit-estimator", "end fit-estimator"]
-    if decode == "threshold":
+    if isinstance(decode, Threshold):
         tasks += ["begin cross-validation", "end cross-validation"]
     assert recorder.events == ["setup", "begin fit", *tasks, "end fit", "teardown"]
     recorder = Propagated()
-    model = DecodedClassifier(inner, decode=decode, cv=2).set_callbacks(recorder).fit(X, Y)
+    model = DecodedClassifier(inner, decode=decode).set_callbacks(recorder).fit(X, Y)
     assert recorder.events.count("end epoch") == 3
     assert recorder.contexts[0].parent.parent is recorder.contexts[-1]
     assert not hasattr(model.estimator_, "_skl_callbacks")

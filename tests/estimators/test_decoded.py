@@ -25,11 +25,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skcrbm import CRBMClassifier, DecodedClassifier, LMBMClassifier
 from skcrbm.calibration import CalibratedMarginals
 from skcrbm.decoding import (
-    THRESHOLD_METRICS,
+    ExpectedMetric,
+    Threshold,
     decode_marginals,
     decode_samples,
     fit_thresholds,
 )
+from skcrbm.decoding.thresholds import THRESHOLD_METRICS
 from skcrbm.metrics import masked_score, multilabel_report
 
 # With a penalty that is given: folds of rows and of copies of rows differ, and so might a search.
@@ -41,7 +43,7 @@ TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
 @parametrize_with_checks(
     [
         DecodedClassifier(LINEAR),
-        DecodedClassifier(LINEAR, decode="threshold", threshold_metric="f1_macro", cv=2),
+        DecodedClassifier(LINEAR, decode=Threshold("f1_macro", cv=2)),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -99,7 +101,7 @@ def test_classes_fit_the_probabilities(data, name):
 def test_threshold(data, metric):
     X, Y = data
     cv = KFold(3, shuffle=True, random_state=0)
-    model = DecodedClassifier(TREE, decode="threshold", threshold_metric=metric, cv=cv)
+    model = DecodedClassifier(TREE, decode=Threshold(metric, cv=cv))
     model.fit(X, Y)
     unseen = np.empty(Y.shape)
     for train, test in cv.split(X):
@@ -112,30 +114,35 @@ def test_threshold(data, metric):
 def test_samples_of_a_joint_model(data):
     X, Y = data
     inner = CRBMClassifier(n_hidden=2, max_iter=20, random_state=0)
-    model = DecodedClassifier(inner, joint="samples", n_samples=50, random_state=0).fit(X, Y)
+    rule = ExpectedMetric(n_samples=50)
+    model = DecodedClassifier(inner, decode=rule, random_state=0).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), model.predict(X))
     draws = model.estimator_.sample(X, 50, random_state=model._seed)
     np.testing.assert_array_equal(
         model.predict(X), decode_samples(draws, "f1_samples", zero_division=0)
     )
     known = np.where(np.arange(4) < 2, Y, np.nan)
-    for decode in ("expected_f1", "expected_jaccard"):
-        found = model.set_params(decode=decode).predict(X, y_known=known)
+    for metric in ("f1", "jaccard"):
+        found = model.set_params(decode__metric=metric).predict(X, y_known=known)
         np.testing.assert_array_equal(found[:, :2], Y[:, :2])
-    with pytest.raises(ValueError, match=r"joint='samples' needs .*; DecisionTreeClassifier has"):
-        DecodedClassifier(TREE, joint="samples").fit(X, Y)
+    with pytest.raises(ValueError, match=r"n_samples=50 needs .*; DecisionTreeClassifier has none"):
+        DecodedClassifier(TREE, decode=rule).fit(X, Y)
 
 
-@pytest.mark.parametrize("decode", ["marginal", "expected_f1", "expected_jaccard", "threshold"])
+@pytest.mark.parametrize(
+    "decode",
+    ["marginal", "label_set", "expected_f1", "expected_jaccard", Threshold(cv=2)],
+    ids=repr,
+)
 def test_known_labels(data, decode):
     X, Y = data
     known = np.where(np.arange(4) % 2 == 0, 1.0 - Y, np.nan)
     fixed = ~np.isnan(known)
     inner = CRBMClassifier(n_hidden=2, max_iter=20, random_state=0)
-    model = DecodedClassifier(inner, decode=decode, cv=2).fit(X, Y)
+    model = DecodedClassifier(inner, decode=decode).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X, y_known=known)[fixed], known[fixed])
     np.testing.assert_array_equal(model.predict_proba(X, y_known=known)[fixed], known[fixed])
-    for other in (model, DecodedClassifier(TREE, decode=decode, cv=2).fit(X, Y)):
+    for other in (model, DecodedClassifier(TREE, decode=decode).fit(X, Y)):
         with pytest.raises(ValueError, match="y_known must have shape"):
             other.predict(X, y_known=known[:, :2])
     # The CRBM says how likely the others are given these.
@@ -172,7 +179,7 @@ def searched(model):
 def test_known_labels_reach_a_wrapped_model(wrap, routing):
     X, Y, known = nearly_equal_labels()
     crbm = CRBMClassifier(n_hidden=2, max_iter=200, alpha=0.01, random_state=0)
-    model = DecodedClassifier(wrap(crbm), zero_division=1.0).fit(X, Y)
+    model = DecodedClassifier(wrap(crbm), decode=ExpectedMetric(zero_division=1.0)).fit(X, Y)
     with sklearn.config_context(enable_metadata_routing=routing):
         proba = model.predict_proba(X, y_known=known)
         agree = np.where(Y[:, 0] == 1, proba[:, 1], 1 - proba[:, 1])
@@ -192,10 +199,10 @@ def test_known_labels_reach_a_wrapped_model(wrap, routing):
     ],
     ids=["tree", "pipeline", "search", "calibrated"],
 )
-@pytest.mark.parametrize("decode", ["marginal", "expected_f1", "threshold"])
+@pytest.mark.parametrize("decode", ["marginal", "expected_f1", Threshold(cv=2)], ids=repr)
 def test_known_labels_that_a_model_cannot_condition_on(data, inner, decode):
     X, Y = data
-    model = DecodedClassifier(inner, decode=decode, cv=2).fit(X, Y)
+    model = DecodedClassifier(inner, decode=decode).fit(X, Y)
     known = np.where(np.arange(4) < 2, Y, np.nan)
     message = "y_known needs an estimator whose predict_proba takes y_known, .*decode_marginals"
     for method in (model.predict, model.predict_proba):
@@ -207,7 +214,7 @@ def test_interrupted_folds_leave_the_earlier_fit(data, monkeypatch):
     """Ctrl-C in a fold stops the whole fit, also where the model would keep what it has."""
     X, Y = data
     inner = CRBMClassifier(n_hidden=2, max_iter=5, random_state=0)
-    model = DecodedClassifier(inner, decode="threshold", cv=2).fit(X, Y)
+    model = DecodedClassifier(inner, decode=Threshold(cv=2)).fit(X, Y)
     before = model.predict(X)
     fits = []
 
@@ -229,7 +236,7 @@ def test_missing_labels(data):
     X, Y = data
     Y = np.where(np.random.default_rng(0).random(Y.shape) < 0.2, np.nan, Y)
     inner = CRBMClassifier(n_hidden=2, max_iter=10, random_state=0)
-    model = DecodedClassifier(inner, decode="threshold", cv=2).fit(X, Y)
+    model = DecodedClassifier(inner, decode=Threshold(cv=2)).fit(X, Y)
     assert np.isin(model.predict(X), (0, 1)).all()
     right = (np.isnan(Y) | (model.predict(X) == Y)).all(axis=1)
     seen = ~np.isnan(Y).all(axis=1)
@@ -266,7 +273,7 @@ def test_class_vector_is_passed_through(data, n_classes):
 
 def test_forms_of_data(data):
     X, Y = data
-    model = DecodedClassifier(TREE, decode="threshold", cv=2)
+    model = DecodedClassifier(TREE, decode=Threshold(cv=2))
     expected = clone(model).fit(X, Y).predict(X)
     for A, B in ((sparse.csr_matrix(X), Y), (X, sparse.csr_matrix(Y)), (X.tolist(), Y.tolist())):
         np.testing.assert_array_equal(clone(model).fit(A, B).predict(A), expected)
@@ -298,10 +305,10 @@ def test_parameters_of_the_estimator(data):
 def test_sample_weight(data):
     X, Y = data
     weight = np.random.default_rng(0).integers(0, 3, len(X)).astype(float)
-    model = DecodedClassifier(TREE, decode="threshold", cv=KFold(4)).fit(X, Y, sample_weight=weight)
+    model = DecodedClassifier(TREE, decode=Threshold(cv=KFold(4))).fit(X, Y, sample_weight=weight)
     plain = clone(TREE).fit(X, Y, sample_weight=weight)
     np.testing.assert_allclose(model.predict_proba(X), stacked(plain, X))
-    unweighted = DecodedClassifier(TREE, decode="threshold", cv=KFold(4)).fit(X, Y)
+    unweighted = DecodedClassifier(TREE, decode=Threshold(cv=KFold(4))).fit(X, Y)
     assert (model.thresholds_ != unweighted.thresholds_).any()
     with pytest.raises(ValueError, match="sample_weight is not supported by KNeighbors"):
         DecodedClassifier(KNeighborsClassifier()).fit(X, Y, sample_weight=weight)
@@ -353,18 +360,19 @@ def test_refusals(data):
             DecodedClassifier(TREE, decode=decode).fit(X, Y, sample_weight=np.ones(3))
     for model, message in (
         (DecodedClassifier(StandardScaler()), "'estimator' parameter"),
-        (DecodedClassifier(TREE, decode="map"), "'decode' parameter"),
-        (DecodedClassifier(TREE, joint="all"), "'joint' parameter"),
-        (DecodedClassifier(TREE, n_samples=0), "'n_samples' parameter"),
+        (DecodedClassifier(TREE, decode="f1"), "'decode' parameter"),
+        (DecodedClassifier(TREE, decode="map"), "'map' needs .*; DecisionTreeClassifier has not"),
+        (DecodedClassifier(TREE, decode=ExpectedMetric(n_samples=0)), "'n_samples' parameter"),
     ):
         with pytest.raises(ValueError, match=message):
             model.fit(X, Y)
     with pytest.raises(ValueError, match="it holds -1 and"):
         DecodedClassifier(TREE).fit(X, 2 * Y - 1)
     for options, message in (
-        ({"decode": "map"}, "'decode' parameter"),
+        ({"decode": "f1"}, "'decode' parameter"),
+        ({"decode": "map"}, "'map' needs .*; DecisionTreeClassifier has not"),
         ({"decode": "threshold"}, "set it and fit again"),
-        ({"joint": "samples"}, "DecisionTreeClassifier has none"),
+        ({"decode": ExpectedMetric(n_samples=9)}, "DecisionTreeClassifier has none"),
     ):
         model = DecodedClassifier(TREE).fit(X, Y).set_params(**options)
         with pytest.raises(ValueError, match=message):
@@ -384,15 +392,15 @@ def test_rows_without_labels_score_as_in_scikit_learn():
     X, Y = np.zeros((40, 1)), np.zeros((40, 2), int)
     Y[:12, 0] = 1
     logistic = MultiOutputClassifier(DummyClassifier())
-    for decode in ("expected_f1", "expected_jaccard", "threshold"):
-        model = DecodedClassifier(logistic, decode=decode, cv=2).fit(X, Y)
+    for rule in (ExpectedMetric("f1"), ExpectedMetric("jaccard"), Threshold(cv=2)):
+        model = DecodedClassifier(logistic, decode=rule).fit(X, Y)
         assert model.allow_empty_
-        assert model.predict(X[:1]).tolist() == [[1, 0]], decode
-        model = DecodedClassifier(logistic, decode=decode, cv=2, zero_division=1.0).fit(X, Y)
-        assert model.predict(X[:1]).tolist() == [[0, 0]], decode
+        assert model.predict(X[:1]).tolist() == [[1, 0]], rule
+        model.set_params(decode__zero_division=1.0).fit(X, Y)
+        assert model.predict(X[:1]).tolist() == [[0, 0]], rule
     for value in (0.5, "warn", np.nan):
-        with pytest.raises(ValueError, match="'zero_division' parameter of DecodedClassifier"):
-            DecodedClassifier(logistic, zero_division=value).fit(X, Y)
+        with pytest.raises(ValueError, match="'zero_division' parameter of ExpectedMetric"):
+            DecodedClassifier(logistic, decode=ExpectedMetric(zero_division=value)).fit(X, Y)
     with pytest.raises(ValueError, match="zero_division must be 0 or 1, got 2"):
         fit_thresholds(Y, Y, zero_division=2)
 

@@ -286,7 +286,7 @@ def test_decode_many_outputs(rule_name):
 @pytest.mark.parametrize("exact", [True, False])
 def test_decode_to_the_most_probable_state(rule_name, exact, monkeypatch):
     if not exact:
-        monkeypatch.setattr("skcrbm.decoding._map.AUTO_EXACT_UNITS", 0)
+        monkeypatch.setattr("skcrbm.decoding.best_states.AUTO_EXACT_UNITS", 0)
     X, Y = data(200)
     model = CRBMClassifier(n_hidden=3, max_iter=100, decode=rule_name, random_state=0).fit(X, Y)
     known = np.full((60, 5), np.nan)

@@ -18,6 +18,7 @@ from skcrbm import (
     SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
+from skcrbm.decoding import Threshold
 from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.layers import Dense
@@ -164,7 +165,7 @@ def _all():
     inner = _crbm(alpha=0.1)
     fits["decoded"] = Fit(DecodedClassifier(inner))
     fits["decoded-refit"] = Fit(DecodedClassifier(inner), "refit")
-    fits["decoded-threshold"] = Fit(DecodedClassifier(inner, decode="threshold", cv=2))
+    fits["decoded-threshold"] = Fit(DecodedClassifier(inner, decode=Threshold(cv=2)))
     fits["calibrated"] = Fit(CalibratedMarginals(inner, cv=2))
     fits["calibrated-refit"] = Fit(
         CalibratedMarginals(LogisticRegression(), cv=2), "refit", target="class"

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_info
 
 import skcrbm
 from skcrbm.calibration import CalibratedMarginals
+from skcrbm.decoding import ExpectedMetric, Threshold
 from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.inference import ICM, BranchAndBound, Gibbs, MeanField, MixedProduct, SumProduct
@@ -30,8 +31,11 @@ from tests.stress._odd_data import features, indicator, pick, plain_features, ta
 from tests.stress._program import main
 
 DENSITIES = (RBM, IsingModel, MarkovRandomField, LargeMarginMarkovNetwork)
-RULES = ["marginal", "label_set", "expected_f1", "expected_jaccard", "threshold"]
 METRICS = ["f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "neg_hamming_loss"]
+RULES = [
+    *("marginal", "label_set", "expected_f1", "expected_jaccard", "threshold"),
+    *(Threshold(metric) for metric in METRICS),
+]
 NONSENSE = [None, "best", -1, 0, 1.5, np.nan, np.inf, True, [], {}, object, "auto", 10**12]
 SHARED = {
     "max_iter": [1, 2, 5],
@@ -67,7 +71,6 @@ SPACES = {
             *(SumProduct(max_iter=3, damping=0.5), Gibbs(max_iter=5, n_chains=2)),
         ],
         "decode": [*RULES, "map", "marginal_map"],
-        "threshold_metric": METRICS,
         "solver": ["auto", "auto", "adam", "sgd", "asgd", "lbfgs"],
         "momentum": ["auto", 0.0, 0.9],
         "alpha": ["auto", 0.1, 0.0, 1e6],
@@ -91,7 +94,6 @@ SPACES = {
         ],
         "marginal_inference": ["auto", "exact", "mean_field"],
         "decode": ["auto", *RULES, "map", "marginal_map"],
-        "threshold_metric": METRICS,
         "solver": ["auto", "adam", "sgd", "asgd"],
         "alpha": ["auto", 0.1, 0.0],
         "average": [True, False],
@@ -107,7 +109,6 @@ SPACES = {
             *(ICM(n_restarts=2), BranchAndBound(node_limit=3)),
         ],
         "decode": [*RULES, "map", "marginal_map", "hinge"],
-        "threshold_metric": METRICS,
         "marginal_inference": [
             *("auto", "exact", "mean_field", "sum_product", "tree_reweighted"),
             MeanField(max_iter=2),
@@ -127,7 +128,7 @@ SPACES = {
             *("branch_and_bound", "linear_program", "icm"),
             *(ICM(n_restarts=2), BranchAndBound(node_limit=3)),
         ],
-        "decode": [*RULES[:-1], "map"],
+        "decode": [*RULES[:4], "map"],
         "marginal_inference": ["auto", "exact", "sum_product"],
         "node_limit": [1, 50_000],
         "n_jobs": [None, 2],
@@ -209,11 +210,10 @@ class Attack:
             )
             cv = pick(rng, [None, 2, 3, 50])
             if rng.random() < 0.5:
-                options = {"decode": pick(rng, ["expected_f1", "expected_jaccard", *RULES[-1:]])}
-                options["joint"] = pick(rng, ["independent", "independent", "samples"])
-                return skcrbm.DecodedClassifier(
-                    inner, cv=cv, n_samples=5, random_state=0, **options
-                )
+                rules = ["expected_f1", "expected_jaccard", "label_set", Threshold(cv=cv)]
+                rules += [ExpectedMetric(metric, n_samples=5) for metric in ("f1", "jaccard")]
+                rules += ["map", "marginal_map", "hinge"]
+                return skcrbm.DecodedClassifier(inner, decode=pick(rng, rules), random_state=0)
             if rng.random() < 0.5:
                 return CalibratedMarginals(inner, cv=cv, method=pick(rng, ["sigmoid", "isotonic"]))
             cv = pick(rng, ["oob", "oob", cv])

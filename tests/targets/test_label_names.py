@@ -24,7 +24,7 @@ from skcrbm import (
     SSVMClassifier,
 )
 from skcrbm.calibration import CalibratedMarginals
-from skcrbm.decoding import fit_thresholds
+from skcrbm.decoding import ExpectedMetric, Threshold, fit_thresholds
 from skcrbm.ensemble import OutOfBagLogOdds, make_stacked
 from skcrbm.metrics import masked_score, masked_scorer, multilabel_report
 
@@ -108,12 +108,13 @@ def test_known_labels_are_matched_by_name(data, fitted):
             assert repr(name) in str(error.value)
 
 
-@pytest.mark.parametrize("decode", ["expected_f1", "threshold"])
-@pytest.mark.parametrize("joint", ["independent", "samples"])
-def test_known_labels_of_a_wrapped_model_are_matched_by_name(data, decode, joint):
+@pytest.mark.parametrize(
+    "decode", ["expected_f1", "label_set", ExpectedMetric(n_samples=200), Threshold(cv=2)], ids=repr
+)
+def test_known_labels_of_a_wrapped_model_are_matched_by_name(data, decode):
     X, Y = data
     inner = make_pipeline(StandardScaler(), crbm(random_state=0))
-    model = DecodedClassifier(inner, decode=decode, joint=joint, cv=2, random_state=0).fit(X, Y)
+    model = DecodedClassifier(inner, decode=decode, random_state=0).fit(X, Y)
     assert list(model.estimator_[-1].label_names_) == NAMES
     known = Y.where(np.random.default_rng(0).random(Y.shape) < 0.5)
     expected = model.predict(X, y_known=known.to_numpy())

@@ -1,9 +1,8 @@
 """Thresholds on marginals, fitted to a metric by exact search."""
 
 import numpy as np
-from scipy.special import expit
 
-from skcrbm.decoding._empty import check_zero_division, with_a_label
+from skcrbm.decoding.posterior import check_zero_division, with_a_label
 from skcrbm.utils.fitting import check_sample_weight
 from skcrbm.utils.indicator import indicator_with_nan
 from skcrbm.utils.label_names import in_order_of
@@ -177,26 +176,6 @@ def check_threshold_metric(metric, per_label=None):
             "exact search; 'f1_micro', 'f1_macro' and 'neg_hamming_loss' take both"
         )
     return bool(per_label)
-
-
-def decode_threshold(posterior):
-    """Switch on the outputs with ``P(v_i = 1 | x)`` at or above their threshold.
-
-    Where there is none and the empty vector is excluded, that which comes closest to it goes on.
-
-    Parameters
-    ----------
-    posterior : Posterior
-
-    Returns
-    -------
-    ndarray (N, V) of 0/1
-    """
-    proba = expit(posterior.log_odds())
-    labels = labels_by_fitted_thresholds(
-        proba, posterior.thresholds, posterior.known, posterior.allow_empty
-    )
-    return labels.astype(np.int8)
 
 
 def labels_by_fitted_thresholds(proba, thresholds, known, allow_empty):

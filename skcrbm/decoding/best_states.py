@@ -1,0 +1,231 @@
+"""The best outputs of a row: among label sets seen in fit, among all vectors, by hinge loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from skcrbm.decoding.posterior import CertifiedLabels, ClassifierPosterior, Posterior
+from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods
+from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.label_search import find_labels
+from skcrbm.utils.indicator import distinct_rows
+from skcrbm.utils.limits import AUTO_EXACT_UNITS, BLOCK_ENTRIES, ESTIMATOR_TOL
+from skcrbm.utils.parallel import row_chunks
+
+_RESTARTS = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
+# The state that message passing finds is improved by flips as long as that is cheap.
+_POLISHED_COUPLINGS, _POLISHED_SETS = 2**12, 2**12
+# Number of labels that are held on in turn if the best outputs are empty and must not be.
+_FIRST_LABELS = 10
+# Lower than the score of any label set, but higher than the score of an impossible set.
+_LAST = np.finfo(np.float64).min
+
+
+# ------------------------------------------------------------- label sets seen in fit
+
+
+def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> Iterator[tuple]:
+    """Iterate over blocks of rows with the label sets that they can choose from.
+
+    Known outputs restrict the sets to those that agree with them. If no set agrees, all sets
+    compete with the known outputs written over them. `hidden` says whether a score sums the hidden
+    units out ("marginal") or takes their best values ("max").
+
+    Yields
+    ------
+    rows : slice or list of int
+    sets : ndarray (K, V) of 0/1
+        Distinct label sets.
+    log_weight : ndarray (len(rows), K)
+        ``-F(v | x)``, and -inf if a set contradicts a known output; at least one set of each row
+        is possible.
+    """
+    sets, known = posterior.label_sets, posterior.known
+    if not len(sets):
+        raise ValueError("there are no label sets to choose from: no row of y was complete in fit")
+    for rows in row_chunks(posterior.shape[0], max(1, BLOCK_ENTRIES // max(1, len(sets)))):
+        score = posterior.log_weight_of_sets(rows, sets, hidden)
+        if known is None:
+            yield rows, sets, score
+            continue
+        given = known[rows]
+        contradicts = (given == 1) @ (1.0 - sets).T + (given == 0) @ sets.astype(float).T > 0
+        score[contradicts] = -np.inf
+        impossible = contradicts.all(axis=1)
+        index = np.arange(rows.start, rows.stop)
+        if not impossible.all():
+            yield index[~impossible], sets, score[~impossible]
+        for row in index[impossible]:
+            overwritten = np.where(np.isnan(known[row]), sets, known[row])
+            candidates = distinct_rows(overwritten)
+            yield [row], candidates, posterior.log_weight_of_sets([row], candidates, hidden)
+
+
+def best_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> np.ndarray:
+    """Return the label sets (N, V) of the best score ``-F(v | x)``; no inference is needed.
+
+    If the empty vector is excluded, it is chosen only if no other set agrees with known outputs.
+    """
+    result = np.empty((posterior.shape[0], posterior.label_sets.shape[1]), np.int8)
+    for rows, sets, log_weight in weighted_label_sets(posterior, hidden):
+        if not posterior.allow_empty:
+            log_weight = np.where(sets.any(axis=1), log_weight, np.fmin(log_weight, _LAST))
+        result[rows] = sets[log_weight.argmax(axis=1)]
+    return result
+
+
+# ------------------------------------------------------------- all output vectors
+
+
+def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
+    """Return the best outputs (N, V): the vector of highest probability, or of the best state.
+
+    Exact for at most 10 outputs ("marginal_map") or units in the smaller layer ("map"). Beyond, the
+    better one of two vectors, the state that message passing finds and the best label set seen in
+    fit, both improved by flips of single outputs up to a local optimum: strong couplings lead
+    messages astray. Models with more than 4096 couplings are left to the messages, and more than
+    4096 label sets are not tried. Energies without message passing take their first method that
+    answers the query, such as branch and bound.
+
+    If the best vector is empty and the empty vector is excluded, the search is repeated with a
+    label held on, for each of the ten labels that cost least: exact for up to ten outputs.
+
+    `query` is "marginal_map" or "map"; `hidden` is how a score treats the hidden units.
+    """
+    visible = _search(posterior, query, hidden)
+    if posterior.allow_empty:
+        return visible
+    energy = posterior.energy
+    free = _free_outputs(posterior, visible.shape)
+    rows = np.flatnonzero(~visible.any(axis=1) & free.any(axis=1))
+    if not len(rows):
+        return visible
+    gain = energy.rows(rows).visible_log_odds(visible[rows], hidden)
+    first = np.argsort(-np.where(free[rows], gain, -np.inf), axis=1, kind="stable")
+    for label in first[:, :_FIRST_LABELS].T:  # each in turn is held on
+        possible = np.flatnonzero(free[rows, label])
+        index = rows[possible]
+        known = np.full(visible.shape, np.nan) if posterior.known is None else posterior.known
+        known = known[index].copy()
+        known[np.arange(len(index)), label[possible]] = 1
+        rival = _search(posterior.rows(index)._replace(known=known), query, hidden)
+        part, here = energy.rows(index), visible[index]
+        better = part.log_weight(rival, hidden) > part.log_weight(here, hidden)
+        better |= ~here.any(axis=1)
+        visible[index] = np.where(better[:, None], rival, here)
+    return visible
+
+
+def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
+    """Return the outputs of the best state, minus its score, and how much higher others may be.
+
+    The outputs are those that the method proves, without the flips of `best_outputs`. If they are
+    empty and must not be, the search is repeated with each free label held on in turn, and the best
+    answer is taken: exact if the method is.
+    """
+    labels, value, gap = (np.array(part) for part in _certified(posterior))
+    if posterior.allow_empty:
+        return CertifiedLabels(labels, value, gap)
+    free = _free_outputs(posterior, labels.shape)
+    empty = ~labels.any(axis=1) & free.any(axis=1)
+    lower = np.where(empty, np.inf, value - gap)
+    value[empty] = np.inf
+    for label in range(labels.shape[1]):
+        rows = np.flatnonzero(empty & free[:, label])
+        if not len(rows):
+            continue
+        held = np.full(labels.shape, np.nan) if posterior.known is None else posterior.known
+        held = held[rows].copy()
+        held[:, label] = 1
+        rival = _certified(posterior.rows(rows)._replace(known=held))
+        lower[rows] = np.minimum(lower[rows], rival[1] - rival[2])
+        better = rival[1] < value[rows]
+        labels[rows[better]], value[rows[better]] = rival[0][better], rival[1][better]
+    gap[empty] = np.maximum(value[empty] - lower[empty], 0.0)
+    return CertifiedLabels(labels, value, gap)
+
+
+def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:
+    """Return the labels of the least hinge loss, their loss, and how much lower it may be.
+
+    The loss is ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L; with
+    cliques of more than two labels the margins are ``y_i`` times half of the log-odds of label i
+    given the others. Known labels stay, and the loss counts their margins, too. Of equal losses the
+    highest score is taken, then the first vector in lexicographic order; beyond 20 labels the fixed
+    order of the search decides. The method is the posterior's for "map", or branch and bound.
+    """
+    method = posterior.state_methods.get("map") or resolve_method("branch_and_bound")
+    energy, evidence = posterior.energy, posterior.evidence()
+    if evidence is not None:
+        energy = energy.condition(evidence)
+    found = find_labels(energy, method, posterior.margin, n_jobs=posterior.n_jobs)
+    return CertifiedLabels(found.labels, found.value, found.gap)
+
+
+def _free_outputs(posterior, shape):
+    """Return which outputs are not known, as bool of this shape (N, V)."""
+    return np.ones(shape, bool) if posterior.known is None else np.isnan(posterior.known)
+
+
+def _certified(posterior):
+    """Return the outputs, minus the score of their state, and how much higher others may be."""
+    energy = posterior.energy
+    method = posterior.state_methods.get("map") or _method_for(energy, "map")[0]
+    bounded = "map_bound" in method.supports(energy)
+    result = posterior.infer(method, returns=("map", "map_bound") if bounded else "map")
+    gap = result.gap if bounded else np.full(energy.n_models, np.inf)
+    labels = result.assignment[:, : energy.n_visible]
+    return labels, -energy.score(result.assignment), gap
+
+
+def _search(posterior, query, hidden):
+    energy = posterior.energy
+    own = posterior.state_methods.get(query)
+    method, improvable = (own, False) if own else _method_for(energy, query)
+    visible = posterior.infer(method, returns=query).assignment[:, : energy.n_visible]
+    if improvable and energy.n_statistics <= _POLISHED_COUPLINGS:
+        return _best_after_flips(posterior, visible, hidden)
+    return visible
+
+
+def _method_for(energy, query):
+    """Return the method for best states, and whether its answer should be improved by flips."""
+    if energy.n_enumerated(query) <= AUTO_EXACT_UNITS:
+        return Exact(), False
+    passing = {"map": MaxProduct, "marginal_map": MixedProduct}[query](**_RESTARTS)
+    if query in passing.supports(energy):
+        return passing, True
+    others = [name for name in available_methods(energy, query) if name != "exact"]
+    return resolve_method((*others, "exact")[0]), True
+
+
+def _best_after_flips(posterior, visible, hidden):
+    """Improve the outputs that messages found and the best label set; return the better one."""
+    energy = posterior.energy
+    visible = _improve_by_flips(posterior, visible, hidden)
+    if 0 < len(posterior.label_sets) <= _POLISHED_SETS:
+        rival = _improve_by_flips(posterior, best_label_sets(posterior, hidden), hidden)
+        better = energy.log_weight(rival, hidden) > energy.log_weight(visible, hidden)
+        visible = np.where(better[:, None], rival, visible)
+    return visible
+
+
+def _improve_by_flips(posterior, visible, hidden):
+    """Flip the unknown output that raises ``log_weight`` most, until no flip raises it."""
+    energy = posterior.energy
+    visible = visible.copy()
+    free = _free_outputs(posterior, visible.shape)
+    tolerance = 1e3 * np.finfo(energy.dtype).eps
+    rows = np.arange(energy.n_models)
+    while len(rows):
+        part, here = energy.rows(rows), visible[rows]
+        gain = np.where(here > 0, -1, 1) * part.visible_log_odds(here, hidden)
+        gain[~free[rows]] = -np.inf
+        best = gain.argmax(axis=1)
+        scale = 1 + np.abs(part.log_weight(here, hidden))
+        gains = gain[np.arange(len(rows)), best] > tolerance * scale
+        rows, best = rows[gains], best[gains]
+        visible[rows, best] = 1 - visible[rows, best]
+    return visible
