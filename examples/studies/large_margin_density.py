@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from skcrbm.density import LargeMarginMarkovNetwork, MarkovRandomField, from_clauses
-from skcrbm.energies import clique_energy
+from skcrbm.energies.cliques import clique_energy
 from skcrbm.inference import infer
 
 N_VARIABLES, N_VALIDATION, N_TEST = 8, 200, 1000

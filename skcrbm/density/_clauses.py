@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 from scipy import sparse
 
-from skcrbm.energies import clique_energy
+from skcrbm.energies.cliques import clique_energy
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from skcrbm.density._base import BaseDensity, start_log_odds
-from skcrbm.energies import DenseIsingModel, IsingParams, SparseIsingEnergy, SparseIsingModel
+from skcrbm.energies import SparseIsingEnergy
+from skcrbm.energies.models import DenseIsingModel, IsingParams, SparseIsingModel
 
 
 class IsingModel(BaseDensity):

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.density._questions import DensityQuestions
 from skcrbm.density._scopes import checked_inputs, checked_ties, cliques_of
-from skcrbm.energies import FactorGraphEnergy, IsingEnergy, clique_energy
+from skcrbm.energies import FactorGraphEnergy, IsingEnergy
+from skcrbm.energies.cliques import clique_energy
 from skcrbm.inference import BranchAndBound, infer
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.label_search import find_clique_states, find_labels

@@ -3,7 +3,8 @@
 import numpy as np
 
 from skcrbm.density._base import BaseDensity, start_log_odds
-from skcrbm.energies import FactorGraphEnergy, TableFactors, TableModel, TableParams
+from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.energies.models import TableModel, TableParams
 
 
 class MarkovRandomField(BaseDensity):

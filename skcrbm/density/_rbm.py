@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from skcrbm.density._base import BaseDensity
-from skcrbm.energies import RBMModel, RBMParams
+from skcrbm.energies.models import RBMModel, RBMParams
 from skcrbm.learning import crbm_params
 from skcrbm.utils.parameters import Integer
 

@@ -4,7 +4,8 @@ from numbers import Integral
 
 import numpy as np
 
-from skcrbm.energies._base import QUERIES, BaseEnergy
+from skcrbm.energies._conversions import pair_tables, read_uai, write_uai
+from skcrbm.energies._factor_graph_structure import FactorGraph
 from skcrbm.energies._factors import (
     AndFactors,
     OrFactors,
@@ -12,9 +13,7 @@ from skcrbm.energies._factors import (
     as_log_potentials,
     as_variables,
 )
-from skcrbm.energies._graph import FactorGraph
-from skcrbm.energies._pair_tables import pair_tables
-from skcrbm.energies._uai import read_uai, write_uai
+from skcrbm.energies.base import QUERIES, BaseEnergy
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     FORBIDDEN_LOG_ODDS,

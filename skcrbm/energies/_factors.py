@@ -46,6 +46,13 @@ def as_log_potentials(array, shape):
     return values
 
 
+def logic_table(n_inputs, kind):
+    """Weights (2^(n_inputs + 1),) of an OR or AND, the output last and so the fastest digit."""
+    number = np.arange(2**n_inputs)
+    output = number > 0 if kind == "or" else number == 2**n_inputs - 1
+    return np.column_stack([~output, output]).astype(float).reshape(-1)
+
+
 def _read_only(array):
     """Return a copy in C order, closed to writing."""
     array = np.array(array, order="C")

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from skcrbm.energies._base import QUERIES
-from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.energies.base import QUERIES, PairwiseEnergy
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 

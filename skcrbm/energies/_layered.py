@@ -1,123 +1,322 @@
-"""Layered graphical models: the inputs, and the model of the outputs given them."""
+"""The energy of layered models: outputs and hidden nodes given the inputs."""
 
-from typing import Any, NamedTuple
+from itertools import pairwise
 
 import numpy as np
-from scipy import sparse
-from sklearn.utils.extmath import safe_sparse_dot
+from scipy.special import expit
 
-from skcrbm.energies._input_code import InputCode
-from skcrbm.energies._layered_energy import LayeredEnergy
-from skcrbm.energies._layered_structure import LayeredParams, LayeredStructure
-from skcrbm.utils.row_sparse import columns_used
+from skcrbm.energies.base import BaseEnergy
+from skcrbm.utils.categorical import one_against_rest
+from skcrbm.utils.limits import CACHED_ENTRIES, UNDECIDED_FIELD
+from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.validation import as_row_fields, kernel_array
 
 
-class FittedLayer(NamedTuple):
-    """A layer with its parameters, scores being minus energies; state 0 is the reference.
+class LayeredEnergy(BaseEnergy):
+    """N layered models of outputs and hidden nodes, the inputs being given.
 
-    Attributes
+    The variables are the states but the first of the nodes, as 0/1 units: of a node of k
+    states at most one of its k - 1 units is on, all are off in state 0. Those of the output
+    layer are visible and come first, then those of the hidden layers, from the input on.
+
+    Parameters
     ----------
-    layer : Layer
-    unary : ndarray (n_nodes, n_states - 1)
-    pairwise : ndarray
-        Scores with the layer below: (n_below, n_nodes, states_below - 1, n_states - 1) for
-        `Dense`, (n_tables, states_below - 1, n_states - 1) otherwise.
-    """
-
-    layer: Any
-    unary: np.ndarray
-    pairwise: np.ndarray
-
-
-class LayeredModel(NamedTuple):
-    """A layered graphical model of the outputs given the inputs.
-
-    Attributes
-    ----------
-    params : LayeredParams
     structure : LayeredStructure
-    code : InputCode
+        Layers and connections; those of the input act through the fields alone.
+    weights : sequence of ndarray
+        Flat pairwise scores of each connection between other layers than the input.
+    field : array-like (n_variables,) or (N, n_variables)
+        Unary scores with what the inputs give layer 1.
+    unaries : array-like (n_variables,), default=None
+        The part of the fields that all models share. The model does not depend on it, but
+        mean field and message passing start there: in their first iteration the inputs have
+        not been seen, as in the training of `LayeredGMClassifier`. None: they start from the
+        fields.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import LayeredEnergy, LayeredStructure
+    >>> from skcrbm.inference import infer
+    >>> from skcrbm.layers import Dense
+    >>> structure = LayeredStructure([Dense(1)], (2,), 2, 1, 3)
+    >>> energy = LayeredEnergy(structure, [[1.0, 2.0]], [0.0, -1.0, 0.5])
+    >>> infer(energy, "exact").marginals.round(2)  # two units of the output, one hidden
+    array([[0.42, 0.37, 0.82]])
     """
 
-    params: LayeredParams
-    structure: LayeredStructure
-    code: InputCode
+    _saved = ("structure", "field", "unaries", "weights", "_slices", "_matrices")
 
-    def encode(self, X):
-        """`InputCode.encode` in the dtype of the parameters, whatever that of X."""
-        means, missing = self.code.encode(X)
-        if means.dtype != self.dtype:
-            with np.errstate(over="ignore"):
-                means = means.astype(self.dtype)
-            if not np.isfinite(means.data if sparse.issparse(means) else means).all():
-                raise ValueError(f"X holds numbers too large for {self.dtype}, as fit had them")
-        return means, missing
+    def __init__(self, structure, weights, field, unaries=None):
+        self.structure = structure
+        self._slices = structure.unit_slices
+        width = max(part.stop for part in self._slices[1:])
+        field = as_row_fields(field, "field", width, "n_variables")
+        dtype = np.result_type(field, *(np.asarray(w) for w in weights), np.float32)
+        self.field = kernel_array(field, dtype)
+        self.unaries = None
+        if unaries is not None:
+            unaries = as_row_fields(unaries, "unaries", width, "n_variables")
+            self.unaries = kernel_array(unaries[0], dtype)
+        self.weights = tuple(kernel_array(w, dtype).ravel() for w in weights)
+        sizes = [c.n_weights for c in structure.connections[1:]]
+        if [len(w) for w in self.weights] != sizes:
+            raise ValueError(
+                f"weights must hold arrays of {sizes} scores, one for each connection but the "
+                f"input's; got {[len(w) for w in self.weights]}"
+            )
+        self._matrices = [
+            c.matrix(w) for c, w in zip(structure.connections[1:], self.weights, strict=True)
+        ]
 
-    def weights_read(self, X):
-        """Which rows of the input's matrix of weights the scores given X depend on.
+    def astype(self, dtype):
+        """Return the same models, evidence included, in another floating dtype."""
+        other = LayeredEnergy(
+            self.structure,
+            [w.astype(dtype) for w in self.weights],
+            self.field.astype(dtype),
+            None if self.unaries is None else self.unaries.astype(dtype),
+        )
+        other.evidence = self.evidence
+        return other
 
-        Returns
-        -------
-        LayeredParams of (ndarray of int, None, None), or None
-            None stands for all: where the inputs are an array, a layer is not dense, or inputs
-            are not observed, so that their nodes send messages.
-        """
-        if not self.structure.connections[0].dense:
-            return None
-        means, missing = self.code.encode(X)
-        if missing is not None or not sparse.issparse(means):
-            return None
-        return LayeredParams(columns_used(means), None, None)
+    def scaled(self, beta):
+        """Return the same unaries with all pairwise scores times `beta`; see the base."""
+        weights = [w * self.dtype.type(beta) for w in self.weights]
+        other = LayeredEnergy(self.structure, weights, self.field, self.unaries)
+        other.evidence = self.evidence
+        return other
+
+    # ------------------------------------------------------------------ shape
 
     @property
-    def dtype(self):
-        """The floating dtype of all parameters."""
-        return self.params.unaries.dtype
+    def fields(self):
+        """(field,)."""
+        return (self.field,)
 
-    def layer_unaries(self):
-        """Unary scores per layer, (n_nodes, n_states - 1)."""
-        return self.structure.unaries(self.params)
+    @property
+    def couplings(self):
+        """Scores of each connection."""
+        return self.weights
+
+    def own_log_odds(self):
+        """Scores of units against all other states of their node, (N, n_variables); see the base.
+
+        Couplings move them by those of the unit, and of the state it is compared with.
+        """
+        log_odds = np.empty(self.field.shape)
+        reach = np.zeros(self.n_variables)
+        for (left, right), matrix in zip(pairwise(self._slices[1:]), self._matrices, strict=True):
+            size = abs(matrix.astype(np.float64))
+            reach[left] += size.sum(axis=1)
+            reach[right] += size.sum(axis=0)
+        for layer, block in enumerate(self._slices[1:], 1):
+            scores = self._of_states(self.field[:, None, block].astype(np.float64), layer)[:, 0]
+            log_odds[:, block] = one_against_rest(scores)[..., 1:].reshape(self.n_models, -1)
+            most = reach[block].reshape(self._shape(layer)).max(axis=1, initial=0)
+            reach[block] = np.repeat(2 * most, self._shape(layer)[1])
+        return log_odds, reach
+
+    def lost_beside(self):
+        """Fields larger than couplings, as equal ones of two states of a node; see the base."""
+        influence = self.own_log_odds()[1]
+        return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
+
+    @property
+    def n_variables(self):
+        """Number of units: states but the first of all nodes but the inputs."""
+        return self.field.shape[1]
+
+    @property
+    def n_visible(self):
+        """Number of units of the output layer."""
+        return self._slices[-1].stop
+
+    def _with_fields(self, field):
+        return self._copy_with(field=kernel_array(field, self.dtype))
+
+    def without_held_fields(self):
+        """Return the same models with fields of 0 for held units, and what these gave."""
+        if self.evidence is None:
+            return self, np.zeros(self.n_models)
+        given = np.nan_to_num(self.evidence) * self.field.astype(np.float64)
+        return self.with_fields(np.where(self.free, self.field, 0)), given.sum(axis=1)
+
+    def _shape(self, layer):
+        """Return the number of nodes of a layer, and of the units of each."""
+        return self.structure.n_nodes[layer], self.structure.n_states[layer] - 1
+
+    def _check_evidence(self):
+        if (self._most_on(np.nan_to_num(self.evidence)) > 1).any():
+            raise ValueError("clamp contradicts itself: it holds two units of one node on")
+
+    def _most_on(self, states, layers=None):
+        """Largest number of units on in a node, (...), of states (..., n_variables)."""
+        most = np.zeros(states.shape[:-1])
+        for layer in layers or range(1, self.structure.depth + 1):
+            nodes = states[..., self._slices[layer]]
+            nodes = nodes.reshape(*states.shape[:-1], *self._shape(layer))
+            most = np.maximum(most, nodes.sum(axis=-1).max(axis=-1, initial=0))
+        return most
 
     def connection_weights(self):
-        """Pairwise scores per connection, flat."""
-        return self.structure.weights(self.params)
+        """Flat pairwise scores of each connection; None for the input's, which has no part."""
+        return [None, *self.weights]
 
-    def energy(self, X):
-        """Energy of outputs and hidden nodes given each row of X (N, D), dense or CSR.
+    def layer_unaries(self):
+        """Unary scores that all models share, (n_nodes, k - 1) by layer; None without any."""
+        if self.unaries is None:
+            return None
+        parts = self.by_layer(self.unaries)[1:]
+        return [None, *(u.reshape(self._shape(n)) for n, u in enumerate(parts, 1))]
 
-        Raises
-        ------
-        ValueError
-            If X holds a NaN: an input that is not observed is a variable, which a
-            `LayeredEnergy` lacks.
+    def by_layer(self, values):
+        """Parts of an array (..., n_variables) that belong to each layer, None for the input."""
+        return [None, *(values[..., part] for part in self._slices[1:])]
+
+    # ----------------------------------------------------- weights of states
+
+    def _score(self, states):
+        states = np.asarray(states, np.float64)
+        scores = (states * self.field).sum(axis=1)
+        layers = self.by_layer(states)[1:]
+        for (left, right), matrix in zip(pairwise(layers), self._matrices, strict=True):
+            scores += ((left @ matrix.astype(np.float64)) * right).sum(axis=1)
+        return np.where(self._most_on(states) > 1, -np.inf, scores)
+
+    def _log_weight(self, visible, hidden):
+        """Log-weights (N, C) of visible states (N or 1, C, V), with one hidden layer or none."""
+        weights = np.empty((self.n_models, visible.shape[1]))
+        output, possible = self._slices[-1], self._most_on(visible, [self.structure.depth]) <= 1
+        width = max(1, visible.shape[1] * self.n_variables)
+        for rows in row_chunks(self.n_models, max(1, CACHED_ENTRIES // width)):
+            part = self.rows(rows)
+            here = visible[rows] if len(visible) > 1 else visible
+            here = np.broadcast_to(here, (part.n_models, *visible.shape[1:]))
+            found = (here * part.field[:, None, output]).sum(axis=2, dtype=np.float64)
+            if self.n_hidden:
+                states = np.concatenate([here, np.zeros((*here.shape[:2], self.n_hidden))], axis=2)
+                scores = part._node_scores(states, 1)
+                reduce = np.maximum if hidden == "max" else np.logaddexp
+                found += reduce.reduce(scores, axis=3).sum(axis=2)
+            if self.evidence is not None:
+                found[~part._agrees(here)] = -np.inf
+            weights[rows] = found
+        return np.where(possible, weights, -np.inf)
+
+    def log_weight(self, visible, hidden="marginal"):
+        """Negative free energy of visible states (N, V), one per model; see the base."""
+        if self.structure.depth > 2:
+            return super().log_weight(visible, hidden)
+        return self._log_weight(visible[:, None], hidden)[:, 0]
+
+    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
+        """Negative free energy (N, K) of K visible states (K, V); see the base.
+
+        One hidden layer sums out in closed form; with several, their units are enumerated.
         """
-        if np.isnan(X.data if sparse.issparse(X) else X).any():
-            raise ValueError(
-                "X must not hold NaN here: inputs that are not observed are nodes of their own, "
-                "which a LayeredEnergy lacks"
-            )
-        means, _ = self.encode(X)
-        slices = self.structure.unit_slices
-        weights = self.connection_weights()
-        unaries = np.empty(max(part.stop for part in slices[1:]), self.dtype)
-        for part, scores in zip(slices[1:], self.layer_unaries()[1:], strict=True):
-            unaries[part] = scores.ravel()
-        field = np.repeat(unaries[None], means.shape[0], axis=0)
-        matrix = self.structure.connections[0].matrix(weights[0])
-        field[:, slices[1]] += safe_sparse_dot(means, matrix, dense_output=True)
-        return LayeredEnergy(self.structure, weights[1:], field, unaries)
+        if self.structure.depth > 2:
+            return super().log_weight_of_sets(visible_sets, hidden)
+        return self._log_weight(visible_sets[None], hidden)
 
-    def fitted_layers(self):
-        """Return the `FittedLayer` of each hidden layer and of the output layer."""
-        layers = []
-        for connection, flat, unary in zip(
-            self.structure.connections,
-            self.connection_weights(),
-            self.layer_unaries()[1:],
-        ):
-            pairwise = connection.tables(flat)
-            if connection.dense:
-                sizes = connection.n_left, connection.n_right
-                pairwise = pairwise.reshape(*sizes, *pairwise.shape[1:])
-            layers.append(FittedLayer(connection.layer, unary, pairwise))
-        return layers
+    # --------------------------------------------------------- conditionals
+
+    @property
+    def sampling_blocks(self):
+        """The output layer, then the hidden layers from the input on."""
+        return (self._slices[-1], *self._slices[1:-1])
+
+    def _layer_of(self, block):
+        return self._slices.index(block)
+
+    def _conditional_log_odds(self, states, block):
+        """Scores (N, C, k) of the units of a layer against state 0, given the other layers."""
+        layer = self._layer_of(block)
+        n, n_chains, width = states.shape
+        flat = states.reshape(n * n_chains, width).astype(self.dtype, copy=False)
+        layers = self.by_layer(flat)
+        scores = np.repeat(self.field[:, block], n_chains, axis=0)
+        if layer > 1:
+            scores += layers[layer - 1] @ self._matrices[layer - 2]
+        if layer < self.structure.depth:
+            scores += layers[layer + 1] @ self._matrices[layer - 1].T
+        return scores.reshape(n, n_chains, scores.shape[1])
+
+    def _node_scores(self, states, layer):
+        """Scores (N, C, n_nodes, k) of all states of a layer's nodes, -inf by evidence."""
+        block = self._slices[layer]
+        return self._of_states(self._conditional_log_odds(states, block).astype(np.float64), layer)
+
+    def _of_states(self, scores, layer):
+        """Scores (N, C, n_nodes, k) of all states, -inf by evidence, given the units' (N, C, n)."""
+        block = self._slices[layer]
+        scores = scores.reshape(*scores.shape[:2], *self._shape(layer))
+        scores = np.concatenate([np.zeros((*scores.shape[:3], 1)), scores], axis=3)
+        if self.evidence is not None:
+            held = self.evidence[:, None, block].reshape(len(scores), 1, *self._shape(layer))
+            chosen = (held == 1).any(axis=3, keepdims=True)
+            excluded = np.concatenate([chosen, (held == 0) | (chosen & (held != 1))], axis=3)
+            scores = np.where(excluded, -np.inf, scores)
+        return scores
+
+    def conditional_log_odds(self, states, block):
+        """Log-odds of each unit of a layer given the other layers; see the base."""
+        layer = self._layer_of(block)
+        if self._shape(layer)[1] == 1:
+            return super().conditional_log_odds(states, block)
+        log_odds = one_against_rest(self._node_scores(states, layer))[..., 1:]
+        return log_odds.reshape(*states.shape[:2], -1)
+
+    def draw(self, log_odds, u, block):
+        """Draw the units of a layer; a node of several by the first of its uniform numbers."""
+        n_nodes, n_units = self._shape(self._layer_of(block))
+        if n_units == 1:
+            return super().draw(log_odds, u, block)
+        shape = (*log_odds.shape[:-1], n_nodes, n_units)
+        mass = expit(log_odds.reshape(shape)).cumsum(axis=-1)
+        u = np.broadcast_to(u, log_odds.shape).reshape(shape)[..., :1]
+        below = np.concatenate([np.zeros((*shape[:-1], 1)), mass[..., :-1]], axis=-1)
+        return ((below <= u) & (u < mass)).reshape(log_odds.shape)
+
+    def hidden_given_visible(self, visible, hidden="marginal"):
+        """P(h_j = 1 | v), or with ``hidden="max"`` the most probable h; see the base."""
+        if hidden == "max" and self.structure.depth == 2 and self._shape(1)[1] > 1:
+            states = np.zeros((len(visible), 1, self.n_variables), self.dtype)
+            states[:, 0, : self.n_visible] = visible
+            return _modes(self._node_scores(states, 1)[:, 0]).astype(self.dtype)
+        return super().hidden_given_visible(visible, hidden)
+
+    def marginal_modes(self, log_odds):
+        """Units (N, V) of the most probable state of each output, ties on; see the base."""
+        n_nodes, n_units = self._shape(self.structure.depth)
+        if n_units == 1:
+            return super().marginal_modes(log_odds)
+        mass = expit(np.asarray(log_odds, np.float64)).reshape(-1, n_nodes, n_units)
+        scores = np.concatenate([1 - mass.sum(axis=2, keepdims=True), mass], axis=2)
+        return _modes(scores).astype(np.int8)
+
+    # ------------------------------------------------- sufficient statistics
+
+    @property
+    def statistic_shapes(self):
+        """(n_tables, l - 1, k - 1) of each connection; edges that share a table add up."""
+        return tuple(
+            (c.n_tables, c.n_left_states - 1, c.n_right_states - 1)
+            for c in self.structure.connections[1:]
+        )
+
+    def sum_statistics(self, means, weight):
+        """Weighted sums of products of units by table of each connection; see the base."""
+        layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
+        weight = weight[:, None].astype(self.dtype)
+        return tuple(
+            connection.sum_tables(left.T @ (weight * right))
+            for connection, (left, right) in zip(
+                self.structure.connections[1:], pairwise(layers), strict=True
+            )
+        )
+
+
+def _modes(scores):
+    """Units (N, n_nodes (k - 1)) of the best states by scores (N, n_nodes, k); ties on."""
+    best = np.roll(scores, -1, axis=2).argmax(axis=2)  # state 0 last
+    return (best[..., None] == np.arange(scores.shape[2] - 1)).reshape(len(scores), -1)

@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from skcrbm.energies._base import QUERIES
+from skcrbm.energies._factor_graph_structure import colour_classes
 from skcrbm.energies._factors import as_variables
-from skcrbm.energies._graph import colour_classes
-from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.energies.base import QUERIES, PairwiseEnergy
 from skcrbm.utils.elimination import min_fill
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.parallel import row_chunks

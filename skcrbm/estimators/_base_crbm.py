@@ -10,7 +10,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import Marginal, resolve_decoder, threshold_rule
-from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
 from skcrbm.estimators._hidden_units import HiddenUnitsClassifier
 from skcrbm.estimators._thresholds import update_thresholds

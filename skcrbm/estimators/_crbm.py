@@ -8,7 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import decoder_constraint, decoders_for
-from skcrbm.energies import ConditionalRBM, RBMEnergy
+from skcrbm.energies import RBMEnergy
+from skcrbm.energies.models import ConditionalRBM
 from skcrbm.estimators._base_crbm import BaseCRBM
 from skcrbm.estimators._penalty import (
     PLAIN_ALPHA,

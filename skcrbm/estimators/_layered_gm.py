@@ -8,13 +8,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import with_a_label
-from skcrbm.energies import (
-    InputCode,
-    LayeredModel,
-    LayeredParams,
-    LayeredStructure,
-    check_thresholds,
-)
+from skcrbm.energies import LayeredStructure
+from skcrbm.energies.layered_model import InputCode, LayeredModel, check_thresholds
+from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
 from skcrbm.inference.layered import (
     LayeredInput,

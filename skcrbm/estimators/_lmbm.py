@@ -9,7 +9,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import decoder_constraint, decoders_for, resolve_decoder
-from skcrbm.energies import IsingEnergy, label_energy
+from skcrbm.energies import IsingEnergy
+from skcrbm.energies.cliques import label_energy
 from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
 from skcrbm.estimators._lmbm_settings import (
     MAX_ORDER,

@@ -7,7 +7,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, StrOptions
 
-from skcrbm.energies import QUERIES, BaseEnergy, RBMEnergy
+from skcrbm.energies import BaseEnergy, RBMEnergy
+from skcrbm.energies.base import QUERIES
 from skcrbm.inference.base import InferenceMethod
 from skcrbm.inference.registry import METHODS, answers_of, has_solver
 from skcrbm.utils.limits import AUTO_EXACT_UNITS

@@ -8,7 +8,7 @@ A new energy edits no method and a new method no energy: either adds lines here,
 
 from importlib import import_module
 
-from skcrbm.energies import QUERIES
+from skcrbm.energies.base import QUERIES
 from skcrbm.utils.registry import Registry
 
 METHODS = Registry(

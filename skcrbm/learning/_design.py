@@ -5,7 +5,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from scipy.sparse import issparse
 
-from skcrbm.energies import CRBMParams
+from skcrbm.energies.models import CRBMParams
 from skcrbm.utils.columns import in_double
 from skcrbm.utils.limits import ROTATED_ROWS
 

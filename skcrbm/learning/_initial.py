@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skcrbm.energies import CRBMParams, LayeredParams
+from skcrbm.energies.layered_structure import LayeredParams
+from skcrbm.energies.models import CRBMParams
 from skcrbm.utils.indicator import observed_weight
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skcrbm.energies import label_energy
+from skcrbm.energies.cliques import label_energy
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
 from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from skcrbm.energies import CRBMParams
+from skcrbm.energies.models import CRBMParams
 
 
 class Penalty(ABC):

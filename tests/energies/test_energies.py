@@ -10,7 +10,8 @@ from reference.random_models import random_clamp, random_ising, random_rbm
 from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import threadpool_limits
 
-from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import infer
 
 DTYPES = [np.float32, np.float64]

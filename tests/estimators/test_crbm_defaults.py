@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from skcrbm import CRBMClassifier
-from skcrbm.energies import ConditionalRBM, CRBMParams
+from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import OBJECTIVES, Batch, Clock
 from skcrbm.learning._likelihood import Likelihood

@@ -20,7 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from skcrbm import LayeredGMClassifier
-from skcrbm.energies import LayeredParams, LayeredStructure
+from skcrbm.energies import LayeredStructure
+from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.inference import infer
 from skcrbm.layers import Conv2d, Dense, Local2d
 from skcrbm.learning import Batch

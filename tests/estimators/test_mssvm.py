@@ -14,7 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
-from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy
+from skcrbm.energies import OneHotRBMEnergy
+from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import MARGIN_OBJECTIVES, Batch, state_query

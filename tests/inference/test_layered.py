@@ -6,7 +6,9 @@ from reference.layered_models import NETS, TINY, make_model
 from reference.naive_layered import NaiveLayered
 from scipy.special import softmax
 
-from skcrbm.energies import InputCode, LayeredParams, LayeredStructure
+from skcrbm.energies import LayeredStructure
+from skcrbm.energies.layered_model import InputCode
+from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.inference.layered._messages import MaxProductNetwork
 from skcrbm.inference.layered._methods import make_network
 from skcrbm.inference.layered._network import LayeredInput, probabilities

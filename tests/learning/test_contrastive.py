@@ -11,7 +11,7 @@ from reference.steps import first_step
 from sklearn.linear_model import LogisticRegression
 
 from skcrbm import CRBMClassifier
-from skcrbm.energies import ConditionalRBM, CRBMParams
+from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import PerturbAndMaxProduct, infer
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.choice import resolve_method

@@ -12,7 +12,8 @@ from sklearn.datasets import make_multilabel_classification
 
 import skcrbm.utils.columns
 from skcrbm import CRBMClassifier
-from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import OBJECTIVES, Batch, Design, crbm_params, crbm_penalty
 from skcrbm.learning._coordinates import CenteredCoordinates

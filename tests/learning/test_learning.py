@@ -9,7 +9,8 @@ from reference.steps import first_step
 from scipy import sparse
 
 from skcrbm import CRBMClassifier
-from skcrbm.energies import ConditionalRBM, CRBMParams, OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import Exact, MeanField, SumProduct, infer
 from skcrbm.learning import (
     L2,

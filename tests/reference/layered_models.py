@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from skcrbm.energies import InputCode, LayeredModel, LayeredParams, LayeredStructure
+from skcrbm.energies import LayeredStructure
+from skcrbm.energies.layered_model import InputCode, LayeredModel
+from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.layers import Conv2d, Dense, Local2d
 
 NETS = {

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.energies import QUERIES
+from skcrbm.energies.base import QUERIES
 from skcrbm.inference.base import InferenceMethod
 from skcrbm.utils.limits import (
     EXACT_NANOSECONDS,

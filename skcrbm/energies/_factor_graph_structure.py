@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors
-from skcrbm.energies._uai import logic_table
+from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors, logic_table
 from skcrbm.utils.elimination import min_fill
 from skcrbm.utils.pickling import Versioned
 

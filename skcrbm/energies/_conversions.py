@@ -1,7 +1,13 @@
-"""Text in the format of the UAI competitions: weights of binary Markov random fields."""
+"""Conversions of factor graphs: from other pairwise energies, from and to UAI text."""
+
+from typing import NamedTuple
 
 import numpy as np
 
+from skcrbm.energies._factors import logic_table
+from skcrbm.energies._ising import IsingEnergy
+from skcrbm.energies._rbm import RBMEnergy
+from skcrbm.energies._sparse_ising import SparseIsingEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
 # Inputs of an OR or AND that is written as a table: 2^16 weights.
@@ -10,11 +16,50 @@ _MAX_LOGIC_INPUTS = 15
 _MAX_LOG = 700.0
 
 
-def logic_table(n_inputs, kind):
-    """Weights (2^(n_inputs + 1),) of an OR or AND, the output last and so the fastest digit."""
-    number = np.arange(2**n_inputs)
-    output = number > 0 if kind == "or" else number == 2**n_inputs - 1
-    return np.column_stack([~output, output]).astype(float).reshape(-1)
+class PairTables(NamedTuple):
+    """A batch of models as tables.
+
+    Attributes
+    ----------
+    variables : ndarray of int64 (F, 2)
+    log_potentials : ndarray (F, 4)
+    field : ndarray (N, n)
+        Log-odds.
+    centred : bool
+        Whether the fields act on ``x - 1/2`` in place of x.
+    """
+
+    variables: np.ndarray
+    log_potentials: np.ndarray
+    field: np.ndarray
+    centred: bool
+
+
+def pair_tables(energy):
+    """Return the tables of an energy: of each coupling that is not 0, or of each edge.
+
+    Raises
+    ------
+    ValueError
+        On a kind of energy that is not one of pairs of independent units.
+    """
+    if isinstance(energy, RBMEnergy) and not energy.categorical:
+        i, j = np.nonzero(energy.weights)
+        tables = energy.weights[i, j][:, None] * np.array([0, 0, 0, 1], energy.dtype)
+        field = np.hstack([energy.visible_bias, energy.hidden_bias])
+        return PairTables(np.column_stack([i, j + energy.n_visible]), tables, field, False)
+    if isinstance(energy, IsingEnergy):
+        edges = np.argwhere(np.triu(energy.coupling))
+        weights = energy.coupling[edges[:, 0], edges[:, 1]]
+    elif isinstance(energy, SparseIsingEnergy):
+        edges, weights = energy.edges, energy.edge_coupling
+    else:
+        raise ValueError(
+            "energy must be an RBMEnergy, IsingEnergy or SparseIsingEnergy, got "
+            f"{type(energy).__name__}"
+        )
+    tables = weights[:, None] * np.array([1, -1, -1, 1], energy.dtype)
+    return PairTables(edges, tables, 2 * energy.field, True)
 
 
 def write_uai(energy, row):
