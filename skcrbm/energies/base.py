@@ -267,10 +267,7 @@ class BaseEnergy(Versioned, ABC):
         return np.isnan(self.evidence)
 
     def _agrees(self, states, first=0):
-        """Whether 0/1 states (..., k) of the variables from `first` on have what is held.
-
-        The models are the first axis of `states`, or broadcast against it.
-        """
+        """Whether 0/1 states (N or 1, ..., k) of variables `first` and on agree with evidence."""
         held = self.evidence[:, first : first + states.shape[-1]]
         held = held.reshape(len(held), *(1,) * (states.ndim - 2), held.shape[1])
         return ~(states + held == 1).any(axis=-1)
@@ -347,18 +344,9 @@ class BaseEnergy(Versioned, ABC):
         return _binary_states(self.n_hidden)
 
     def log_weight(self, visible, hidden="marginal"):
-        """Log-weight (negative free energy) of visible states (N, V), one per model.
+        """Log-weight (N,), float64, of visible states (N, V), one per model.
 
-        Parameters
-        ----------
-        visible : ndarray of shape (N, V)
-            0/1.
-        hidden : {"marginal", "max"}, default="marginal"
-            As in `log_weight_of_sets`.
-
-        Returns
-        -------
-        ndarray of shape (N,), float64
+        See `log_weight_of_sets` for `hidden`.
         """
         parts = [self.rows([n]) for n in range(self.n_models)]
         weights = [p.log_weight_of_sets(v[None], hidden)[0, 0] for p, v in zip(parts, visible)]
@@ -406,19 +394,11 @@ class BaseEnergy(Versioned, ABC):
         return log_odds
 
     def draw(self, log_odds, u, block):
-        """Draw the variables of a block.
-
-        Parameters
-        ----------
-        log_odds : ndarray (N, C, k)
-            Of `conditional_log_odds`.
-        u : ndarray, broadcast to that shape
-            Uniform numbers.
-        block : slice or ndarray of int
+        """Draw the variables of a block from `conditional_log_odds` and uniform numbers u.
 
         Returns
         -------
-        ndarray of bool (N, C, k)
+        ndarray of bool (N, C, size of the block)
         """
         return u < expit(log_odds)
 
@@ -523,18 +503,14 @@ class BaseEnergy(Versioned, ABC):
 
     @abstractmethod
     def sum_statistics(self, means, weight):
-        """Weighted sums of the sufficient statistics of states.
+        """Sum the sufficient statistics of K states (K, n_variables) with weights (K,).
 
-        Parameters
-        ----------
-        means : ndarray (K, n_variables)
-            0/1 states; or means of independent variables, of which it is the expectation.
-        weight : ndarray (K,)
+        If the states are means of independent variables, the statistics are expectations.
 
         Returns
         -------
         tuple of ndarray
-            Of `statistic_shapes`.
+            Arrays of the shapes in `statistic_shapes`.
         """
 
     def statistics(self, states, sample_weight=None):
@@ -544,23 +520,12 @@ class BaseEnergy(Versioned, ABC):
         return tuple(part / total for part in self.sum_statistics(states, weight))
 
     def expected_score(self, means, statistics):
-        """Mean of ``-E`` over states, of what one model says of their moments.
-
-        Parameters
-        ----------
-        means : ndarray (n_variables,)
-            Means of the variables.
-        statistics : tuple of ndarray
-            Means of the sufficient statistics.
-
-        Returns
-        -------
-        float
+        """Mean of ``-E`` over states whose variables and statistics have these means.
 
         Raises
         ------
         NotImplementedError
-            If the kind of energy is not linear in them.
+            If this kind of energy is not linear in its statistics.
         """
         raise NotImplementedError(f"{type(self).__name__} has no score of moments")
 

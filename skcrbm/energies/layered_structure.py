@@ -156,18 +156,37 @@ class LayeredStructure(Versioned):
 
     Parameters
     ----------
-    layers : sequence of Layer
-        The hidden layers.
+    layers : sequence of Dense, Local2d or Conv2d
+        Hidden layers, from the input to the output.
     input_shape : tuple of int
+        Shape of the input layer: (n_features,), (height, width) or (height, width, channels).
     n_input_states : int
+        Number of states of an input node.
     n_outputs, n_output_states : int
+        Number of output nodes, and of the states of each.
 
     Attributes
     ----------
     connections : list of Connection
         Connection c joins layers c and c + 1; layer 0 is the input.
     n_nodes, n_states : list of int
-        Per layer.
+        Number of nodes of each layer, and of the states of each node.
+    depth : int
+        Number of connections.
+
+    Raises
+    ------
+    ValueError
+        If a layer does not fit on the layer below it.
+
+    Examples
+    --------
+    >>> from skcrbm.energies import LayeredStructure
+    >>> from skcrbm.layers import Conv2d, Dense
+    >>> layers = [Conv2d(3, kernel_size=3, stride=2), Dense(10)]
+    >>> structure = LayeredStructure(layers, (8, 8), 2, n_outputs=1, n_output_states=4)
+    >>> structure.n_nodes
+    [64, 9, 10, 1]
     """
 
     _saved = ("layers", "connections", "n_states", "n_nodes", "depth")

@@ -1,7 +1,7 @@
 """Models with parameters: parameters and inputs X -> energy, moments -> gradient.
 
-Each model has the methods that a learning rule calls, see `skcrbm.learning.base.Objective`. In models
-of a distribution without inputs X has no columns and the single energy stands for all rows.
+Each model has the methods that a learning rule calls (see `Objective` in `skcrbm.learning`). In
+models of a distribution without inputs, X has no columns and one energy stands for all rows.
 """
 
 from typing import Any, NamedTuple

@@ -70,7 +70,7 @@ def test_many_states_as_a_sparse_matrix(data, monkeypatch, gradient, layers, sha
         options["input_shape"] = (2, 2)
     expected = []
     for least in (99, 9):
-        monkeypatch.setattr("skcrbm.energies._input_code._SPARSE_STATES", least)
+        monkeypatch.setattr("skcrbm.energies.layered_model._SPARSE_STATES", least)
         model = quick(layers=layers, **options).fit(X, y)
         assert sparse.issparse(model._model.encode(X)[0]) == (least == 9)
         expected.append((model.predict_proba(X), model.impute(X)))
