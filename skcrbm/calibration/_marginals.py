@@ -16,7 +16,6 @@ from skcrbm.targets import TargetsMixin, label_output, make_targets
 from skcrbm.utils.features import check_same_length, note_features
 from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
 from skcrbm.utils.parameters import Integer, check_parameters, tags_of_inner
-from skcrbm.utils.pickling import Versioned
 
 # Probabilities this near to 0 or 1 are taken for it.
 _TINY = 1e-12
@@ -33,7 +32,7 @@ def _least(proba):
     return np.where(nearest < 1, nearest / 2, _TINY)
 
 
-class CalibratedMarginals(TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
+class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier with the marginal of each label calibrated.
 
     scikit-learn's `CalibratedClassifierCV` calibrates one target, and so takes a model of the

@@ -10,10 +10,9 @@ from skcrbm.utils.features import checked_features
 from skcrbm.utils.fitting import forget, weighted_rows
 from skcrbm.utils.indicator import may_be_empty, unseen_share
 from skcrbm.utils.parameters import check_parameters
-from skcrbm.utils.pickling import Versioned
 
 
-class BaseStructuredClassifier(TargetsMixin, Versioned, BaseEstimator, metaclass=ABCMeta):
+class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the classifiers: 2-D indicator y with NaN, 1-D binary or multiclass y.
 
     A subclass makes something of the rows of X, and has the scores for each kind of y from

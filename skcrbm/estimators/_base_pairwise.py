@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._base_energy import BaseEnergyClassifier
+from skcrbm.estimators._joint import JointClassifier
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import CallbackSupportMixin
@@ -20,7 +20,7 @@ from skcrbm.utils.warnings import warn_user
 MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 
 
-class BasePairwiseClassifier(CallbackSupportMixin, BaseEnergyClassifier):
+class BasePairwiseClassifier(CallbackSupportMixin, JointClassifier):
     """Base of the machines with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
 
     A subclass learns `coef_`, `intercept_` and `pairwise_coef_`. Its hyperparameters are, among

@@ -38,15 +38,12 @@ from skcrbm.utils.indicator import label_sets_of, may_be_empty
 from skcrbm.utils.known_labels import call_given, final_model
 from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.parameters import Integer, tags_of_inner
-from skcrbm.utils.pickling import Versioned
 
 # Score of a row without true and predicted labels, as in scikit-learn, if the rule leaves it open.
 _ZERO_DIVISION = 0.0
 
 
-class DecodedClassifier(
-    CallbackSupportMixin, TargetsMixin, Versioned, MetaEstimatorMixin, BaseEstimator
-):
+class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """A multi-label classifier whose labels are chosen for a metric.
 
     Fits the classifier as it is; `predict` goes from its probabilities to labels by another

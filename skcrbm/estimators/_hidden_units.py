@@ -2,13 +2,11 @@
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from skcrbm.estimators._base_energy import BaseEnergyClassifier
+from skcrbm.estimators._joint import JointClassifier
 from skcrbm.utils.parallel import one_blas_thread
 
 
-class HiddenUnitsClassifier(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEnergyClassifier
-):
+class HiddenUnitsClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, JointClassifier):
     """Base of the models with hidden units, of which `weights_` has a column each."""
 
     def __sklearn_tags__(self):

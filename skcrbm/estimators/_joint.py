@@ -1,6 +1,8 @@
-"""Questions about the joint distribution p(y | x) of a fitted model."""
+"""Base class of the models with an energy: predictions and questions about p(y | x)."""
 
-from abc import ABC, abstractmethod
+from __future__ import annotations
+
+from abc import abstractmethod
 from numbers import Integral
 from typing import NamedTuple
 
@@ -11,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.best_states import weighted_label_sets
 from skcrbm.decoding.posterior import Posterior
+from skcrbm.estimators._base import BaseStructuredClassifier
 from skcrbm.inference import available_methods
 from skcrbm.inference.choice import resolve_method
-from skcrbm.targets import Targets
+from skcrbm.targets import Targets, label_output
 from skcrbm.utils.indicator import distinct_rows
 from skcrbm.utils.label_names import indicator_by_name, is_frame, ranked_index
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
@@ -32,40 +35,102 @@ class TopLabelSets(NamedTuple):
     proba : ndarray (n_samples, k)
         Their probabilities p(y | x).
 
-    With `set_label_output`, a data frame (n_samples k, n_outputs) or a series of classes, and a
-    series (n_samples k,): the rows are those of X, each with the ranks 0, ..., k - 1.
+    With `set_label_output`, `labels` is a data frame (n_samples k, n_outputs) or a series of
+    classes, and `proba` a series (n_samples k,): the rows are the rows of X, each with the ranks
+    0, ..., k - 1.
     """
 
     labels: np.ndarray
     proba: np.ndarray
 
 
-class JointQueriesMixin(ABC):
-    """Mixin of models that define p(y | x).
+class JointClassifier(BaseStructuredClassifier):
+    """Base class of the models with an energy of the outputs given x, which define p(y | x).
 
-    Attributes
-    ----------
-    _targets : Targets
-        After `fit`; the model has the scores that these ask for.
+    A subclass has ``_posterior_of(X, known)``, the `Posterior` of validated rows and known labels;
+    all predictions are computed from it.
     """
 
-    _targets: Targets
-
     @abstractmethod
-    def _posterior_of(self, X, known):
+    def _posterior_of(self, X, known) -> Posterior:
         """Return the `Posterior` of validated rows and known labels."""
 
-    @abstractmethod
-    def _posterior(self, X, y_known=None):
+    def _posterior(self, X, y_known=None) -> Posterior:
         """Return the `Posterior` of the rows of X given the known labels."""
+        check_is_fitted(self)
+        X = self._check_predict_data(X)
+        return self._posterior_of(X, self._targets.check_known(y_known, X.shape[0]))
+
+    def _label_log_odds(self, posterior):
+        return posterior.log_odds()
 
     def _joint(self, X, y_known):
-        """p(y | x) of the rows, as a distribution over label vectors or over classes."""
+        """Return p(y | x) of the rows, over label vectors or over classes."""
         posterior = self._posterior(X, y_known)
         if self._targets.multilabel:
             return _LabelVectors(self._targets, posterior)
         log_odds = self._targets.log_odds(self, posterior).astype(posterior.energy.dtype)
         return _Classes(self._targets, self._targets.class_log_proba(log_odds.astype(np.float64)))
+
+    # -------------------------------------------------------------------- predictions
+
+    @label_output
+    def predict(self, X, y_known=None):
+        """Predict labels by the rule `decode`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels known beforehand, NaN elsewhere: the others are predicted given them. The
+            columns of a data frame are matched by name, labels without one are not known.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples,)
+            See `set_label_output` for data frames.
+        """
+        with one_blas_thread():
+            return self._predict(self._posterior(X, y_known))
+
+    @label_output
+    def decision_function(self, X, y_known=None):
+        """Score of each output, or of each class; positive where a binary output is on.
+
+        See the class for what the scores are.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs), (n_samples,) or (n_samples, n_classes)
+        """
+        with one_blas_thread():
+            posterior = self._posterior(X, y_known)
+            return self._decision(posterior).astype(posterior.energy.dtype, copy=False)
+
+    @label_output
+    def predict_proba(self, X, y_known=None):
+        """P(y_i = 1 | x) of each output, or the probability of each class.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+        """
+        with one_blas_thread():
+            posterior = self._posterior(X, y_known)
+            log_odds = self._targets.log_odds(self, posterior)
+        return self._targets.proba(log_odds.astype(posterior.energy.dtype, copy=False))
+
+    # ------------------------------------------- questions about the joint distribution
 
     def sample(
         self, X, n_samples=1, y_known=None, *, method="exact", burn_in=None, random_state=None

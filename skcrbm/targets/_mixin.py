@@ -1,6 +1,9 @@
-"""What all classifiers over `Targets` share."""
+"""Base of all classifiers over `Targets`: pickles, names of labels, accuracy."""
+
+from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 from sklearn.base import ClassifierMixin
 from sklearn.utils._optional_dependencies import check_pandas_support
@@ -8,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.utils.features import check_same_length
 from skcrbm.utils.label_names import all_strings
+from skcrbm.utils.pickling import checked_state, state_with_version
 
 _CONTAINERS = ("default", "pandas")
 # Of 1-D y scikit-learn takes these by position, as arrays.
@@ -15,7 +19,19 @@ _SCORES = ("predict_proba", "decision_function")
 
 
 class TargetsMixin(ClassifierMixin):
-    """Mixin of classifiers that keep what y is as `_targets`."""
+    """Mixin of classifiers whose `_targets` describe y; pickles say which version wrote them.
+
+    It stands before `BaseEstimator` in the bases of a class.
+    """
+
+    #: Attributes that every fitted object has. A pickle without them is refused.
+    _saved: ClassVar[tuple] = ()
+
+    def __getstate__(self):
+        return state_with_version(super().__getstate__())
+
+    def __setstate__(self, state):
+        super().__setstate__(checked_state(type(self), state))
 
     @property
     def label_names_(self):

@@ -1,7 +1,9 @@
 """Pickles that say which version wrote them."""
 
+from __future__ import annotations
+
 from dataclasses import fields, is_dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from skcrbm._version import __version__
 from skcrbm.exceptions import InconsistentVersionWarning
@@ -11,54 +13,64 @@ _KEY = "_skcrbm_version"
 
 
 class Versioned:
-    """Base of what users pickle: its state holds the version, as scikit-learn's estimators do.
+    """Base of objects that users pickle: the state holds the version, as in scikit-learn.
 
-    It stands before the base that has a state of its own, as `BaseEstimator`. The state of another
-    version is taken with a warning, and refused where something is missing from it.
+    It stands before the base that has a state, such as `BaseEstimator`. The state of another
+    version is taken with a warning, and refused if an attribute is missing from it.
     """
 
-    #: Attributes that every object has; of an estimator, every one that is fitted. Those of
-    #: dataclasses and the parameters of estimators are known without.
+    #: Attributes that every object has; for an estimator, every fitted object. Fields of
+    #: dataclasses and parameters of estimators are known without.
     _saved: ClassVar[tuple] = ()
 
     def __getstate__(self):
-        return {**(super().__getstate__() or {}), _KEY: __version__}
+        return state_with_version(super().__getstate__())
 
     def __setstate__(self, state):
-        state = dict(state)
-        version = state.pop(_KEY, "before 0.1")
-        self._check_layout(state, version)
+        state = checked_state(type(self), state)
         if hasattr(super(), "__setstate__"):
             super().__setstate__(state)
         else:
             self.__dict__.update(state)
 
-    def _check_layout(self, state, version):
-        """Warn of the state of another version; ValueError if it cannot be that of this one.
 
-        Versions under development share a number.
-        """
-        cls = type(self)
-        needed = [field.name for field in fields(cls)] if is_dataclass(cls) else []
-        if hasattr(cls, "_get_param_names"):  # an estimator
-            needed += cls._get_param_names()
-            # Of this version it may be the copy, not all fitted, that a callback gets.
-            fitted = any(name.endswith("_") for name in state) and version != __version__
-            needed += cls._saved if fitted else ()
-        else:
-            needed += cls._saved
-        missing = [name for name in needed if name not in state]
-        if missing:
-            raise ValueError(
-                f"this {cls.__name__} was saved by skcrbm {version} and lacks what skcrbm "
-                f"{__version__} needs: {', '.join(missing)}. Load it with the skcrbm that saved "
-                "it, or make it anew"
+def state_with_version(state: dict | None) -> dict[str, Any]:
+    """Return the state of an object with the version of skcrbm added."""
+    return {**(state or {}), _KEY: __version__}
+
+
+def checked_state(cls: type, state: dict) -> dict[str, Any]:
+    """Return the state without the version; warn if it is another version's.
+
+    Raises
+    ------
+    ValueError
+        If an attribute that objects of the class need is missing. Versions under development share
+        a number, so this is checked in any case.
+    """
+    state = dict(state)
+    version = state.pop(_KEY, "before 0.1")
+    needed = [field.name for field in fields(cls)] if is_dataclass(cls) else []
+    if hasattr(cls, "_get_param_names"):  # an estimator
+        needed += cls._get_param_names()
+        # In this version the state may be the partly fitted copy that a callback gets.
+        fitted = any(name.endswith("_") for name in state) and version != __version__
+        needed += cls._saved if fitted else ()
+    else:
+        needed += cls._saved
+    missing = [name for name in needed if name not in state]
+    if missing:
+        raise ValueError(
+            f"this {cls.__name__} was saved by skcrbm {version} and lacks attributes that skcrbm "
+            f"{__version__} needs: {', '.join(missing)}. Load it with the skcrbm that saved "
+            "it, or make it anew"
+        )
+    if version != __version__:
+        warn_user(
+            InconsistentVersionWarning(
+                estimator_name=cls.__name__,
+                current_version=__version__,
+                original_version=version,
             )
-        if version != __version__:
-            warn_user(
-                InconsistentVersionWarning(
-                    estimator_name=cls.__name__,
-                    current_version=__version__,
-                    original_version=version,
-                )
-            )
+        )
+    return state
