@@ -20,7 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from skcrbm import LayeredGMClassifier
 from skcrbm.datasets import load_fashion_mnist, load_mnist
-from skcrbm.inference.layered import LayeredInput, make_network
+from skcrbm.inference.layered.methods import make_network
+from skcrbm.inference.layered.network import LayeredInput
 from skcrbm.layers import Conv2d, Dense, Local2d
 from skcrbm.learning import LAYERED_OBJECTIVES, Batch, Clock
 
@@ -41,7 +42,7 @@ LEVELS = (
     (256, "L", Dense(100, 9), 10),
 )
 # From how many weights on steps move the rows that are read.
-LIMIT = "skcrbm.inference.layered._network.ROW_SPARSE_WEIGHTS"
+LIMIT = "skcrbm.inference.layered.network.ROW_SPARSE_WEIGHTS"
 # Milliseconds per training batch of the paper's PyTorch code at T = 5, one core.
 PUBLISHED_CODE = {"dense, 10 nodes of 11 states": 32, "conv": 1140}
 

@@ -12,12 +12,8 @@ from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_model import InputCode, LayeredModel, check_thresholds
 from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
-from skcrbm.inference.layered import (
-    LayeredInput,
-    MaxProductNetwork,
-    make_network,
-    probabilities,
-)
+from skcrbm.inference.layered.methods import MaxProductNetwork, make_network
+from skcrbm.inference.layered.network import LayeredInput, probabilities
 from skcrbm.layers import Dense, Layer
 from skcrbm.learning import L2, LAYERED_OBJECTIVES, layered_params
 from skcrbm.targets import label_output

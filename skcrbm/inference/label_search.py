@@ -139,7 +139,7 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
     if isinstance(energy, IsingEnergy):
         from skcrbm.inference.ising._search import find_labels as search
     else:
-        from skcrbm.inference.factor_graph._search import find_labels as search
+        from skcrbm.inference.factor_graph.search import find_labels as search
     return search(energy, method, margin, n_jobs=n_jobs)
 
 

@@ -37,8 +37,8 @@ METHODS = Registry(
 _FACTOR_GRAPH = "skcrbm.inference.factor_graph"
 _SPARSE_ISING = "skcrbm.inference.ising._sparse"
 _AIS = "skcrbm.inference.any_energy._ais:solve"
-_MPLP = f"{_FACTOR_GRAPH}._mplp:solve"
-_LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._linear_program:solve"
+_MPLP = f"{_FACTOR_GRAPH}._bounds:solve_mplp"
+_LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._bounds:solve_linear_program"
 _PERTURBED = "skcrbm.inference.any_energy.perturb_and_max_product"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
@@ -53,25 +53,25 @@ SOLVERS = {
     ("exact", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._exact:solve_sparse_ising",
     ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
     ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve",
-    ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._mean_field:solve",
+    ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_mean_field",
     ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
     ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
     ("sum_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_sum_product",
     ("sum_product", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_sum_product",
-    ("sum_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._messages:solve_sum_product",
+    ("sum_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_sum_product",
     ("sum_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_sum_product",
     ("sum_product", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_sum_product",
     ("tree_reweighted", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_tree_reweighted",
     ("tree_reweighted", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_tree_reweighted",
-    ("tree_reweighted", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._messages:solve_tree_reweighted",
+    ("tree_reweighted", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_tree_reweighted",
     ("tree_reweighted", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_tree_reweighted",
     ("tree_reweighted", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_tree_reweighted",
     ("max_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_max_product",
-    ("max_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._messages:solve_max_product",
+    ("max_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_max_product",
     ("max_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_max_product",
     ("mixed_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_mixed_product",
     ("branch_and_bound", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
-    ("branch_and_bound", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._search:solve",
+    ("branch_and_bound", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.search:solve",
     ("milp", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
     ("mplp", "RBMEnergy"): _MPLP,
     ("mplp", "IsingEnergy"): _MPLP,
@@ -91,15 +91,15 @@ SOLVERS = {
     ("gibbs_with_gradients", "IsingEnergy"): f"{_GRADIENTS}_ising",
     ("gibbs_with_gradients", "SparseIsingEnergy"): f"{_GRADIENTS}_ising",
     ("gibbs_with_gradients", "FactorGraphEnergy"): _GRADIENTS,
-    ("bp_chain", "RBMEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve_rbm",
-    ("bp_chain", "IsingEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve_ising",
-    ("bp_chain", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve_ising",
-    ("bp_chain", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._bp_chain:solve",
+    ("bp_chain", "RBMEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain_rbm",
+    ("bp_chain", "IsingEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain_ising",
+    ("bp_chain", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain_ising",
+    ("bp_chain", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._samplers:solve_bp_chain",
     ("perturb_and_max_product", "RBMEnergy"): f"{_PERTURBED}:solve_rbm",
     ("perturb_and_max_product", "IsingEnergy"): f"{_PERTURBED}:solve_ising",
     ("perturb_and_max_product", "SparseIsingEnergy"): f"{_PERTURBED}:solve_sparse_ising",
     ("perturb_and_max_product", "FactorGraphEnergy"): (
-        f"{_FACTOR_GRAPH}._perturb_and_max_product:solve"
+        f"{_FACTOR_GRAPH}._samplers:solve_perturb_and_max_product"
     ),
     ("ais", "RBMEnergy"): "skcrbm.inference.rbm._ais:solve",
     ("ais", "IsingEnergy"): _AIS,
@@ -113,7 +113,7 @@ SWEEPS = {
     "BaseEnergy": "skcrbm.inference.any_energy.gibbs:sweep_blocks",
     "IsingEnergy": "skcrbm.inference.ising._gibbs:sweep",
     "SparseIsingEnergy": "skcrbm.inference.ising._gibbs:sweep_sparse",
-    "FactorGraphEnergy": f"{_FACTOR_GRAPH}._gibbs:sweep",
+    "FactorGraphEnergy": f"{_FACTOR_GRAPH}._samplers:sweep",
 }
 
 #: (method, kind of energy) -> what that solver answers, where the method answers more elsewhere.

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from skcrbm.inference.layered import Held, LayeredInput, make_network, probabilities
+from skcrbm.inference.layered.methods import make_network
+from skcrbm.inference.layered.network import Held, LayeredInput, probabilities
 from skcrbm.learning._base import Objective, Step
 from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS, VECTOR_ROWS
 from skcrbm.utils.parallel import ordered_map, row_chunks

@@ -228,7 +228,7 @@ def by_rows_and_all(monkeypatch, fit):
     """What `fit` returns where steps move the rows that a batch reads, and where they move all."""
     found = []
     for limit in (0, 10**9):
-        monkeypatch.setattr("skcrbm.inference.layered._network.ROW_SPARSE_WEIGHTS", limit)
+        monkeypatch.setattr("skcrbm.inference.layered.network.ROW_SPARSE_WEIGHTS", limit)
         found.append(fit())
     return found
 
@@ -308,7 +308,7 @@ def test_sparse_columns_are_read_by_rows(monkeypatch):
 
 
 def test_rows_that_are_read_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr("skcrbm.inference.layered._network.ROW_SPARSE_WEIGHTS", 0)
+    monkeypatch.setattr("skcrbm.inference.layered.network.ROW_SPARSE_WEIGHTS", 0)
     rng = np.random.RandomState(0)
     X, y = rng.random_sample((300, 6)), rng.randint(2, size=300)
     one, two = (
@@ -341,7 +341,7 @@ def test_pixels_that_are_missing_now_and_then_move_all_rows(monkeypatch, options
 
 
 def test_batches_that_read_most_rows_move_all(monkeypatch):
-    monkeypatch.setattr("skcrbm.inference.layered._network.ROW_SPARSE_WEIGHTS", 0)
+    monkeypatch.setattr("skcrbm.inference.layered.network.ROW_SPARSE_WEIGHTS", 0)
     rng = np.random.RandomState(0)
     X = sparse.random(60, 40, density=0.3, format="csr", random_state=rng)
     model = LayeredGMClassifier(max_iter=2, random_state=0, early_stopping=False)

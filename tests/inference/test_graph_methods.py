@@ -14,9 +14,9 @@ from skcrbm.inference import (
     infer,
     sample,
 )
-from skcrbm.inference.factor_graph._graph import flat_graph
+from skcrbm.inference.factor_graph._flat_graph import flat_graph
 from skcrbm.inference.factor_graph._lanes import Lanes
-from skcrbm.inference.factor_graph._tree_weights import factor_appearance
+from skcrbm.inference.factor_graph.messages import factor_appearance
 from skcrbm.inference.ising._messages import edge_appearance
 from skcrbm.kernels.scalar import MAX, SUM
 

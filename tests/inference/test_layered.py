@@ -9,9 +9,8 @@ from scipy.special import softmax
 from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_model import InputCode
 from skcrbm.energies.layered_structure import LayeredParams
-from skcrbm.inference.layered._messages import MaxProductNetwork
-from skcrbm.inference.layered._methods import make_network
-from skcrbm.inference.layered._network import LayeredInput, probabilities
+from skcrbm.inference.layered.methods import MaxProductNetwork, make_network
+from skcrbm.inference.layered.network import LayeredInput, probabilities
 from skcrbm.kernels import layered_messages as kernels
 from skcrbm.layers import Conv2d, Dense
 

@@ -31,7 +31,7 @@ from skcrbm.inference import (
     infer,
     sample,
 )
-from skcrbm.inference.factor_graph._graph import flat_graph
+from skcrbm.inference.factor_graph._flat_graph import flat_graph
 from skcrbm.kernels.perturbed_maxima import relay_order
 
 NAME = "perturb_and_max_product"

@@ -7,15 +7,16 @@ from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.factor_graph._plan import Plan, make_plan
-from skcrbm.inference.factor_graph._tables import (
+from skcrbm.inference.factor_graph._elimination import (
     LOG_MAX,
     LOG_SUM,
     SUM,
     OutOfRange,
+    Plan,
     go_down,
     go_up,
     log_odds_of,
+    make_plan,
     reduce_to,
 )
 from skcrbm.inference.methods.exact import answer_in_parts

@@ -19,13 +19,13 @@ import copy
 
 import numpy as np
 
-from skcrbm.inference.factor_graph._graph import (
+from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,
     flat_graph,
     held_values,
     message_limits,
 )
-from skcrbm.inference.factor_graph._messages import field_weights
+from skcrbm.inference.factor_graph.messages import field_weights
 from skcrbm.kernels.factor_logs import add_messages, repeat_logs
 from skcrbm.kernels.factor_tables import form_beliefs, repeat_tables, work_arrays
 from skcrbm.kernels.sparse_ising import repeat_ising

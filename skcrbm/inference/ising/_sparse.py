@@ -7,9 +7,11 @@ not take goes that way: strong couplings, most dampings, tree weights, mean fiel
 import numpy as np
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.inference.factor_graph import OddsKernel, find_state, pass_messages
-from skcrbm.inference.factor_graph import solve_mean_field as mean_field_of_tables
-from skcrbm.inference.factor_graph import solve_tree_reweighted as tree_reweighted_of_tables
+from skcrbm.inference.factor_graph.messages import OddsKernel, find_state, pass_messages
+from skcrbm.inference.factor_graph.messages import solve_mean_field as mean_field_of_tables
+from skcrbm.inference.factor_graph.messages import (
+    solve_tree_reweighted as tree_reweighted_of_tables,
+)
 from skcrbm.kernels.sparse_ising import finish_sparse_ising, pass_sparse_ising
 from skcrbm.utils.validation import kernel_array
 

@@ -4,9 +4,8 @@ import numpy as np
 
 from skcrbm.inference._message_state import convergence_slack
 from skcrbm.inference.base import empty_result, sum_statistics
-from skcrbm.inference.layered._mean_field import MeanFieldNetwork
-from skcrbm.inference.layered._messages import MessageNetwork
-from skcrbm.inference.layered._network import Held, LayeredInput, Trace, probabilities
+from skcrbm.inference.layered.methods import MeanFieldNetwork, MessageNetwork
+from skcrbm.inference.layered.network import Held, LayeredInput, Trace, probabilities
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS, LOG_RANGE
 from skcrbm.utils.parallel import one_blas_thread, row_chunks

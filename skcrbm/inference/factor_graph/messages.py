@@ -10,19 +10,21 @@ stands on the same kernels.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
-from skcrbm.inference._message_state import Messages, convergence_slack, earlier_messages
+from skcrbm.inference._message_state import Beliefs, Messages, convergence_slack, earlier_messages
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.factor_graph._graph import (
+from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,
     flat_graph,
     held_values,
     message_limits,
 )
-from skcrbm.inference.factor_graph._tree_weights import factor_appearance
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.factor_logs import finish_logs, fit_messages, pass_logs
+from skcrbm.kernels.factor_search import count_forest, graph_mean_field
 from skcrbm.kernels.factor_tables import finish_tables, pass_tables
 from skcrbm.kernels.scalar import MAX, ROUNDING, SUM
 from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
@@ -371,3 +373,119 @@ def field_weights(field, held, dtype):
     off = np.where(free, expit(-field), held == 0)
     constant = np.where(free, np.logaddexp(0, field), field * (held == 1)).sum(axis=1)
     return (*(kernel_array(part.T, dtype) for part in (field, on, off)), constant)
+
+
+# Variables up to which the weights of pairs are those of uniform spanning trees, by a matrix
+# inverse: a second.
+_MAX_DENSE = 1500
+# Sets that are drawn at least and at most, and edges that these visit altogether.
+_MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
+
+
+def factor_appearance(graph, n_variables):
+    """Share (F,) of acyclic sets of factors that hold each factor, positive.
+
+    A set is acyclic if its factors can be added one by one so that the variables of each lie in
+    different components. With factors of one and two variables these are spanning forests,
+    drawn uniformly; else factors are added greedily in random order (from a fixed seed), until
+    each has been the first of its kind in line.
+
+    Parameters
+    ----------
+    graph : FlatGraph
+    n_variables : int
+
+    Returns
+    -------
+    ndarray (F,) float64
+    """
+    sizes = np.diff(graph.edge_start)
+    if n_variables <= _MAX_DENSE and sizes.max(initial=0) <= 2:
+        return _spanning_tree_weights(graph, sizes, n_variables)
+    return _random_set_weights(graph, n_variables)
+
+
+def _spanning_tree_weights(graph, sizes, n_variables):
+    """Effective resistances: of edges of uniform spanning trees, parallel ones apart."""
+    rho = np.ones(len(sizes))
+    pairs = sizes == 2
+    i, k = (
+        graph.variables[graph.edge_start[:-1][pairs]],
+        graph.variables[graph.edge_start[:-1][pairs] + 1],
+    )
+    joined = coo_array((np.ones(len(i)), (i, k)), shape=(n_variables, n_variables)).toarray()
+    joined += joined.T
+    _, component = connected_components(joined, directed=False)
+    members = np.bincount(component)[component]
+    # Laplacian + 1 / m within each component is regular and has the same resistances.
+    same = (component[:, None] == component) / members
+    inverse = np.linalg.inv(np.diag(joined.sum(axis=1)) - joined + same)
+    inner = np.diagonal(inverse)
+    rho[pairs] = np.clip(inner[i] + inner[k] - 2 * inverse[i, k], 1e-6, 1.0)
+    return rho
+
+
+def _random_set_weights(graph, n_variables):
+    n_factors = len(graph.edge_start) - 1
+    n_sets = int(np.clip(_VISITS // max(1, graph.n_edges), _MIN_SETS, _MAX_SETS))
+    rng = np.random.default_rng(0)
+    count = np.zeros(n_factors, np.int64)
+    n_drawn = 0
+    while n_drawn < n_sets or (count == 0).any():
+        order = rng.permutation(n_factors)
+        if n_drawn >= n_sets:  # those that no set holds yet come first
+            order = order[np.argsort(count[order] > 0, kind="stable")]
+        count_forest(graph.variables, graph.edge_start, order, n_variables, count)
+        n_drawn += 1
+    return count / n_drawn
+
+
+def solve_mean_field(method, energy, query):
+    """Answer by coordinate ascent; see `MeanField`."""
+    graph, held = flat_graph(energy), held_values(energy)
+    n, width = energy.n_models, energy.n_variables
+    fields = empty_result(energy, query)
+    fields["converged"][:] = False
+    start = energy.field if query.start is None else query.start.log_odds
+    theta = np.array(start, np.float64)
+    trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
+    log_partition = np.zeros(n)
+    order = np.argsort(graph.variables, kind="stable")
+    first = np.zeros(width + 1, np.int64)
+    np.cumsum(np.bincount(graph.variables, minlength=width), out=first[1:])
+    rho = np.ones(len(graph.shift))
+    arrays = graph.factors(rho), graph.shift, kernel_array(graph.edge_factor), first, order
+    limit = message_limits(graph.norms(width), energy.field)
+    field = kernel_array(energy.field, np.float64)
+
+    def run(rows):
+        graph_mean_field(
+            *arrays, limit[rows], field[rows], held[rows], method.iterations,
+            float(method.tolerance), theta[rows], fields["n_iter"][rows], fields["converged"][rows],
+            log_partition[rows], trace[rows],
+        )  # fmt: skip
+
+    size = -(-_CHUNK_EDGES // max(1, graph.n_edges))
+    for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
+        pass
+    theta[held >= 0] = 0
+    fields["log_odds"] = theta.astype(energy.dtype)
+    if "log_partition" in query.returns:
+        fields["log_partition"] = log_partition + energy.offset
+    if "statistics" in query.returns:
+        beliefs = np.where(held < 0, expit(theta), held)
+        _add_statistics(energy, query, beliefs, fields)
+    if query.return_trace:
+        fields["trace"] = trace
+    if query.return_state:
+        fields["state"] = Beliefs(fields["log_odds"].copy())
+    return fields
+
+
+def _add_statistics(energy, query, beliefs, fields):
+    """Fill statistics: entries are products of beliefs."""
+    if not query.per_example:
+        fields["statistics"] = energy.sum_statistics(beliefs, query.sample_weight)
+        return
+    for m in range(energy.n_models):
+        (fields["statistics"][0][m],) = energy.sum_statistics(beliefs[m : m + 1], np.ones(1))

@@ -1,4 +1,4 @@
-"""Chained belief propagation: variables drawn one by one, many samples side by side."""
+"""Samplers on factor graphs: chained belief propagation, perturb-and-max-product, Gibbs sweeps."""
 
 from typing import Any, NamedTuple
 
@@ -7,14 +7,24 @@ from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.any_energy._ais import fill_estimate
+from skcrbm.inference.any_energy.gibbs import sweep_chains
+from skcrbm.inference.any_energy.perturb_and_max_product import answer_by_maxima
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.factor_graph._graph import flat_graph
+from skcrbm.inference.factor_graph._flat_graph import (
+    fits_odds,
+    flat_graph,
+    held_values,
+    message_limits,
+)
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
 from skcrbm.inference.random_numbers import uniforms
-from skcrbm.kernels.scalar import SUM
-from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.kernels.gibbs import sweep_factors
+from skcrbm.kernels.perturbed_maxima import pass_factors, relay_order
+from skcrbm.kernels.scalar import MAX, SUM
+from skcrbm.utils.limits import BLOCK_ENTRIES, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.random import random_key
+from skcrbm.utils.validation import kernel_array
 
 # Lanes at least, however many messages a model has.
 _MIN_LANES = 8
@@ -22,19 +32,21 @@ _MIN_LANES = 8
 _ORDER = 2**63
 
 
-def solve(method, energy, query):
+def solve_bp_chain(method, energy, query):
     """Answer of a factor graph; see `BPChain`."""
-    return _solve(method, energy, energy, query, Lanes)
+    return _sample_in_chain(method, energy, energy, query, Lanes)
 
 
-def solve_rbm(method, energy, query):
+def solve_bp_chain_rbm(method, energy, query):
     """Answer by the factor graph with a table for each pair of units."""
-    return _solve(method, energy, FactorGraphEnergy.from_energy(energy), query, Lanes)
+    return _sample_in_chain(method, energy, FactorGraphEnergy.from_energy(energy), query, Lanes)
 
 
-def solve_ising(method, energy, query):
+def solve_bp_chain_ising(method, energy, query):
     """Answer by the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
-    return _solve(method, energy, FactorGraphEnergy.from_energy(energy), query, IsingLanes)
+    return _sample_in_chain(
+        method, energy, FactorGraphEnergy.from_energy(energy), query, IsingLanes
+    )
 
 
 class Draws(NamedTuple):
@@ -51,7 +63,7 @@ class Draws(NamedTuple):
     n_drawn: int
 
 
-def _solve(method, energy, graph, query, kind):
+def _sample_in_chain(method, energy, graph, query, kind):
     """Answer about an energy by lanes of this kind over its factor graph."""
     if "log_partition" in query.returns and query.n_samples < 2:
         raise ValueError(
@@ -212,3 +224,67 @@ class _Chain:
             states = self.states[rows].reshape(size * n_samples, width)
             score[rows] = models.score(states).reshape(size, n_samples)
         return score
+
+
+def solve_perturb_and_max_product(method, energy, query):
+    """Answer "samples" and "log_partition"; outputs of OR and AND get no noise."""
+    graph = flat_graph(energy)
+    norms = graph.norms(energy.n_variables)
+    factors = graph.factors(np.ones(len(graph.shift)))
+    relay, level = relay_order(factors, energy.n_variables)
+    order = graph.n_tables + np.argsort(level, kind="stable")
+    noisy = np.ones(energy.n_variables, bool)
+    noisy[energy.ors.outputs] = False
+    noisy[energy.ands.outputs] = False
+
+    def maximise(rows, noise, message, keep):
+        part = energy.rows(rows)
+        part = part.with_fields(kernel_array(part.field + noise, energy.dtype))
+        states = np.empty(noise.shape, bool)
+        sent = np.empty((len(rows), graph.n_edges), energy.dtype) if keep else None
+        odds = np.zeros(len(rows), bool)
+        if method.damping in (0.0, 0.5):
+            odds = fits_odds(graph, norms, part.field, energy.dtype)
+        for where, run in ((np.flatnonzero(odds), _as_odds), (np.flatnonzero(~odds), _in_logs)):
+            if len(where):
+                start = None if message is None else message[where]
+                found, after = run(part.rows(where), start)
+                states[where] = found
+                if keep:
+                    sent[where] = after
+        return states, sent
+
+    def _as_odds(part, start):
+        lanes = Lanes(part, MAX, method.damping)
+        if start is not None:
+            lanes.go_on_from(start)
+        lanes.sweep(method.max_iter)
+        return lanes.states, lanes.messages
+
+    def _in_logs(part, start):
+        message = np.zeros((part.n_models, graph.n_edges))
+        if start is not None:
+            message[...] = start
+        held = held_values(part)
+        belief = np.empty((part.n_models, part.n_variables))
+        pass_factors(
+            factors, order, relay, kernel_array(part.field, np.float64),
+            held if (held >= 0).any() else np.empty((0, part.n_variables), np.int8),
+            message_limits(norms, part.field), method.max_iter, float(method.damping), message,
+            belief,
+        )  # fmt: skip
+        return np.where(held < 0, belief >= 0, held == 1), message
+
+    size = Lanes.n_lanes
+    return answer_by_maxima(method, energy, query, maximise, (graph.n_edges,), noisy, size)
+
+
+def sweep(energy, states, key, streams, step):
+    """Draw the variables of a `FactorGraphEnergy`; see `gibbs_sweep`."""
+    there = energy.graph.adjacency
+    factors = (
+        there.start, there.factor, there.weight, there.first_entry,
+        kernel_array(energy.log_potentials, np.float64), there.at_zero, there.output,
+        FORBIDDEN_LOG_ODDS if energy.has_zeros else 0.0,
+    )  # fmt: skip
+    return sweep_chains(sweep_factors, factors, energy, states, key, streams, step)
