@@ -19,7 +19,7 @@ from skcrbm.energies import (
     TableFactors,
 )
 from skcrbm.inference import Exact, infer, sample
-from skcrbm.inference.factor_graph import _exact, _tables
+from skcrbm.inference.factor_graph import _elimination, _exact
 
 ALL = ("marginals", "statistics", "log_partition")
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
@@ -274,7 +274,7 @@ def test_weights_and_logarithms_agree(monkeypatch):
     energy = random_graph(8)
     queries = (*ALL, "sample_log_prob")
     one = infer(energy, Exact(random_state=0), returns=queries, n_samples=20)
-    monkeypatch.setattr(_tables, "_LEAST", -1e-9)  # no room for weights
+    monkeypatch.setattr(_elimination, "_LEAST", -1e-9)  # no room for weights
     other = infer(energy, Exact(random_state=0), returns=queries, n_samples=20)
     for name in ("log_odds", "pairwise", "log_partition", "sample_log_prob"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-10, atol=1e-10)
