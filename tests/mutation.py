@@ -36,14 +36,14 @@ FURTHER = {
 # File, and the tests that should notice a change of it.
 GROUPS = {
     "decoders": {
-        "skcrbm/decoding/_expected.py": "decoding/test_expected_decoding.py",
-        "skcrbm/decoding/_generating.py": "decoding/test_expected_decoding.py",
-        "skcrbm/decoding/_empty.py": "decoding/test_expected_decoding.py decoding/test_decoding.py",
-        "skcrbm/decoding/_label_set.py": "decoding/test_decoding.py",
-        "skcrbm/decoding/_marginal.py": "decoding/test_decoding.py",
-        "skcrbm/decoding/_map.py": "decoding/test_decoding.py inference/test_exact_map.py",
+        "skcrbm/decoding/expected.py": "decoding/test_expected_decoding.py",
+        "skcrbm/decoding/posterior.py": (
+            "decoding/test_expected_decoding.py decoding/test_decoding.py"
+        ),
+        "skcrbm/decoding/rules.py": "decoding/test_rules.py decoding/test_decoding.py",
+        "skcrbm/decoding/best_states.py": "decoding/test_decoding.py inference/test_exact_map.py",
         "skcrbm/decoding/_model_expected.py": "decoding/test_model_expected.py",
-        "skcrbm/decoding/_threshold.py": "decoding/test_thresholds.py",
+        "skcrbm/decoding/thresholds.py": "decoding/test_thresholds.py",
     },
     "gate": {
         "skcrbm/utils/indicator.py": "targets decoding/test_decoding.py",

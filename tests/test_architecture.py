@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "energies": {"layers", "utils"},
     "inference": {"kernels", "energies", "utils"},
     "learning": {"kernels", "energies", "inference", "utils"},
-    "decoding": {"kernels", "energies", "inference", "utils"},
+    "decoding": {"energies", "inference", "metrics", "utils"},
     "datasets": {"energies", "exceptions", "utils"},
     "metrics": {"utils"},
     "targets": {"metrics", "utils"},

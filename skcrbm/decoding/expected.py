@@ -13,13 +13,14 @@ import functools
 import numpy as np
 
 from skcrbm.decoding.posterior import check_zero_division
+from skcrbm.metrics.scores import scores_maximized_by
 from skcrbm.utils.limits import BLOCK_ENTRIES, TIE
 from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import as_float_array
 
 #: Metrics of rows whose expectation can be maximised, and their short names.
-METRICS = {"f1_samples": "f1", "jaccard_samples": "jaccard"}
+METRICS = {name: name.removesuffix("_samples") for name in scores_maximized_by("expectation")}
 # Up to so many labels in a union of sets all is exact, with half as many nodes.
 _EXACT_UNION = 24
 

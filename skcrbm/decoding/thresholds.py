@@ -3,6 +3,7 @@
 import numpy as np
 
 from skcrbm.decoding.posterior import check_zero_division, with_a_label
+from skcrbm.metrics.scores import SCORES, scores_maximized_by
 from skcrbm.utils.fitting import check_sample_weight
 from skcrbm.utils.indicator import indicator_with_nan
 from skcrbm.utils.label_names import in_order_of
@@ -10,8 +11,8 @@ from skcrbm.utils.limits import TIE
 from skcrbm.utils.outputs import label_marginals
 from skcrbm.utils.validation import as_float_array
 
-#: What `fit_thresholds` maximises.
-THRESHOLD_METRICS = ("f1_samples", "jaccard_samples", "f1_micro", "f1_macro", "neg_hamming_loss")
+#: Metrics that `fit_thresholds` can maximise.
+THRESHOLD_METRICS = scores_maximized_by("threshold")
 
 
 def fit_thresholds(
@@ -170,7 +171,7 @@ def check_threshold_metric(metric, per_label=None):
         )
     if per_label is None:
         return metric == "f1_macro"
-    if per_label and metric.endswith("_samples"):
+    if per_label and "thresholds" not in SCORES[metric].maximizers:
         raise ValueError(
             f"{metric!r} takes one threshold for all labels: with one for each label there is no "
             "exact search; 'f1_micro', 'f1_macro' and 'neg_hamming_loss' take both"

@@ -1,10 +1,9 @@
 """Scores for multi-label targets in which NaN means "not observed", and of samples."""
 
-from skcrbm.metrics._masked import masked_score
+from skcrbm.metrics._masked import masked_score, masked_scorer
 from skcrbm.metrics._probabilities import expected_calibration_error, marginal_log_loss
 from skcrbm.metrics._report import MultilabelReport, multilabel_report
 from skcrbm.metrics._samples import covariance_error, log_mmd
-from skcrbm.metrics._scorer import masked_scorer
 
 __all__ = [
     "MultilabelReport",

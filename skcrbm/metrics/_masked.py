@@ -1,18 +1,24 @@
-"""Scoring arrays over the observed entries only."""
+"""Scores over the observed entries only, of arrays and, for model selection, of estimators."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_array
 
-from skcrbm.metrics._scores import SCORES
-from skcrbm.utils.label_names import in_order_of
+from skcrbm.metrics.scores import SCORES
+from skcrbm.utils.known_labels import final_model
+from skcrbm.utils.label_names import in_order_of, indicator_by_name, is_frame
 from skcrbm.utils.outputs import is_list_of_outputs, positive_columns
 
 
-def check_name(name):
-    """Raise a ValueError that helps unless `name` is the name of a score."""
+def _check_name(name):
+    """Raise a ValueError with close matches unless `name` is the name of a score."""
     if isinstance(name, str) and name in SCORES:
         return
     close = get_close_matches(str(name), SCORES, n=3)
@@ -68,20 +74,15 @@ def _check_weight(sample_weight, n_samples):
     return weight
 
 
-def check_scored(kind, y_true, values, argument, sample_weight):
-    """Validate targets, what is to be scored, and weights.
+def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tuple:
+    """Validate targets, predictions and weights, as users pass them.
 
-    Parameters
-    ----------
-    kind : {"labels", "probabilities", "ranking"}
-    y_true, values, sample_weight : as users pass them
-    argument : str
-        Name of `values` in error messages.
+    `kind` is the `needs` of a `Score`, `argument` the name of `values` in error messages.
 
     Returns
     -------
     y, p : ndarray (n, L), 0 where not observed
-    observed : ndarray (n, L) of bool; nothing in rows of weight 0
+    observed : ndarray (n, L) of bool; False in rows of weight 0
     weight : ndarray (n,)
     """
     values = in_order_of(values, y_true, argument)
@@ -97,12 +98,19 @@ def check_scored(kind, y_true, values, argument, sample_weight):
     return np.where(observed, y, 0.0), p, observed, weight
 
 
-def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None):
+def masked_score(
+    name: str,
+    y_true: ArrayLike | sp.spmatrix,
+    *,
+    y_pred: ArrayLike | sp.spmatrix | None = None,
+    y_score: ArrayLike | list | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Score predictions over the observed entries of a multi-label target.
 
-    On a target without NaN, every score is that of scikit-learn's function of this name, but
-    that labels of one class only are left out of the means "roc_auc" and "average_precision".
-    Otherwise an entry that is NaN in `y_true` counts nowhere, whatever is predicted there:
+    On a target without NaN, every score equals scikit-learn's function of this name, except that
+    labels with a single class are left out of the means "roc_auc" and "average_precision".
+    An entry that is NaN in `y_true` is ignored, whatever is predicted there:
 
     - ``accuracy`` (a row is right if all its observed entries are), the ``samples`` averages
       and the rankings of the labels of a row are over the rows with at least one observed
@@ -124,7 +132,7 @@ def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None)
         the labels that have both classes among their observed entries.
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Targets 0 or 1, NaN where not observed. The zeros of a sparse matrix are observed.
-        Where this and the predictions are data frames, columns are matched by name.
+        If this and the predictions are data frames, columns are matched by name.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), default=None
         Predicted labels, 0 or 1. Ignored by the scores that need `y_score`.
     y_score : array-like of shape (n_samples, n_labels) or list of arrays, default=None
@@ -132,7 +140,7 @@ def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None)
         n_labels arrays of shape (n_samples, 2) as from scikit-learn's multi-output
         estimators. Ignored by the scores that need `y_pred`.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows. A row of weight 0 counts nowhere.
+        Weights of the rows. A row of weight 0 is ignored.
 
     Returns
     -------
@@ -143,7 +151,7 @@ def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None)
     ------
     ValueError
         If `name` is unknown, the array it needs is missing, an array has a wrong shape or
-        a wrong value at an observed entry, nothing is observed, or a ranking score finds no
+        a wrong value at an observed entry, no entry is observed, or a ranking score finds no
         label with both classes.
 
     Examples
@@ -157,8 +165,8 @@ def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None)
     >>> masked_score("neg_hamming_loss", y_true, y_pred=y_pred)
     -0.25
     """
-    check_name(name)
-    kind, function = SCORES[name]
+    _check_name(name)
+    kind, function = SCORES[name].needs, SCORES[name].function
     argument, values = ("y_pred", y_pred) if kind == "labels" else ("y_score", y_score)
     if values is None:
         raise ValueError(f"{argument} should be given: {name!r} is computed from it")
@@ -166,3 +174,103 @@ def masked_score(name, y_true, *, y_pred=None, y_score=None, sample_weight=None)
     rows, labels = observed.any(axis=1), observed.any(axis=0)
     kept = np.ix_(rows, labels)
     return float(function(y[kept], p[kept], observed[kept], weight[rows]))
+
+
+@dataclass(frozen=True, repr=False)
+class _MaskedScorer:
+    """Callable ``scorer(estimator, X, y)`` of one masked score."""
+
+    name: str
+    weight_request: bool | str | None = None
+
+    def __repr__(self):
+        return f"masked_scorer({self.name!r})"
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> _MaskedScorer:
+        """Return this scorer with a routing request for `sample_weight`: True, False or an alias.
+
+        For scikit-learn's metadata routing, as with its own scorers.
+        """
+        return replace(self, weight_request=sample_weight)
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Return the routing requests of this scorer."""
+        request = MetadataRequest(owner=self)
+        request.score.add_request(param="sample_weight", alias=self.weight_request)
+        return request
+
+    def __call__(self, estimator, X, y, *, sample_weight=None) -> float:
+        kind = SCORES[self.name].needs
+        # Names in our own models; `label_names_` holds only names that are strings.
+        names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
+        if names is not None and is_frame(y):
+            y = indicator_by_name(y, names, len(names))
+        y = _rows_of(y)
+        if kind == "labels":
+            y_pred = _rows_of(estimator.predict(X))
+            return masked_score(self.name, y, y_pred=y_pred, sample_weight=sample_weight)
+        if kind in ("ranking", "classes") and hasattr(estimator, "decision_function"):
+            y_score = estimator.decision_function(X)
+        elif hasattr(estimator, "predict_proba"):
+            y_score = estimator.predict_proba(X)
+            if is_list_of_outputs(y_score):
+                classes = getattr(estimator, "classes_", None)
+                y_score = positive_columns(y_score, classes, "predict_proba(X)")
+        else:
+            raise AttributeError(
+                f"estimator should have predict_proba for {self.name!r}; "
+                f"{type(estimator).__name__} has not"
+            )
+        y_score = _rows_of(y_score)
+        return masked_score(self.name, y, y_score=y_score, sample_weight=sample_weight)
+
+
+def _rows_of(values):
+    """Return images (N, height, width) as rows of pixels, anything else as it is."""
+    images = isinstance(values, np.ndarray) and values.ndim == 3
+    return values.reshape(len(values), -1) if images else values
+
+
+def masked_scorer(name: str) -> _MaskedScorer:
+    """Return a scorer that scores the observed entries of a multi-label target.
+
+    scikit-learn's own scorers refuse a target with NaN. This scorer takes NaN for "not
+    observed" and can be the `scoring` of :class:`~sklearn.model_selection.GridSearchCV`,
+    :func:`~sklearn.model_selection.cross_val_score` and the like. Give these a `cv` that
+    takes NaN, such as ``KFold(5)`` or
+    :class:`~skcrbm.model_selection.MultilabelStratifiedKFold`; an integer does not. For
+    predictions out of fold there is :func:`skcrbm.model_selection.cross_val_predict`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the score; :func:`masked_score` lists them.
+
+    Returns
+    -------
+    scorer : callable
+        ``scorer(estimator, X, y, *, sample_weight=None)`` returns a float, higher is
+        better. It calls `predict`; for scores of probabilities `predict_proba`; for ranking
+        scores `decision_function`, or `predict_proba` if the estimator has no decision function.
+        With metadata routing, ``set_score_request(sample_weight=True)`` gives it weights.
+
+    Raises
+    ------
+    ValueError
+        If `name` is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skcrbm.metrics import masked_scorer
+    >>> X, y = np.zeros((3, 1)), np.array([[1, 0], [1, 0], [1, 1]])
+    >>> dummy = DummyClassifier(strategy="most_frequent").fit(X, y)
+    >>> scorer = masked_scorer("neg_hamming_loss")
+    >>> scorer
+    masked_scorer('neg_hamming_loss')
+    >>> scorer(dummy, X, np.array([[1, 0], [np.nan, 0], [0, np.nan]]))
+    -0.25
+    """
+    _check_name(name)
+    return _MaskedScorer(name)

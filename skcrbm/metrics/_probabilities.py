@@ -1,16 +1,19 @@
-"""How good the predicted probabilities of labels are."""
+"""Scores of predicted probabilities: log loss and calibration error."""
+
+from __future__ import annotations
 
 from numbers import Integral
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.metrics import log_loss
 
 from skcrbm.metrics._masked import check_scored
-from skcrbm.metrics._scores import calibration_error
+from skcrbm.metrics.scores import calibration_error
 
 
 def _averaged(function, y_true, y_prob, average, sample_weight):
-    """Apply ``function(y, p, weight)`` to all observed entries or to those of each label."""
+    """Apply ``function(y, p, weight)`` to all observed entries, or label by label."""
     if average not in ("micro", "macro", None):
         raise ValueError(f"average should be 'micro', 'macro' or None, got {average!r}")
     y, p, observed, weight = check_scored("probabilities", y_true, y_prob, "y_prob", sample_weight)
@@ -24,7 +27,13 @@ def _averaged(function, y_true, y_prob, average, sample_weight):
     return scores if average is None else float(np.nanmean(scores))
 
 
-def marginal_log_loss(y_true, y_prob, *, average="micro", sample_weight=None):
+def marginal_log_loss(
+    y_true: ArrayLike,
+    y_prob: ArrayLike | list,
+    *,
+    average: str | None = "micro",
+    sample_weight: ArrayLike | None = None,
+) -> float | np.ndarray:
     """Mean negative log-likelihood of the observed labels under their marginals.
 
     Parameters
@@ -32,12 +41,13 @@ def marginal_log_loss(y_true, y_prob, *, average="micro", sample_weight=None):
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Targets 0 or 1, NaN where not observed.
     y_prob : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
-        Predicted P(y = 1). Kept off 0 and 1 by the rounding error of their type, as in
+        Predicted P(y = 1), clipped away from 0 and 1 by the rounding error of the type, as in
         scikit-learn's `log_loss`.
     average : {"micro", "macro", None}, default="micro"
-        Over all observed entries; over labels, each the mean of its observed entries; or
-        one number per label, NaN where nothing is observed.
+        Mean over all observed entries; mean over labels, each scored on its observed entries;
+        or a number per label, NaN for a label without an observed entry.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows.
 
     Returns
     -------
@@ -63,9 +73,15 @@ def marginal_log_loss(y_true, y_prob, *, average="micro", sample_weight=None):
 
 
 def expected_calibration_error(
-    y_true, y_prob, *, n_bins=10, strategy="uniform", average="micro", sample_weight=None
-):
-    """Mean distance between predicted probabilities and shares, in bins of the former [1]_.
+    y_true: ArrayLike,
+    y_prob: ArrayLike | list,
+    *,
+    n_bins: int = 10,
+    strategy: str = "uniform",
+    average: str | None = "micro",
+    sample_weight: ArrayLike | None = None,
+) -> float | np.ndarray:
+    """Mean distance between predicted probabilities and label shares, in bins [1]_.
 
     Parameters
     ----------
@@ -74,13 +90,15 @@ def expected_calibration_error(
     y_prob : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
         Predicted P(y = 1).
     n_bins : int, default=10
+        Number of bins.
     strategy : {"uniform", "quantile"}, default="uniform"
-        Bins of equal width, or with about as many entries each; those of scikit-learn's
+        Bins of equal width, or with about as many entries each, as in scikit-learn's
         `calibration_curve`.
     average : {"micro", "macro", None}, default="micro"
-        All labels in the same bins; the mean over labels, each with bins of its own; or
-        one number per label, NaN where nothing is observed.
+        All labels in the same bins; the mean over labels, each with bins of its own; or a
+        number per label, NaN for a label without an observed entry.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows.
 
     Returns
     -------

@@ -1,38 +1,25 @@
 """Every score of a multi-label prediction in one table."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skcrbm.metrics._masked import check_scored, masked_score
-from skcrbm.metrics._scores import scores_by_label
+from skcrbm.metrics.scores import AVERAGES, RATIOS, SCORES, scores_by_label
 from skcrbm.utils.pickling import Versioned
 
-_RATIOS = ("precision", "recall", "f1", "jaccard")
-_AVERAGES = ("samples", "micro", "macro", "weighted")
-# Name of the score -> what it needs, and its title, which is without the sign of losses.
-_SINGLE = {
-    "accuracy": ("labels", "subset accuracy"),
-    "neg_hamming_loss": ("labels", "Hamming loss"),
-    "neg_log_loss": ("probabilities", "log loss of the marginals"),
-    "neg_brier_score": ("probabilities", "Brier score of the marginals"),
-    "neg_calibration_error": ("probabilities", "expected calibration error"),
-    "roc_auc": ("classes", "ROC AUC, macro"),
-    "roc_auc_micro": ("classes", "ROC AUC, micro"),
-    "average_precision": ("classes", "average precision, macro"),
-    "average_precision_micro": ("classes", "average precision, micro"),
-    "label_ranking_average_precision": ("ranking", "label ranking average precision"),
-    "neg_label_ranking_loss": ("ranking", "label ranking loss"),
-    "neg_coverage_error": ("ranking", "coverage error"),
-}
 _TABLE = "<td style='text-align: right'>{}</td>"
 
 
 class MultilabelReport(Versioned, dict):
     """Scores by name; ``str`` makes a table of them, and so do notebooks.
 
-    The names and values are those of :func:`masked_score`: higher is better, so that losses are
-    negative ("neg_hamming_loss"). The table shows losses as they are.
+    Names and values are the same as in :func:`masked_score`: higher is better, so that losses are
+    negative ("neg_hamming_loss"). The table shows losses as positive numbers.
 
     Attributes
     ----------
@@ -54,19 +41,19 @@ class MultilabelReport(Versioned, dict):
         self.n_observed = n_observed
 
     def _rows(self):
-        """Rows of the upper table: a name, and cells as texts."""
+        """Iterate over the rows of the upper table: a name, and cells as texts."""
         for j, name in enumerate(self.target_names):
             support = self.by_label["support"][j]
-            cells = [f"{self.by_label[ratio][j]:.4f}" for ratio in _RATIOS]
+            cells = [f"{self.by_label[ratio][j]:.4f}" for ratio in RATIOS]
             yield name, [*cells, f"{support:.6g}"]
-        for average in _AVERAGES:
-            yield average, [*(f"{self[f'{ratio}_{average}']:.4f}" for ratio in _RATIOS), ""]
+        for average in AVERAGES:
+            yield average, [*(f"{self[f'{ratio}_{average}']:.4f}" for ratio in RATIOS), ""]
 
     def _single(self):
-        """Titles and values of the scores below, losses without their sign."""
-        for name, (_, title) in _SINGLE.items():
-            if name in self:
-                yield title, f"{-self[name] if name.startswith('neg_') else self[name]:.4f}"
+        """Iterate over titles and values of the lower table, losses without their sign."""
+        for name, score in SCORES.items():
+            if score.title and name in self:
+                yield score.title, f"{-self[name] if name.startswith('neg_') else self[name]:.4f}"
 
     def _summary(self):
         share = self.n_observed / (self.n_samples * self.n_labels)
@@ -74,7 +61,7 @@ class MultilabelReport(Versioned, dict):
 
     def __str__(self):
         width = max(10, *(len(name) + 1 for name in self.target_names))
-        lines = [" " * width + "".join(f"{title:>11}" for title in (*_RATIOS, "support"))]
+        lines = [" " * width + "".join(f"{title:>11}" for title in (*RATIOS, "support"))]
         for number, (name, cells) in enumerate(self._rows()):
             if number == len(self.target_names):
                 lines.append("")
@@ -84,7 +71,7 @@ class MultilabelReport(Versioned, dict):
         return "\n".join([*lines, "", self._summary()])
 
     def _repr_html_(self):
-        head = "".join(f"<th>{title}</th>" for title in ("", *_RATIOS, "support"))
+        head = "".join(f"<th>{title}</th>" for title in ("", *RATIOS, "support"))
         body = "".join(
             f"<tr><th>{escape(name)}</th>{''.join(_TABLE.format(c) for c in cells)}</tr>"
             for name, cells in self._rows()
@@ -98,23 +85,30 @@ class MultilabelReport(Versioned, dict):
         )
 
 
-def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None, target_names=None):
+def multilabel_report(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    y_score: ArrayLike | list | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+    target_names: Sequence[str] | None = None,
+) -> MultilabelReport:
     """Score multi-label predictions in every usual way, over the observed entries.
 
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Targets 0 or 1, NaN where not observed: these entries count nowhere.
+        Targets 0 or 1, NaN where not observed: these entries are ignored.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Predicted labels, 0 or 1.
     y_score : array-like of shape (n_samples, n_labels) or list of arrays, default=None
-        Predicted P(y = 1), or any finite score, for which the scores of probabilities are
-        left out; or a list of arrays (n_samples, 2) as from scikit-learn's multi-output
+        Predicted P(y = 1), or any finite score; values outside [0, 1] leave out the scores of
+        probabilities. Or a list of arrays (n_samples, 2) as from scikit-learn's multi-output
         estimators.
     sample_weight : array-like of shape (n_samples,), default=None
     target_names : sequence of str of shape (n_labels,), default=None
-        Names of the labels. None: those of the columns of `y_true`, if it is a data frame, else
-        their numbers.
+        Names of the labels. None: the column names of `y_true`, if it is a data frame, else
+        numbers.
 
     Returns
     -------
@@ -125,14 +119,14 @@ def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None, targe
         "neg_calibration_error"; with any `y_score` "roc_auc", "average_precision", both also
         with "_micro", and NaN where no label has both classes;
         "label_ranking_average_precision", "neg_label_ranking_loss" and "neg_coverage_error".
-        Those of each label are in ``report.by_label``. ``print(report)`` shows a table, with
-        losses as they are; ``pandas.Series(report)`` is a column of a data frame,
-        ``pandas.DataFrame(report.by_label, report.target_names)`` that of the labels.
+        The scores of each label are in ``report.by_label``. ``print(report)`` shows a table, with
+        losses as positive numbers; ``pandas.Series(report)`` is a column of a data frame,
+        ``pandas.DataFrame(report.by_label, report.target_names)`` a table with a row per label.
 
     Raises
     ------
     ValueError
-        As :func:`masked_score`, of which these are the scores; on a wrong number of names.
+        As :func:`masked_score`, which computes the scores; on a wrong number of names.
 
     Examples
     --------
@@ -174,7 +168,7 @@ def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None, targe
             name, y_true, y_pred=y_pred, y_score=y_score, sample_weight=sample_weight
         )
 
-    scores = {name: score(name) for name in (f"{r}_{a}" for a in _AVERAGES for r in _RATIOS)}
+    scores = {name: score(name) for name in (f"{r}_{a}" for a in AVERAGES for r in RATIOS)}
     kinds = {"labels"}
     if y_score is not None:
         known, s, seen, _ = check_scored("ranking", y_true, y_score, "y_score", sample_weight)
@@ -184,10 +178,12 @@ def multilabel_report(y_true, y_pred, y_score=None, *, sample_weight=None, targe
         shares = [known[rows, j].mean() for j, rows in enumerate(seen.T) if rows.any()]
         if not any(0 < share < 1 for share in shares):
             kinds.remove("classes")
-    for name, (kind, _) in _SINGLE.items():
-        if kind in kinds:
+    for name, listed in SCORES.items():
+        if not listed.title:
+            continue
+        if listed.needs in kinds:
             scores[name] = score(name)
-        elif kind == "classes" and y_score is not None:
+        elif listed.needs == "classes" and y_score is not None:
             mixed = name.endswith("micro") and 0 < known[seen].mean() < 1
             scores[name] = score(name) if mixed else np.nan
     rows, labels = observed.any(axis=1), observed.any(axis=0)

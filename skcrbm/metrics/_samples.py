@@ -1,22 +1,25 @@
-"""How far samples of a model are from data."""
+"""Distances between samples of a model and data."""
+
+from __future__ import annotations
 
 import math
 from numbers import Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_float_array
 
 
-def log_mmd(X, Y, *, bandwidth=1.0):
+def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     r"""Log of the squared maximum mean discrepancy between two sets of 0/1 rows.
 
     ``log(mean k(x, x') + mean k(y, y') - 2 mean k(x, y))`` with
-    ``k(x, y) = exp(-Hamming(x, y) / (bandwidth * n_features))`` [1]_, over all pairs, those of a
-    row with itself included [2]_. The lower, the more alike; about ``log(1 / n)`` of each of two
-    sets that are drawn alike.
+    ``k(x, y) = exp(-Hamming(x, y) / (bandwidth * n_features))`` [1]_, over all pairs, also of a
+    row with itself [2]_. The lower, the more alike; about ``log(1 / n)`` for two sets of n rows
+    from the same distribution.
 
     At a bandwidth of 1 the kernel hardly bends over the distances that occur, and the score mostly
     compares means: independent coins with the means of the data often score better than any
@@ -26,14 +29,14 @@ def log_mmd(X, Y, *, bandwidth=1.0):
     Parameters
     ----------
     X, Y : array-like of shape (n_samples_X, n_features), (n_samples_Y, n_features)
-        0/1.
+        Rows of 0 and 1.
     bandwidth : float, default=1.0
-        As a share of the features, positive.
+        Width of the kernel as a share of the features, positive.
 
     Returns
     -------
     float
-        -inf where the discrepancy is not positive.
+        Logarithm of the squared discrepancy; -inf if it is not positive.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def log_mmd(X, Y, *, bandwidth=1.0):
     if not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
         raise ValueError(f"bandwidth must be a positive number, got {bandwidth!r}")
     n, m, width = len(X), len(Y), X.shape[1]
-    # Whole numbers of any size: sets that are equal differ by 0.
+    # Python integers do not overflow or round: equal sets differ by exactly 0.
     within_x, within_y, between = (
         _distances(*pair).astype(object) for pair in ((X, None), (Y, None), (X, Y))
     )
@@ -81,11 +84,11 @@ def log_mmd(X, Y, *, bandwidth=1.0):
     return math.log(total) if total > 0 else -math.inf
 
 
-def covariance_error(X, Y):
+def covariance_error(X: ArrayLike, Y: ArrayLike) -> float:
     """Distance of two covariance matrices, relative to the first: ``|C_X - C_Y| / |C_X|``.
 
-    Of Frobenius norms. Rows of independent features with the means of X score near 1 where the
-    features of X hang together; a second set of data shows what its size allows.
+    The norms are Frobenius norms. Rows of independent features with the means of X score near 1 if
+    the features of X are correlated; a second set of data shows the noise floor at its size.
 
     Parameters
     ----------
@@ -117,7 +120,7 @@ def covariance_error(X, Y):
             "X and Y must have the same number of columns, and rows; got shapes "
             f"{X.shape} and {Y.shape}"
         )
-    if (X[0] == X).all():  # a mean that is rounded would not show it
+    if (X[0] == X).all():  # a rounded mean would hide it
         raise ValueError("X must have rows that differ: its covariance is 0")
     of_x, of_y = _covariance(X), _covariance(Y)
     return float(np.linalg.norm(of_x - of_y) / np.linalg.norm(of_x))
@@ -141,11 +144,11 @@ def _check_rows(rows, name):
 def _distances(X, Y):
     """Count the pairs of rows of X (n, D) and Y (m, D) by Hamming distance, int64 (D + 1,).
 
-    Y None stands for X itself: half of the blocks are enough then.
+    None for Y stands for X itself, and half of the blocks are enough.
     """
     symmetric = Y is None
     Y = X if symmetric else Y
-    # |x| + |y| - 2 x'y as one product, in whole numbers that float32 holds.
+    # |x| + |y| - 2 x'y as one product of integers, which float32 holds exactly.
     left = np.column_stack([-2 * X, X.sum(axis=1), np.ones(len(X), X.dtype)])
     right = np.column_stack([Y, np.ones(len(Y), Y.dtype), Y.sum(axis=1)]).T
     counts = np.zeros(X.shape[1] + 1, np.int64)
