@@ -18,8 +18,7 @@ _HARD_ROWS = {"node_limit": 1}
 # So many weights of inputs of which a batch reads few that Adam moves them row by row.
 _MANY_LEVELS = {
     "max_iter": 2,
-    "clamping": "hard",
-    "thresholds": tuple(np.arange(1, 1024) / 1024),
+    "clamping": skcrbm.layers.HardClamping(tuple(np.arange(1, 1024) / 1024)),
     "layers": (skcrbm.layers.Dense(700),),
 }
 # For every estimator the settings that lead to kernels of their own.

@@ -10,6 +10,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skcrbm import LayeredGMClassifier
+from skcrbm.inference import TruncatedInference
 
 
 def probabilities(scores, n_states):
@@ -173,7 +174,7 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
             shape, states, v = pair.shape, layer.n_states, pair.up(v)
         self.top_ = LayeredGMClassifier(
             layers=(),
-            n_inference_iter=1,
+            inference=TruncatedInference(n_iter=1),
             batch_size=self.batch_size,
             max_iter=self.max_iter,
             early_stopping=True,

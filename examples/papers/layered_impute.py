@@ -36,7 +36,6 @@ def fit(data, visible, arguments):
     model = LayeredGMClassifier(
         layers=(Local2d(7, 5, 2, padding=1), Local2d(17, 5, 2), Dense(10, 11)),
         input_shape=(28, 28),
-        n_inference_iter=5,
         label_smoothing=0.1,
         batch_size=20,
         max_iter=arguments.max_iter,

@@ -26,7 +26,8 @@ from examples._harness import Rows, make_parser, results_path, run_tables
 from examples.papers.layered_cd import LayerwiseCD
 from skcrbm import LayeredGMClassifier
 from skcrbm.datasets import load_fashion_mnist, load_mnist
-from skcrbm.layers import Conv2d, Dense, Local2d
+from skcrbm.inference import TruncatedInference
+from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
 
 METHODS = {"MF": "mean_field", "LBP": "sum_product", "TRW": "tree_reweighted"}
 SCHEDULES = {"Par": "parallel", "Seq": "sequential"}
@@ -47,9 +48,9 @@ def grid(kind, first_states=7):
     }
 
 
-def seq(method, **net):
+def seq(method, n_iter=5, **net):
     """Keyword arguments with a sequential method."""
-    return {"inference": METHODS[method], "schedule": "sequential", **net}
+    return {"inference": TruncatedInference(METHODS[method], n_iter=n_iter), **net}
 
 
 def cells():
@@ -65,7 +66,7 @@ def cells():
         for depth, published in enumerate(row):
             # Too few iterations are refused: the output would not see the image.
             kind = "layered" if n_iter > depth else "refused"
-            options = seq("LBP", **dense(depth), clamping="hard", n_inference_iter=n_iter)
+            options = seq("LBP", n_iter, **dense(depth), clamping="hard")
             yield 1, f"T={n_iter}", f"{depth} hidden", "mnist", kind, options, published
 
     yield 2, "LGM", "soft clamp", "mnist", "layered", seq("LBP", **dense()), 0.963
@@ -83,7 +84,7 @@ def cells():
         (3, 5, None),
     ):
         for gradient in ("analytic", "backprop"):
-            options = seq("LBP", **dense(depth), clamping="hard", n_inference_iter=n_iter)
+            options = seq("LBP", n_iter, **dense(depth), clamping="hard")
             options["gradient"] = gradient
             shown = published if gradient == "analytic" else None
             yield 3, f"{depth} hidden, T={n_iter}", gradient, "mnist", "layered", options, shown
@@ -120,8 +121,7 @@ def cells():
             else:
                 kind = "layered"
                 options = {
-                    "inference": METHODS[row[3:]],
-                    "schedule": SCHEDULES[row[:3]],
+                    "inference": TruncatedInference(METHODS[row[3:]], SCHEDULES[row[:3]]),
                     **structure,
                 }
             yield 4, row, net, "mnist", kind, options, figure
@@ -140,7 +140,7 @@ def cells():
             if published is None:
                 continue
             cuts = np.arange(1, k) / k
-            options = seq("LBP", **net, clamping="hard", thresholds=tuple(cuts))
+            options = seq("LBP", **net, clamping=HardClamping(tuple(cuts)))
             yield 5, scaling, f"{k} colors", "fashion_mnist", "layered", options, published
     yield 5, "F", "soft", "fashion_mnist", "layered", seq("LBP", **dense()), 0.865
 
@@ -148,8 +148,8 @@ def cells():
     for net, (soft, requantised, sigmoid, relu) in table6.items():
         yield 6, net, "soft", "fashion_mnist", "layered", seq("TRW", **grid(net)), soft
         # 4 colors; the first hidden layer gets 3 states per binary one.
-        options = seq("TRW", **grid(net, first_states=19), clamping="hard")
-        options["thresholds"] = (0.25, 0.5, 0.75)
+        cuts = HardClamping((0.25, 0.5, 0.75))
+        options = seq("TRW", **grid(net, first_states=19), clamping=cuts)
         yield 6, net, "4 colors", "fashion_mnist", "layered", options, requantised
         for name, figure in (("NN(sigmoid)", sigmoid), ("NN(relu)", relu)):
             yield 6, net, name, "fashion_mnist", "published", {}, figure
@@ -281,15 +281,16 @@ def run(kind, options, data, max_iter):
 
 def identity(name, kind, options):
     """Text that is equal for cells whose fits are the same, bit for bit."""
-    options = {"n_inference_iter": 5, "clamping": "soft", "gradient": "backprop", **options}
+    options = {"clamping": "soft", "gradient": "backprop", **options}
     if kind == "layered":
         layers = options["layers"]
+        inference = options["inference"]
         star = len(layers) == 0 or (len(layers) == 1 and isinstance(layers[0], Dense))
-        if options["inference"] == "mean_field":
-            options.update(schedule=None)  # both are the same
+        if inference.method == "mean_field":  # both schedules are the same
+            options.update(inference=TruncatedInference("mean_field", n_iter=inference.n_iter))
         elif star and options["gradient"] == "backprop" and "visible" not in options:
             # Given the image a tree, on which all messages are exact after two iterations.
-            options.update(inference="exact", n_inference_iter=None)
+            options.update(inference="exact")
     return repr((name, kind, sorted(options.items())))
 
 

@@ -20,9 +20,9 @@ from threadpoolctl import threadpool_limits
 
 from skcrbm import LayeredGMClassifier
 from skcrbm.datasets import load_fashion_mnist, load_mnist
-from skcrbm.inference.layered.methods import make_network
+from skcrbm.inference import TruncatedInference
 from skcrbm.inference.layered.network import LayeredInput
-from skcrbm.layers import Conv2d, Dense, Local2d
+from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
 from skcrbm.learning import LAYERED_OBJECTIVES, Batch, Clock
 
 GRID = {"input_shape": (28, 28)}
@@ -82,7 +82,7 @@ def batches(X, y, repeats):
                 continue  # refused: the output would not see the image
             model = LayeredGMClassifier(
                 **net,
-                n_inference_iter=n_iter,
+                inference=TruncatedInference(n_iter=n_iter),
                 max_iter=1,
                 batch_size=20,
                 early_stopping=False,
@@ -90,7 +90,7 @@ def batches(X, y, repeats):
             )
             # Parameters as after some training, not at their start.
             model.fit(X[:2000], y[:2000])
-            objective = LAYERED_OBJECTIVES.get("backprop")("tree_reweighted", "sequential", n_iter)
+            objective = LAYERED_OBJECTIVES.get("backprop")(TruncatedInference(n_iter=n_iter))
             fitted = model._model
 
             def forward(objective=objective, fitted=fitted):
@@ -125,14 +125,18 @@ def linearity(X, y, repeats):
         n_iter = len(net["layers"]) + 1
         model = (
             LayeredGMClassifier(
-                **net, n_inference_iter=n_iter, max_iter=1, early_stopping=False, random_state=0
+                **net,
+                inference=TruncatedInference(n_iter=n_iter),
+                max_iter=1,
+                early_stopping=False,
+                random_state=0,
             )
             .fit(X[:2000], y[:2000])
             ._model
         )
         cells, totals, counts = [], [], np.array([1, 3, 5, 10])
         for t in counts:
-            network = make_network(model, "tree_reweighted", "sequential", t, False)
+            network = TruncatedInference(n_iter=int(t)).network(model)
             inputs = LayeredInput(X[:20], alike=False)  # each row its own first iteration
             trace = network.run(inputs, complete=True, keep=True)
             d = np.ones_like(trace.beliefs[-1][-1])
@@ -179,8 +183,7 @@ def levels(turns):
     for n_levels, name, layer, n_batches in LEVELS:
         model = LayeredGMClassifier(
             layers=(layer,),
-            clamping="hard",
-            thresholds=np.arange(1, n_levels) / n_levels,
+            clamping=HardClamping(np.arange(1, n_levels) / n_levels),
             max_iter=1,
             batch_size=20,
             early_stopping=False,

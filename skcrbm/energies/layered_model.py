@@ -20,25 +20,6 @@ _SPARSE_STATES = 8
 _MEAN_ROWS = 1000
 
 
-def check_thresholds(clamping, thresholds):
-    """Thresholds of hard clamping as an array, None for soft clamping."""
-    if clamping == "soft":
-        if thresholds is not None:
-            raise ValueError("thresholds are for clamping='hard'; with 'soft' leave None")
-        return None
-    wrong = f"thresholds must be a number or a sequence of numbers, got {thresholds!r}"
-    try:
-        cuts = np.asarray(0.5 if thresholds is None else thresholds, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(wrong) from error
-    cuts = np.atleast_1d(cuts)
-    if cuts.ndim != 1 or not len(cuts) or not np.isfinite(cuts).all():
-        raise ValueError(wrong)
-    if (np.diff(cuts) <= 0).any():
-        raise ValueError(f"thresholds must increase, got {thresholds!r}")
-    return cuts
-
-
 class InputCode(NamedTuple):
     """How features become states of the input nodes.
 
@@ -237,6 +218,11 @@ class LayeredModel(NamedTuple):
         if missing is not None or not sparse.issparse(means):
             return None
         return LayeredParams(columns_used(means), None, None)
+
+    @property
+    def has_free_inputs(self):
+        """Whether some input nodes may be not observed."""
+        return bool(self.code.free.any())
 
     @property
     def dtype(self):

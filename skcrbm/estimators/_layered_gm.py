@@ -4,22 +4,25 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import with_a_label
 from skcrbm.energies import LayeredStructure
-from skcrbm.energies.layered_model import InputCode, LayeredModel, check_thresholds
+from skcrbm.energies.layered_model import InputCode, LayeredModel
 from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
-from skcrbm.inference.layered.methods import MaxProductNetwork, make_network
+from skcrbm.inference.layered.methods import MaxProductNetwork
 from skcrbm.inference.layered.network import LayeredInput, probabilities
-from skcrbm.layers import Dense, Layer
+from skcrbm.inference.layered.truncated import resolve_truncated, truncated_constraint
+from skcrbm.layers import Dense
+from skcrbm.layers.clamping import clamping_constraint, clamping_cuts
+from skcrbm.layers.layers import Layer
 from skcrbm.learning import L2, LAYERED_OBJECTIVES, layered_params
 from skcrbm.targets import label_output
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.parameters import Integer
 
 _DEFAULT_LAYERS = (Dense(100),)
 # Iterations of max-product decoding: more than any path through the layers needs.
@@ -44,18 +47,14 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     input_shape : tuple of int, default=None
         (height, width) or (height, width, channels) of the images in the rows of X, in C
         order, for local and convolutional layers. None: a plain vector.
-    clamping : {"soft", "hard"}, default="soft"
-        "soft": a feature is the mean of a binary node, any real number if it is never
-        missing. "hard": features are cut into states at `thresholds`.
-    thresholds : None, float or array-like, default=None
-        Increasing cuts for "hard": k - 1 of them make k states. None: 0.5.
-    inference : {"tree_reweighted", "sum_product", "mean_field"}, default="tree_reweighted"
-    schedule : {"sequential", "parallel"}, default="sequential"
-        Whether an iteration updates messages in place, from the input to the output, or
-        all from the old ones. For "mean_field" both are the same.
-    n_inference_iter : int, default=5
-        T, at least the number of hidden layers + 1: before, the output does not see X. Training
-        with "backprop" keeps the messages of all of them.
+    clamping : {"soft", "hard"} or HardClamping, default="soft"
+        How features set the states of the input nodes. "soft": a feature is the mean of a binary
+        node, any real number if it is never missing. "hard": a feature is in state 1 if it is at
+        least 0.5; ``HardClamping(thresholds=...)`` has other thresholds, and more states.
+    inference : {"tree_reweighted", "sum_product", "mean_field"} or TruncatedInference, \
+            default="tree_reweighted"
+        Method of inference in training and in prediction. A name stands for 5 iterations with
+        the sequential schedule; ``TruncatedInference(method, schedule, n_iter)`` sets these.
     label_smoothing : float in [0, 1), default=0.0
         Share of each target that is spread evenly over all states.
     gradient : {"backprop", "analytic"}, default="backprop"
@@ -162,11 +161,8 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         **BaseStochasticClassifier._parameter_constraints,
         "layers": [tuple, list],
         "input_shape": [tuple, list, None],
-        "clamping": [StrOptions({"soft", "hard"})],
-        "thresholds": [None, Real, "array-like"],
-        "inference": [StrOptions({"tree_reweighted", "sum_product", "mean_field"})],
-        "schedule": [StrOptions({"sequential", "parallel"})],
-        "n_inference_iter": [Integer(1)],
+        "clamping": clamping_constraint(),
+        "inference": truncated_constraint(),
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "gradient": [StrOptions(set(LAYERED_OBJECTIVES))],
     }
@@ -174,7 +170,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     _state = (
         "_targets",
         "_model",
-        "_method",
+        "_inference",
         "_fitted_structure",
         "_progress",
         "_rng",
@@ -186,10 +182,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         layers=_DEFAULT_LAYERS,
         input_shape=None,
         clamping="soft",
-        thresholds=None,
         inference="tree_reweighted",
-        schedule="sequential",
-        n_inference_iter=5,
         label_smoothing=0.0,
         gradient="backprop",
         max_iter=200,
@@ -213,10 +206,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         self.layers = layers
         self.input_shape = input_shape
         self.clamping = clamping
-        self.thresholds = thresholds
         self.inference = inference
-        self.schedule = schedule
-        self.n_inference_iter = n_inference_iter
         self.label_smoothing = label_smoothing
         self.gradient = gradient
         self.max_iter = max_iter
@@ -251,13 +241,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
                 raise ValueError(
                     f"layers must hold objects from skcrbm.layers such as Dense(100), got {layer!r}"
                 )
-        smallest = len(self.layers) + 1
-        if self.n_inference_iter < smallest:
-            raise ValueError(
-                f"n_inference_iter={self.n_inference_iter} is too small for {len(self.layers)} "
-                f"hidden layer(s): information moves by one layer in an iteration, and the output "
-                f"sees X from n_inference_iter={smallest} on"
-            )
+        resolve_truncated(self.inference).check_depth(len(self.layers))
 
     def _make_training(self, visible, rng, partial):
         return self._training(
@@ -278,7 +262,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
 
     def _new_structure(self, X, visible):
         """Structure and input code of a first fit."""
-        code = InputCode.from_training(X, check_thresholds(self.clamping, self.thresholds))
+        code = InputCode.from_training(X, clamping_cuts(self.clamping))
         shape = (X.shape[1],) if self.input_shape is None else tuple(self.input_shape)
         positive = all(isinstance(length, Integral) and length > 0 for length in shape)
         if not positive or len(shape) not in (1, 2, 3) or int(np.prod(shape)) != X.shape[1]:
@@ -293,24 +277,25 @@ class LayeredGMClassifier(BaseStochasticClassifier):
 
     def _hyperstructure(self):
         """Hyperparameters that decide the shapes of all parameters."""
-        cuts = check_thresholds(self.clamping, self.thresholds)
+        cuts = clamping_cuts(self.clamping)
         shape = None if self.input_shape is None else tuple(self.input_shape)
         return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
 
     def _check_same_model(self):
         if self._hyperstructure() != self._fitted_structure:
             raise ValueError(
-                "layers, input_shape, clamping or thresholds differ from those fitted so far; "
-                "set warm_start=False, or keep them"
+                "layers, input_shape or clamping differ from those of the model fitted so far; set "
+                "warm_start=False, or keep them"
             )
 
     def _fitted_attributes(self, model, epoch, X, visible):
+        inference = clone(resolve_truncated(self.inference))
         return {
             "layers_": model.fitted_layers(),
             "input_unary_": model.structure.unaries(model.params)[0],
-            "n_inference_iter_": self.n_inference_iter,
+            "n_inference_iter_": inference.n_iter,
             "_model": model,
-            "_method": (self.inference, self.schedule),
+            "_inference": inference,
             "_fitted_structure": self._hyperstructure(),
         }
 
@@ -323,7 +308,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         """
         X = self._check_predict_data(X)
         model = self._model._replace(code=self._model.code.for_rows(X))
-        shared = network(model, bool(model.code.free.any()))
+        shared = network(model)
 
         def chunk(rows):
             # What overflows is NaN in the answer, and refused there.
@@ -333,9 +318,6 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         with one_blas_thread():
             chunks = row_chunks(X.shape[0], LAYERED_CHUNK_ROWS)
             return list(ordered_map(chunk, chunks, self.n_jobs))
-
-    def _network(self, model, with_input):
-        return make_network(model, *self._method, self.n_inference_iter_, with_input)
 
     @label_output
     def decision_function(self, X):
@@ -361,7 +343,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         def scores(trace):
             return trace.beliefs[-1][-1].reshape(-1, trace.n).T
 
-        found = np.concatenate(self._runs(X, self._network, scores))
+        found = np.concatenate(self._runs(X, self._inference.network, scores))
         if not np.isfinite(found).all():
             raise ValueError("X times the weights is too large a number; scale the columns of X")
         return found
@@ -431,9 +413,11 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         """
         check_is_fitted(self)
 
-        def network(model, with_input):
+        def network(model):
             n_iter = max(_MAP_ITERATIONS, self.n_inference_iter_)
-            return MaxProductNetwork(model, self._method[1], n_iter, with_input=with_input)
+            return MaxProductNetwork(
+                model, self._inference.schedule, n_iter, with_input=model.has_free_inputs
+            )
 
         def states(trace):
             return [probabilities(b, trace.n).argmax(axis=1).T for b in trace.beliefs[-1][1:]]
@@ -458,12 +442,13 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         Raises
         ------
         ValueError
-            If the model was fitted with n_inference_iter=1: no message is back by then.
+            If the model was fitted with one iteration of inference: in the first, the hidden
+            nodes have not sent a message back to the input yet.
         """
         check_is_fitted(self)
         if self.n_inference_iter_ < 2:
             raise ValueError(
-                "impute needs n_inference_iter of at least 2; this model was fitted with 1"
+                "impute needs TruncatedInference(n_iter=2) or more; this model was fitted with 1"
             )
         filled = self._check_predict_data(X)
         filled = filled.toarray() if sparse.issparse(filled) else filled.copy()
@@ -477,7 +462,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
             return trace.n, missing, np.einsum("isn,s->ni", p, levels)[missing]
 
         start = 0
-        for n_rows, missing, mean in self._runs(X, self._network, means, complete=True):
+        for n_rows, missing, mean in self._runs(X, self._inference.network, means, complete=True):
             if missing is not None:
                 filled[start : start + n_rows][missing] = mean
             start += n_rows

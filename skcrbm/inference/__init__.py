@@ -8,6 +8,7 @@ from skcrbm.inference._infer import infer
 from skcrbm.inference._sampling import estimate_log_partition, sample
 from skcrbm.inference.base import InferenceMethod, InferenceResult, IterativeMethod, Query
 from skcrbm.inference.choice import available_methods
+from skcrbm.inference.layered.truncated import TruncatedInference
 from skcrbm.inference.methods._bounds import MPLP, DualDecomposition, LinearProgram
 from skcrbm.inference.methods._messages import (
     MaxProduct,
@@ -49,6 +50,7 @@ __all__ = [
     "Query",
     "SumProduct",
     "TreeReweighted",
+    "TruncatedInference",
     "available_methods",
     "estimate_log_partition",
     "infer",

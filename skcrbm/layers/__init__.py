@@ -1,5 +1,6 @@
-"""Layers of categorical nodes for `LayeredGMClassifier`: descriptions, without fitted state."""
+"""Layers of categorical nodes, and how inputs enter them: options of `LayeredGMClassifier`."""
 
-from skcrbm.layers._layers import Conv2d, Dense, Layer, Local2d
+from skcrbm.layers.clamping import HardClamping
+from skcrbm.layers.layers import Conv2d, Dense, Local2d
 
-__all__ = ["Conv2d", "Dense", "Layer", "Local2d"]
+__all__ = ["Conv2d", "Dense", "HardClamping", "Local2d"]

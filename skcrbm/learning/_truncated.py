@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from skcrbm.inference.layered.methods import make_network
 from skcrbm.inference.layered.network import Held, LayeredInput, probabilities
+from skcrbm.inference.layered.truncated import resolve_truncated
 from skcrbm.learning._base import Objective, Step
 from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS, VECTOR_ROWS
 from skcrbm.utils.parallel import ordered_map, row_chunks
@@ -22,38 +22,21 @@ class TruncatedLikelihood(Objective):
 
     Parameters
     ----------
-    inference : {"tree_reweighted", "sum_product", "mean_field"}
-    schedule : {"sequential", "parallel"}
-    n_iter : int
-        T.
+    inference : TruncatedInference
     label_smoothing : float in [0, 1)
         Share of each target that is spread evenly over all states.
     n_jobs : int or None
     """
 
-    def __init__(self, inference, schedule, n_iter, label_smoothing=0.0, n_jobs=None):
+    def __init__(self, inference, label_smoothing=0.0, n_jobs=None):
         self.inference = inference
         self.n_jobs = n_jobs
-        self.schedule = schedule
-        self.n_iter = n_iter
         self.label_smoothing = label_smoothing
-
-    def network(self, model):
-        """Return the network that all chunks of a batch share."""
-        return make_network(
-            model, self.inference, self.schedule, self.n_iter, bool(model.code.free.any())
-        )
 
     @classmethod
     def from_options(cls, inference, n_jobs=None, **options):
         """Return the rule of an estimator's hyperparameters; `inference` is a name here."""
-        return cls(
-            inference,
-            options["schedule"],
-            options["n_inference_iter"],
-            options["label_smoothing"],
-            n_jobs,
-        )
+        return cls(resolve_truncated(inference), options["label_smoothing"], n_jobs)
 
     def rows_read(self, model, batch):
         """Return the rows of the input's weights that a batch of sparse inputs reads."""
@@ -61,7 +44,7 @@ class TruncatedLikelihood(Objective):
 
     def step(self, model, batch, clock, state):
         """Return the `Step` of a batch; rows are done in chunks, added up in order."""
-        network = self.network(model)
+        network = self.inference.network(model)
 
         def chunk(rows):
             part = batch.rows(rows)
@@ -76,7 +59,7 @@ class TruncatedLikelihood(Objective):
 
     def loss(self, model, batch):
         """Weighted sum over rows of the loss, without its gradient."""
-        network = self.network(model)
+        network = self.inference.network(model)
 
         def chunk(rows):
             part = batch.rows(rows)
@@ -107,7 +90,7 @@ class TruncatedLikelihood(Objective):
 
     def _converged(self, trace, n):
         """How many of n rows have output probabilities that hardly moved in the last iteration."""
-        if trace.n_iter < self.n_iter:  # the iterations left out would repeat the last
+        if trace.n_iter < self.inference.n_iter:  # the iterations left out would repeat the last
             return n
         last = probabilities(trace.beliefs[-1][-1], trace.n)
         before = probabilities(trace.beliefs[-2][-1], trace.n)

@@ -22,8 +22,8 @@ from sklearn.preprocessing import MinMaxScaler
 from skcrbm import LayeredGMClassifier
 from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_structure import LayeredParams
-from skcrbm.inference import infer
-from skcrbm.layers import Conv2d, Dense, Local2d
+from skcrbm.inference import TruncatedInference, infer
+from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
 from skcrbm.learning import Batch
 from skcrbm.learning._truncated import MomentMatching, TruncatedLikelihood
 
@@ -64,7 +64,7 @@ def test_loss_and_gradient(net, smoothing):
     if net == "labels":
         visible[0, 1] = np.nan
     batch = batch_of(X, visible)
-    objective = TruncatedLikelihood("tree_reweighted", "sequential", 4, smoothing)
+    objective = TruncatedLikelihood(TruncatedInference(n_iter=4), smoothing)
     step = first_step(objective, model, batch)
     np.testing.assert_allclose(step.loss, objective.loss(model, batch), rtol=1e-12)
     # The loss from the reference's beliefs.
@@ -100,7 +100,7 @@ def test_gradient_with_missing_inputs():
     X[np.random.RandomState(1).random_sample(X.shape) < 0.4] = np.nan
     batch = batch_of(X, np.eye(3)[[0, 1, 2, 0, 1]])
     for inference in ("mean_field", "sum_product", "tree_reweighted"):
-        objective = TruncatedLikelihood(inference, "sequential", 5)
+        objective = TruncatedLikelihood(TruncatedInference(inference, n_iter=5))
         gradient = first_step(objective, model, batch).gradient
         unary = gradient.unaries[:9]
         h, k = 1e-6, 4
@@ -123,8 +123,10 @@ def test_analytic_gradient_is_the_gradient_on_trees(net, inference):
     model = make_model("none") if net == "none" else star_model()
     X = np.random.RandomState(0).random_sample((6, 4))
     batch = batch_of(X, np.eye(3)[[0, 1, 2, 0, 1, 2]])
-    analytic = first_step(MomentMatching(inference, "sequential", 6), model, batch, 0)
-    backprop = first_step(TruncatedLikelihood(inference, "sequential", 6), model, batch, 0)
+    analytic = first_step(MomentMatching(TruncatedInference(inference, n_iter=6)), model, batch, 0)
+    backprop = first_step(
+        TruncatedLikelihood(TruncatedInference(inference, n_iter=6)), model, batch, 0
+    )
     np.testing.assert_allclose(analytic.loss, backprop.loss, rtol=1e-12)
     for mine, other in zip(analytic.gradient, backprop.gradient):
         np.testing.assert_allclose(mine, other, rtol=1e-8, atol=1e-10)
@@ -136,7 +138,7 @@ def test_analytic_gradient_needs_the_iteration_that_tells_hidden_nodes_about_the
     batch = batch_of(np.random.RandomState(0).random_sample((6, 4)), np.eye(3)[[0, 1, 2, 0, 1, 2]])
     for n_iter, same in ((2, False), (3, True)):
         analytic, backprop = (
-            first_step(kind("sum_product", "sequential", n_iter), model, batch, 0)
+            first_step(kind(TruncatedInference("sum_product", n_iter=n_iter)), model, batch, 0)
             for kind in (MomentMatching, TruncatedLikelihood)
         )
         np.testing.assert_allclose(analytic.loss, backprop.loss, rtol=1e-12)
@@ -160,7 +162,7 @@ def test_analytic_gradient_is_off_on_loopy_graphs(inference):
     X = np.random.RandomState(0).random_sample((6, 4))
     batch = batch_of(X, np.eye(3)[[0, 1, 2, 0, 1, 2]])
     steps = [
-        first_step(kind(inference, "sequential", 6), model, batch, 0)
+        first_step(kind(TruncatedInference(inference, n_iter=6)), model, batch, 0)
         for kind in (MomentMatching, TruncatedLikelihood)
     ]
     difference = np.linalg.norm(steps[0].gradient.weights - steps[1].gradient.weights)
@@ -173,14 +175,19 @@ def test_objective_does_not_depend_on_chunks_or_threads():
     X = np.random.RandomState(0).random_sample((150, 4))
     batch = batch_of(X, np.eye(3)[np.arange(150) % 3])
     steps = [
-        first_step(TruncatedLikelihood("sum_product", "sequential", 4, 0.0, n), model, batch, 0)
+        first_step(
+            TruncatedLikelihood(TruncatedInference("sum_product", n_iter=4), 0.0, n),
+            model,
+            batch,
+            0,
+        )
         for n in (None, 3)
     ]
     for mine, other in zip(steps[0].gradient, steps[1].gradient):
         np.testing.assert_array_equal(mine, other)
     parts = [
         first_step(
-            TruncatedLikelihood("sum_product", "sequential", 4),
+            TruncatedLikelihood(TruncatedInference("sum_product", n_iter=4)),
             model,
             batch.rows(np.arange(a, b)),
             0,
@@ -204,7 +211,7 @@ def test_batch_is_the_sum_of_its_rows(net, method, missing, kind):
     if missing:
         X[rng.random_sample(X.shape) < 0.3] = np.nan
     batch = batch_of(X, np.eye(3)[np.arange(13) % 3])
-    objective = kind(method, "sequential", 5)
+    objective = kind(TruncatedInference(method, n_iter=5))
     whole = first_step(objective, model, batch, 0)
     rows = [first_step(objective, model, batch.rows([i]), 0) for i in range(13)]
     assert whole.loss == pytest.approx(sum(row.loss for row in rows))
@@ -222,7 +229,7 @@ def test_no_hidden_layer_is_logistic_regression(data):
     alpha = 0.05
     model = quick(
         layers=(),
-        n_inference_iter=1,
+        inference=TruncatedInference(n_iter=1),
         alpha=alpha,
         max_iter=1500,
         n_iter_no_change=1500,
@@ -245,8 +252,7 @@ def test_learns_digits(inference, schedule):
     model = LayeredGMClassifier(
         layers=(Conv2d(6, 3, 2, padding=1), Dense(6, 4)),
         input_shape=(8, 8),
-        inference=inference,
-        schedule=schedule,
+        inference=TruncatedInference(inference, schedule),
         max_iter=8,
         early_stopping=False,
         learning_rate_init=0.02,
@@ -340,7 +346,7 @@ def test_sparse_and_pandas(data):
         np.testing.assert_allclose(
             rows.predict_proba(sparse.csr_matrix(X)), reference.predict_proba(X), rtol=1e-9
         )
-    hard = quick(clamping="hard", thresholds=[0.3, 0.6])
+    hard = quick(clamping=HardClamping([0.3, 0.6]))
     np.testing.assert_allclose(
         clone(hard).fit(sparse.csr_matrix(X), y).predict_proba(X),
         clone(hard).fit(X, y).predict_proba(X),
@@ -373,7 +379,7 @@ def test_pickle_clone_partial_fit_and_warm_start(data):
     before = warm.loss_curve_[-1]
     warm.fit(X, y)
     assert warm.loss_curve_[-1] < before
-    with pytest.raises(ValueError, match="layers, input_shape, clamping or thresholds differ"):
+    with pytest.raises(ValueError, match="layers, input_shape or clamping differ"):
         warm.set_params(layers=(Dense(5),)).fit(X, y)
     with pytest.raises(ValueError, match="does not support early_stopping=True"):
         quick(early_stopping=True).partial_fit(X, y)
@@ -453,7 +459,7 @@ def test_callbacks_see_the_model_of_the_epoch(data):
 def test_map_states_equal_enumeration(data):
     """One hidden layer below one output is a tree; the states are those of all nodes at once."""
     X, y = data
-    for options in ({}, {"inference": "mean_field", "schedule": "parallel"}):
+    for options in ({}, {"inference": TruncatedInference("mean_field", "parallel")}):
         model = quick(max_iter=60, n_iter_no_change=60, learning_rate_init=0.3, **options).fit(X, y)
         hidden, output = model.map_states(X)
         assert len(np.unique(hidden)) > 1
@@ -467,10 +473,10 @@ def test_map_states_equal_enumeration(data):
 def test_grid_search_and_pipeline(data):
     X, y = data
     grid = GridSearchCV(
-        make_pipeline(MinMaxScaler(), quick()),
+        make_pipeline(MinMaxScaler(), quick(inference=TruncatedInference())),
         {
             "layeredgmclassifier__layers": [(Dense(2),), (Dense(3, 3),)],
-            "layeredgmclassifier__n_inference_iter": [2, 3],
+            "layeredgmclassifier__inference__n_iter": [2, 3],
         },
         cv=KFold(2),
     ).fit(X, y)
@@ -519,8 +525,7 @@ def test_predictions_are_those_of_infer(net, inference):
     for target in (y, (y[:, None] // [1, 2, 4]) % 2):
         model = LayeredGMClassifier(
             **net,
-            inference=inference,
-            n_inference_iter=n_iter,
+            inference=TruncatedInference(inference, n_iter=n_iter),
             max_iter=2,
             early_stopping=False,
             random_state=0,

@@ -11,7 +11,8 @@ from sklearn.datasets import make_classification
 from sklearn.preprocessing import MinMaxScaler
 
 from skcrbm import LayeredGMClassifier
-from skcrbm.layers import Conv2d, Dense, Local2d
+from skcrbm.inference import TruncatedInference
+from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
 from skcrbm.learning._truncated import TruncatedLikelihood
 
 
@@ -35,7 +36,7 @@ def with_nan(X, share=0.3, seed=0):
     return X
 
 
-@pytest.mark.parametrize("options", [{}, {"clamping": "hard", "thresholds": [0.3, 0.6]}])
+@pytest.mark.parametrize("options", [{}, {"clamping": HardClamping([0.3, 0.6])}])
 @pytest.mark.parametrize("inference", ["mean_field", "sum_product", "tree_reweighted"])
 def test_missing_inputs(data, inference, options):
     X, y = data
@@ -65,7 +66,7 @@ def test_missing_inputs(data, inference, options):
 def test_many_states_as_a_sparse_matrix(data, monkeypatch, gradient, layers, share):
     X, y = data
     X = with_nan(X[:, :4], share)
-    options = {"clamping": "hard", "thresholds": np.arange(1, 9) / 9, "gradient": gradient}
+    options = {"clamping": HardClamping(np.arange(1, 9) / 9), "gradient": gradient}
     if len(layers) > 1:
         options["input_shape"] = (2, 2)
     expected = []
@@ -122,7 +123,7 @@ def test_features_that_may_and_may_not_be_missing(data):
     with pytest.raises(ValueError, match="MinMaxScaler"):
         quick().fit(sparse.csr_matrix(with_nan(wide)), y)
     # Hard clamping has thresholds for any scale.
-    hard = quick(clamping="hard", thresholds=2.0).fit(with_nan(wide), y)
+    hard = quick(clamping=HardClamping(2.0)).fit(with_nan(wide), y)
     assert np.isfinite(hard.predict_proba(wide)).all()
     all_nan = X.copy()
     all_nan[:, 2] = np.nan
@@ -175,8 +176,8 @@ def test_infinity_is_refused(data):
     ("options", "message"),
     [
         (
-            {"layers": (Dense(3), Dense(3)), "n_inference_iter": 2},
-            "n_inference_iter=2 is too small for 2 hidden layer.*n_inference_iter=3",
+            {"layers": (Dense(3), Dense(3)), "inference": TruncatedInference(n_iter=2)},
+            r"n_iter=2 is too small for 2 hidden layer.*TruncatedInference\(n_iter=3",
         ),
         ({"layers": (100,)}, r"layers must hold objects from skcrbm.layers such as Dense\(100\)"),
         ({"layers": 100}, "The 'layers' parameter"),
@@ -187,13 +188,16 @@ def test_infinity_is_refused(data):
         ({"input_shape": (2.5, 2)}, "integers with the 5 features"),
         ({"input_shape": (-1, -5)}, "positive integers"),
         ({"input_shape": ()}, "positive integers"),
-        ({"thresholds": 0.5}, "thresholds are for clamping='hard'"),
-        ({"clamping": "hard", "thresholds": [0.5, 0.2]}, "thresholds must increase"),
-        ({"clamping": "hard", "thresholds": [0.5, np.nan]}, "thresholds must be a number"),
-        ({"clamping": "hard", "thresholds": []}, "thresholds must be a number"),
-        ({"clamping": "hard", "thresholds": ["low"]}, "thresholds must be a number"),
-        ({"clamping": "hard", "thresholds": [[0.2], [0.3, 0.4]]}, "thresholds must be a number"),
+        ({"clamping": "firm"}, "The 'clamping' parameter"),
+        ({"clamping": HardClamping}, "The 'clamping' parameter"),
+        ({"clamping": HardClamping([0.5, 0.2])}, "thresholds must increase"),
+        ({"clamping": HardClamping([0.5, np.nan])}, "thresholds must be a number"),
+        ({"clamping": HardClamping([])}, "thresholds must be a number"),
+        ({"clamping": HardClamping(["low"])}, "thresholds must be a number"),
+        ({"clamping": HardClamping([[0.2], [0.3, 0.4]])}, "thresholds must be a number"),
         ({"inference": "exact"}, "'inference' parameter"),
+        ({"inference": TruncatedInference("exact")}, "'method' parameter"),
+        ({"inference": TruncatedInference(n_iter=0)}, "'n_iter' parameter"),
         ({"gradient": "cd"}, "'gradient' parameter"),
         ({"label_smoothing": 1.0}, "'label_smoothing' parameter"),
     ],
@@ -205,8 +209,8 @@ def test_errors(data, options, message):
 
 def test_imputation_needs_two_iterations(data):
     X, y = data
-    model = quick(layers=(), n_inference_iter=1).fit(X, y)
-    with pytest.raises(ValueError, match="impute needs n_inference_iter of at least 2"):
+    model = quick(layers=(), inference=TruncatedInference(n_iter=1)).fit(X, y)
+    with pytest.raises(ValueError, match=r"impute needs TruncatedInference\(n_iter=2\)"):
         model.impute(with_nan(X))
 
 
@@ -221,7 +225,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(data):
 
 # ------------------------------------------------------------ rows that sparse inputs read
 
-MANY_STATES = {"clamping": "hard", "thresholds": tuple(np.arange(1, 256) / 256)}
+MANY_STATES = {"clamping": HardClamping(tuple(np.arange(1, 256) / 256))}
 
 
 def by_rows_and_all(monkeypatch, fit):
@@ -248,7 +252,7 @@ def weights(model):
     [
         ({}, True),
         ({"inference": "mean_field"}, True),
-        ({"gradient": "analytic", "n_inference_iter": 3}, True),
+        ({"gradient": "analytic", "inference": TruncatedInference(n_iter=3)}, True),
         ({"layers": (Dense(4), Dense(3, 3))}, True),
         ({"layers": ()}, True),
         ({"batch_size": 130}, True),

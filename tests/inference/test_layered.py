@@ -9,7 +9,8 @@ from scipy.special import softmax
 from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_model import InputCode
 from skcrbm.energies.layered_structure import LayeredParams
-from skcrbm.inference.layered.methods import MaxProductNetwork, make_network
+from skcrbm.inference import TruncatedInference
+from skcrbm.inference.layered.methods import MaxProductNetwork
 from skcrbm.inference.layered.network import LayeredInput, probabilities
 from skcrbm.kernels import layered_messages as kernels
 from skcrbm.layers import Conv2d, Dense
@@ -23,6 +24,10 @@ def make_input(model, n=4, seed=1, missing=0.0):
     X = rng.random_sample((n, model.structure.n_nodes[0])).astype(model.params.unaries.dtype)
     X[rng.random_sample(X.shape) < missing] = np.nan
     return LayeredInput(*model.encode(X))
+
+
+def make_network(model, method, schedule, n_iter):
+    return TruncatedInference(method, schedule, n_iter).network(model)
 
 
 def naive(model, inputs, row):
@@ -45,7 +50,7 @@ def test_beliefs_equal_the_reference(net, method, schedule, missing):
     inputs = make_input(model, missing=missing)
     depth = model.structure.depth
     for n_iter in (depth, depth + 2):
-        network = make_network(model, method, schedule, n_iter, missing > 0)
+        network = make_network(model, method, schedule, n_iter)
         trace = network.run(inputs, complete=True)
         short = network.run(inputs)
         np.testing.assert_array_equal(short.beliefs[-1][-1], trace.beliefs[-1][-1])
@@ -65,7 +70,7 @@ def test_gradient_equals_finite_differences(net, method, schedule, missing):
     rng = np.random.RandomState(2)
 
     def run(params, **options):
-        network = make_network(model._replace(params=params), method, schedule, n_iter, missing > 0)
+        network = make_network(model._replace(params=params), method, schedule, n_iter)
         return network, network.run(inputs, **options)
 
     network, trace = run(model.params, keep=True)
@@ -108,14 +113,14 @@ def test_star_is_exact(schedule, states):
     )
     inputs = make_input(model)
     runs = [
-        make_network(model, method, schedule, n_iter, False).run(inputs, complete=True)
+        make_network(model, method, schedule, n_iter).run(inputs, complete=True)
         for method in ("sum_product", "tree_reweighted")
     ]
     for mine, other in zip(runs[0].beliefs[-1][1:], runs[1].beliefs[-1][1:]):
         np.testing.assert_array_equal(mine, other)  # bit for bit
     # What no longer changes is not computed, and the output is the same.
     for method in ("sum_product", "tree_reweighted"):
-        short = make_network(model, method, schedule, n_iter, False).run(inputs)
+        short = make_network(model, method, schedule, n_iter).run(inputs)
         assert short.n_iter == 2
         np.testing.assert_allclose(short.beliefs[-1][-1], runs[0].beliefs[-1][-1], rtol=1e-12)
     best = MaxProductNetwork(model, schedule, n_iter, with_input=False).run(inputs, complete=True)
@@ -176,7 +181,7 @@ def test_output_does_not_see_the_input_before_as_many_iterations_as_connections(
     for schedule in SCHEDULES:
         for n_iter, sees in ((depth - 1, False), (depth, True)):
             # The private network computes what it is asked for; the estimator refuses.
-            network = make_network(model, method, schedule, n_iter, False)
+            network = make_network(model, method, schedule, n_iter)
             output = network.run(make_input(model), complete=True).beliefs[-1][-1]
             spread = np.ptp(output.reshape(2, -1), axis=1).max()
             assert (spread > 1e-12) == sees
@@ -186,7 +191,7 @@ def test_mean_field_is_the_same_for_both_schedules():
     model = make_model("conv")
     inputs = make_input(model)
     one, two = (
-        make_network(model, "mean_field", schedule, 5, False).run(inputs).beliefs[-1][-1]
+        make_network(model, "mean_field", schedule, 5).run(inputs).beliefs[-1][-1]
         for schedule in SCHEDULES
     )
     np.testing.assert_array_equal(one, two)
@@ -201,7 +206,7 @@ def test_float32(net, method):
     wide = LayeredInput(inputs.means.astype(np.float64))
     outputs = []
     for model, given in ((single, inputs), (double, wide)):
-        network = make_network(model, method, "sequential", 5, False)
+        network = make_network(model, method, "sequential", 5)
         trace = network.run(given, keep=True)
         outputs.append(
             (trace.beliefs[-1][-1], network.gradient(trace, np.ones_like(trace.beliefs[-1][-1])))
@@ -217,7 +222,7 @@ def test_float32(net, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_strong_scores_stay_finite(method, dtype):
     model = make_model("dense", scale=50.0, dtype=dtype)
-    network = make_network(model, method, "sequential", 6, False)
+    network = make_network(model, method, "sequential", 6)
     trace = network.run(make_input(model), keep=True)
     assert np.isfinite(trace.beliefs[-1][-1]).all()
     gradient = network.gradient(trace, np.ones_like(trace.beliefs[-1][-1]))
@@ -256,7 +261,7 @@ def test_hard_clamping_and_requantisation():
     expected = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
     np.testing.assert_array_equal(means.reshape(4, 3), expected)
     inputs = LayeredInput(means)
-    trace = make_network(model, "sum_product", "sequential", 4, False).run(inputs, complete=True)
+    trace = make_network(model, "sum_product", "sequential", 4).run(inputs, complete=True)
     assert_beliefs(trace, 0, naive(model, inputs, 0).infer("sum_product", "sequential", 4))
 
 
@@ -264,7 +269,7 @@ def test_multi_state_inputs_that_are_not_observed():
     model = make_model("dense", thresholds=np.array([0.3, 0.6]), free=True)
     inputs = make_input(model, missing=0.5)
     for method in METHODS:
-        trace = make_network(model, method, "parallel", 4, True).run(inputs, complete=True)
+        trace = make_network(model, method, "parallel", 4).run(inputs, complete=True)
         for row in range(3):
             assert_beliefs(trace, row, naive(model, inputs, row).infer(method, "parallel", 4))
 
@@ -286,7 +291,7 @@ def test_trace_takes_as_many_bytes_as_said(net):
     n, n_iter = 7, 5
     inputs = make_input(model, n=n)
     inputs.alike = False  # rows that share their first iteration would keep less
-    network = make_network(model, "sum_product", "sequential", n_iter, False)
+    network = make_network(model, "sum_product", "sequential", n_iter)
     trace = network.run(inputs, complete=True, keep=True)
     kept = [*trace.beliefs[1:], *trace.forward[1:], *trace.backward[1:]]
     used = sum(a.nbytes for arrays in kept for a in arrays if a is not None)

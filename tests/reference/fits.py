@@ -21,6 +21,7 @@ from skcrbm.calibration import CalibratedMarginals
 from skcrbm.decoding import Threshold
 from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds
+from skcrbm.inference import TruncatedInference
 from skcrbm.layers import Dense
 
 N_COLUMNS, N_LABELS = 3, 3
@@ -101,7 +102,7 @@ def _layered(**options):
     return LayeredGMClassifier(
         **{
             "layers": (Dense(2),),
-            "n_inference_iter": 2,
+            "inference": TruncatedInference(n_iter=2),
             "max_iter": 2,
             "random_state": 0,
             **options,

@@ -24,8 +24,16 @@ from skcrbm.calibration import CalibratedMarginals
 from skcrbm.decoding import ExpectedMetric, Threshold
 from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRandomField
 from skcrbm.ensemble import OutOfBagLogOdds
-from skcrbm.inference import ICM, BranchAndBound, Gibbs, MeanField, MixedProduct, SumProduct
-from skcrbm.layers import Dense
+from skcrbm.inference import (
+    ICM,
+    BranchAndBound,
+    Gibbs,
+    MeanField,
+    MixedProduct,
+    SumProduct,
+    TruncatedInference,
+)
+from skcrbm.layers import Dense, HardClamping
 from tests.reference.interrupts import interrupted_at
 from tests.stress._odd_data import features, indicator, pick, plain_features, targets, weights
 from tests.stress._program import main
@@ -137,11 +145,11 @@ SPACES = {
     skcrbm.LayeredGMClassifier: {
         **SHARED,
         "layers": [(), (Dense(2),), (Dense(3, n_states=3),), (Dense(2), Dense(2))],
-        "clamping": ["soft", "hard"],
-        "thresholds": [None, None, 0.0, [0.0, 0.5]],
-        "inference": ["tree_reweighted", "sum_product", "mean_field"],
-        "schedule": ["sequential", "parallel"],
-        "n_inference_iter": [3, 1, 5],
+        "clamping": ["soft", "hard", HardClamping(0.0), HardClamping([0.0, 0.5])],
+        "inference": [
+            *("tree_reweighted", "sum_product", "mean_field"),
+            *(TruncatedInference(n_iter=3), TruncatedInference("sum_product", "parallel", 1)),
+        ],
         "label_smoothing": [0.0, 0.1],
         "gradient": ["backprop", "analytic"],
         "solver": ["adam", "sgd"],
@@ -415,7 +423,6 @@ class Attack:
             "n_gibbs_steps",
             "n_hidden",
             "n_pmp_steps",
-            "n_inference_iter",
         ):
             value = 2 if value == 10**12 else value  # which takes its time, or memory
         self.history.append(f"{name}={value!r}")

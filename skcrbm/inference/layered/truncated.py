@@ -1,0 +1,108 @@
+"""The options of truncated inference: which method, in which order, for how many iterations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from sklearn.utils._param_validation import StrOptions
+
+from skcrbm.energies.layered_model import LayeredModel
+from skcrbm.utils.options import Options, options_constraint
+from skcrbm.utils.parameters import Integer
+
+if TYPE_CHECKING:
+    from skcrbm.inference.layered.network import LayeredNetwork
+
+#: Names that `inference=` of a layered model takes.
+TRUNCATED_METHODS = ("tree_reweighted", "sum_product", "mean_field")
+
+
+class TruncatedInference(Options):
+    """A fixed number of iterations of approximate inference in a layered model.
+
+    `LayeredGMClassifier` trains through these iterations and predicts with the same number: the
+    beliefs need not have converged ([1]_, section 3).
+
+    Parameters
+    ----------
+    method : {"tree_reweighted", "sum_product", "mean_field"}, default="tree_reweighted"
+        Method of inference.
+    schedule : {"sequential", "parallel"}, default="sequential"
+        "sequential" updates the messages in place, from the input to the output. "parallel"
+        computes all messages from those of the iteration before. Mean field has no messages, so
+        that both schedules give the same beliefs.
+    n_iter : int, default=5
+        Number of iterations T. It must exceed the number of hidden layers: in fewer iterations
+        the output does not see X. Training with `Backpropagation` keeps the messages of all
+        iterations in memory.
+
+    References
+    ----------
+    .. [1] Shen, Wu, Domokos and Cremers (2019). Probabilistic discriminative learning with
+       layered graphical models.
+
+    Examples
+    --------
+    >>> from skcrbm import LayeredGMClassifier
+    >>> from skcrbm.inference import TruncatedInference
+    >>> model = LayeredGMClassifier(inference=TruncatedInference("mean_field", n_iter=10))
+    >>> model.set_params(inference__n_iter=3).inference
+    TruncatedInference(method='mean_field', n_iter=3)
+    """
+
+    name = "truncated"
+    _parameter_constraints: ClassVar = {
+        "method": [StrOptions(set(TRUNCATED_METHODS))],
+        "schedule": [StrOptions({"sequential", "parallel"})],
+        "n_iter": [Integer(1)],
+    }
+
+    def __init__(
+        self,
+        method: Literal["tree_reweighted", "sum_product", "mean_field"] = "tree_reweighted",
+        schedule: Literal["sequential", "parallel"] = "sequential",
+        n_iter: int = 5,
+    ):
+        self.method = method
+        self.schedule = schedule
+        self.n_iter = n_iter
+
+    def check_depth(self, n_hidden_layers: int) -> None:
+        """Raise a ValueError if the output would not see X within `n_iter` iterations."""
+        least = n_hidden_layers + 1
+        if self.n_iter < least:
+            raise ValueError(
+                f"n_iter={self.n_iter} is too small for {n_hidden_layers} hidden layer(s): "
+                "information moves by one layer in an iteration, and the output sees X only from "
+                f"TruncatedInference(n_iter={least}) on"
+            )
+
+    def network(self, model: LayeredModel) -> LayeredNetwork:
+        """Return the model prepared for these iterations."""
+        # Imported on first use because the networks need Numba.
+        from skcrbm.inference.layered.methods import MeanFieldNetwork, MessageNetwork
+
+        if self.method == "mean_field":
+            return MeanFieldNetwork(model, self.schedule, self.n_iter)
+        return MessageNetwork(
+            model,
+            self.schedule,
+            self.n_iter,
+            reweighted=self.method == "tree_reweighted",
+            with_input=model.has_free_inputs,
+        )
+
+
+def resolve_truncated(inference: str | TruncatedInference) -> TruncatedInference:
+    """Return the options that a name stands for, or the given object, with its options checked."""
+    if isinstance(inference, str):
+        inference = TruncatedInference(inference)  # pyright: ignore[reportArgumentType]
+    inference.check_options()
+    return inference
+
+
+def truncated_constraint() -> list:
+    """Return the constraint of a hyperparameter that takes a name or a `TruncatedInference`."""
+    return options_constraint(
+        TRUNCATED_METHODS, TruncatedInference, "TruncatedInference(n_iter=10)"
+    )
