@@ -6,7 +6,7 @@ from numbers import Real
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding.rules import decoder_constraint, decoders_for
+from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base_crbm import BaseCRBM
 from skcrbm.estimators._penalty import PLAIN_ALPHA, is_auto
@@ -304,7 +304,7 @@ class MSSVMCRBM(BaseCRBM):
         return MARGIN_OBJECTIVES.get(self.hidden_)
 
     def _decode_name(self):
-        if not is_auto(self.decode):
+        if isinstance(self.decode, DecodingRule) or self.decode != "auto":
             return self.decode
         return state_query(self._prediction_method, self._margin.query)
 
