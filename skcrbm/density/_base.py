@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import Gibbs, available_methods, infer
-from skcrbm.inference.choice import method_constraint, methods_for, own_method, resolve_method
+from skcrbm.inference.choice import method_constraint, methods_for, seeded_copy, resolve_method
 from skcrbm.inference.random_numbers import uniforms
 from skcrbm.inference.registry import METHODS
 from skcrbm.learning import (
@@ -181,7 +181,7 @@ class BaseDensity(StochasticFit, DensityQuestions):
         energy = model.energy(design.X)
         rule = NEGATIVE_PHASES.get(self.learning)
         method = self._training_method(energy, bool(np.isnan(source.all.visible).any()))
-        method = own_method(method, rng)
+        method = seeded_copy(method, rng)
         sampler = self._checked_sampler(rule, energy)
         states = ModelStates(method, sampler, self.n_chains, self.n_gibbs_steps, self.n_jobs)
         which = self._penalised(model)

@@ -16,7 +16,7 @@ from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
 from skcrbm.estimators._hidden_units import HiddenUnitsClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import infer
-from skcrbm.inference.choice import own_method, resolve_method
+from skcrbm.inference.choice import seeded_copy, resolve_method
 from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.learning import (
     INTERRUPTED,
@@ -114,7 +114,7 @@ class BaseCRBM(HiddenUnitsClassifier, BaseStochasticClassifier):
         methods = self._training_methods(visible.shape[1])  # checked even where not needed
         if self._targets.one_hot:
             methods = (resolve_method("exact"),) * 2
-        self._method, self._marginal_method = (own_method(method, rng) for method in methods)
+        self._method, self._marginal_method = (seeded_copy(method, rng) for method in methods)
         objective = self._make_objective(visible)
         solver = self._solver(partial)
         if solver == "lbfgs":

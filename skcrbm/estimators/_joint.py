@@ -451,7 +451,7 @@ def _log_partition(posterior, method, seed):
     method = resolve_method(
         method, "method", lambda: available_methods(posterior.energy, "log_partition")
     )
-    if method.draws and method.random_state is None:
+    if method.is_random and method.random_state is None:
         method = method.with_options(random_state=seed)
     return posterior.infer(method, returns="log_partition").log_partition
 

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.decoding.rules import decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
-from skcrbm.inference.choice import method_constraint, own_method
+from skcrbm.inference.choice import method_constraint, seeded_copy
 from skcrbm.learning import (
     EpochCallbacks,
     StructuralMarginProblem,
@@ -221,7 +221,7 @@ class SSVMClassifier(BasePairwiseClassifier):
         """
         self._forget()
         rng = check_random_state(self.random_state)
-        method = own_method(self._search_method(), rng)
+        method = seeded_copy(self._search_method(), rng)
         given = X  # callbacks score on what the user passed, with rows of weight 0
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=True)
         if np.isnan(visible).any():

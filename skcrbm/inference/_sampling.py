@@ -1,30 +1,34 @@
 """`sample` and `estimate_log_partition`: short forms of `infer` for samplers."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.inference._infer import infer
-from skcrbm.inference.base import InferenceResult, check_count
-from skcrbm.inference.choice import available_methods, check_answers, resolve_method
+from skcrbm.inference.base import InferenceMethod, InferenceResult, check_count, resolve_method
+from skcrbm.inference.choice import available_methods, check_answers
 from skcrbm.inference.registry import METHODS
 
 
 def sample(
-    energy,
-    method="gibbs",
+    energy: BaseEnergy,
+    method: str | InferenceMethod = "gibbs",
     *,
-    n_samples=1,
-    burn_in=None,
-    thin=None,
-    n_chains=None,
-    clamp=None,
-    init=None,
-    return_log_prob=False,
-    return_state=False,
-    n_jobs=None,
-    random_state=None,
-):
+    n_samples: int = 1,
+    burn_in: int | None = None,
+    thin: int | None = None,
+    n_chains: int | None = None,
+    clamp: ArrayLike | None = None,
+    init: Any = None,
+    return_log_prob: bool = False,
+    return_state: bool = False,
+    n_jobs: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> Any:
     """Draw joint states from each of N models.
 
     A short form of ``infer(energy, method, returns="samples", n_samples=...)``.
@@ -32,55 +36,58 @@ def sample(
     Parameters
     ----------
     energy : RBMEnergy, IsingEnergy or another energy
+        N models that share their couplings.
     method : str or InferenceMethod, default="gibbs"
         A name, or a configured object such as ``Gibbs(burn_in=500)``:
 
-        - "gibbs": chains, block by block. On any energy; exact in the long run, slow to change
-          between modes far apart.
-        - "exact": independent samples, by enumerating the smaller layer, or all labels, 20 units
-          at most, and of factor graphs and sparse Ising models by eliminating variables. The one
-          to take where the model is small, or its graph a chain, a tree or nearly so.
-        - "gibbs_with_gradients": chains that flip those variables first which the score asks for;
-          for models of many variables few of which are about to change.
+        - "gibbs": chains that draw block after block. Works on any energy and is exact in the
+          long run, but rarely moves between modes that are far apart.
+        - "exact": independent samples, by enumerating the smaller layer of an RBM or all labels
+          (at most 20 units), and by eliminating variables in factor graphs and sparse Ising
+          models. The best choice if the model is small, or its graph a chain, a tree or nearly
+          a tree.
+        - "gibbs_with_gradients": chains that prefer to flip the variables whose flip raises the
+          score most; for models with many variables of which few are about to change.
         - "bp_chain": independent samples by belief propagation, one variable after the other,
-          each with the probability with which it was drawn (`BPChain`). For sparse graphs too
-          large for "exact", and to learn with; biased where the graph has short strong loops.
+          each sample with the probability with which it was drawn (`BPChain`). For sparse graphs
+          that are too large for "exact", and for learning; biased if the graph has short loops
+          of strong couplings.
         - "perturb_and_max_product": independent samples, each the approximate maximum of the
           score with noise on the fields (`PerturbAndMaxProduct`). Fast, also on large dense
-          models, but of another distribution than the model's own: for models whose parameters
-          were learned with it.
+          models, but the samples have a distribution of their own: use it for models whose
+          parameters were learned with it.
     n_samples : int, default=1
-        Samples of each model.
+        Number of samples of each model.
     burn_in, thin, n_chains : int or None, default=None
-        Of Gibbs chains, see `skcrbm.inference.Gibbs`. None: as `method` says, 100, 1 and
-        ``min(n_samples, 100)`` by default. A method that lacks them refuses them.
-    clamp : array-like (N, V + H) or (V + H,), default=None
-        0 or 1 holds a unit, NaN leaves it free.
+        Options of Gibbs chains, see `skcrbm.inference.Gibbs`. None: the option of `method`, whose
+        default is 100, 1 and ``min(n_samples, 100)``. A method without such options refuses them.
+    clamp : array-like (N, n_variables) or (n_variables,), default=None
+        0 or 1 clamps a variable, NaN leaves it free.
     init : object, default=None
-        State of an earlier call: its chains, if there are any, and random numbers go on.
+        State of an earlier call, whose chains and random numbers are continued.
     return_log_prob : bool, default=False
-        Return the log-probability with which each state was drawn, too: "exact" and "bp_chain"
-        know it, the others refuse.
+        Return the log-probability with which each state was drawn, too. Only "exact" and
+        "bp_chain" know it.
     return_state : bool, default=False
-        Return the sampler's state, too: the `init` of the next call.
+        Return the state of the sampler, too: the `init` of the next call.
     n_jobs : int or None, default=None
-        Threads over the models; the samples do not depend on it.
+        Number of threads over the models; the samples do not depend on it.
     random_state : int, RandomState or None, default=None
-        Every model of the batch has random numbers of its own. Not used with `init`.
+        Seed. Each model of the batch has random numbers of its own. Not used with `init`.
 
     Returns
     -------
-    samples : ndarray of int8 (N, n_samples, V + H)
-        0/1 states, visible units first. Of Ising models (N, n_samples, L), 0 for y = -1.
+    samples : ndarray of int8 (N, n_samples, n_variables)
+        0/1 states, visible units first. In an Ising model 0 stands for y = -1.
     log_prob : ndarray (N, n_samples)
-        With ``return_log_prob=True``.
+        Only if ``return_log_prob=True``.
     state : object
-        With ``return_state=True``, last.
+        Only if ``return_state=True``; the last item.
 
     Raises
     ------
     ValueError
-        On an unknown method or an invalid option, naming what is possible.
+        If the method is unknown or an option is invalid; the message lists the possible values.
 
     Examples
     --------
@@ -102,15 +109,16 @@ def sample(
     check_count("n_samples", n_samples)
     result = infer(
         energy,
-        method.with_options(**options),
-        returns=returns,
+        method,
+        returns=tuple(returns),
         n_samples=n_samples,
         clamp=clamp,
         init=None if init is None else InferenceResult(state=init),
         return_state=return_state,
         n_jobs=n_jobs,
+        **_given(options),
     )
-    answer = [result.samples]
+    answer: list[Any] = [result.samples]
     if return_log_prob:
         answer.append(result.sample_log_prob)
     if return_state:
@@ -124,13 +132,14 @@ class LogPartitionEstimate(NamedTuple):
     Attributes
     ----------
     log_partition : ndarray (N,)
-        What the method says of it: of "ais" and "bp_chain" the logarithm of an unbiased
-        estimate of Z; of "perturb_and_max_product" the mean of the perturbed maximum.
+        With "ais" and "bp_chain" the logarithm of an unbiased estimate of Z; with
+        "perturb_and_max_product" the mean of the perturbed maximum.
     standard_error : ndarray (N,)
-        Of log_partition, of weights by the delta method; infinite where all weights are 0.
+        Standard error of log_partition, for weights by the delta method; infinite if all weights
+        are 0.
     effective_sample_size : ndarray (N,) or None
-        Between 1 and the number of chains or samples; a small one means that few of them
-        carry the estimate, and that its standard error is too small. None of a method that has
+        Between 1 and the number of chains or samples. A small value means that few of them
+        carry the estimate, and that its standard error is too small. None if the method has
         no weights.
     """
 
@@ -140,16 +149,16 @@ class LogPartitionEstimate(NamedTuple):
 
 
 def estimate_log_partition(
-    energy,
-    n_chains=None,
-    n_betas=None,
-    random_state=None,
+    energy: BaseEnergy,
+    n_chains: int | None = None,
+    n_betas: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
     *,
-    method="ais",
-    n_samples=None,
-    clamp=None,
-    n_jobs=None,
-):
+    method: str | InferenceMethod = "ais",
+    n_samples: int | None = None,
+    clamp: ArrayLike | None = None,
+    n_jobs: int | None = None,
+) -> LogPartitionEstimate:
     """Estimate log Z of each of N models from samples.
 
     A short form of ``infer(energy, method, returns="log_partition")``.
@@ -157,22 +166,23 @@ def estimate_log_partition(
     Parameters
     ----------
     energy : RBMEnergy, IsingEnergy, SparseIsingEnergy or FactorGraphEnergy
+        N models that share their couplings.
     n_chains, n_betas : int or None, default=None
-        Of "ais", as in `AnnealedImportanceSampling`. None: as `method` says, 100 and 1000
-        by default.
+        Options of "ais", see `AnnealedImportanceSampling`. None: the option of `method`, whose
+        default is 100 and 1000.
     random_state : int, RandomState or None, default=None
+        Seed of the estimate.
     method : {"ais", "bp_chain", "perturb_and_max_product"} or InferenceMethod, default="ais"
-        Annealed importance sampling; importance weights of chained belief propagation; the mean
-        of perturbed maxima, in the mean an upper bound where every maximum is exact, as on trees,
-        and neither an upper nor a lower bound elsewhere; or a configured object such as
-        ``BPChain(warm_iter=10)``.
+        "ais" is annealed importance sampling, "bp_chain" takes the importance weights of chained
+        belief propagation, and "perturb_and_max_product" the mean of perturbed maxima, whose
+        expectation is an upper bound if every maximum is exact (on trees) and no bound otherwise.
+        Or a configured object such as ``BPChain(warm_iter=10)``.
     n_samples : int or None, default=None
-        Samples of each model, of methods that draw them: "bp_chain" and
-        "perturb_and_max_product". None: 1000.
+        Number of samples of each model, for "bp_chain" and "perturb_and_max_product". None: 1000.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
-        0 or 1 holds a variable, NaN leaves it free.
+        0 or 1 clamps a variable, NaN leaves it free.
     n_jobs : int or None, default=None
-        Threads; the result does not depend on it.
+        Number of threads; the result does not depend on it.
 
     Returns
     -------
@@ -195,15 +205,16 @@ def estimate_log_partition(
     True
     """
 
-    def able():
-        return [name for name in available_methods(energy, "log_partition") if _estimates(name)]
+    def estimators():
+        names = available_methods(energy, "log_partition")
+        return [name for name in names if METHODS.get(name)().is_random]
 
-    method = resolve_method(method, "method", able)
-    if not (method.draws and "log_partition" in method.answers):
+    method = resolve_method(method, "method", estimators)
+    if not (method.is_random and "log_partition" in method.answers):
         raise ValueError(
-            f"method must be one that estimates log Z by random numbers, of which "
-            f"{', '.join(map(repr, able())) or 'none'} can on {type(energy).__name__}; "
-            f"{method.name!r} does not: ask infer for it"
+            f"method must be one that estimates log Z by random numbers, on "
+            f"{type(energy).__name__} {', '.join(map(repr, estimators())) or 'no method'}; got "
+            f"{method.name!r}. For other methods call infer"
         )
     check_answers(method, energy, {"log_partition"})
     options = {
@@ -211,13 +222,13 @@ def estimate_log_partition(
         "n_betas": None if n_betas is None else check_count("n_betas", n_betas),
         "random_state": random_state,
     }
-    method = method.with_options(**options)
-    if n_samples is not None and "log_partition" not in method.from_samples:
+    method = method.with_options(**_given(options))
+    if n_samples is not None and "log_partition" not in method.estimated_from_samples:
         raise ValueError(
             f"{method.name!r} has no option 'n_samples'; its options are: "
             f"{', '.join(sorted(vars(method)))}"
         )
-    result = infer(
+    result: Any = infer(
         energy, method, returns="log_partition", n_samples=n_samples, clamp=clamp, n_jobs=n_jobs
     )
     return LogPartitionEstimate(
@@ -225,5 +236,6 @@ def estimate_log_partition(
     )
 
 
-def _estimates(name):
-    return METHODS.get(name)().draws
+def _given(options):
+    """Return the options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}

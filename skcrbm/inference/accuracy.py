@@ -1,22 +1,27 @@
 """The error of approximate marginals on models that are small enough for exact ones.
 
-In NumPy on purpose: the compiled exact inference would add its compile time to every first
+It uses NumPy on purpose: the compiled exact inference would add its compile time to every first
 fit by belief propagation.
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference._infer import infer
+from skcrbm.inference.base import InferenceMethod
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 
 _MAX_ROWS = 32
 _MAX_TERMS = 2**23  # rows x states of the smaller layer x units of the other: some 0.2 s
 
 
-def checked_rows(weights_shape, n_rows):
-    """Rows, evenly spaced, for which exact marginals take less than a second; maybe none."""
+def checked_rows(weights_shape: tuple[int, int], n_rows: int) -> np.ndarray:
+    """Choose evenly spaced rows whose exact marginals take less than a second; maybe no rows."""
     n_units, n_others = sorted(weights_shape)
     if n_units > EXACT_VALIDATION_UNITS:
         return np.empty(0, int)
@@ -24,25 +29,15 @@ def checked_rows(weights_shape, n_rows):
     return np.linspace(0, n_rows - 1, n_checked).astype(int)
 
 
-def marginal_error(energy, method):
-    """Mean error of P(v_i = 1) over the models of an `RBMEnergy`, of the worst output i.
-
-    Parameters
-    ----------
-    energy : RBMEnergy
-        Of the rows that `checked_rows` names.
-    method : InferenceMethod
-
-    Returns
-    -------
-    float
-    """
-    found = infer(energy, method).marginals[:, : energy.n_visible]
-    return float(np.abs(found - exact_visible_marginals(energy)).mean(axis=0).max())
+def marginal_error(energy: RBMEnergy, method: InferenceMethod) -> float:
+    """Return the mean error of P(v_i = 1) over the models, for the output i with the largest."""
+    result: Any = infer(energy, method)
+    error = np.abs(result.marginals[:, : energy.n_visible] - exact_visible_marginals(energy))
+    return float(error.mean(axis=0).max())
 
 
-def exact_visible_marginals(energy):
-    """P(v_i = 1) (N, V) of RBMs, from all states of the smaller layer."""
+def exact_visible_marginals(energy: RBMEnergy) -> np.ndarray:
+    """Compute P(v_i = 1) (N, V) of RBMs from all states of the smaller layer."""
     if energy.n_visible <= energy.n_hidden:
         states = _all_states(energy.n_visible)
         return softmax(energy.log_weight_of_sets(states), axis=1) @ states

@@ -1,6 +1,9 @@
-"""What an inference method is, what it is asked, and what it answers."""
+"""Inference methods, the queries that they get, their results, and helpers for their solvers."""
+
+from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from numbers import Integral
@@ -12,34 +15,40 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.inference.registry import answers_of, solver_for
+from skcrbm.energies import BaseEnergy
+from skcrbm.energies.base import QUERIES
+from skcrbm.inference.registry import METHODS, answers_of, solver_for
 from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.pickling import Versioned
 
 
 class MagnitudeError(ValueError):
-    """A field or coupling is larger than what `infer` takes, or not finite."""
+    """A field or coupling is larger than the limit of `infer`, or not finite."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What `infer` asks a method for, checked and complete.
+    """Question of `infer` to a method, checked and complete.
 
     Attributes
     ----------
     returns : frozenset of str
-        What to compute, of `skcrbm.energies.QUERIES`.
+        Answers to compute, from `skcrbm.energies.QUERIES`.
     per_example : bool
-        Statistics of each model, and not their sum.
+        Whether statistics are returned for each model rather than summed over the models.
     sample_weight : ndarray (N,)
-        Weights of the models in that sum.
+        Weights of the models in the summed statistics.
     n_samples : int
-        Samples of each model, also those that other answers are made of.
+        Number of samples of each model, also if other answers are estimated from samples.
     start : InferenceResult or None
-        An earlier result to go on from, its log-odds (N, n_variables) made finite.
-    return_trace, return_state : bool
+        Earlier result to continue from, its log-odds (N, n_variables) made finite.
+    return_trace : bool
+        Whether the largest belief change of each iteration is returned.
+    return_state : bool
+        Whether the state of the method is returned.
     n_jobs : int or None
+        Number of threads over the models.
     """
 
     returns: frozenset
@@ -54,37 +63,43 @@ class Query:
 
 @dataclass(frozen=True, repr=False)
 class InferenceResult(Versioned):
-    """Answer of `infer`. What was not asked for, or has no meaning, is None.
+    """Answer of `infer`. Fields that were not asked for, or have no meaning, are None.
 
     Attributes
     ----------
     marginals : ndarray (N, n_variables)
-        P(unit = 1), visible first.
+        P(unit = 1), visible units first.
     log_odds : ndarray (N, n_variables)
-        Belief log-odds; they keep what saturated marginals lose. ±inf where held.
-        Max-marginals where a state was asked for and no marginals, None if the method has
-        none.
+        Log-odds of the beliefs, which keep the precision that saturated marginals lose; ±inf
+        for clamped units. If a state was asked for and no marginals, these are max-marginals,
+        or None if the method has no max-marginals.
     assignment : ndarray (N, n_variables) of int8
-        The 0/1 state asked for by "map" or "marginal_map".
-    map_bound, gap : ndarray (N,), float64
-        No state has a score above this bound, of "marginal_map" no visible state a log-weight;
-        how far the assignment's is below it, 0 where it is proven to be the best.
+        State found for "map" or "marginal_map", 0/1.
+    map_bound : ndarray (N,), float64
+        Upper bound of the score of any state or, for "marginal_map", of the log-weight of any
+        visible state.
+    gap : ndarray (N,), float64
+        Distance of the assignment from that bound; 0 if the assignment is proven to be optimal.
     statistics : tuple of ndarray
         Expected sufficient statistics in the shapes of the energy, summed over the models with
-        `sample_weight`, or with a leading axis of the models.
+        `sample_weight`, or with a leading axis for the models.
     log_partition : ndarray (N,), float64
+        Log Z, exact, approximate or a bound, as the method says.
     standard_error, effective_sample_size : ndarray (N,), float64
-        Of a log_partition that was estimated from samples.
+        Precision of a log_partition that was estimated from samples.
     samples : ndarray (N, n_samples, n_variables) of int8
+        0/1 states.
     sample_log_prob : ndarray (N, n_samples), float64
         Log-probability with which each sample was drawn.
     n_iter : ndarray (N,) of int
+        Number of iterations of each model.
     converged : ndarray (N,) of bool
+        Whether each model has converged.
     trace : ndarray (N, max_iter)
-        Largest belief change of each iteration, NaN after the last one.
+        Largest belief change of each iteration, NaN after the last iteration.
     state : object
-        Where an iterative method stands beyond its beliefs: messages, chains, and the count of
-        random numbers. The `init` of a later call goes on from it.
+        State of an iterative method beyond its beliefs: messages, or chains and the count of
+        random numbers. A later call continues from it if it is passed as `init`.
     """
 
     marginals: np.ndarray | None = None
@@ -92,7 +107,7 @@ class InferenceResult(Versioned):
     assignment: np.ndarray | None = None
     map_bound: np.ndarray | None = None
     gap: np.ndarray | None = None
-    statistics: tuple | None = None
+    statistics: tuple[np.ndarray, ...] | None = None
     log_partition: np.ndarray | None = None
     standard_error: np.ndarray | None = None
     effective_sample_size: np.ndarray | None = None
@@ -104,178 +119,263 @@ class InferenceResult(Versioned):
     state: Any = None
 
     def __repr__(self):
-        told = [
+        parts = [
             f"{name} {value.shape}"
             for name, value in vars(self).items()
             if isinstance(value, np.ndarray) and name not in ("n_iter", "converged")
         ]
         if self.statistics is not None:
-            told.append(f"statistics {', '.join(str(part.shape) for part in self.statistics)}")
-        if self.converged is not None and len(self.converged):
-            told.append(f"converged {self.converged.mean():.0%} in {self.n_iter.max()} iterations")
-        return f"<InferenceResult: {', '.join(told) or 'nothing'}>"
+            parts.append(f"statistics {', '.join(str(part.shape) for part in self.statistics)}")
+        if self.converged is not None and self.n_iter is not None and len(self.converged):
+            parts.append(f"converged {self.converged.mean():.0%} in {self.n_iter.max()} iterations")
+        return f"<InferenceResult: {', '.join(parts) or 'empty'}>"
 
     @property
-    def pairwise(self):
-        """The statistics of an energy with one array of them.
+    def pairwise(self) -> np.ndarray | None:
+        """Statistics of an energy that has a single array of them.
 
-        Of RBMs (V, H) or (N, V, H), P(v_i = 1, h_j = 1); of an `IsingEnergy` (L, L) or
-        (N, L, L), P(y_i = +1, y_k = +1), the marginals on the diagonal. Of a
-        `FactorGraphEnergy` (n_entries,) or (N, n_entries), the probability of every table entry
-        in the order of its `log_potentials`; of a `SparseIsingEnergy` (E,) or (N, E).
+        For an `RBMEnergy` P(v_i = 1, h_j = 1), of shape (V, H) or (N, V, H). For an `IsingEnergy`
+        P(y_i = +1, y_k = +1), of shape (L, L) or (N, L, L), with the marginals on the diagonal;
+        for a `SparseIsingEnergy` the same for its edges, of shape (E,) or (N, E). For a
+        `FactorGraphEnergy` the probability of every table entry in the order of its
+        `log_potentials`, of shape (n_entries,) or (N, n_entries).
         """
         return None if self.statistics is None else self.statistics[0]
 
 
-# Options found valid, by method object; kept beside it, as it is the user's.
+# Options that were found valid, by method object; not stored on the object, which is the user's.
 _VALID_OPTIONS = WeakKeyDictionary()
 
 
 class InferenceMethod(Versioned, BaseEstimator, ABC):
-    """Base of all methods: options only, no state, so clone and grids work.
+    """Base class of all methods. It has options only and no state, so clone and grids work.
 
     Subclasses take their options as keyword arguments of ``__init__``, describe them
-    in ``_parameter_constraints``, and define the class attributes below. What they can do on
-    which energy is a table of solvers (`skcrbm.inference.register_solver`); a method around
-    another one overrides `supports` and `solve` instead.
+    in ``_parameter_constraints``, and define the class attributes below. A table of solvers
+    (`skcrbm.inference.register_solver`) says which energies a method can solve; a method that
+    wraps another method overrides `supports` and `solve` instead.
     """
 
-    #: Name in the registry.
+    #: Name of the method in the registry.
     name: ClassVar[str] = ""
-    #: What `returns` may contain.
+    #: Values that `returns` of `infer` may contain.
     answers: ClassVar[frozenset] = frozenset()
-    #: What `infer` asks for when nothing is said.
+    #: Default of `returns`.
     default_returns: ClassVar[tuple] = ("marginals",)
-    #: Which answers, other than the samples themselves, are made of `n_samples` samples.
-    from_samples: ClassVar[frozenset] = frozenset()
+    #: Answers, other than the samples themselves, that are estimated from `n_samples` samples.
+    estimated_from_samples: ClassVar[frozenset] = frozenset()
     #: Arguments of `infer` that not every method has: "init", "return_trace", "return_state";
-    #: and "state", if a state without beliefs is enough of an `init`.
+    #: and "state" if `init` may be a state without beliefs.
     accepts: ClassVar[frozenset] = frozenset()
-    #: Which energies of a kind it takes, if not all; for the error message.
+    #: Reason why some energies of a class are refused, for the error message.
     restriction: ClassVar[str] = ""
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     @property
-    def draws(self):
+    def is_random(self) -> bool:
         """Whether answers other than samples depend on an option `random_state`."""
         return False
 
     @property
-    def goes_on(self):
-        """Whether samples of a further call with its state as `init` are better for it."""
+    def prefers_warm_start(self) -> bool:
+        """Whether samples are better if the state of an earlier call is passed as `init`."""
         return self.accepts >= {"init", "state", "return_state"}
 
-    def supports(self, energy):
-        """Return what this method answers about an energy; nothing if it cannot solve it.
-
-        Returns
-        -------
-        frozenset of str
-        """
+    def supports(self, energy: BaseEnergy) -> frozenset:
+        """Return the answers that this method can give about an energy, maybe an empty set."""
         return answers_of(self.name, type(energy), self.answers) & energy.queries
 
-    def solve(self, energy, query):
+    def solve(self, energy: BaseEnergy, query: Query) -> dict[str, Any]:
         """Answer a checked query.
 
         Parameters
         ----------
         energy : BaseEnergy
-            One that it supports, which may carry evidence.
+            Energy that the method supports. It may carry evidence.
         query : Query
+            Answers to compute, and how.
 
         Returns
         -------
-        dict of `InferenceResult` fields
-            What was asked for. `infer` makes marginals of log_odds, and sets log_odds,
-            assignment and samples where a variable is held.
+        dict
+            Fields of `InferenceResult` that were asked for. `infer` computes the marginals from
+            log_odds, and writes the values of clamped variables into log_odds, assignment and
+            samples.
         """
         return solver_for(self.name, type(energy))(self, energy, query)
 
-    def at_epoch(self, epoch):
-        """Return the method to use in the given epoch of training, 0-based."""
+    def at_epoch(self, epoch: int) -> InferenceMethod:
+        """Return the method to use in an epoch of training, counted from 0."""
         return self
 
-    def with_options(self, **options):
-        """Return the method with other options; those that are None stay as they are.
+    def with_options(self, **options) -> InferenceMethod:
+        """Return a copy of the method with some options changed, or the method if none are given.
 
         Raises
         ------
         ValueError
-            If the method lacks one of them, naming those that it has.
+            If the method has no such option (the message lists its options), or a value is
+            invalid.
         """
-        given = {k: v for k, v in options.items() if v is not None}
-        has = vars(self)
-        for option in given:
-            if option not in has:
-                raise ValueError(
-                    f"{(self.name or type(self).__name__)!r} has no option {option!r}; its options "
-                    f"are: {', '.join(sorted(has)) or 'none'}"
-                )
-        if not given:
+        if not options:
             return self
-        method = type(self)(**{**has, **given})
+        current = vars(self)
+        for option in options:
+            if option not in current:
+                raise ValueError(
+                    f"{self.display_name!r} has no option {option!r}; its options are: "
+                    f"{', '.join(sorted(current)) or 'no options at all'}"
+                )
+        method = type(self)(**{**current, **options})
         method.check_options()
         return method
 
-    def filled(self, **defaults):
-        """Return the method with these values for options that it has and that are None."""
+    def with_defaults(self, **defaults) -> InferenceMethod:
+        """Return a copy in which options that are None have the given values."""
         options = vars(self)
-        open_ones = {k: v for k, v in defaults.items() if k in options and options[k] is None}
-        return type(self)(**{**options, **open_ones}) if open_ones else self
+        unset = {k: v for k, v in defaults.items() if k in options and options[k] is None}
+        return type(self)(**{**options, **unset}) if unset else self
 
-    def check_options(self):
-        """Raise scikit-learn's error on an invalid option."""
+    def check_options(self) -> None:
+        """Raise scikit-learn's error if an option is invalid."""
         options, valid = dict(vars(self)), _VALID_OPTIONS.get(self)
-        # Training asks thousands of times. By identity, as options may be arrays.
+        # Training calls this thousands of times. Compare by identity, as options may be arrays.
         if valid is None or any(valid.get(k, _VALID_OPTIONS) is not options[k] for k in options):
             self._validate_params()
             for name, value in options.items():
                 _check_number(name, value, self._parameter_constraints.get(name, ()))
             _VALID_OPTIONS[self] = options
 
+    @property
+    def display_name(self) -> str:
+        """Name of the method in error messages: the registered name, or that of the class."""
+        return self.name or type(self).__name__
+
 
 class IterativeMethod(InferenceMethod):
-    """A method that iterates: `max_iter`, `tol`, per-model convergence."""
+    """A method with options `max_iter` and `tol`, whose models converge one by one."""
 
-    def at_epoch(self, epoch):
-        """Fill in what is None for training: T = 7 + min(epoch, 50) (PI17), tol = 1e-3."""
-        return self.filled(max_iter=7 + min(epoch, 50), tol=ESTIMATOR_TOL)
+    max_iter: int | None
+    tol: float | None
+
+    def at_epoch(self, epoch: int) -> InferenceMethod:
+        """Set options that are None for training: T = 7 + min(epoch, 50) (PI17), tol = 1e-3."""
+        return self.with_defaults(max_iter=7 + min(epoch, 50), tol=ESTIMATOR_TOL)
 
     @property
-    def iterations(self):
-        """Number of iterations at most."""
+    def iterations(self) -> int:
+        """Largest number of iterations."""
         return MAX_ITER if self.max_iter is None else int(self.max_iter)
 
     @property
-    def tolerance(self):
-        """Largest change of a belief, as a probability, of a model that has converged."""
+    def tolerance(self) -> float:
+        """Largest change of a belief, as a probability, at which a model has converged."""
         return INFER_TOL if self.tol is None else float(self.tol)
 
 
 def _check_number(name, value, constraints):
-    """Raise a ValueError on what passes for a number in an `Interval`, and is none for kernels."""
+    """Reject bools and integers above 2**63, which `Interval` accepts but kernels cannot take."""
     if not any(isinstance(constraint, Interval) for constraint in constraints):
         return
     if isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be a number, got {value!r}")
-    if isinstance(value, Integral) and value > np.iinfo(np.int64).max:
+    if isinstance(value, Integral) and value > np.iinfo(np.int64).max:  # type: ignore
         raise ValueError(f"{name} must be below 2**63, got {value!r}")
 
 
-def check_count(name, value, least=1):
+# ------------------------------------------------------------------- checks of arguments
+
+
+def resolve_method(
+    method: str | InferenceMethod,
+    name: str = "inference",
+    valid_names: Callable[[], list[str]] = METHODS.names,
+) -> InferenceMethod:
+    """Turn a name or a configured object into an `InferenceMethod`, and check its options.
+
+    Parameters
+    ----------
+    method : str or InferenceMethod
+        Method to resolve.
+    name : str, default="inference"
+        Name of the argument that took the method, for error messages.
+    valid_names : callable
+        Returns the names of the methods that are valid there, for error messages.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown or an option is invalid.
+    TypeError
+        If `method` is neither a name nor a method object.
+    """
+    if isinstance(method, str):
+        method = METHODS.get(method, name, valid_names)()
+    elif not isinstance(method, InferenceMethod):
+        names = valid_names()
+        raise TypeError(
+            f"{name} must be one of {', '.join(map(repr, names))} or a configured object "
+            f"such as {example_of(names)}; got {method!r}"
+        )
+    method.check_options()
+    return method
+
+
+def example_of(names: list[str]) -> str:
+    """Return an example of a configured object for one of these methods, as code."""
+    if "sum_product" in names:
+        return "SumProduct(max_iter=30)"
+    if "icm" in names:
+        return "ICM(n_restarts=10)"
+    return METHODS.locations[names[0]].rpartition(":")[2] + "()" if names else "SumProduct()"
+
+
+def check_energy(energy: Any) -> None:
+    """Raise a TypeError unless `energy` is an energy."""
+    if not isinstance(energy, BaseEnergy):
+        raise TypeError(f"energy must be an energy such as RBMEnergy, got {energy!r}")
+
+
+def check_returns(
+    returns: str | Iterable[str], possible: frozenset = QUERIES, *, allow_empty: bool = False
+) -> frozenset:
+    """Return the answers that are asked for, with "pairwise" renamed to "statistics".
+
+    The error message for an unknown answer lists `possible`.
+    """
+    known = {*QUERIES, "pairwise"}
+    asked = (returns,) if isinstance(returns, str) else returns
+    asked = tuple(asked) if isinstance(asked, Iterable) else (None,)
+    if not (asked or allow_empty) or any(r not in known for r in asked):
+        names = {*possible, "pairwise"} if "statistics" in possible else possible
+        raise ValueError(f"returns must hold some of {sorted(names)}; got {returns!r}")
+    if {"map", "marginal_map"} <= set(asked):
+        raise ValueError("returns must hold one of 'map' and 'marginal_map', not both")
+    if "map_bound" in asked and not {"map", "marginal_map"} & set(asked):
+        by_sums = "marginal_map" in possible and "map" not in possible
+        asked = (*asked, "marginal_map" if by_sums else "map")
+    if "sample_log_prob" in asked:
+        asked = (*asked, "samples")
+    return frozenset("statistics" if r == "pairwise" else r for r in asked)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
     """Return an int argument; ValueError unless it is an int of at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:  # type: ignore
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
     return int(value)
 
 
-def empty_result(energy, query):
-    """Allocate what was asked for, as a dict of `InferenceResult` fields.
+# ----------------------------------------------------------------- helpers for solvers
 
-    `log_odds` and what only some methods answer are left to the solver.
+
+def empty_result(energy: BaseEnergy, query: Query) -> dict[str, Any]:
+    """Allocate the `InferenceResult` fields that a query asks for.
+
+    Solvers add `log_odds` and the fields that only some methods have.
     """
     n = energy.n_models
-    fields = {"n_iter": np.zeros(n, np.int64), "converged": np.ones(n, bool)}
+    fields: dict[str, Any] = {"n_iter": np.zeros(n, np.int64), "converged": np.ones(n, bool)}
     if "log_partition" in query.returns:
         fields["log_partition"] = np.zeros(n)
     if query.returns & {"map", "marginal_map"}:
@@ -288,35 +388,32 @@ def empty_result(energy, query):
     return fields
 
 
-def sum_statistics(kernel, chunks, query, statistics, n_arrays=1):
-    """Run ``kernel(rows, out)`` over chunks of rows, adding up statistics.
+def sum_statistics(
+    kernel: Callable[[slice, tuple], None],
+    chunks: list[slice],
+    query: Query,
+    statistics: tuple[np.ndarray, ...] | None,
+    n_arrays: int = 1,
+) -> None:
+    """Run ``kernel(rows, out)`` over chunks of rows and add up their statistics.
 
-    Each chunk sums into arrays of its own; these are added in order, in float64. Per-example
-    statistics are the case of one row a chunk.
-
-    Parameters
-    ----------
-    kernel : callable
-        `out` is a tuple of arrays to add to; empty arrays if none are asked for.
-    chunks : list of slice
-    query : Query
-    statistics : tuple of ndarray, or None if not asked for
-    n_arrays : int
-        Number of arrays, where there are none to tell.
+    `out` is a tuple of arrays to add to. Each chunk adds to arrays of its own, which are summed
+    in order, in float64; for per-example statistics each row is a chunk. If `statistics` is None,
+    the query does not ask for them, and the kernel gets `n_arrays` empty arrays.
     """
     if statistics is None:
-        none = (np.empty((0, 0), query.sample_weight.dtype),) * n_arrays
-        for _ in ordered_map(lambda rows: kernel(rows, none), chunks, query.n_jobs):
+        empty = (np.empty((0, 0), query.sample_weight.dtype),) * n_arrays
+        for _ in ordered_map(lambda rows: kernel(rows, empty), chunks, query.n_jobs):
             pass
         return
     if query.per_example:
-        # A model without couplings has no statistics to tell how many there are.
+        # A model without couplings has no array of statistics, whose length would be N.
         rows = row_chunks(len(statistics[0] if statistics else query.sample_weight), 1)
 
-        def one(row):
+        def run_row(row):
             kernel(row, tuple(part[row][0] for part in statistics))
 
-        for _ in ordered_map(one, rows, query.n_jobs):
+        for _ in ordered_map(run_row, rows, query.n_jobs):
             pass
         return
 
@@ -325,25 +422,25 @@ def sum_statistics(kernel, chunks, query, statistics, n_arrays=1):
             kernel(rows, statistics)
         return
 
-    def summed(rows):
+    def run_chunk(rows):
         parts = tuple(np.zeros_like(part) for part in statistics)
         kernel(rows, parts)
         return parts
 
     totals = [np.zeros(part.shape) for part in statistics]
-    for parts in ordered_map(summed, chunks, query.n_jobs):
+    for parts in ordered_map(run_chunk, chunks, query.n_jobs):
         for total, part in zip(totals, parts):
             total += part
     for part, total in zip(statistics, totals):
         part[...] = total
 
 
-def with_folded_evidence(solve):
-    """Decorate a solver that works on folded fields and leaves held variables out.
+def with_folded_evidence(solve: Callable) -> Callable:
+    """Decorate a solver that works on folded fields and leaves clamped variables out.
 
-    It gets the energy with its evidence folded into the fields (`PairwiseEnergy.fold_evidence`)
-    and reads from `energy.free` which variables count; log Z and statistics are completed
-    here. It has to fill log_odds where statistics are asked for.
+    The solver gets the energy with its evidence folded into the fields
+    (`PairwiseEnergy.fold_evidence`) and reads from `energy.free` which variables count; log Z and
+    statistics are completed here. If statistics are asked for, it has to fill log_odds, too.
     """
 
     @wraps(solve)
@@ -364,7 +461,7 @@ def with_folded_evidence(solve):
 
 
 def _add_held_pairs(energy, query, answer):
-    """Add the pairs with a held variable: plain products of means."""
+    """Add the statistics of pairs with a clamped variable: plain products of means."""
     held = ~energy.free
     free = np.where(held, 0, expit(answer["log_odds"])).astype(energy.dtype)
     values = np.nan_to_num(energy.evidence).astype(energy.dtype)

@@ -1,13 +1,17 @@
-"""Searches for the labels of the highest score or the least hinge loss, with a bound.
+"""Searches for the labels with the highest score or the least hinge loss, with a bound.
 
-Kernels are imported by the functions that call them: importing this module does not load Numba.
+Functions import the kernels that they call, so that importing this module does not load Numba.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.energies import IsingEnergy
+from skcrbm.energies import BaseEnergy, IsingEnergy
+from skcrbm.inference.base import InferenceMethod
 from skcrbm.utils.indicator import signs_of
 from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 from skcrbm.utils.parallel import ordered_map, row_chunks
@@ -17,36 +21,27 @@ _ROWS = 16
 
 
 class FoundLabels(NamedTuple):
-    """Labels of N rows, and what is known about better ones.
+    """Labels found for N rows, and a bound on better labels."""
 
-    Attributes
-    ----------
-    labels : ndarray (N, L) of int8
-        0/1.
-    value : ndarray (N,)
-        Their hinge loss or minus their score: the less, the better.
-    lower : ndarray (N,)
-        No labels have a lower value; `value` itself where these are proven to be the best,
-        -inf where nothing is known.
-    n_iter : ndarray (N,) of int
-        Nodes of a search tree, or sweeps over the labels.
-    converged : ndarray (N,) of bool
-        Whether the search came to its end.
-    """
-
+    # (N, L) of int8, 0/1.
     labels: np.ndarray
+    # (N,): the hinge loss, or minus the score; lower is better.
     value: np.ndarray
+    # (N,): lower bound of the value of any labels. It equals `value` if the labels are proven to be
+    # optimal, and is -inf if nothing is known.
     lower: np.ndarray
+    # (N,) of int: nodes of a search tree, or sweeps over the labels.
     n_iter: np.ndarray
+    # (N,) of bool: whether the search came to its end.
     converged: np.ndarray
 
     @property
-    def gap(self):
-        """The best labels are better by at most this (N,); infinite where nothing is known."""
+    def gap(self) -> np.ndarray:
+        """Upper bound (N,) of the improvement by the best labels, infinite if nothing is known."""
         return np.maximum(self.value - self.lower, 0.0)
 
-    def fields(self, returns):
-        """Fields of an `InferenceResult` where the value is minus the score."""
+    def fields(self, returns: Iterable[str]) -> dict[str, Any]:
+        """Return the fields of an `InferenceResult`, if the value is minus the score."""
         fields = {
             "assignment": self.labels,
             "n_iter": self.n_iter,
@@ -58,33 +53,40 @@ class FoundLabels(NamedTuple):
 
 
 def find_clique_states(
-    visible, cliques, weights, field=0.0, *, margin=None, is_output=None, node_limit, n_jobs=None
-):
-    """Fill in rows with the highest score or, with a margin, the least hinge loss.
+    visible: np.ndarray,
+    cliques: Sequence[tuple[int, ...]],
+    weights: np.ndarray,
+    field: np.ndarray | float = 0.0,
+    *,
+    margin: float | None = None,
+    is_output: np.ndarray | None = None,
+    node_limit: int,
+    n_jobs: int | None = None,
+) -> FoundLabels:
+    """Complete rows to the states with the highest score or, with a margin, the least hinge loss.
 
-    The score is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i`` of v in {-1, +1}. Among equals of
-    the loss the highest score, then the first in lexicographic order; with more than 20 missing
-    entries equals are left to the order of the search, which is fixed.
+    The score is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i`` of v in {-1, +1}. Of states with
+    equal loss the one with the highest score is taken, then the first in lexicographic order; with
+    more than 20 missing entries the order of the search decides, which is fixed.
 
     Parameters
     ----------
     visible : ndarray (N, V)
-        0 and 1, NaN where missing.
+        0 and 1, NaN for missing entries.
     cliques : sequence of tuples of int
+        Columns of each clique.
     weights : ndarray (J,)
+        Weight of each clique.
     field : ndarray (N, V) or float
+        Fields.
     margin : float or None
-        None: the score.
+        Margin of the hinge loss; None for the score.
     is_output : ndarray (V,) of bool, or None
-        Whose margins the loss is about; None: all.
+        Columns whose margins count in the loss; None for all.
     node_limit : int
-        Nodes of the search for one row at most, once a first state is found.
+        Largest number of nodes of the search for a row, once a first state is found.
     n_jobs : int or None
-        Threads over rows.
-
-    Returns
-    -------
-    FoundLabels
+        Number of threads over rows.
     """
     from skcrbm.kernels.clique_search import HINGE, MAP, search_cliques
 
@@ -114,27 +116,30 @@ def find_clique_states(
     return FoundLabels((signs > 0).astype(np.int8), value, lower, n_nodes, value <= lower)
 
 
-def find_labels(energy, method, margin=None, *, n_jobs=None):
-    """Labels y in {-1, +1}^L of the highest score, or of the least hinge loss.
+def find_labels(
+    energy: BaseEnergy,
+    method: InferenceMethod,
+    margin: float | None = None,
+    *,
+    n_jobs: int | None = None,
+) -> FoundLabels:
+    """Find the labels y in {-1, +1}^L with the highest score, or the least hinge loss.
 
     Parameters
     ----------
     energy : IsingEnergy or FactorGraphEnergy
-        Held labels stay; the loss counts their margins, too.
+        Clamped labels keep their values; the loss counts their margins, too.
     method : InferenceMethod
-        BranchAndBound; of an `IsingEnergy` also MixedIntegerProgram or ICM.
+        BranchAndBound; for an `IsingEnergy` also MixedIntegerProgram or ICM.
     margin : float or None
-        None: the highest score.
+        Margin of the hinge loss; None for the highest score.
     n_jobs : int or None
-
-    Returns
-    -------
-    FoundLabels
+        Number of threads over rows.
 
     Raises
     ------
     ValueError
-        On another method.
+        If the method is another one.
     """
     if isinstance(energy, IsingEnergy):
         from skcrbm.inference.ising._search import find_labels as search
@@ -143,8 +148,10 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
     return search(energy, method, margin, n_jobs=n_jobs)
 
 
-def hinge_losses_and_scores(signs, fields, coupling, margin):
-    """Hinge losses (N,) and scores (N,) of labels (N, L) in {-1, +1}."""
+def hinge_losses_and_scores(
+    signs: np.ndarray, fields: np.ndarray, coupling: np.ndarray, margin: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hinge losses (N,) and the scores (N,) of labels (N, L) in {-1, +1}."""
     pull = signs @ coupling
     loss = np.maximum(margin - signs * (fields + pull), 0.0).sum(axis=1)
     return loss, (signs * (fields + 0.5 * pull)).sum(axis=1)

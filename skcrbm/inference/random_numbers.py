@@ -1,35 +1,35 @@
 """Random numbers that depend on `random_state` and on counters only, and random restarts.
 
-Kernels are imported by the functions that call them: importing this module does not load Numba.
+Functions import the kernels that they call, so that importing this module does not load Numba.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.utils.random import random_key
 
 
-def uniforms(key, streams, step, n_sites):
-    """Uniform numbers on (0, 1), (len(streams), n_sites) float64.
+def uniforms(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
+    """Draw uniform numbers on (0, 1), float64 of shape (len(streams), n_sites).
 
-    Parameters
-    ----------
-    key : uint64
-        One per call or fit, see `random_key`.
-    streams : array-like of int
-        Chain or row of each row of the result.
-    step : int
-        Counts the draws of a stream.
+    `key` is a uint64 for a call or a fit (see `random_key`), `streams` has the number of the
+    chain or row for each row of the result, and `step` counts the draws of a stream.
     """
     from skcrbm.kernels.random_uniform import fill_uniform
 
     out = np.empty((len(streams), n_sites))
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; heard of without the JIT only
+    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
         fill_uniform(key, np.asarray(streams, np.uint64), np.uint64(step), out)
     return out
 
 
-def seeds(key, streams, step):
-    """Return what kernels make the numbers of `uniforms` of, (len(streams),) uint64."""
+def seeds(key: Any, streams: Any, step: int) -> np.ndarray:
+    """Return the seeds (len(streams),) uint64 from which kernels draw the numbers of `uniforms`."""
     from skcrbm.kernels.random_uniform import fill_seeds
 
     out = np.empty(len(streams), np.uint64)
@@ -38,33 +38,25 @@ def seeds(key, streams, step):
     return out
 
 
-def logistic_noise(key, streams, step, n_sites):
-    """Logistic(0, 1) numbers: Gumbel noise on both states of a unit, as log-odds."""
+def logistic_noise(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
+    """Draw Logistic(0, 1) numbers: Gumbel noise on both states of a unit, as log-odds."""
     u = uniforms(key, streams, step, n_sites)
     return np.log(u) - np.log1p(-u)
 
 
-def best_of_restarts(solve, energy, n_restarts, random_state):
-    """Run `solve` from its own start and from `n_restarts` - 1 random ones.
+def best_of_restarts(
+    solve: Callable[[np.ndarray | None], tuple[dict, np.ndarray]],
+    energy: BaseEnergy,
+    n_restarts: int,
+    random_state: int | np.random.RandomState | None,
+) -> dict[str, Any]:
+    """Run a solver from its own start and from `n_restarts` - 1 random starts.
 
-    A random start takes the biases for beliefs, with Logistic(0, 1) noise times 1 + |bias|:
-    enough to turn over any unit. All models draw the same noise, so that an answer does not
-    depend on the rest of the batch.
-
-    Parameters
-    ----------
-    solve : callable
-        ``solve(start) -> (fields, score)``; start is None or beliefs (N, n_variables), and
-        score (N,) that of the assignment found.
-    energy : BaseEnergy
-    n_restarts : int
-        Number of runs.
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    dict
-        Fields of the best run of each model, the first one of equals.
+    A random start has the biases as beliefs, with Logistic(0, 1) noise times 1 + |bias|:
+    enough to flip any unit. All models draw the same noise, so that an answer does not
+    depend on the rest of the batch. ``solve(start)`` takes None or beliefs (N, n_variables), and
+    returns the fields of a result and the score (N,) of the assignment. Each model keeps the
+    fields of its best run, the first of equal runs.
     """
     fields, best = solve(None)
     key = random_key(random_state) if n_restarts > 1 else None

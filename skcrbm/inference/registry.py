@@ -1,13 +1,22 @@
-"""Methods by name, and the solvers of each method by kind of energy.
+"""The tables of inference methods, and of their solvers by class of energies.
 
-A method is a file with its options and a line in `METHODS`; a solver is a function
+The options of a method are a class in `methods/` and a line in `METHODS`; a solver is a function
 ``solve(method, energy, query) -> dict of InferenceResult fields`` and a line in `SOLVERS`.
 A new energy edits no method and a new method no energy: either adds lines here, or calls
 `register_method` and `register_solver` from a package of its own.
+
+A line for a class of energies also serves its subclasses, in the order of their MRO, unless a
+subclass overrides the score: such a subclass is another model, and keeps only the solvers of
+classes whose score is abstract, such as `BaseEnergy`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
 from importlib import import_module
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
 from skcrbm.utils.registry import Registry
 
@@ -24,12 +33,12 @@ METHODS = Registry(
         "milp": "skcrbm.inference.methods._searches:MixedIntegerProgram",
         "mplp": "skcrbm.inference.methods._bounds:MPLP",
         "linear_program": "skcrbm.inference.methods._bounds:LinearProgram",
-        "dual_decomposition": ("skcrbm.inference.methods._bounds:DualDecomposition"),
+        "dual_decomposition": "skcrbm.inference.methods._bounds:DualDecomposition",
         "icm": "skcrbm.inference.methods._searches:ICM",
         "gibbs": "skcrbm.inference.methods._samplers:Gibbs",
         "gibbs_with_gradients": "skcrbm.inference.methods._samplers:GibbsWithGradients",
         "bp_chain": "skcrbm.inference.methods._samplers:BPChain",
-        "perturb_and_max_product": ("skcrbm.inference.methods._samplers:PerturbAndMaxProduct"),
+        "perturb_and_max_product": "skcrbm.inference.methods._samplers:PerturbAndMaxProduct",
         "ais": "skcrbm.inference.methods._samplers:AnnealedImportanceSampling",
     },
 )
@@ -42,8 +51,7 @@ _LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._bounds:solve_linear_program"
 _PERTURBED = "skcrbm.inference.any_energy.perturb_and_max_product"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
-#: (method, kind of energy) -> where the solver is. "BaseEnergy" stands for every kind that
-#: has no line of its own for the method.
+#: (method, class of energies) -> location of the solver.
 SOLVERS = {
     ("exact", "BaseEnergy"): "skcrbm.inference.any_energy._exact:solve",
     ("exact", "RBMEnergy"): "skcrbm.inference.rbm._exact:solve",
@@ -107,8 +115,7 @@ SOLVERS = {
     ("ais", "FactorGraphEnergy"): _AIS,
 }
 
-#: Kind of energy -> where its Gibbs sweep is, see `gibbs_sweep`. "BaseEnergy" stands for every
-#: kind that has no line of its own.
+#: Class of energies -> location of its Gibbs sweep; see `gibbs_sweep`.
 SWEEPS = {
     "BaseEnergy": "skcrbm.inference.any_energy.gibbs:sweep_blocks",
     "IsingEnergy": "skcrbm.inference.ising._gibbs:sweep",
@@ -116,7 +123,7 @@ SWEEPS = {
     "FactorGraphEnergy": f"{_FACTOR_GRAPH}._samplers:sweep",
 }
 
-#: (method, kind of energy) -> what that solver answers, where the method answers more elsewhere.
+#: (method, class of energies) -> answers of a solver that answers less than its method can.
 ANSWERS = {
     ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
     ("sum_product", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
@@ -124,32 +131,59 @@ ANSWERS = {
 }
 
 
-def solver_for(method, energy_type):
-    """Return the solver of a method (its name) for this very type of energy, or None."""
-    location = SOLVERS.get((method, energy_type.__name__), SOLVERS.get((method, "BaseEnergy")))
-    return None if location is None else _imported(location)
+def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
+    """Names of the classes in the MRO whose solvers are right for a class of energies.
+
+    These classes have the same score, or an abstract one.
+    """
+    names = []
+    for base in energy_type.__mro__:
+        score = getattr(base, "_score", None)
+        same = score is energy_type._score and base.score is energy_type.score  # type: ignore
+        if same or getattr(score, "__isabstractmethod__", False):
+            names.append(base.__name__)
+    return names
 
 
-def sweep_for(energy_type):
-    """Return the Gibbs sweep for this very type of energy."""
-    return _imported(SWEEPS.get(energy_type.__name__, SWEEPS["BaseEnergy"]))
+@lru_cache(maxsize=1024)
+def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str | None:
+    """Return the class whose line in `SOLVERS` serves a class of energies, None without one."""
+    names = _classes_of_the_model(energy_type)
+    return next((name for name in names if (method, name) in SOLVERS), None)
 
 
-def _imported(location):
+@lru_cache(maxsize=1024)
+def _sweep_class(energy_type: type[BaseEnergy]) -> str:
+    """Return the class whose line in `SWEEPS` serves a class of energies."""
+    return next(name for name in _classes_of_the_model(energy_type) if name in SWEEPS)
+
+
+@cache
+def _imported(location: str) -> Callable:
+    """Return the function at ``"module:function"``."""
     module, _, function = location.partition(":")
     return getattr(import_module(module), function)
 
 
-def has_solver(method, energy_type):
-    """Whether `solver_for` finds one; imports nothing."""
-    return (method, energy_type.__name__) in SOLVERS or (method, "BaseEnergy") in SOLVERS
+def has_solver(method: str, energy_type: type[BaseEnergy]) -> bool:
+    """Whether a method (its name) has a solver for a class of energies."""
+    return _solver_class(method, energy_type) is not None
 
 
-def answers_of(method, energy_type, answers):
-    """Which of a method's answers its solver for this very type of energy gives."""
-    if not has_solver(method, energy_type):
-        return frozenset()
-    return answers & ANSWERS.get((method, energy_type.__name__), answers)
+def solver_for(method: str, energy_type: type[BaseEnergy]) -> Callable:
+    """Return the solver of a method (its name) for a class of energies that has one."""
+    return _imported(SOLVERS[method, _solver_class(method, energy_type)])
+
+
+def sweep_for(energy_type: type[BaseEnergy]) -> Callable:
+    """Return the Gibbs sweep for a class of energies."""
+    return _imported(SWEEPS[_sweep_class(energy_type)])
+
+
+def answers_of(method: str, energy_type: type[BaseEnergy], answers: frozenset) -> frozenset:
+    """Return which of a method's answers its solver for a class of energies gives."""
+    name = _solver_class(method, energy_type)
+    return frozenset() if name is None else answers & ANSWERS.get((method, name), answers)
 
 
 def _check_location(location):
@@ -157,13 +191,13 @@ def _check_location(location):
         raise ValueError(f"location must be a string 'module:attribute', got {location!r}")
 
 
-def register_method(name, location):
+def register_method(name: str, location: str) -> None:
     """Add a method of another package.
 
     Parameters
     ----------
     name : str
-        By which `infer` finds it.
+        Name that `infer` takes for the method.
     location : str
         ``"module:Class"`` of its `InferenceMethod`, imported on first use.
 
@@ -176,29 +210,32 @@ def register_method(name, location):
     METHODS.register(name, location)
 
 
-def register_solver(method, energy_type, location, answers=None):
-    """Add a solver of another package: of its method, for its energy, or for both.
+def register_solver(
+    method: str, energy_type: str, location: str, answers: Iterable[str] | None = None
+) -> None:
+    """Add a solver of another package: for its own method, its own energy, or both.
 
     Parameters
     ----------
     method : str
         Name of the method.
     energy_type : str
-        Name of the class of energies, or "BaseEnergy" for all without a solver of their own.
+        Name of the class of energies. Its subclasses are served, too, unless they override the
+        score or have a solver of their own; "BaseEnergy" serves every energy without one.
     location : str
         ``"module:function"``, imported on first use.
     answers : iterable of str, default=None
-        What the solver answers, if that is less than the method does elsewhere.
+        Answers of this solver, if it gives fewer than the method does elsewhere.
 
     Raises
     ------
     ValueError
-        If the method has a solver for this kind of energy.
+        If the method has a solver for this class of energies.
     """
     _check_location(location)
     if method not in METHODS or not isinstance(energy_type, str):
         raise ValueError(
-            "register_solver takes the name of a registered method and that of a class of "
+            "register_solver takes the name of a registered method and the name of a class of "
             f"energies; got {method!r} and {energy_type!r}"
         )
     if answers is not None and (isinstance(answers, str) or not set(answers) <= QUERIES):
@@ -209,3 +246,4 @@ def register_solver(method, energy_type, location, answers=None):
     SOLVERS[key] = location
     if answers is not None:
         ANSWERS[key] = frozenset(answers)
+    _solver_class.cache_clear()

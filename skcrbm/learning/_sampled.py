@@ -44,7 +44,7 @@ class Sampled(Phase):
     def __call__(self, energy, batch, clock, state, positive=None):
         """Return the `Moments` of the states, and the sampler's state."""
         seed = np.random.SeedSequence([int(clock.key), clock.step]).generate_state(1)[0]
-        goes_on = self.sampler.goes_on
+        goes_on = self.sampler.prefers_warm_start
         found = infer(
             energy,
             self.sampler,

@@ -110,7 +110,7 @@ class Case:
     def infer(self, energy=None, method=None, **options):
         options = {"returns": tuple(sorted(self.returns)), "pairwise": "per_example", **options}
         energy = self.free_energy if energy is None else energy
-        if "n_samples" not in options and self.returns & {"samples", *self.method.from_samples}:
+        if "n_samples" not in options and self.returns & {"samples", *self.method.estimated_from_samples}:
             options["n_samples"] = 3
         return infer(energy, self.method if method is None else method, clamp=self.clamp, **options)
 
@@ -197,7 +197,7 @@ class Case:
                     self.check(fine, f"{name} of a row alone")
 
     def _draws(self):
-        return self.method.draws or "samples" in self.returns
+        return self.method.is_random or "samples" in self.returns
 
     def _other_layout(self, array):
         kind = self.rng.integers(4)

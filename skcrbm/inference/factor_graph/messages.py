@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
-from skcrbm.inference._message_state import Beliefs, Messages, convergence_slack, earlier_messages
+from skcrbm.inference.methods._messages import Beliefs, Messages, convergence_slack, earlier_messages
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from skcrbm.inference._message_state import Messages, convergence_slack, earlier_messages
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
+from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.kernels.ising_mean_field import ising_mean_field
 from skcrbm.kernels.ising_messages import pass_ising
 from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skcrbm.inference._message_state import convergence_slack
+from skcrbm.inference.methods._messages import convergence_slack
 from skcrbm.inference.base import empty_result, sum_statistics
 from skcrbm.inference.layered.methods import MeanFieldNetwork, MessageNetwork
 from skcrbm.inference.layered.network import Held, LayeredInput, Trace, probabilities

@@ -1,10 +1,13 @@
 """Options of the methods that bound the best score from above."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 from typing import ClassVar
 
 from sklearn.utils._param_validation import Interval
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod
 
 
@@ -12,7 +15,7 @@ class DualDecomposition(InferenceMethod):
     r"""Marginal MAP ``argmax_v sum_h p(v, h)`` of an RBM, with a bound, by dual decomposition.
 
     Ping, Liu and Ihler [1]_ bound marginal MAP by cutting the model into parts that are solved
-    each on its own, and shift terms between them until the bound is lowest. Here a part is a
+    separately, and shift terms between the parts until the bound is lowest. Here a part is a
     hidden unit with all its couplings and a share of the visible biases,
 
     .. math::
@@ -20,37 +23,37 @@ class DualDecomposition(InferenceMethod):
         \max_v \Big[ b'v + \sum_j \mathrm{softplus}(c_j + w_j'v) \Big] \le
         \min_{\sum_j s_j = b} \sum_j \max_v \Big[ \mathrm{softplus}(c_j + w_j'v) + s_j'v \Big].
 
-    Their parts of an RBM are the couplings one by one, each with a share of the sum over its
-    hidden unit (Hölder's inequality). Here this sum stays in one piece: no bound of theirs is
-    below the lowest of ours, and there are no shares to be found. The maximum of a part takes
-    V + 1 states, as softplus(z) is the maximum over p in [0, 1] of p z plus the entropy of p,
-    and a unit changes sides at one p at most.
+    In the paper a part of an RBM is a single coupling with a share of the sum over its
+    hidden unit (Hölder's inequality). Here this sum stays in one piece: the bounds of the paper
+    are never below the lowest bound here, and there are no shares to be found. The maximum of a
+    part takes V + 1 states, as softplus(z) is the maximum over p in [0, 1] of p z plus the entropy
+    of p, and a unit changes its value at most at one p.
 
-    The right side is convex in the shifts s; it goes down along subgradients, with Polyak's
+    The right side is convex in the shifts s. It is lowered along subgradients, with Polyak's
     step towards the best state found or a level above it [2]_. The lowest bound is kept. The
     average state of the parts is rounded from time to time, and improved by flips of single
-    units. Where all parts agree on a state it is proven to be the best. That happens for weak
-    couplings, strong biases, or couplings that all attract; for strong couplings of both signs
+    units. A state on which all parts agree is proven to be the best. This happens if couplings
+    are weak, biases are strong, or all couplings attract; with strong couplings of both signs
     a gap is left, however many steps are taken.
 
-    Branch and bound closes it: a unit on which the parts disagree is held off and on in turn,
-    and both halves are bounded, from the shifts found so far. Without it (``node_limit=1``) the
-    bound is that of the dual decomposition alone. Where the search ends at its limit, the
-    bound is that of the nodes that are left.
+    Branch and bound closes the gap: a unit on which the parts disagree is clamped to 0 and to 1,
+    and both halves are bounded, from the shifts found so far. Without this search
+    (``node_limit=1``) the bound is that of the dual decomposition alone. If the search ends at its
+    limit, the bound is the highest bound of the remaining nodes.
 
-    For an `RBMEnergy`. Computed in float64 whatever the dtype, and what rounding could have taken
-    from the bound is added to it. `n_iter` counts steps over all nodes, of V H operations each.
+    For an `RBMEnergy`. Computed in float64 whatever the dtype; an allowance for rounding errors
+    is added to the bound. `n_iter` counts steps over all nodes, of V H operations each.
 
     Parameters
     ----------
     max_iter : int, default=1000
-        Steps at most before the search.
+        Largest number of steps before the search.
     tol : float, default=1e-6
-        A state is proven to be the best once the bound is no more than this above it, up to
-        rounding. The model has then converged; without a search also when the bound has settled,
-        that is, the level that is aimed at is no more than this below it.
+        A state is proven to be the best if the bound is no more than this above it, up to
+        rounding. The model has then converged; without a search also if the bound has settled,
+        that is, if the level that the steps aim at is no more than this below it.
     node_limit : int, default=1000
-        Nodes of the search tree of one model at most, the first one included.
+        Largest number of nodes of the search tree of a model, the first node included.
 
     References
     ----------
@@ -77,34 +80,34 @@ class DualDecomposition(InferenceMethod):
         "node_limit": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(self, max_iter=1000, tol=1e-6, node_limit=1000):
+    def __init__(self, max_iter: int = 1000, tol: float = 1e-6, node_limit: int = 1000):
         self.max_iter = max_iter
         self.tol = tol
         self.node_limit = node_limit
 
 
-class PairMaximiser(InferenceMethod):
-    """Base of methods for models without terms of more than two variables."""
+class _PairwiseBound(InferenceMethod):
+    """Base class of the bounds for models without terms of more than two variables."""
 
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
     restriction: ClassVar = "it takes tables of one or two variables, and no OR or AND"
 
-    def supports(self, energy):
-        """Return what this method answers; nothing if the energy has larger factors."""
+    def supports(self, energy: BaseEnergy) -> frozenset:
+        """Return the answers for an energy; an empty set if it has larger factors."""
         return super().supports(energy) if energy.is_pairwise else frozenset()
 
 
-class MPLP(PairMaximiser):
+class MPLP(_PairwiseBound):
     """Best state of a model of pairs, with a bound, by max-product linear programming [1]_.
 
     Coordinate descent on the dual of the linear program that `LinearProgram` solves, edge by edge
     in their order: an edge takes half of the message that max-product would send, and leaves
-    half of what comes back. No step raises the bound, which holds after any number of sweeps. It
-    may come to rest above the optimum of the program. After each sweep the variables take the
-    sides of their beliefs; the best of all these states is returned, and `gap` says by how much a
-    better one could exceed it. Computed in float64 whatever the dtype, and what rounding could
-    have taken from the bound is added to it.
+    half of the message that comes back. No step raises the bound, which holds after any number of
+    sweeps. The bound may come to rest above the optimum of the program. After each sweep the
+    variables take the values that their beliefs prefer; the best of all these states is returned,
+    and `gap` says by how much a better state could exceed it. Computed in float64 whatever the
+    dtype; an allowance for rounding errors is added to the bound.
 
     For an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy`, or a `FactorGraphEnergy` of tables of
     one or two variables. `n_iter` counts sweeps.
@@ -112,9 +115,9 @@ class MPLP(PairMaximiser):
     Parameters
     ----------
     max_iter : int, default=1000
-        Sweeps over the edges at most.
+        Largest number of sweeps over the edges.
     tol : float, default=1e-6
-        A model has converged when a sweep lowers its bound by no more.
+        A model has converged if a sweep lowers its bound by no more.
 
     References
     ----------
@@ -137,27 +140,27 @@ class MPLP(PairMaximiser):
         "tol": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(self, max_iter=1000, tol=1e-6):
+    def __init__(self, max_iter: int = 1000, tol: float = 1e-6):
         self.max_iter = max_iter
         self.tol = tol
 
 
-class LinearProgram(PairMaximiser):
+class LinearProgram(_PairwiseBound):
     """State of a model of pairs, and a bound, by the linear program of the local polytope [1]_.
 
-    In place of states it maximises over numbers in [0, 1] for variables and pairs that agree
-    with each other on every edge. Exact on trees and where all couplings are attractive; where
-    they are frustrated, as on a triangle of three variables that all want to differ, variables
+    Instead of states it maximises over numbers in [0, 1] for variables and pairs, which agree
+    with each other on every edge. Exact on trees and if all couplings are attractive. If couplings
+    are frustrated, as on a triangle of three variables that all want to differ, variables
     come out at one half and the bound is too high. The variables above one half are on in the
-    state; `gap` says by how much a better one could exceed it.
+    state; `gap` says by how much a better state could exceed it.
 
-    The models of an `IsingEnergy` are solved as maximum flows [3]_, up to 14 labels some hundred
-    times as fast as by HiGHS [2]_, which solves one program for each of all other models.
-    The bound is computed from the flow or the program's multipliers, so that it holds whatever the
-    tolerances.
+    The models of an `IsingEnergy` are solved as maximum flows [3]_, which for up to 14 labels is
+    some hundred times as fast as HiGHS [2]_, which solves a program for each of all other models.
+    The bound is computed from the flow or the multipliers of the program, so that it holds
+    whatever the tolerances.
 
     For an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy`, or a `FactorGraphEnergy` of tables of
-    one or two variables. `n_iter` counts the solver's iterations, or the paths of a flow.
+    one or two variables. `n_iter` counts the iterations of the solver, or the paths of a flow.
 
     References
     ----------

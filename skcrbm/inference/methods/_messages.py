@@ -1,15 +1,25 @@
-"""Options of message passing and mean field."""
+"""Message passing and mean field: options, and the state from which a later call continues."""
+
+from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.inference.base import IterativeMethod
+from skcrbm.inference.base import IterativeMethod, Query
+from skcrbm.utils.validation import kernel_array
+
+# A log-odds may change by this many times the tolerance of the probabilities. This holds back only
+# beliefs beyond 0.999, whose log-odds the probabilities do not show.
+_SLACK_PER_TOL = 1000.0
+# Rounding error of a sum of messages, in eps of the largest value that the sum can take.
+_SLACK_ROUNDING = 32.0
 
 
 class MessagePassing(IterativeMethod):
-    """Base of the methods that pass messages for marginals."""
+    """Base class of the methods that pass messages for marginals."""
 
     answers: ClassVar = frozenset({"marginals", "statistics", "log_partition"})
     accepts: ClassVar = frozenset({"init", "return_trace", "return_state"})
@@ -19,14 +29,14 @@ class MessagePassing(IterativeMethod):
         "damping": [Interval(Real, 0, 1, closed="left")],
     }
 
-    def __init__(self, max_iter=None, tol=None, damping=0.0):
+    def __init__(self, max_iter: int | None = None, tol: float | None = None, damping: float = 0.0):
         self.max_iter = max_iter
         self.tol = tol
         self.damping = damping
 
 
 class StateMessagePassing(IterativeMethod):
-    """Base of the methods that pass messages for a state."""
+    """Base class of the methods that pass messages for a state."""
 
     accepts: ClassVar = frozenset({"init", "return_trace", "return_state"})
     _parameter_constraints: ClassVar = {
@@ -35,7 +45,14 @@ class StateMessagePassing(IterativeMethod):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, max_iter=None, tol=None, damping=0.0, n_restarts=1, random_state=None):
+    def __init__(
+        self,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        damping: float = 0.0,
+        n_restarts: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ):
         self.max_iter = max_iter
         self.tol = tol
         self.damping = damping
@@ -43,7 +60,7 @@ class StateMessagePassing(IterativeMethod):
         self.random_state = random_state
 
     @property
-    def draws(self):
+    def is_random(self) -> bool:
         """Whether there are random starts."""
         return self.n_restarts > 1
 
@@ -52,35 +69,35 @@ class SumProduct(MessagePassing):
     """Loopy belief propagation (Ping and Ihler 2017, Algorithm 1).
 
     One iteration sends all messages hidden -> visible from the current hidden beliefs,
-    then all messages visible -> hidden. Before the first one, other than in the paper, visible
-    units send what their fields alone say (damped, a share of it): in a conditional model x
-    bears on them, and hidden units that spoke first would lead them astray. Exact on trees.
-    Log Z is the Bethe approximation, neither an upper nor a lower bound. Pairwise beliefs agree
-    with the reported visible marginals after any number of iterations, with the hidden ones at
-    convergence. On an `IsingEnergy` the labels take turns: each reads its messages and
-    sends to all others; pairwise beliefs always agree with the marginals.
+    then all messages visible -> hidden. Before the first iteration, unlike in the paper, the
+    visible units send messages that follow from their fields alone, damped as all others: in a
+    conditional model the input x acts on the visible units, so their messages carry more
+    information than hidden messages would. Exact on trees. Log Z is the Bethe approximation,
+    neither an upper nor a lower bound. Pairwise beliefs agree with the visible marginals after any number of iterations, and
+    with the hidden marginals at convergence. In an `IsingEnergy` the labels take turns: each label
+    reads its messages and sends to all others; pairwise beliefs always agree with the marginals.
 
-    On a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the
-    beliefs of the iteration before; OR and AND take time in proportion to their inputs. Entry
-    probabilities are those of the factors' beliefs, which agree with the marginals at
+    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the
+    beliefs of the previous iteration; OR and AND factors take time in proportion to their inputs.
+    Entry probabilities come from the beliefs of the factors, which agree with the marginals at
     convergence. A model whose messages or factors show that no state is possible is reported as
     not converged.
 
-    Messages are kept as odds, one division per edge and iteration, while products of
-    them fit the dtype (max|W| < 40 in float32, 200 in float64), and as log-odds beyond
-    that and with a damping other than 0.5: an iteration then takes three to six times as
-    long. Both give the same numbers.
+    Messages are kept as odds, at one division for each edge and iteration, if products of
+    them fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5. Otherwise
+    they are kept as log-odds, and an iteration takes three to six times as long. Both give the
+    same numbers.
 
     Parameters
     ----------
     max_iter : int or None, default=None
-        Iterations at most. None: 7 + min(epoch, 50) in training, 100 in `infer`.
+        Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
         A model stops when no belief changes by more, as a probability. None: 1e-3 in
         training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old log messages visible -> hidden that is kept. Same fixed points;
-        helps convergence on strong couplings.
+        Share of the old log messages visible -> hidden that is kept. The fixed points stay the
+        same; damping helps convergence if couplings are strong.
 
     References
     ----------
@@ -102,25 +119,25 @@ class SumProduct(MessagePassing):
 class TreeReweighted(MessagePassing):
     """Tree-reweighted belief propagation (Wainwright, Jaakkola and Willsky 2005).
 
-    All edges of the complete bipartite graph appear in a random spanning tree with
-    ``rho = (V + H - 1) / (V H)``. At convergence log Z is an upper bound; the beliefs are
-    those of a concave problem, so there is one fixed point. Exact on trees with V = 1 or
-    H = 1, where it is sum-product.
+    In an RBM each edge of the complete bipartite graph appears in a random spanning tree with
+    probability ``rho = (V + H - 1) / (V H)``. At convergence log Z is an upper bound; the beliefs
+    solve a concave problem, so there is one fixed point. Exact on trees with V = 1 or
+    H = 1, where it equals sum-product.
 
-    On an `IsingEnergy`, the labels take turns, and an edge appears as often as in uniform
+    In an `IsingEnergy` the labels take turns, and an edge appears as often as in uniform
     spanning trees of the graph of non-zero couplings: ``rho = 2 / L`` on the complete graph,
-    1 on trees, where it is exact, and in general the effective resistance of the edge.
+    1 on trees, where the method is exact, and in general the effective resistance of the edge.
 
-    On a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, and often need
-    a damping of 0.5. A factor appears as often as in acyclic sets of factors, to which one is
-    added if all its variables lie in different components: uniform spanning trees again where
-    no factor has more than two variables, up to 1500 variables, and greedy sets in random order
-    otherwise. The bound holds with tables of any size.
+    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, which often
+    needs a damping of 0.5. A factor appears as often as in random acyclic sets of factors, to which
+    a factor is added if all its variables lie in different components. These are uniform spanning
+    trees if no factor has more than two variables and there are at most 1500 variables, otherwise
+    greedy sets in random order. The bound holds with tables of any size.
 
     Parameters
     ----------
     max_iter : int or None, default=None
-        Iterations at most. None: 7 + min(epoch, 50) in training, 100 in `infer`.
+        Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
         A model stops when no belief changes by more, as a probability. None: 1e-3 in
         training, 1e-6 in `infer`.
@@ -141,72 +158,32 @@ class TreeReweighted(MessagePassing):
     name: ClassVar = "tree_reweighted"
 
 
-class MeanField(IterativeMethod):
-    """Fully factorised approximation ``q(v, h) = prod_i q(v_i) prod_j q(h_j)``.
-
-    One iteration updates all hidden beliefs, ``tau_h = sigma(c + W' tau_v)``, then all
-    visible ones, ``tau_v = sigma(b + W tau_h)``, which start at ``sigma(b)``. Log Z is a lower
-    bound, which no iteration decreases; pairwise beliefs are products. The labels of an
-    `IsingEnergy` are updated one after the other, ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``,
-    and so are the variables of a `FactorGraphEnergy`; one whose beliefs give what is impossible
-    a probability of 0.001 has not converged.
-
-    Parameters
-    ----------
-    max_iter : int or None, default=None
-        Iterations at most. None: 7 + min(epoch, 50) in training, 100 in `infer`.
-    tol : float or None, default=None
-        A model stops when no belief changes by more. None: 1e-3 in
-        training, 1e-6 in `infer`.
-
-    Examples
-    --------
-    >>> from skcrbm.inference import MeanField, infer
-    >>> from skcrbm.energies import RBMEnergy
-    >>> energy = RBMEnergy([[1.0]], [0.0], [0.0])
-    >>> infer(energy, MeanField(max_iter=50)).converged
-    array([ True])
-    """
-
-    name: ClassVar = "mean_field"
-    answers: ClassVar = frozenset({"marginals", "statistics", "log_partition"})
-    accepts: ClassVar = frozenset({"init", "return_trace", "return_state"})
-    _parameter_constraints: ClassVar = {
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="left"), None],
-    }
-
-    def __init__(self, max_iter=None, tol=None):
-        self.max_iter = max_iter
-        self.tol = tol
-
-
 class MaxProduct(StateMessagePassing):
     """Joint MAP ``argmax p(v, h)`` by max-product belief propagation.
 
-    Messages and schedule as sum-product, with ``relu`` in place of the softplus (Ping and
-    Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the visible
-    units take the side of their beliefs and the hidden ones their conditional mode; of all these
-    states the best one is returned, so that an oscillating run is not wasted. On a
+    Messages and schedule are those of sum-product, with ``relu`` in place of the softplus (Ping
+    and Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the visible
+    units take the values that their beliefs prefer, and the hidden units their conditional mode.
+    The best of all these states is returned, so that a run that oscillates is not wasted. In a
     `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs of
-    the iteration before, and all variables take the sides of their beliefs; a model whose state
-    is impossible is reported as not converged.
+    the previous iteration, and all variables take the values that their beliefs prefer; a model
+    whose state is impossible is reported as not converged.
 
     Parameters
     ----------
     max_iter : int or None, default=None
-        Iterations at most. None: 7 + min(epoch, 50) in training, 100 in `infer`.
+        Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
         A model stops when no belief changes by more, as a probability. None: 1e-3 in
         training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
         Share of the old messages visible -> hidden that is kept. 0.5 finds better states
-        on strong couplings.
+        if couplings are strong.
     n_restarts : int, default=1
-        Number of runs: the first starts from the biases, the others from random beliefs.
+        Number of runs. The first run starts from the biases, the others from random beliefs.
         Each model keeps the best state.
     random_state : int, RandomState or None, default=None
-        Draws the random starts.
+        Seed of the random starts.
 
     Examples
     --------
@@ -226,25 +203,24 @@ class MixedProduct(StateMessagePassing):
     """Marginal MAP ``argmax_v sum_h p(v, h)`` by mixed-product belief propagation.
 
     Hidden units send sum-product messages, visible units the state that they prefer (Liu and
-    Ihler 2013; Ping and Ihler 2017, section 3.3). On an RBM this is synchronous coordinate
-    ascent on -F(v): not exact even on trees, and a cycle of states is reported as not
-    converged. Of all states visited the best one is returned, with the mode of p(h | v)
-    beside it.
+    Ihler 2013; Ping and Ihler 2017, section 3.3). In an RBM this is synchronous coordinate
+    ascent on -F(v). It is not exact even on trees, and a cycle of states is reported as not
+    converged. Of all states visited the best is returned, together with the mode of p(h | v).
 
     Parameters
     ----------
     max_iter : int or None, default=None
-        Iterations at most. None: 7 + min(epoch, 50) in training, 100 in `infer`.
+        Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
         A model stops when no belief changes by more, as a probability. None: 1e-3 in
         training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old messages visible -> hidden that is kept. Breaks cycles.
+        Share of the old log messages visible -> hidden that is kept. Damping breaks cycles.
     n_restarts : int, default=1
-        Number of runs: the first starts from the biases, the others from random beliefs.
+        Number of runs. The first run starts from the biases, the others from random beliefs.
         Each model keeps the best state.
     random_state : int, RandomState or None, default=None
-        Draws the random starts.
+        Seed of the random starts.
 
     Examples
     --------
@@ -258,3 +234,109 @@ class MixedProduct(StateMessagePassing):
     name: ClassVar = "mixed_product"
     answers: ClassVar = frozenset({"marginal_map"})
     default_returns: ClassVar = ("marginal_map",)
+
+
+class MeanField(IterativeMethod):
+    """Fully factorised approximation ``q(v, h) = prod_i q(v_i) prod_j q(h_j)``.
+
+    One iteration updates all hidden beliefs, ``tau_h = sigma(c + W' tau_v)``, then all
+    visible beliefs, ``tau_v = sigma(b + W tau_h)``, which start at ``sigma(b)``. Log Z is a lower
+    bound, which no iteration decreases; pairwise beliefs are products. The labels of an
+    `IsingEnergy` are updated one after the other, ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``,
+    and so are the variables of a `FactorGraphEnergy`. A factor graph whose beliefs give impossible
+    states a probability of 0.001 has not converged.
+
+    Parameters
+    ----------
+    max_iter : int or None, default=None
+        Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
+    tol : float or None, default=None
+        A model stops when no belief changes by more. None: 1e-3 in training, 1e-6 in `infer`.
+
+    Examples
+    --------
+    >>> from skcrbm.inference import MeanField, infer
+    >>> from skcrbm.energies import RBMEnergy
+    >>> energy = RBMEnergy([[1.0]], [0.0], [0.0])
+    >>> infer(energy, MeanField(max_iter=50)).converged
+    array([ True])
+    """
+
+    name: ClassVar = "mean_field"
+    answers: ClassVar = frozenset({"marginals", "statistics", "log_partition"})
+    accepts: ClassVar = frozenset({"init", "return_trace", "return_state"})
+    _parameter_constraints: ClassVar = {
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left"), None],
+    }
+
+    def __init__(self, max_iter: int | None = None, tol: float | None = None):
+        self.max_iter = max_iter
+        self.tol = tol
+
+
+class Beliefs(NamedTuple):
+    """State of a method that continues from its beliefs alone, such as mean field."""
+
+    # (N, n_variables).
+    log_odds: np.ndarray
+
+
+class Messages(NamedTuple):
+    """State of a method that continues from messages: messages and beliefs of a batch of models."""
+
+    # Name of the method that sent the messages.
+    method: str
+    # (N, V, H) visible -> hidden; (N, L, L) with k -> i in values[n, i, k]; (N, E) factor ->
+    # variable.
+    values: np.ndarray
+    # (N, n_variables): beliefs, finite; 0 for clamped variables.
+    log_odds: np.ndarray
+    # Whether the messages are log-odds rather than odds.
+    in_logs: bool
+
+    def values_for(self, rows: Any, in_logs: bool, dtype: np.dtype) -> np.ndarray:
+        """Return the messages of some models in the form that a kernel takes."""
+        values = self.values[rows]
+        if self.in_logs and not in_logs:
+            with np.errstate(over="ignore"):  # kernels keep messages below their couplings
+                values = np.exp(values)
+        elif in_logs and not self.in_logs:
+            values = np.log(values)
+        with np.errstate(over="ignore"):
+            return kernel_array(values, dtype)
+
+
+def earlier_messages(
+    query: Query, method: str, shape: tuple[int, ...], width: int
+) -> Messages | None:
+    """Return the messages that a query continues from, None if there are none that fit.
+
+    `method` is the name of the method, `shape` the shape of its messages and `width` the number of
+    variables. A ValueError is raised if the query has only a state, and this does not fit.
+    """
+    if query.start is None:
+        return None
+    state = query.start.state
+    if (
+        isinstance(state, Messages)
+        and state.method == method
+        and state.values.shape == shape
+        and state.log_odds.shape == (shape[0], width)
+    ):
+        return state
+    if query.start.log_odds is None:
+        raise ValueError(
+            f"init has a state and no log_odds, and the state does not hold messages of shape "
+            f"{shape} of {method!r}"
+        )
+    return None
+
+
+def convergence_slack(tol: float, norm: float, dtype: np.dtype) -> float:
+    """Return the largest change of a belief log-odds at which a model has converged.
+
+    `tol` is the largest change of a belief as a probability, and `norm` the largest absolute
+    log-odds that the messages to a unit can add up to.
+    """
+    return _SLACK_PER_TOL * tol + _SLACK_ROUNDING * float(np.finfo(dtype).eps) * norm

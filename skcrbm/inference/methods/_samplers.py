@@ -1,23 +1,37 @@
 """Options of the methods that draw samples."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod
 
 
-class Gibbs(InferenceMethod):
+class _RandomMethod(InferenceMethod):
+    """Base class of the methods whose answers all depend on `random_state`."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether answers other than samples depend on an option `random_state`: always."""
+        return True
+
+
+class Gibbs(_RandomMethod):
     """Samples and marginals by block Gibbs sampling.
 
-    Marginals are averages over sweeps and chains of the probabilities that the states were
-    drawn from (Rao-Blackwellised), statistics those of the states with the last block at its
-    probabilities, ``v_i P(h_j = 1 | v)`` of RBMs; their error falls with the square root of
+    Marginals are averages over sweeps and chains of the probabilities from which the states were
+    drawn (Rao-Blackwellised). Statistics are averages of the states with the last block at its
+    probabilities, ``v_i P(h_j = 1 | v)`` for RBMs. Their error falls with the square root of
     the number of independent sweeps. All models of a batch use the same random numbers for
     them, so that an answer does not depend on the rest of the batch; the price is that
-    errors are correlated between models. For "samples" each model has numbers of its own:
-    sample s comes from chain ``s % n_chains``, so that samples of one chain are `n_chains`
+    errors are correlated between models. For "samples" each model has its own random numbers:
+    sample s comes from chain ``s % n_chains``, so that samples of the same chain are `n_chains`
     apart.
 
     A model has converged if the split R-hat of every unit's probability, between and within
@@ -26,18 +40,20 @@ class Gibbs(InferenceMethod):
     Parameters
     ----------
     max_iter : int, default=500
-        Sweeps that marginals and statistics are taken of, per chain.
+        Number of sweeps of each chain over which marginals and statistics are averaged.
     burn_in : int, default=100
-        Sweeps dropped before; none when `init` continues earlier chains. The result of
-        another method as `init` has no chains: they are then drawn from its marginals.
+        Number of sweeps dropped before; 0 if `init` continues earlier chains. If `init` is the
+        result of another method, without chains, the chains are drawn from its marginals.
     thin : int, default=1
-        Sweeps between two samples of a chain.
+        Number of sweeps between two samples of a chain.
     n_chains : int or None, default=None
-        Chains per model. None: 10 for marginals and statistics, as many as samples up to 100
-        for samples.
+        Number of chains of each model. None: 10 for marginals and statistics; for samples
+        ``min(n_samples, 100)``.
     max_rhat : float >= 1, default=1.1
+        Largest split R-hat of a model that has converged.
     random_state : int, RandomState or None, default=None
-        Not used when `init` continues earlier chains: they keep their random numbers.
+        Seed of the chains. Not used if `init` continues earlier chains: they keep their random
+        numbers.
 
     Examples
     --------
@@ -64,12 +80,12 @@ class Gibbs(InferenceMethod):
 
     def __init__(
         self,
-        max_iter=500,
-        burn_in=100,
-        thin=1,
-        n_chains=None,
-        max_rhat=1.1,
-        random_state=None,
+        max_iter: int = 500,
+        burn_in: int = 100,
+        thin: int = 1,
+        n_chains: int | None = None,
+        max_rhat: float = 1.1,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.max_iter = max_iter
         self.burn_in = burn_in
@@ -78,37 +94,34 @@ class Gibbs(InferenceMethod):
         self.max_rhat = max_rhat
         self.random_state = random_state
 
-    @property
-    def draws(self):
-        """True: all answers are made of random numbers."""
-        return True
 
-
-class GibbsWithGradients(InferenceMethod):
+class GibbsWithGradients(_RandomMethod):
     """Samples and marginals by Gibbs with gradients (Grathwohl et al. 2021).
 
-    A step proposes to flip one variable, drawn with weight ``exp(D_i / 2)``, D_i the change of
-    the score by that flip, and accepts it with the probability of Metropolis and Hastings:
-    variables that are about to turn over are tried more often than in a sweep of `Gibbs`. The
-    D_i are exact here, not a gradient's estimate. A sweep is as many steps as there are visible
-    variables. Of an `RBMEnergy` the visible units are moved with the hidden ones summed out;
-    these are drawn given them after each sweep. On Ising models a kernel follows the flips, each
-    in the time that its neighbours and a sum over all variables take; on other energies a step
-    works out all D_i again. Averages, convergence, chains and random numbers are as of `Gibbs`.
+    A step proposes to flip a variable, drawn with weight ``exp(D_i / 2)``, where D_i is the change
+    of the score by that flip, and accepts it with the probability of Metropolis and Hastings:
+    variables whose flip raises the score are tried more often than in a sweep of `Gibbs`. The
+    D_i are exact here, not estimated by a gradient. A sweep has as many steps as there are visible
+    variables. In an `RBMEnergy` the visible units are moved with the hidden units summed out;
+    the hidden units are drawn given the visible units after each sweep. For Ising models a kernel
+    updates the D_i after each flip, in the time that the neighbours and a sum over all variables
+    take; for other energies each step computes all D_i again. Averages, convergence, chains and
+    random numbers are as in `Gibbs`.
 
     Parameters
     ----------
     max_iter : int, default=500
-        Sweeps that marginals and statistics are taken of, per chain.
+        Number of sweeps of each chain over which marginals and statistics are averaged.
     burn_in : int, default=100
-        Sweeps dropped before; none when `init` continues earlier chains.
+        Number of sweeps dropped before; 0 if `init` continues earlier chains.
     n_chains : int or None, default=None
-        Chains per model. None: 10 for marginals and statistics, as many as samples up to 100
-        for samples.
+        Number of chains of each model. None: 10 for marginals and statistics; for samples
+        ``min(n_samples, 100)``.
     max_rhat : float >= 1, default=1.1
         Largest split R-hat of a model that has converged.
     random_state : int, RandomState or None, default=None
-        Not used when `init` continues earlier chains: they keep their random numbers.
+        Seed of the chains. Not used if `init` continues earlier chains: they keep their random
+        numbers.
 
     References
     ----------
@@ -129,7 +142,7 @@ class GibbsWithGradients(InferenceMethod):
     name: ClassVar = "gibbs_with_gradients"
     answers: ClassVar = frozenset({"marginals", "statistics", "samples"})
     accepts: ClassVar = frozenset({"init", "state", "return_state"})
-    #: Sweeps between two samples of a chain; no option.
+    #: Sweeps between two samples of a chain; not an option.
     thin: ClassVar = 1
     _parameter_constraints: ClassVar = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -139,58 +152,60 @@ class GibbsWithGradients(InferenceMethod):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, max_iter=500, burn_in=100, n_chains=None, max_rhat=1.1, random_state=None):
+    def __init__(
+        self,
+        max_iter: int = 500,
+        burn_in: int = 100,
+        n_chains: int | None = None,
+        max_rhat: float = 1.1,
+        random_state: int | np.random.RandomState | None = None,
+    ):
         self.max_iter = max_iter
         self.burn_in = burn_in
         self.n_chains = n_chains
         self.max_rhat = max_rhat
         self.random_state = random_state
 
-    @property
-    def draws(self):
-        """True: all answers are made of random numbers."""
-        return True
 
-
-class BPChain(InferenceMethod):
+class BPChain(_RandomMethod):
     """Samples by chained belief propagation (Ding and Xue 2020).
 
-    Variable after variable is drawn from its sum-product belief given those drawn before, which
-    are held at their values from then on. Messages go on from one variable to the next. Of an
-    `RBMEnergy` the visible units are drawn in this way, then all hidden ones at once from
-    p(h | v).
+    The variables are drawn one after the other, each from its sum-product belief given the
+    variables drawn before, which are clamped to their values from then on. Messages are passed on
+    from one variable to the next. In an `RBMEnergy` the visible units are drawn in this way, then
+    all hidden units at once from p(h | v).
 
-    Samples are independent, and their distribution q is that of the model where beliefs are exact:
-    on graphs without loops, given enough iterations. Elsewhere q is near it at best; but q(x) of
-    what is drawn is known ("sample_log_prob"; the same for the same state, apart from rounding),
-    so that ``exp(score(x) - log q(x))`` is an unbiased estimate of Z. "log_partition" is the
+    Samples are independent. Their distribution q is the distribution of the model if beliefs are
+    exact: on graphs without loops, given enough iterations. Otherwise q is only near it; but q(x)
+    of each sample is known ("sample_log_prob", which depends on the state only, up to rounding), so
+    that ``exp(score(x) - log q(x))`` is an unbiased estimate of Z. "log_partition" is the
     logarithm of its mean over `n_samples` samples, with `standard_error`, by the delta method, and
-    `effective_sample_size`, between 1 and the number of samples: a small one means that few
-    samples carry the estimate, and that its standard error is too small.
+    `effective_sample_size`, between 1 and the number of samples. A small effective sample size
+    means that few samples carry the estimate, and that its standard error is too small.
 
-    Where tables hold weights of zero, and with ORs and ANDs, beliefs may allow what is not
-    possible: then a state of weight 0 may be drawn, whose importance weight is 0. Once both values
-    of a variable have become impossible, what forbids them cancels, and the rest decides. A model
-    of which such a state was drawn is reported as not converged. Beliefs may also exclude what
-    is possible: where such factors share several variables, log-odds may grow with every iteration
-    until they are as good as infinite. A state of that kind is never drawn, and the estimate of
-    Z misses its weight without a sign in its error.
+    If tables hold weights of zero, or the graph has ORs and ANDs, beliefs may allow impossible
+    states. A sample may then have weight 0, and its importance weight is 0. If both values of a
+    variable have become impossible, the factors that forbid them are ignored, and the other
+    factors decide. A model with such a sample is reported as not converged. Beliefs may also
+    exclude possible states: if such factors share several variables, log-odds may grow with every
+    iteration until they are practically infinite. An excluded state is never drawn, and the
+    estimate of Z misses its weight without a sign in its error.
 
     Parameters
     ----------
     max_iter : int, default=20
-        Iterations before the first variable is drawn.
+        Number of iterations before the first variable is drawn.
     warm_iter : int or None, default=5
-        Iterations before each of the others, from the messages of the step before. None:
-        `max_iter` from the start at each step, the paper's form.
+        Number of iterations before each other variable, from the messages of the step before.
+        None: `max_iter` iterations from the start at each step, as in the paper.
     order : {"index", "random"} or array-like of int (n_visible,), default="index"
-        In which variables are drawn: as they are numbered; one random order, drawn once from
-        `random_state`; or this one, a permutation of the visible variables. Held ones take no
-        step.
+        Order in which variables are drawn: by their index; in a random order, drawn once from
+        `random_state`; or in this order, a permutation of the visible variables. Clamped
+        variables take no step.
     damping : float in [0, 1), default=0.0
         Share of the old log messages that is kept.
     random_state : int, RandomState or None, default=None
-        Every model and sample has random numbers of its own. Not used when `init` goes on from
+        Seed. Every model and sample has random numbers of its own. Not used if `init` continues
         an earlier call.
 
     References
@@ -213,7 +228,7 @@ class BPChain(InferenceMethod):
     name: ClassVar = "bp_chain"
     answers: ClassVar = frozenset({"samples", "sample_log_prob", "log_partition"})
     default_returns: ClassVar = ("samples",)
-    from_samples: ClassVar = frozenset({"log_partition"})
+    estimated_from_samples: ClassVar = frozenset({"log_partition"})
     accepts: ClassVar = frozenset({"init", "state", "return_state"})
     _parameter_constraints: ClassVar = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -223,55 +238,58 @@ class BPChain(InferenceMethod):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, max_iter=20, warm_iter=5, order="index", damping=0.0, random_state=None):
+    def __init__(
+        self,
+        max_iter: int = 20,
+        warm_iter: int | None = 5,
+        order: str | ArrayLike = "index",
+        damping: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+    ):
         self.max_iter = max_iter
         self.warm_iter = warm_iter
         self.order = order
         self.damping = damping
         self.random_state = random_state
 
-    @property
-    def draws(self):
-        """True: all answers are made of random numbers."""
-        return True
 
-
-class PerturbAndMaxProduct(InferenceMethod):
+class PerturbAndMaxProduct(_RandomMethod):
     """Samples and log Z by maximising a randomly perturbed energy.
 
     A sample is the state that max-product prefers once independent noise has been added to the
     fields [1]_: Gumbel noise of mean zero on both values of each variable, which is
     Logistic(0, 1) noise on its log-odds (half of it on the half log-odds of -1/+1 variables).
-    All messages are sent from the old ones, `max_iter` times, damped; a variable is 1 unless its
-    last belief is negative. Outputs of OR and AND factors follow from their inputs and get no
-    noise; what passes through them, and back, arrives within the sweep and is not damped.
+    All messages are computed from the old messages, `max_iter` times, damped; a variable is 1
+    unless its last belief is negative. Outputs of OR and AND factors follow from their inputs and
+    get no noise; messages through these factors arrive within the sweep and are not damped.
 
-    Samples are independent of each other, and exact where all variables are independent. Else
-    their distribution is another one than the model's own, also where every maximum is exact:
+    Samples are independent of each other, and exact if all variables are independent. Otherwise
+    their distribution differs from the distribution of the model, even if every maximum is exact:
     noise on single variables is not noise on every state. Parameters that are learned with such
     samples belong to this sampler.
 
     "log_partition" is the mean over ``n_samples`` samples (1000 by default) of their perturbed
-    score, that is of the score of each state plus its noise, with its standard error, which one
-    sample leaves infinite; there is no effective sample size. It is an upper bound of log Z in the
-    mean where every maximum is exact [2]_, as on trees after enough iterations, and neither an
-    upper nor a lower bound where it is not. It is -inf where a state contradicts the model.
+    score, that is the score of each state plus its noise, with its standard error, which is
+    infinite for a single sample; there is no effective sample size. Its expectation is an upper
+    bound of log Z if every maximum is exact [2]_, as on trees after enough iterations, and no
+    bound otherwise. It is -inf if a state contradicts the model.
 
     Parameters
     ----------
     max_iter : int, default=100
-        Sweeps of all messages.
+        Number of sweeps over all messages.
     damping : float in [0, 1), default=0.5
         Share of the old log messages that is kept. On factor graphs of tables 0 and 0.5 are
         fastest.
     persistence : float in [0, 1), default=0.0
-        How much of the noise goes on in a call that passes `init`: the noise of a state is
+        Share of the noise that a call with `init` takes over: the noise of a state is
         logit(Phi(z)) of normal numbers z, and z moves to
-        ``persistence * z + sqrt(1 - persistence**2) * eps``. Each call's samples are distributed
-        as those of a first one, while each state changes slowly from call to call. Messages go
-        on too, where that call had ``return_state=True``, so fewer sweeps are enough.
+        ``persistence * z + sqrt(1 - persistence**2) * eps``. The samples of each call have the
+        same distribution, while each state changes slowly from call to call. Messages are
+        taken over, too, if that call had ``return_state=True``, so fewer sweeps are enough.
     random_state : int, RandomState or None, default=None
-        Not used when `init` continues earlier samples: they keep their random numbers.
+        Seed of the noise. Not used if `init` continues earlier samples: they keep their random
+        numbers.
 
     References
     ----------
@@ -298,7 +316,7 @@ class PerturbAndMaxProduct(InferenceMethod):
     name: ClassVar = "perturb_and_max_product"
     answers: ClassVar = frozenset({"samples", "log_partition"})
     default_returns: ClassVar = ("samples",)
-    from_samples: ClassVar = frozenset({"log_partition"})
+    estimated_from_samples: ClassVar = frozenset({"log_partition"})
     accepts: ClassVar = frozenset({"init", "state", "return_state"})
     _parameter_constraints: ClassVar = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -307,47 +325,49 @@ class PerturbAndMaxProduct(InferenceMethod):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, max_iter=100, damping=0.5, persistence=0.0, random_state=None):
+    def __init__(
+        self,
+        max_iter: int = 100,
+        damping: float = 0.5,
+        persistence: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+    ):
         self.max_iter = max_iter
         self.damping = damping
         self.persistence = persistence
         self.random_state = random_state
 
     @property
-    def draws(self):
-        """True: all answers are made of random numbers."""
-        return True
-
-    @property
-    def goes_on(self):
-        """With persistence alone: else messages that fit other noise are no better than none."""
+    def prefers_warm_start(self) -> bool:
+        """Whether there is persistence: messages for other noise are no help."""
         return self.persistence > 0
 
 
-class AnnealedImportanceSampling(InferenceMethod):
+class AnnealedImportanceSampling(_RandomMethod):
     """Log Z by annealed importance sampling (Neal 2001; Salakhutdinov and Murray 2008).
 
     Chains start from the model without couplings, whose log Z is known, and pass through
-    models with couplings beta W, beta from 0 to 1 in equal steps, by one Gibbs sweep each;
-    hidden units of an RBM are summed out of the weights. The couplings of a factor graph are all
-    its log-potentials, those of single variables included. One with entries of -inf, ORs or ANDs
-    is refused: its variables would not become independent. The result has `standard_error`, by
-    the delta method, and `effective_sample_size`, between 1 and the number of chains: a small one
-    means that few chains carry the estimate, and that its standard error is too small.
+    models with couplings beta W, beta from 0 to 1 in equal steps, with one Gibbs sweep each;
+    the hidden units of an RBM are summed out of the weights. The couplings of a factor graph are
+    all its log-potentials, also of single variables. A factor graph with entries of -inf, ORs or
+    ANDs is refused: without couplings its variables would not become independent. The result has
+    `standard_error`, by the delta method, and `effective_sample_size`, between 1 and the number of
+    chains. A small effective sample size means that few chains carry the estimate, and that its
+    standard error is too small.
 
     Parameters
     ----------
     n_chains : int >= 2, default=100
-        Chains of each model; the standard error falls with their square root.
+        Number of chains of each model; the standard error falls with its square root.
     n_betas : int >= 1, default=1000
-        Steps; more of them make the chains' weights more equal.
+        Number of steps; more steps make the weights of the chains more equal.
     random_state : int, RandomState or None, default=None
-        All models use the same random numbers: an answer does not depend on the batch.
+        Seed. All models use the same random numbers: an answer does not depend on the batch.
 
     Raises
     ------
     ValueError
-        By `infer`, of a factor graph with states of weight 0.
+        By `infer`, if a factor graph has states of weight 0.
 
     Examples
     --------
@@ -369,16 +389,16 @@ class AnnealedImportanceSampling(InferenceMethod):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, n_chains=100, n_betas=1000, random_state=None):
+    def __init__(
+        self,
+        n_chains: int = 100,
+        n_betas: int = 1000,
+        random_state: int | np.random.RandomState | None = None,
+    ):
         self.n_chains = n_chains
         self.n_betas = n_betas
         self.random_state = random_state
 
-    def supports(self, energy):
-        """Nothing where there are states of weight 0; see the base."""
+    def supports(self, energy: BaseEnergy) -> frozenset:
+        """Return the answers for an energy; an empty set if it has states of weight 0."""
         return frozenset() if energy.has_zeros else super().supports(energy)
-
-    @property
-    def draws(self):
-        """True: all answers are made of random numbers."""
-        return True

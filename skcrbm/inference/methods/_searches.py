@@ -1,29 +1,33 @@
 """Options of the methods that search for the best state."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import ClassVar
 
+import numpy as np
 from sklearn.utils._param_validation import Interval
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod, IterativeMethod
 
 
 class BranchAndBound(InferenceMethod):
     """Best state of an `IsingEnergy` or `FactorGraphEnergy` by branch and bound, with a proof.
 
-    Depth-first over labels in the order in which the others can least change them. On an
-    `IsingEnergy` it starts from the local optimum that "icm" finds; bounds are those of the fields,
-    where these decide little also those of reparametrised costs of pairs [1]_. Factor graphs, of
-    tables without weights of 0, are taken as products over cliques of -1/+1 variables: bounds are
-    those of the fields, with all that larger cliques may add. Exact up to rounding, 1e-11 of
-    the largest field, unless a model takes more nodes than the limit: its `gap` is then positive,
-    and it has not converged. `n_iter` counts nodes.
+    A depth-first search over the labels, which come in the order in which the others can least
+    change them. For an `IsingEnergy` it starts from the local optimum of "icm"; bounds come from
+    the fields and, if these decide little, also from reparametrised costs of pairs [1]_. Factor
+    graphs, of tables without weights of 0, are treated as products over cliques of -1/+1
+    variables: bounds are the fields plus all that larger cliques may add. Exact up to rounding,
+    1e-11 of the largest field, unless a model takes more nodes than the limit: its `gap` is then
+    positive, and it has not converged. `n_iter` counts nodes.
 
     Parameters
     ----------
     node_limit : int, default=50_000
-        Nodes of the search tree of one model at most. Models that need more get the best state
-        found until then.
+        Largest number of nodes of the search tree of a model. A model that needs more gets the
+        best state found until then.
 
     References
     ----------
@@ -48,22 +52,22 @@ class BranchAndBound(InferenceMethod):
         "node_limit": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(self, node_limit=50_000):
+    def __init__(self, node_limit: int = 50_000):
         self.node_limit = node_limit
 
-    def supports(self, energy):
-        """Nothing where there are states of weight 0; see the base."""
+    def supports(self, energy: BaseEnergy) -> frozenset:
+        """Return the answers for an energy; an empty set if it has states of weight 0."""
         return frozenset() if energy.has_zeros else super().supports(energy)
 
 
 class MixedIntegerProgram(InferenceMethod):
     """Best state of an `IsingEnergy` by mixed integer programs of HiGHS [1]_.
 
-    One program a model, with a binary variable for each label and one for the product of each
-    coupled pair: slow, and independent of "branch_and_bound", which it is there to check. Its
-    bound is that of HiGHS less what the tolerances of HiGHS allow, so that the `gap` of the best
-    state is about 1e-8 of the largest field and not 0, unless fields alone decide all labels.
-    `n_iter` counts nodes.
+    There is one program for each model, with a binary variable for each label and one for the
+    product of each coupled pair. It is slow, and its purpose is to check "branch_and_bound"
+    independently. Its bound is the bound of HiGHS minus the tolerances of HiGHS, so that the `gap`
+    of the best state is about 1e-8 of the largest field rather than 0, unless the fields alone
+    decide all labels. `n_iter` counts nodes.
 
     References
     ----------
@@ -87,23 +91,23 @@ class MixedIntegerProgram(InferenceMethod):
 class ICM(IterativeMethod):
     """Joint MAP by iterated conditional modes (Besag 1986).
 
-    One iteration replaces all visible units by their best values given the hidden ones, then
-    the hidden ones given the visible ones: on an RBM each half is one exact coordinate step,
-    so the score never goes down. Ends at a state that no change of one layer improves. The
-    log-odds are those of each unit given the other layer. On an `IsingEnergy` an iteration goes
-    over the labels one by one, and the log-odds are those of each label given the others. On a
-    `FactorGraphEnergy` or `SparseIsingEnergy` variables that share no factor move at once; a
-    model that ends at an impossible state has not converged.
+    In an RBM an iteration replaces all visible units by their best values given the hidden units,
+    then the hidden units by their best values given the visible units. Each half is an exact
+    coordinate step, so the score never goes down. It ends at a state that no change of one layer
+    improves. The log-odds are the log-odds of each unit given the other layer. In an
+    `IsingEnergy` an iteration goes over the labels one by one, and the log-odds are the log-odds
+    of each label given the others. In a `FactorGraphEnergy` or `SparseIsingEnergy` variables that
+    share no factor move at once; a model that ends at an impossible state has not converged.
 
     Parameters
     ----------
     max_iter : int or None, default=None
-        Iterations at most. None: 7 + min(epoch, 50) in training, 100 in `infer`.
+        Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     n_restarts : int, default=1
-        Number of runs: the first starts from the biases (fields), the others from random states.
-        Each model keeps the best state.
+        Number of runs. The first run starts from the biases (fields), the others from random
+        states. Each model keeps the best state.
     random_state : int, RandomState or None, default=None
-        Draws the random starts.
+        Seed of the random starts.
 
     Examples
     --------
@@ -124,12 +128,17 @@ class ICM(IterativeMethod):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, max_iter=None, n_restarts=1, random_state=None):
+    def __init__(
+        self,
+        max_iter: int | None = None,
+        n_restarts: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ):
         self.max_iter = max_iter
         self.n_restarts = n_restarts
         self.random_state = random_state
 
     @property
-    def draws(self):
+    def is_random(self) -> bool:
         """Whether there are random starts."""
         return self.n_restarts > 1

@@ -1,14 +1,18 @@
-"""Exact inference by enumeration."""
+"""Exact inference: the options of "exact", and the parts and the time of its solvers."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
-from skcrbm.inference.base import InferenceMethod
+from skcrbm.inference.base import InferenceMethod, Query
 from skcrbm.utils.limits import (
     EXACT_NANOSECONDS,
     MAX_ELIMINATED_ENTRIES,
@@ -17,40 +21,46 @@ from skcrbm.utils.limits import (
     MAX_UNITS,
 )
 
+_SUMS = frozenset({"marginals", "statistics", "log_partition"})
+_STATES = frozenset({"map", "marginal_map"})
+_SAMPLES = frozenset({"samples", "sample_log_prob"})
+
 
 class Exact(InferenceMethod):
-    """Enumerate the states of the smaller layer; the other one sums out analytically.
+    """Exact inference by enumerating states or eliminating variables.
 
-    Of a `FactorGraphEnergy` or `SparseIsingEnergy`, variables are eliminated one by one, next the
-    one that joins the fewest of its neighbours; held ones are left out first. The cost is that of
-    a table of as many variables as the largest set of neighbours (the width) and one more.
+    For an `RBMEnergy` the states of the smaller layer are enumerated, and the other layer is
+    summed out analytically. For an `IsingEnergy` all states of its free labels are enumerated,
+    and for an energy without a solver of its own all states of its free variables.
 
-    Of an `IsingEnergy`, all states of its free labels are enumerated; of an energy without a
-    solver of its own, all states of its free variables.
+    For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, always
+    the variable that joins the fewest of its neighbours next; clamped variables are left out
+    first. The cost is that of a table with one variable more than the largest set of neighbours
+    (the width).
 
-    Log Z is exact, "map" the best joint state, found in the same way, and "marginal_map"
+    Log Z is exact. "map" is the best joint state, found in the same way, and "marginal_map"
     the visible state with the largest sum over hidden states, for which the visible layer
-    is enumerated; of equal states it is the first one in binary order. "samples" are
-    independent. Computed in float64 whatever the dtype of the energy; the cost is
-    2^min(V, H) max(V, H) per model, and 2^V H for "marginal_map"; 2^L per Ising model with L
-    free labels.
+    is enumerated; of equal states the first in binary order is taken. "samples" are
+    independent. All numbers are computed in float64 whatever the dtype of the energy. The cost is
+    2^min(V, H) max(V, H) for an RBM, 2^V H for its "marginal_map", and 2^L for an Ising model with
+    L free labels.
 
     Parameters
     ----------
     max_units : int, default=20
-        Refuse models whose smaller layer has more units, or with more free labels.
-    max_entries : int, default=2**24
-        Refuse an elimination with a larger table than this, 8 bytes an entry, or with tables of
-        16 times as many entries in all. What it takes is known before any is made.
+        Refuse models whose smaller layer, or number of free labels, is larger.
     random_state : int, RandomState or None, default=None
-        For "samples", which are independent.
+        Seed of "samples", which are independent.
+    max_entries : int, default=2**24
+        Refuse an elimination with a larger table than this, at 8 bytes an entry, or with tables of
+        more than 16 times as many entries in all. The size is known before a table is made.
 
     Raises
     ------
     ValueError
         By `infer`, if the layer to be enumerated is larger than `max_units`, or the tables of an
-        elimination larger than `max_entries`, with the width; if enumeration would take more than
-        a day on one core; if no state has a positive weight.
+        elimination are larger than `max_entries` (the message names the width); if enumeration
+        would take more than a day on one core; if no state has a positive weight.
 
     Examples
     --------
@@ -70,35 +80,30 @@ class Exact(InferenceMethod):
     }
 
     def __init__(
-        self, max_units=MAX_ENUMERATED, random_state=None, max_entries=MAX_ELIMINATED_ENTRIES
+        self,
+        max_units: int = MAX_ENUMERATED,
+        random_state: int | np.random.RandomState | None = None,
+        max_entries: int = MAX_ELIMINATED_ENTRIES,
     ):
         self.max_units = max_units
         self.max_entries = max_entries
         self.random_state = random_state
 
 
-_SUMS = frozenset({"marginals", "statistics", "log_partition"})
-_STATES = frozenset({"map", "marginal_map"})
-_SAMPLES = frozenset({"samples", "sample_log_prob"})
+def answer_in_parts(
+    method: Exact,
+    energy: BaseEnergy,
+    query: Query,
+    *,
+    sums: Callable[..., dict],
+    best: Callable[..., dict],
+    draw: Callable[..., dict],
+) -> dict[str, Any]:
+    """Answer a query part by part, each part by a solver of its own.
 
-
-def answer_in_parts(method, energy, query, *, sums, best, draw):
-    """Answer a query part by part.
-
-    Parameters
-    ----------
-    method : Exact
-    energy : BaseEnergy
-    query : Query
-    sums, best, draw : callable
-        Solvers: of marginals, statistics and log Z; of "map" and "marginal_map", with
-        max-marginals; of samples. Each is asked for its part alone.
-
-    Returns
-    -------
-    dict
-        Of `InferenceResult` fields. The log-odds are those of the marginals if these are asked
-        for, else max-marginals of the state.
+    `sums` answers marginals, statistics and log Z; `best` answers "map" and "marginal_map", with
+    max-marginals; `draw` answers samples. The log-odds of the result are those of the marginals if
+    these are asked for, else the max-marginals.
     """
     _check_time(energy, query)
     fields = {}
@@ -115,18 +120,8 @@ def answer_in_parts(method, energy, query, *, sums, best, draw):
     return fields
 
 
-def exact_seconds(energy, returns):
-    """Estimate what "exact" takes by enumeration, in seconds on one core.
-
-    Parameters
-    ----------
-    energy : RBMEnergy, IsingEnergy
-    returns : iterable of str
-
-    Returns
-    -------
-    float
-    """
+def exact_seconds(energy: BaseEnergy, returns: Iterable[str]) -> float:
+    """Estimate the time that "exact" takes by enumeration, in seconds on one core."""
     total = 0.0
     for part, nanoseconds in zip((_SUMS, _STATES, _SAMPLES), EXACT_NANOSECONDS):
         for query in part & set(returns):
@@ -136,14 +131,14 @@ def exact_seconds(energy, returns):
 
 
 def _sizes(energy, query):
-    """Variables (N,) that are visited in all states, and how many others each state takes."""
+    """Count the enumerated variables (N,), and the other variables that each state involves."""
     free, k = energy.free, energy.n_enumerated(query)
     n_free = free.sum(axis=1)
     if energy.n_hidden == 0:
         n_visited = np.minimum(k, n_free)
         return n_visited, np.maximum(1, n_free - n_visited)
-    # States of a layer: the held units of the other cost what free ones do, and held ones of its
-    # own are left out of the search for the best state alone.
+    # The states of a layer are enumerated. Clamped units of the other layer cost as much as free
+    # units; clamped units of the layer itself are only left out by the search for the best state.
     n_visited = np.full(len(free), k)
     if query in _STATES:
         visible_first = query == "marginal_map" or energy.n_visible < energy.n_hidden
@@ -157,7 +152,7 @@ def _check_time(energy, query):
     if seconds <= MAX_EXACT_SECONDS:
         return
     n_units = max(_sizes(energy, part)[0].max() for part in query.returns)
-    if n_units <= MAX_UNITS:  # others are refused by their size
+    if n_units <= MAX_UNITS:  # larger models are refused by their size
         raise ValueError(
             f"'exact' would enumerate 2^{n_units} states of each of {energy.n_models} models, "
             f"about {seconds / 3600:.0f} hours on one core. Use 'sum_product' or another "
@@ -166,7 +161,7 @@ def _check_time(energy, query):
 
 
 def _score(energy, query, states):
-    """Score of states: joint of "map", hidden variables summed out of "marginal_map"."""
+    """Return the joint score of states or, for "marginal_map", their log-weight."""
     if energy.evidence is not None:
         states = np.where(energy.free, states, energy.evidence).astype(np.int8)
     if "map" in query.returns:

@@ -6,8 +6,8 @@ Hidden units go first: of a conditional model the visible ones know most, as x b
 import numpy as np
 from scipy.special import entr, expit
 
-from skcrbm.inference._message_state import Beliefs
 from skcrbm.inference.base import empty_result
+from skcrbm.inference.methods._messages import Beliefs
 from skcrbm.utils.parallel import one_blas_thread
 
 

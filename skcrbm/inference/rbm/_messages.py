@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skcrbm.inference._message_state import Messages, convergence_slack, earlier_messages
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
+from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.rbm_log import pass_logs
 from skcrbm.kernels.rbm_odds import pass_odds
