@@ -207,7 +207,7 @@ def train(method, rate, strength, images, size, max_iter, n_jobs, checkpoint):
         kind, options = METHODS[method]
         inference = options["inference"]
         if size.n_inference_iter is not None and inference != "exact":
-            inference = inference.filled(max_iter=size.n_inference_iter)
+            inference = inference.with_defaults(max_iter=size.n_inference_iter)
         model = kind(
             n_hidden=0 if method == "LR" else size.n_hidden,
             **{**options, "inference": inference},

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import Gibbs, available_methods, infer
-from skcrbm.inference.choice import method_constraint, methods_for, seeded_copy, resolve_method
+from skcrbm.inference.choice import method_constraint, methods_for, resolve_method, seeded_copy
 from skcrbm.inference.random_numbers import uniforms
 from skcrbm.inference.registry import METHODS
 from skcrbm.learning import (

@@ -16,7 +16,7 @@ from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
 from skcrbm.estimators._hidden_units import HiddenUnitsClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import infer
-from skcrbm.inference.choice import seeded_copy, resolve_method
+from skcrbm.inference.choice import resolve_method, seeded_copy
 from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.learning import (
     INTERRUPTED,

@@ -52,7 +52,7 @@ class BasePairwiseClassifier(CallbackSupportMixin, JointClassifier):
             raise ValueError("X times coef_ is too large a number; scale the columns of X")
         return Posterior(
             self._energy_of(fields),
-            resolve_method(method, "marginal_inference", lambda: MARGINAL_METHODS).filled(
+            resolve_method(method, "marginal_inference", lambda: MARGINAL_METHODS).with_defaults(
                 tol=ESTIMATOR_TOL
             ),
             known,
@@ -76,7 +76,7 @@ class BasePairwiseClassifier(CallbackSupportMixin, JointClassifier):
         """How to look for the best labels."""
         if isinstance(self.inference, str) and self.inference == "branch_and_bound":
             return BranchAndBound(node_limit=self.node_limit)
-        method = resolve_method(self.inference, able=lambda: self._searches)
+        method = resolve_method(self.inference, valid_names=lambda: self._searches)
         if method.name not in self._searches:
             raise ValueError(
                 f"inference must be one of {', '.join(map(repr, self._searches))} or a configured "

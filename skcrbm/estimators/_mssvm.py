@@ -253,7 +253,7 @@ class MSSVMCRBM(BaseCRBM):
         self.verbose = verbose
 
     def _training_methods(self, n_visible):
-        method = resolve_method(self.inference, able=state_methods)
+        method = resolve_method(self.inference, valid_names=state_methods)
         shape = n_visible, self.n_hidden
         marginals = marginal_method(self.marginal_inference, *shape, "marginal_inference")
         if isinstance(self.inference, str) and "damping" in vars(method):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceMethod, InferenceResult, check_count, resolve_method
-from skcrbm.inference.choice import available_methods, check_answers
+from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.registry import METHODS
 
 
@@ -211,10 +211,12 @@ def estimate_log_partition(
 
     method = resolve_method(method, "method", estimators)
     if not (method.is_random and "log_partition" in method.answers):
+        names, kind = estimators(), type(energy).__name__
         raise ValueError(
-            f"method must be one that estimates log Z by random numbers, on "
-            f"{type(energy).__name__} {', '.join(map(repr, estimators())) or 'no method'}; got "
-            f"{method.name!r}. For other methods call infer"
+            f"method must be one of {quoted(names)}, which estimate log Z of {kind} by random "
+            f"numbers; got {method.name!r}. Call infer instead"
+            if names
+            else f"no method estimates log Z of {kind} by random numbers. Call infer instead"
         )
     check_answers(method, energy, {"log_partition"})
     options = {

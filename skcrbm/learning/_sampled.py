@@ -15,8 +15,8 @@ _HALVINGS = 30
 class Sampled(Phase):
     """Moments of `n_states` states of a sampler, drawn anew in each visit.
 
-    A sampler that `goes_on` does so from the state of its last visit. Hidden units are at their
-    means given the visible ones, which have less variance than a draw.
+    A sampler with `prefers_warm_start` continues from the state of its last visit. Hidden units
+    are at their means given the visible units, which have less variance than a draw.
 
     Parameters
     ----------
@@ -44,20 +44,20 @@ class Sampled(Phase):
     def __call__(self, energy, batch, clock, state, positive=None):
         """Return the `Moments` of the states, and the sampler's state."""
         seed = np.random.SeedSequence([int(clock.key), clock.step]).generate_state(1)[0]
-        goes_on = self.sampler.prefers_warm_start
+        keeps_state = self.sampler.prefers_warm_start
         found = infer(
             energy,
             self.sampler,
             returns=("samples", "sample_log_prob") if self.weighted else ("samples",),
             n_samples=self.n_states,
             init=None if state is None else InferenceResult(state=state),
-            return_state=goes_on,
+            return_state=keeps_state,
             random_state=int(seed),
             n_jobs=self.n_jobs,
         )
         states, total = found.samples[0], batch.weight.sum()
         visible = states[:, : energy.n_visible]
-        state = found.state if goes_on else None
+        state = found.state if keeps_state else None
         if not self.weighted:
             return moments_of_all(energy, visible, total), state
         copies = energy.rows(np.zeros(self.n_states, int))

@@ -8,6 +8,7 @@ import pytest
 from skcrbm.datasets import make_ising_lattice, make_random_factor_graph
 from skcrbm.energies import (
     AndFactors,
+    BaseEnergy,
     FactorGraphEnergy,
     IsingEnergy,
     OrFactors,
@@ -138,8 +139,10 @@ def test_other_tables_and_n_jobs():
 
 def test_every_line_is_there():
     for name in SWEEPS:
-        assert callable(sweep_for(type(name, (), {})))
-    assert sweep_for(type("Another", (FactorGraphEnergy,), {})) is sweep_blocks
+        assert callable(sweep_for(type(name, (BaseEnergy,), {})))
+    assert sweep_for(type("Same", (FactorGraphEnergy,), {})) is sweep_for(FactorGraphEnergy)
+    other = type("Other", (FactorGraphEnergy,), {"_score": lambda self, states: states.sum(1)})
+    assert sweep_for(other) is sweep_blocks
 
 
 @pytest.mark.compiled

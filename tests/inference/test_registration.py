@@ -5,13 +5,14 @@ import pytest
 from reference import conformance, outside
 from reference.conformance import Case
 
-from skcrbm.energies import IsingEnergy, RBMEnergy
+from skcrbm.energies import IsingEnergy, OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import (
     InferenceMethod,
     available_methods,
     infer,
     register_method,
     register_solver,
+    registry,
     sample,
 )
 from skcrbm.inference.registry import ANSWERS, METHODS, SOLVERS
@@ -37,10 +38,17 @@ def statistics(energy, state):
 
 
 @pytest.fixture
-def registered(monkeypatch):
+def tables(monkeypatch):
+    """Tables that a test may add lines to."""
     monkeypatch.setattr(METHODS, "locations", dict(METHODS.locations))
-    monkeypatch.setattr("skcrbm.inference.registry.SOLVERS", dict(SOLVERS))
-    monkeypatch.setattr("skcrbm.inference.registry.ANSWERS", dict(ANSWERS))
+    monkeypatch.setattr(registry, "SOLVERS", dict(SOLVERS))
+    monkeypatch.setattr(registry, "ANSWERS", dict(ANSWERS))
+    yield
+    registry._solver_class.cache_clear()
+
+
+@pytest.fixture
+def registered(tables):
     outside.register()
 
 
@@ -118,3 +126,79 @@ def test_a_method_around_another_answers_what_that_one_supports():
         infer(energy, Twice(), returns="marginals")
     with pytest.raises(ValueError, match="'twice' does not work on TripleEnergy"):
         infer(energy, Twice("sum_product"), returns="map")
+
+
+class Renamed(IsingEnergy):
+    """An Ising model under another name, with a member of its own."""
+
+    @property
+    def n_edges(self):
+        return np.count_nonzero(np.triu(self.coupling))
+
+
+class Squared(IsingEnergy):
+    """Another model: the square of the field is in its score."""
+
+    def _score(self, states):
+        return super()._score(states) + np.square(self.field).sum(axis=1)
+
+
+class RenamedSquared(Squared):
+    """The same model as `Squared`."""
+
+
+def coupled(kind):
+    rng = np.random.default_rng(0)
+    coupling = np.triu(rng.normal(0, 0.5, (5, 5)), 1)
+    return kind(coupling + coupling.T, rng.normal(0, 1, (3, 5)))
+
+
+def test_a_subclass_inherits_the_methods_of_its_parent():
+    parent, child = coupled(IsingEnergy), coupled(Renamed)
+    assert type(child.rows([0])) is Renamed
+    names = available_methods(parent)
+    assert len(names) > 10
+    assert available_methods(child) == names
+    for name in names:
+        options = {"random_state": 0} if "random_state" in METHODS.get(name)().get_params() else {}
+        found = [infer(energy, name, **options) for energy in (parent, child)]
+        for field in ("marginals", "assignment", "samples", "log_partition", "map_bound"):
+            left, right = (getattr(result, field) for result in found)
+            if left is not None:
+                np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("kind", [Squared, RenamedSquared])
+def test_a_subclass_with_another_score_keeps_the_generic_methods(kind):
+    energy = coupled(kind)
+    assert available_methods(energy) == ["exact", "gibbs"]
+    with pytest.raises(ValueError, match=f"does not work on {kind.__name__}; methods"):
+        infer(energy, "sum_product")
+    ising = infer(coupled(IsingEnergy), "exact", returns="log_partition").log_partition
+    squared = infer(energy, "exact", returns="log_partition").log_partition
+    np.testing.assert_allclose(squared, ising + np.square(energy.field).sum(axis=1))
+
+
+def test_one_hot_models_keep_their_own_methods():
+    energy = OneHotRBMEnergy(np.ones((3, 2)), np.zeros(3), np.zeros(2))
+    assert available_methods(energy) == ["exact", "gibbs"]
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_line_for_a_subclass_wins():
+    answers = {"marginals", "log_partition"}
+    register_solver("mean_field", "Renamed", "inference.test_registration:solve_nothing", answers)
+    register_solver("mplp", "Squared", "inference.test_registration:solve_nothing")
+    child = coupled(Renamed)
+    np.testing.assert_array_equal(infer(child, "mean_field").marginals, 0.5)
+    assert "mean_field" not in available_methods(child, "statistics")
+    assert "mean_field" in available_methods(coupled(IsingEnergy), "statistics")
+    np.testing.assert_array_equal(
+        infer(child, "sum_product").marginals, infer(coupled(IsingEnergy), "sum_product").marginals
+    )
+    for kind in (Squared, RenamedSquared):
+        assert available_methods(coupled(kind)) == ["exact", "mplp", "gibbs"]
+
+
+def solve_nothing(method, energy, query):
+    return {"log_odds": np.zeros((energy.n_models, energy.n_variables))}

@@ -110,7 +110,10 @@ class Case:
     def infer(self, energy=None, method=None, **options):
         options = {"returns": tuple(sorted(self.returns)), "pairwise": "per_example", **options}
         energy = self.free_energy if energy is None else energy
-        if "n_samples" not in options and self.returns & {"samples", *self.method.estimated_from_samples}:
+        if "n_samples" not in options and self.returns & {
+            "samples",
+            *self.method.estimated_from_samples,
+        }:
             options["n_samples"] = 3
         return infer(energy, self.method if method is None else method, clamp=self.clamp, **options)
 

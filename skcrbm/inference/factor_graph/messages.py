@@ -14,13 +14,18 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
-from skcrbm.inference.methods._messages import Beliefs, Messages, convergence_slack, earlier_messages
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,
     flat_graph,
     held_values,
     message_limits,
+)
+from skcrbm.inference.methods._messages import (
+    Beliefs,
+    Messages,
+    convergence_slack,
+    earlier_messages,
 )
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.factor_logs import finish_logs, fit_messages, pass_logs

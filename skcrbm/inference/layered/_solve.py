@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from skcrbm.inference.methods._messages import convergence_slack
 from skcrbm.inference.base import empty_result, sum_statistics
 from skcrbm.inference.layered.methods import MeanFieldNetwork, MessageNetwork
 from skcrbm.inference.layered.network import Held, LayeredInput, Trace, probabilities
+from skcrbm.inference.methods._messages import convergence_slack
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS, LOG_RANGE
 from skcrbm.utils.parallel import one_blas_thread, row_chunks

@@ -73,9 +73,10 @@ class SumProduct(MessagePassing):
     visible units send messages that follow from their fields alone, damped as all others: in a
     conditional model the input x acts on the visible units, so their messages carry more
     information than hidden messages would. Exact on trees. Log Z is the Bethe approximation,
-    neither an upper nor a lower bound. Pairwise beliefs agree with the visible marginals after any number of iterations, and
-    with the hidden marginals at convergence. In an `IsingEnergy` the labels take turns: each label
-    reads its messages and sends to all others; pairwise beliefs always agree with the marginals.
+    neither an upper nor a lower bound. Pairwise beliefs agree with the visible marginals after any
+    number of iterations, and with the hidden marginals at convergence. In an `IsingEnergy` the
+    labels take turns: each label reads its messages and sends to all others; pairwise beliefs
+    always agree with the marginals.
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the
     beliefs of the previous iteration; OR and AND factors take time in proportion to their inputs.
