@@ -9,8 +9,10 @@ depend on each other, it is the marginal of y_i under a model whose fields are s
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skcrbm.decoding.posterior import check_zero_division
 from skcrbm.metrics.scores import scores_maximized_by
@@ -21,44 +23,51 @@ from skcrbm.utils.validation import as_float_array
 
 #: Metrics of rows whose expectation can be maximised, and their short names.
 METRICS = {name: name.removesuffix("_samples") for name in scores_maximized_by("expectation")}
-# Up to so many labels in a union of sets all is exact, with half as many nodes.
+# Largest union of label sets for which the quadrature is exact, with half as many nodes.
 _EXACT_UNION = 24
 
 
-def decode_marginals(proba, metric="f1_samples", *, zero_division=1.0, allow_empty=True):
-    """Label vectors of the largest expected metric, if labels are independent given x.
+def decode_marginals(
+    proba: ArrayLike | list,
+    metric: str = "f1_samples",
+    *,
+    zero_division: float = 1.0,
+    allow_empty: bool = True,
+) -> np.ndarray:
+    """Return the label vectors of the largest expected metric, for labels independent given x.
 
-    Under independence some number of most probable labels is best for both metrics. For "f1"
-    that number and its value come from ``P(y_i = 1, |y| = s)`` (GFM [1]_), for "jaccard" from the
-    distribution of the number of labels left out. Both are sums over the nodes of a quadrature of
-    1 / n: exact up to 12 labels ("jaccard" 24), else values to 1e-4.
+    Under independence, the best vector for both metrics consists of the k most probable labels for
+    some k. For "f1" the best k and its value come from ``P(y_i = 1, |y| = s)`` (GFM [1]_), for
+    "jaccard" from the distribution of the number of labels that are on but left out. Both are sums
+    over the nodes of a quadrature of 1 / n: exact up to 12 labels ("jaccard": 24), with an error
+    of at most 1e-4 beyond.
 
     Parameters
     ----------
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
         P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. Labels of
-        probability 0 or 1, such as known ones, are predicted so.
+        probability 0 or 1, such as known labels, are predicted so.
     metric : {"f1_samples", "jaccard_samples"}, default="f1_samples"
-        Of each row: ``2 |v y| / (|v| + |y|)`` or ``|v y| / |v or y|``. Short forms are "f1"
-        and "jaccard".
+        Metric of each row: ``2 |v y| / (|v| + |y|)`` or ``|v y| / |v or y|``. Short forms are
+        "f1" and "jaccard".
     zero_division : {1.0, 0.0}, default=1.0
-        Value of predicting no label where none is true, as in scikit-learn's `f1_score`.
-        With 0, as its default scores it, nothing is ever gained by predicting no label.
+        Score of a row without true and predicted labels, as in scikit-learn's `f1_score`. With 0,
+        which is the default there, predicting no label never gains anything.
     allow_empty : bool, default=True
-        Whether no label may be predicted. Set it to False where every row has a label, as when
-        no row of the training set is empty: the best vector with a label on is then predicted,
-        but for rows in which no label is possible. A single label may always be off.
+        Whether a row may be predicted to have no label. Set it to False if every row has a label,
+        for example if no row of the training set is empty: then the best vector with a label on is
+        predicted, except in rows in which no label is possible. A single label may always be off.
 
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        0/1. Among equals that with the fewest labels, the more probable ones, and the
-        first of equally probable ones.
+        0/1 labels. Of equally good vectors the vector with the fewest labels is taken, then the
+        more probable labels, then the first labels.
 
     Raises
     ------
     ValueError
-        On an unknown metric, or values that are no probabilities.
+        If the metric is unknown, or a value is not a probability.
 
     References
     ----------
@@ -75,7 +84,7 @@ def decode_marginals(proba, metric="f1_samples", *, zero_division=1.0, allow_emp
     array([[1, 1, 0],
            [0, 0, 0]])
     """
-    metric = _checked_metric(metric)
+    short = _short_name(metric)
     check_zero_division(zero_division)
     proba = label_marginals(proba)
     if proba.shape[1] == 0:
@@ -85,7 +94,7 @@ def decode_marginals(proba, metric="f1_samples", *, zero_division=1.0, allow_emp
 
     def decode(rows):
         p = proba[rows]
-        if metric == "f1":
+        if short == "f1":
             gain = f1_gain(independent_on(p, nodes), nodes, weight)
             return maximize_f1((1 - p).prod(axis=1), gain, zero_division, allow_empty)
         order = np.argsort(-p, axis=1, kind="stable")
@@ -97,12 +106,17 @@ def decode_marginals(proba, metric="f1_samples", *, zero_division=1.0, allow_emp
 
 
 def decode_label_sets(
-    label_sets, proba, metric="jaccard_samples", *, zero_division=1.0, allow_empty=True
-):
-    """Label vectors of the largest expected metric under a distribution over label sets.
+    label_sets: ArrayLike,
+    proba: ArrayLike,
+    metric: str = "jaccard_samples",
+    *,
+    zero_division: float = 1.0,
+    allow_empty: bool = True,
+) -> np.ndarray:
+    """Return the label vectors of the largest expected metric, for a distribution over label sets.
 
-    "jaccard": the best of the label sets themselves. "f1": the best of all 2^L label
-    vectors, exactly, from ``P(y_i = 1, |y| = s)`` (GFM [1]_).
+    For "jaccard" the answer is the best of the label sets themselves, for "f1" the best of all 2^L
+    label vectors, exactly, from ``P(y_i = 1, |y| = s)`` (GFM [1]_).
 
     Parameters
     ----------
@@ -116,12 +130,13 @@ def decode_label_sets(
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        0/1. Among equals the first label set; for "f1" the fewest labels, then the first.
+        0/1 labels. Of equally good vectors the first label set is taken; for "f1" the vector with
+        the fewest labels, then the first labels.
 
     Raises
     ------
     ValueError
-        On an unknown metric, or an invalid array.
+        If the metric is unknown, or an array is invalid.
 
     References
     ----------
@@ -135,7 +150,7 @@ def decode_label_sets(
     >>> decode_label_sets(sets, [[0.3, 0.3, 0.4]])
     array([[1, 0, 0]])
     """
-    metric = _checked_metric(metric)
+    short = _short_name(metric)
     check_zero_division(zero_division)
     sets = _check_states(label_sets, "label_sets", "(n_sets, n_labels)")
     weight = as_float_array(proba, "proba", "(n_samples, n_sets)").astype(np.float64)
@@ -146,11 +161,11 @@ def decode_label_sets(
         )
     if weight.size and not (weight.min() >= 0 and weight.max(axis=1).min() > 0):
         raise ValueError("proba must not be negative, and not all 0 in a row")
-    weight /= weight.max(axis=1, keepdims=True)  # first: a sum might be infinite
+    weight /= weight.max(axis=1, keepdims=True)  # before the sum, which might be infinite
     weight /= weight.sum(axis=1, keepdims=True)
     allow_empty = allow_empty or sets.shape[1] == 1
     size = sets.sum(axis=1).astype(int)
-    if metric == "jaccard":
+    if short == "jaccard":
         with one_blas_thread():
             value = weight @ jaccard(sets, sets, zero_division)
         possible = weight[:, size > 0].any(axis=1)
@@ -169,29 +184,35 @@ def decode_label_sets(
     return _by_blocks(decode, len(weight), sets.shape[1])
 
 
-def decode_samples(samples, metric="jaccard_samples", *, zero_division=1.0, allow_empty=True):
-    """Label vectors of the largest expected metric, estimated from joint samples.
+def decode_samples(
+    samples: ArrayLike,
+    metric: str = "jaccard_samples",
+    *,
+    zero_division: float = 1.0,
+    allow_empty: bool = True,
+) -> np.ndarray:
+    """Return the label vectors of the largest expected metric, estimated from joint samples.
 
-    "jaccard": the best of the samples of the row and, for each k, its k most probable
-    labels. "f1": the best of all 2^L label vectors under the samples (GFM [1]_).
+    For "jaccard" the candidates are the samples of the row and, for each k, its k most probable
+    labels. For "f1" the answer is the best of all 2^L label vectors under the samples (GFM [1]_).
 
     Parameters
     ----------
     samples : array-like of shape (n_samples, n_draws, n_labels)
-        0/1 vectors drawn from p(y | x) of each row, such as `CRBMClassifier.sample` gives.
+        0/1 vectors drawn from p(y | x) of each row, for example by `CRBMClassifier.sample`.
     metric, zero_division, allow_empty
         As in `decode_marginals`.
 
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        0/1. Among equals the one with the fewest labels of the k most probable, then the
-        first sample; for "f1" as in `decode_marginals`.
+        0/1 labels. Of equally good vectors the k most probable labels with the smallest k are
+        taken, then the first sample; for "f1" as in `decode_marginals`.
 
     Raises
     ------
     ValueError
-        On an unknown metric, or an invalid array.
+        If the metric is unknown, or an array is invalid.
 
     References
     ----------
@@ -204,7 +225,7 @@ def decode_samples(samples, metric="jaccard_samples", *, zero_division=1.0, allo
     >>> decode_samples([[[1, 0, 0], [1, 1, 0], [1, 1, 0], [0, 0, 1]]], metric="f1_samples")
     array([[1, 1, 0]])
     """
-    metric = _checked_metric(metric)
+    short = _short_name(metric)
     check_zero_division(zero_division)
     samples = _check_states(samples, "samples", "(n_samples, n_draws, n_labels)")
     n, n_draws, n_labels = samples.shape
@@ -216,7 +237,7 @@ def decode_samples(samples, metric="jaccard_samples", *, zero_division=1.0, allo
     def decode(rows):
         drawn = samples[rows]
         size = drawn.sum(axis=2)
-        if metric == "f1":
+        if short == "f1":
             of_size = (size[:, None, :] == sizes[:, None]).astype(np.float64)
             gain = _gain_by_size(of_size @ drawn / n_draws)
             return maximize_f1((size == 0).mean(axis=1), gain, zero_division, allow_empty)
@@ -232,15 +253,15 @@ def decode_samples(samples, metric="jaccard_samples", *, zero_division=1.0, allo
 
 
 def _gain_by_size(on):
-    """D_ik (N, L, L) in ``[:, k - 1, i]`` from P(y_i = 1, |y| = s) in ``[:, s - 1, i]``."""
+    """Return D_ik (N, L, L) in ``[:, k - 1, i]`` from P(y_i = 1, |y| = s) (N, L, L)."""
     sizes = np.arange(1, on.shape[2] + 1)
     return (2.0 / (sizes[:, None] + sizes)) @ on
 
 
-def _by_blocks(decode, n, n_labels, entries=0):
-    """Labels (n, L) that ``decode(rows)`` gives, in blocks that bound the memory.
+def _by_blocks(decode, n: int, n_labels: int, entries: int = 0) -> np.ndarray:
+    """Return the labels (n, L) of ``decode(rows)``, in blocks of rows that bound the memory.
 
-    A row takes (L + 1)^2 numbers, or `entries` where these are more.
+    A row takes (L + 1)^2 numbers, or `entries` if that is more.
     """
     result = np.empty((n, n_labels), np.int64)
     size = max(1, BLOCK_ENTRIES // max((n_labels + 1) ** 2, entries))
@@ -250,8 +271,8 @@ def _by_blocks(decode, n, n_labels, entries=0):
     return result
 
 
-def _checked_metric(metric):
-    """Return "f1" or "jaccard"."""
+def _short_name(metric: str) -> str:
+    """Return "f1" or "jaccard"; ValueError if the metric is unknown."""
     if metric not in (*METRICS, *METRICS.values()):
         raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}; got {metric!r}")
     return METRICS.get(metric, metric)
@@ -268,12 +289,12 @@ def _check_states(states, name, shape):
 
 
 @functools.lru_cache(maxsize=32)
-def inverse_nodes(largest):
-    """Nodes t in (0, 1) and weights w (Q,) with ``sum_q w_q t_q^(n - 1) = 1 / n``.
+def inverse_nodes(largest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes t in (0, 1) and weights w (Q,) with ``sum_q w_q t_q^(n - 1) = 1 / n``.
 
-    Exact for n = 1, ..., `largest` up to 24, with ``Q = ceil(largest / 2)`` of Gauss and Legendre.
-    Beyond, the difference is below ``1e-4 / n`` with nodes that are denser towards 1, by
-    ``t = 1 - (1 - u)^2``: their number grows with the logarithm, 15 for 100, 22 for 350.
+    The sum is exact for n = 1, ..., `largest` up to 24, with ``Q = ceil(largest / 2)`` nodes of
+    Gauss and Legendre. Beyond, its error is below ``1e-4 / n``, with nodes that are denser towards
+    1 by ``t = 1 - (1 - u)^2``; their number grows with the logarithm: 15 for 100, 22 for 350.
     """
     exact = largest <= _EXACT_UNION
     n_nodes = -(-largest // 2) if exact else max(12, int(np.ceil(5.5 * np.log(largest / 2))) - 7)
@@ -284,29 +305,17 @@ def inverse_nodes(largest):
     return 1 - (1 - u) ** 2, weight * 2 * (1 - u)
 
 
-def maximize_f1(empty, gain, zero_division=1.0, allow_empty=True):
-    """Maximise the expected F1 over all label vectors (GFM).
+def maximize_f1(
+    empty: np.ndarray, gain: np.ndarray, zero_division: float = 1.0, allow_empty: bool = True
+) -> np.ndarray:
+    """Return the label vectors (N, L) of the largest expected F1 among all vectors (GFM).
 
     With ``D_ik = sum_s 2 P(y_i = 1, |y| = s) / (k + s)``, the best vector of k labels has the
-    k largest D_ik.
-
-    Parameters
-    ----------
-    empty : ndarray (N,)
-        P(|y| = 0).
-    gain : ndarray (N, L, L)
-        D_ik in ``[:, k - 1, i]``.
-    zero_division : float
-    allow_empty : bool
-        Whether no label may be the answer for a row in which labels might be on.
-
-    Returns
-    -------
-    ndarray (N, L) of int
-        0/1. Among equals that with the fewest labels, then the first ones.
+    k largest D_ik. `gain` (N, L, L) holds D_ik in ``[:, k - 1, i]`` and `empty` (N,) P(|y| = 0).
+    Of equally good vectors the vector with the fewest labels is taken, then the first labels.
     """
     n, n_labels = gain.shape[:2]
-    # To the digits that rounding leaves alone, so that equal labels are taken in order.
+    # Rounded to the digits that rounding errors leave alone: equal labels are taken in order.
     gain = np.round(gain, 12)
     size = np.arange(n_labels)
     value = np.sort(gain, axis=2)[:, :, ::-1].cumsum(axis=2)[:, size, size]
@@ -316,42 +325,37 @@ def maximize_f1(empty, gain, zero_division=1.0, allow_empty=True):
     return first_k(order, k)
 
 
-def best_but_empty(value, empty, possible, allow_empty):
-    """Index (N,) of the first of the largest values (N, C), rounding apart.
+def best_but_empty(
+    value: np.ndarray, empty: Any, possible: Any, allow_empty: bool
+) -> np.ndarray:
+    """Return the index (N,) of the first of the largest values (N, C) of C candidates.
 
-    Parameters
-    ----------
-    value : ndarray (N, C)
-        Of C candidates, 0 or more.
-    empty : ndarray of bool (C,) or (N, C)
-        Which of them have no label on.
-    possible : ndarray (N,) of bool
-        Rows in which a label might be on.
-    allow_empty : bool
-        Whether candidates without a label compete in these, too.
+    Values are 0 or more and are compared up to rounding. Without `allow_empty`, the candidates that
+    are `empty`, of shape (C,) or (N, C), do not compete in the rows (N,) in which a label is
+    `possible`.
     """
     if not allow_empty:
         value = np.where(empty & possible[:, None], -1.0, value)
     return (value >= value.max(axis=1, keepdims=True) - TIE).argmax(axis=1)
 
 
-def f1_gain(on, nodes, weight):
-    """D_ik (N, L, L) in ``[:, k - 1, i]`` from ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes."""
+def f1_gain(on: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return D_ik (N, L, L) in ``[:, k - 1, i]`` from ``E[y_i t^|y|] / t`` (N, Q, L)."""
     sizes = np.arange(1, on.shape[2] + 1)
     return (2 * weight * nodes ** sizes[:, None]) @ on
 
 
-def independent_on(p, nodes):
-    """``E[y_i t^|y|] / t`` (N, Q, L) of independent labels (N, L)."""
+def independent_on(p: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Return ``E[y_i t^|y|] / t`` (N, Q, L) for independent labels (N, L)."""
     factor = 1 - p[:, None, :] * (1 - nodes[:, None])  # at least t, far from 0
     return p[:, None, :] * (factor.prod(axis=2, keepdims=True) / factor)
 
 
-def independent_top_jaccard(p, zero_division):
+def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:
     """Return the expected Jaccard index (N, L + 1) of the first k = 0, ..., L independent labels.
 
-    The numbers of those on among the first k and among the others are independent, and the
-    latter is what the union adds to the k.
+    The number of labels on among the first k and the number among the others are independent; the
+    union has k labels and the labels on among the others.
     """
     n, n_labels = p.shape
     nodes, weight = inverse_nodes(n_labels)
@@ -363,14 +367,14 @@ def independent_top_jaccard(p, zero_division):
     return np.column_stack([zero_division * (1 - p).prod(axis=1), value])
 
 
-def first_k(order, k):
-    """0/1 vectors (N, L) with the first k labels on, by an order (N, L); k (N,) or int."""
+def first_k(order: np.ndarray, k: np.ndarray | int) -> np.ndarray:
+    """Return 0/1 vectors (N, L) with the first k labels of an order (N, L) on; k is (N,) or int."""
     rank = np.argsort(order, axis=1)
     return (rank < np.reshape(k, (-1, 1))).astype(np.int64)
 
 
-def jaccard(judges, candidates, zero_division):
-    """Jaccard index (..., J, C) of 0/1 vectors (..., J, L) and (..., C, L)."""
+def jaccard(judges: np.ndarray, candidates: np.ndarray, zero_division: float) -> np.ndarray:
+    """Return the Jaccard index (..., J, C) of 0/1 vectors (..., J, L) and (..., C, L)."""
     both = judges @ np.swapaxes(candidates, -1, -2)
     union = judges.sum(axis=-1)[..., :, None] + candidates.sum(axis=-1)[..., None, :] - both
     empty = union == 0

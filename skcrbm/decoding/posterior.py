@@ -204,7 +204,7 @@ def with_a_label(labels: np.ndarray, score: np.ndarray, allow_empty: bool) -> np
     return labels
 
 
-def check_zero_division(value):
+def check_zero_division(value: float) -> None:
     """Raise a ValueError unless the value of a ratio 0 / 0 is 0 or 1."""
     if value not in (0, 1):
         raise ValueError(f"zero_division must be 0 or 1, got {value!r}")

@@ -1,6 +1,9 @@
 """Thresholds on marginals, fitted to a metric by exact search."""
 
+from __future__ import annotations
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skcrbm.decoding.posterior import check_zero_division, with_a_label
 from skcrbm.metrics.scores import SCORES, scores_maximized_by
@@ -16,59 +19,60 @@ THRESHOLD_METRICS = scores_maximized_by("threshold")
 
 
 def fit_thresholds(
-    y,
-    proba,
-    metric="f1_samples",
+    y: ArrayLike,
+    proba: ArrayLike | list,
+    metric: str = "f1_samples",
     *,
-    per_label=None,
-    sample_weight=None,
-    zero_division=1.0,
-    allow_empty=True,
-):
-    """Thresholds that are best for a metric, of all there are.
+    per_label: bool | None = None,
+    sample_weight: ArrayLike | None = None,
+    zero_division: float = 1.0,
+    allow_empty: bool = True,
+) -> np.ndarray:
+    """Return the thresholds that are best for a metric, among all possible thresholds.
 
-    `proba` should come from models that were not fitted on these rows, as by
+    `proba` should come from models that were not fitted on these rows, for example by
     cross-validation; on a model's own training rows the thresholds come out too high.
 
     Parameters
     ----------
     y : array-like of shape (n_samples, n_labels)
-        0/1, NaN where not observed: these entries count nowhere.
+        Labels 0 and 1, NaN where not observed: these entries are ignored.
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
-        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. Where both are data
-        frames, the columns of y are matched by name; the thresholds have the order of `proba`.
+        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. If both are data frames,
+        the columns of y are matched by name; the thresholds have the order of `proba`.
     metric : str, default="f1_samples"
         "f1_samples" or "jaccard_samples", averaged over rows; "f1_micro"; "f1_macro",
-        averaged over labels; "neg_hamming_loss", least Hamming loss.
+        averaged over labels; "neg_hamming_loss", for the least Hamming loss.
     per_label : bool, default=None
-        A threshold for each label, or one for all. None: for each label with "f1_macro",
-        which gains by it; with the others, which overfit easily, one for all. The metrics
-        over rows take one only.
+        Whether each label gets a threshold of its own. None: True for "f1_macro", which gains by
+        it, and False for the other metrics, which overfit easily. The metrics over rows take a
+        single threshold only.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows.
     zero_division : {1.0, 0.0}, default=1.0
-        Value of a ratio 0 / 0: of a row, or with "f1_macro" a label, in which nothing is true and
-        nothing on.
+        Score of a row (with "f1_macro" of a label) without true and predicted entries.
     allow_empty : bool, default=True
-        As `apply_thresholds` is going to be told. With False the metrics over rows count the
-        label that goes on in a row without any; the others are searched as if none did.
+        The value that `apply_thresholds` will get. If False, the metrics over rows count the label
+        that goes on in a row without any; the other metrics are searched as if no label did.
 
     Returns
     -------
     ndarray of shape (n_labels,)
-        A label is on where ``proba >= threshold``. Each lies halfway between two of the
-        values of `proba`, or between these and 0 or 1, and just above 1 if nothing can be
-        kept off otherwise. Among equally good ones that closest to 0.5, then the higher.
+        A label is on if ``proba >= threshold``. Each threshold lies halfway between two values of
+        `proba`, or between a value and 0 or 1, or just above 1 if no lower threshold keeps a label
+        off. Of equally good thresholds the closest to 0.5 is taken, then the higher.
 
     Raises
     ------
     ValueError
-        On an unknown metric or value, ``per_label=True`` with a metric over rows, invalid arrays.
+        If the metric or an option is unknown, an array is invalid, or ``per_label=True`` is
+        combined with a metric over rows.
 
     Notes
     -----
-    All cut points are tried: for a metric that is a mean over rows or labels, each entry that
-    is switched on changes one term, so that one sort gives the value at every cut. For
-    "f1_micro" with a threshold for each label the maximum of a ratio of two sums is found by
+    All cut points are tried: if a metric is a mean over rows or labels, each entry that is
+    switched on changes one term, so that a single sort gives the value at every cut. For
+    "f1_micro" with a threshold for each label, the maximum of a ratio of two sums is found by
     Dinkelbach's iteration, in which labels are independent.
 
     Examples
@@ -122,27 +126,31 @@ def fit_thresholds(
     return np.full(y.shape[1], _cut_of_each(every, _f1(every, zero_division))[0])
 
 
-def apply_thresholds(proba, thresholds, *, allow_empty=True):
+def apply_thresholds(
+    proba: ArrayLike | list, thresholds: ArrayLike, *, allow_empty: bool = True
+) -> np.ndarray:
     """Switch on the labels with ``proba >= threshold``.
 
     Parameters
     ----------
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
+        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`.
     thresholds : array-like of shape (n_labels,)
+        Threshold of each label.
     allow_empty : bool, default=True
-        False: in a row in which no label reaches its threshold, the one with the largest
-        ``proba - threshold`` goes on, unless all probabilities are 0. With one threshold for
-        all that is the most probable label. A single label may always be off.
+        Whether a row may have no label on. If False, the label with the largest
+        ``proba - threshold`` goes on in a row in which no label reaches its threshold, unless all
+        probabilities are 0. A single label may always be off.
 
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        0/1.
+        0/1 labels.
 
     Raises
     ------
     ValueError
-        On invalid arrays.
+        If an array is invalid.
 
     Examples
     --------
@@ -163,8 +171,8 @@ def _reached(proba, thresholds, allow_empty):
     return with_a_label((proba >= thresholds).astype(np.int64), score, allow_empty)
 
 
-def check_threshold_metric(metric, per_label=None):
-    """Return whether each label gets a threshold of its own; ValueError if that cannot be."""
+def check_threshold_metric(metric: str, per_label: bool | None = None) -> bool:
+    """Return True if each label gets a threshold of its own; ValueError if that is impossible."""
     if metric not in THRESHOLD_METRICS:
         raise ValueError(
             f"metric must be one of {', '.join(map(repr, THRESHOLD_METRICS))}; got {metric!r}"
@@ -173,53 +181,47 @@ def check_threshold_metric(metric, per_label=None):
         return metric == "f1_macro"
     if per_label and "thresholds" not in SCORES[metric].maximizers:
         raise ValueError(
-            f"{metric!r} takes one threshold for all labels: with one for each label there is no "
-            "exact search; 'f1_micro', 'f1_macro' and 'neg_hamming_loss' take both"
+            f"{metric!r} takes a single threshold for all labels: there is no exact search for a "
+            "threshold of each label; 'f1_micro', 'f1_macro' and 'neg_hamming_loss' take both"
         )
     return bool(per_label)
 
 
-def labels_by_fitted_thresholds(proba, thresholds, known, allow_empty):
-    """Labels (N, L) by thresholds that `fit` found, those that are known as given.
+def labels_by_fitted_thresholds(
+    proba: np.ndarray,
+    thresholds: np.ndarray | None,
+    known: np.ndarray | None,
+    allow_empty: bool,
+) -> np.ndarray:
+    """Return labels (N, L) by the thresholds (L,) that `fit` found; known labels stay as given.
 
-    Parameters
-    ----------
-    proba : ndarray (N, L)
-        0 or 1 of labels that are known.
-    thresholds : ndarray (L,) or None
-        None, if `fit` was not asked for them, is an error.
-    known : ndarray (N, L) or None
-        NaN where not known.
-    allow_empty : bool
+    `proba` (N, L) is 0 or 1 for known labels, and `known` (N, L) is NaN for unknown labels.
+    Thresholds of None, because `fit` did not search them, are an error.
     """
     if thresholds is None:
         raise ValueError(
             "decode='threshold' needs thresholds_, which fit finds by cross-validation: set it "
             "and fit again, or choose another decode"
         )
-    if known is not None:  # thresholds of 0 or above 1 hold for what is not known
+    if known is not None:  # a threshold of 0 or above 1 must not change a known label
         thresholds = np.where(known == 1, 0.0, np.where(known == 0, 2.0, thresholds))
     return _reached(proba, thresholds, allow_empty)
 
 
 class _Sorted:
-    """Entries in G groups of M, by falling probability, and what the first m hold.
+    """Entries in G groups of M, by falling probability, with the sums over the first m entries."""
 
-    Attributes
-    ----------
-    proba : ndarray (G, M)
-        Sorted, -1 where not observed, which comes last.
-    on, true_on : ndarray (G, M + 1)
-        Weight of the first m entries, m = 0, ..., M, and of the true ones among them.
-    """
+    proba: np.ndarray  # (G, M), sorted; -1 where not observed, which comes last
+    on: np.ndarray  # (G, M + 1), weight of the first m entries, m = 0, ..., M
+    true_on: np.ndarray  # (G, M + 1), weight of the true entries among these
 
     def __init__(self, proba, y, weight, observed):
         proba = np.where(observed, proba, -1.0)
         order = np.argsort(-proba, axis=1, kind="stable")
         weight, y, self.proba = (np.take_along_axis(a, order, axis=1) for a in (weight, y, proba))
-        none = np.zeros((len(proba), 1))
-        self.on = np.hstack([none, weight.cumsum(axis=1)])
-        self.true_on = np.hstack([none, (weight * y).cumsum(axis=1)])
+        zero = np.zeros((len(proba), 1))
+        self.on = np.hstack([zero, weight.cumsum(axis=1)])
+        self.true_on = np.hstack([zero, (weight * y).cumsum(axis=1)])
 
 
 def _f1(table, zero_division):
@@ -237,7 +239,7 @@ def _ratio(numerator, denominator, zero_division):
 
 
 def _cut_of_sum(table, value):
-    """Threshold that maximises the sum over groups of values (G, M + 1) of the first m."""
+    """Return the threshold that maximises the sum over groups of values (G, M + 1)."""
     seen = table.proba.ravel() >= 0
     proba = table.proba.ravel()[seen]
     gain = np.diff(value, axis=1).ravel()[seen]
@@ -247,7 +249,7 @@ def _cut_of_sum(table, value):
 
 
 def _cut_of_each(table, value):
-    """Thresholds (G,) that maximise the values (G, M + 1) of the first m of each group."""
+    """Return the thresholds (G,) that maximise the values (G, M + 1) of each group."""
     thresholds = np.empty(len(value))
     for group, (proba, total) in enumerate(zip(table.proba, value, strict=True)):
         n = np.count_nonzero(proba >= 0)
@@ -256,15 +258,15 @@ def _cut_of_each(table, value):
 
 
 def _best_cut(proba, value):
-    """Threshold of the largest value (m + 1,) of switching on the first m of the sorted proba."""
-    # Cut m lies above entry m and up to entry m - 1; 0 and 1, or just above, are the ends.
+    """Return the threshold of the largest value (m + 1,), by the number of entries switched on."""
+    # Cut m lies above entry m and up to entry m - 1. The ends are 0 and 1, or just above 1.
     top = np.nextafter(1.0, 2.0) if (proba == 1).any() else 1.0
     upper = np.concatenate([[top], proba])
     lower = np.concatenate([proba, [0.0]])
     middle = lower + (upper - lower) / 2
     threshold = np.where(middle > lower, middle, upper)
     possible = upper > lower
-    possible[-1] = True  # everything on: a threshold of 0 does that too
+    possible[-1] = True  # all on: also a threshold of 0
     largest = value[possible].max()
     best = possible & (value >= largest - TIE * np.abs(value).max())
     cuts = threshold[best]
@@ -272,11 +274,11 @@ def _best_cut(proba, value):
 
 
 def _micro_f1_by_label(table):
-    """Thresholds (L,) that maximise the F1 of the counts summed over labels."""
+    """Return the thresholds (L,) that maximise the F1 of the counts summed over labels."""
     true = table.true_on[:, -1].sum()
-    level = 0.0 if true > 0 else 1.0  # nothing on
+    level = 0.0 if true > 0 else 1.0  # the value without a label on
     while True:
-        # The largest 2 true_on - level (on + true) is positive unless the level is the best.
+        # The maximum of 2 true_on - level (on + true) is positive unless the level is the best.
         thresholds = _cut_of_each(table, 2 * table.true_on - level * table.on)
         first = np.count_nonzero(table.proba >= thresholds[:, None], axis=1)
         index = np.arange(len(first)), first
