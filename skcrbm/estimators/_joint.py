@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.best_states import weighted_label_sets
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._base import BaseStructuredClassifier
-from skcrbm.inference import available_methods
+from skcrbm.inference import available_methods, sample
 from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.random_numbers import uniforms
 from skcrbm.targets import Targets, label_output
 from skcrbm.utils.indicator import distinct_rows
 from skcrbm.utils.label_names import indicator_by_name, is_frame, ranked_index
@@ -82,22 +83,22 @@ class JointClassifier(BaseStructuredClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the others are predicted given them. The
-            columns of a data frame are matched by name, labels without one are not known.
+            Labels known beforehand, NaN elsewhere: the other labels are predicted given them. The
+            columns of a data frame are matched by name; labels without a column are not known.
 
         Returns
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples,)
-            See `set_label_output` for data frames.
+            Predicted labels or classes; see `set_label_output` for data frames.
         """
         with one_blas_thread():
             return self._predict(self._posterior(X, y_known))
 
     @label_output
     def decision_function(self, X, y_known=None):
-        """Score of each output, or of each class; positive where a binary output is on.
+        """Return the score of each output, positive if it is on, or of each class.
 
-        See the class for what the scores are.
+        The documentation of the class describes the scores.
 
         Parameters
         ----------
@@ -114,7 +115,7 @@ class JointClassifier(BaseStructuredClassifier):
 
     @label_output
     def predict_proba(self, X, y_known=None):
-        """P(y_i = 1 | x) of each output, or the probability of each class.
+        """Return P(y_i = 1 | x) of each output, or the probability of each class.
 
         Parameters
         ----------
@@ -141,16 +142,16 @@ class JointClassifier(BaseStructuredClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         n_samples : int, default=1
-            Draws of each row.
+            Number of draws from each row.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the others are drawn given them.
+            Labels known beforehand, NaN elsewhere: the other labels are drawn given them.
         method : {"exact", "gibbs"}, default="exact"
             Independent draws by enumeration, with up to 20 hidden units or outputs; or up to
             100 Gibbs chains per row, see `skcrbm.inference.sample`. 1-D y is always exact.
         burn_in : int or None, default=None
             Sweeps of the Gibbs chains before the first draw; None: 100.
         random_state : int, RandomState or None, default=None
-            Decides the draws, whatever `n_jobs`.
+            Seed of the draws, which do not depend on `n_jobs`.
 
         Returns
         -------
@@ -160,40 +161,42 @@ class JointClassifier(BaseStructuredClassifier):
         Raises
         ------
         ValueError
-            On an invalid argument, or a model too large for `method`.
+            If an argument is invalid, or the model is too large for `method`.
         """
         with one_blas_thread():
             joint = self._joint(X, y_known)
         return joint.sample(n_samples, method, burn_in, random_state)
 
     def score_samples(self, X, y=None, y_known=None, *, method="exact", random_state=None):
-        """Log-likelihood of labels, log p(y | x), row by row.
+        """Return the log-likelihood of labels, log p(y | x), of each row.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            NaN in 2-D y = not observed: summed out, so that it is the marginal
-            log-likelihood of the observed labels, 0 where there are none. None, with which
-            scikit-learn's checks call it: nothing is observed.
+            Labels. NaN in 2-D y (not observed) is summed out, so that the result is the marginal
+            log-likelihood of the observed labels, and 0 if no label of the row is observed. None,
+            which scikit-learn's checks pass, stands for labels that are not observed.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels given: log p(y | x, y_known), -inf where y contradicts them.
+            Labels known beforehand, NaN elsewhere: the result is log p(y | x, y_known), and -inf if
+            y contradicts them.
         method : str or object, default="exact"
-            What gives log Z: "exact", with up to 20 hidden units or outputs; another method
-            of `skcrbm.inference.infer`, or a configured object, then approximate ("sum_product":
-            the Bethe approximation; "tree_reweighted": an upper bound of log Z); or "ais",
-            annealed importance sampling. 1-D y is always exact.
+            Method that computes log Z: "exact", with up to 20 hidden units or outputs; or, for an
+            approximation, another method of `skcrbm.inference.infer`, by name or as an object:
+            "sum_product" (the Bethe approximation), "tree_reweighted" (an upper bound of log Z) or
+            "ais" (annealed importance sampling). 1-D y is always exact.
         random_state : int, RandomState or None, default=None
-            For "ais".
+            Seed of "ais".
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Log-likelihood of each row.
 
         Raises
         ------
         ValueError
-            On an invalid argument, or a model too large for `method`.
+            If an argument is invalid, or the model is too large for `method`.
         """
         with one_blas_thread():
             joint = self._joint(X, y_known)
@@ -215,35 +218,36 @@ class JointClassifier(BaseStructuredClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         k : int, default=1
+            Number of label vectors per row.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels given: vectors that agree with them, and p(y | x, y_known).
+            Labels known beforehand, NaN elsewhere: the vectors agree with them, and their
+            probabilities are p(y | x, y_known).
         candidates : {"auto", "all", "label_sets"} or array-like of shape (n_sets, n_outputs)
-            Where the vectors come from: all there are (exact, up to 20 outputs),
-            `label_sets_`, or the sets given. "auto" is "all" up to 14 outputs, else
-            "label_sets". Of these the sets that agree with what is known compete; where
-            none does, all of them with the known labels written over them.
+            Label vectors that compete: all possible vectors (exact, up to 20 outputs),
+            `label_sets_`, or the rows of the array. "auto" is "all" up to 14 outputs, else
+            "label_sets". The candidates that agree with the known labels compete; if no candidate
+            agrees, all of them compete with the known labels written over them.
         method : str or object, default="exact"
-            As in `score_samples`; it is the probabilities that depend on it.
+            Method that computes log Z, as in `score_samples`; it affects the probabilities only.
         random_state : int, RandomState or None, default=None
-            For "ais".
+            Seed of "ais".
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k, n_outputs) or (n_samples, k)
-            0/1 labels, or classes of 1-D y, by falling probability. -1 where what is known
-            leaves fewer than k candidates.
+            0/1 labels, or classes of 1-D y, by falling probability; -1 if the known labels leave
+            fewer than k candidates.
         proba : ndarray of shape (n_samples, k)
-            p(y | x), not relative to the candidates; 0 where there is none.
+            p(y | x), not relative to the candidates; 0 for a missing candidate.
 
-            Both are pandas containers where `set_label_output` says so: their rows are those
-            of X, each with the ranks 0 to k - 1, so that ``labels.assign(proba=proba)`` is a
-            table.
+            After ``set_label_output("pandas")`` both are pandas containers with a row for each row
+            of X and each rank 0 to k - 1, so that ``labels.assign(proba=proba)`` is a table.
 
         Raises
         ------
         ValueError
-            On an invalid argument, k larger than the number of candidates, or a model too
-            large for `method`.
+            If an argument is invalid, k is larger than the number of candidates, or the model is
+            too large for `method`.
         """
         _check_count("k", k)
         with one_blas_thread():
@@ -262,11 +266,11 @@ class JointClassifier(BaseStructuredClassifier):
         return TopLabelSets(self._targets.framed(labels, index), proba)
 
     def predict_pairwise_proba(self, X, y_known=None):
-        """P(y_i = 1, y_k = 1 | x) of all pairs of labels.
+        """Return P(y_i = 1, y_k = 1 | x) of all pairs of labels.
 
-        By the inference method of `predict_proba`, whose marginals stand on the diagonal. Of
-        conditional RBMs a pair is ``P(y_k = 1) P(y_i = 1 | y_k = 1)``, a run of inference per
-        label; where that is approximate, the mean over both orders.
+        The inference method is the method of `predict_proba`, whose marginals stand on the
+        diagonal. For conditional RBMs a pair is ``P(y_k = 1) P(y_i = 1 | y_k = 1)``, with a run of
+        inference per label; if inference is approximate, the mean over both orders is taken.
 
         Parameters
         ----------
@@ -277,6 +281,7 @@ class JointClassifier(BaseStructuredClassifier):
         Returns
         -------
         ndarray of shape (n_samples, n_outputs, n_outputs)
+            Probabilities of the pairs.
 
         Raises
         ------
@@ -290,26 +295,18 @@ class JointClassifier(BaseStructuredClassifier):
 
 
 class _LabelVectors(NamedTuple):
-    """p(y | x) over the label vectors of a 2-D y.
+    """p(y | x) over the label vectors of a 2-D y."""
 
-    Attributes
-    ----------
-    targets : MultilabelTargets
-    posterior : Posterior
-    """
-
-    targets: Targets
+    targets: Targets  # of a 2-D y
     posterior: Posterior
 
     @property
     def n_rows(self):
-        """N."""
+        """Number of rows."""
         return self.posterior.energy.n_models
 
     def sample(self, n_samples, method, burn_in, random_state):
         """Draw label vectors (N, n_samples, L)."""
-        from skcrbm.inference import sample
-
         states = sample(
             self.posterior.energy,
             method,
@@ -322,7 +319,7 @@ class _LabelVectors(NamedTuple):
         return self.targets.decode(states[:, :, : self.posterior.energy.n_visible])
 
     def log_proba_of(self, visible, method, random_state):
-        """Log-probability (N,) of visible units (N, L), NaN summed out, given what is known."""
+        """Return the log-probability (N,) of visible units (N, L), with NaN summed out."""
         energy, known = self.posterior.energy, self.posterior.known
         seed = check_random_state(random_state).randint(2**31 - 1)
         known = np.full(visible.shape, np.nan) if known is None else known
@@ -334,7 +331,7 @@ class _LabelVectors(NamedTuple):
             part = self.posterior._replace(energy=energy.rows(partly), known=state[partly])
             log_p[partly] = _log_partition(part, method, seed)
         log_p -= _log_partition(self.posterior, method, seed)
-        log_p[(visible + known == 1).any(axis=1)] = -np.inf  # y contradicts what is known
+        log_p[(visible + known == 1).any(axis=1)] = -np.inf  # y contradicts a known label
         return log_p
 
     def top(self, k, candidates, method, random_state):
@@ -346,7 +343,7 @@ class _LabelVectors(NamedTuple):
         for rows, sets, log_weight in weighted_label_sets(posterior, "marginal"):
             top = min(k, len(sets))
             best = np.argpartition(-log_weight, top - 1, axis=1)[:, :top]
-            best.sort(axis=1)  # equal ones in the order of the candidates
+            best.sort(axis=1)  # ties are in the order of the candidates
             value = np.take_along_axis(log_weight, best, axis=1)
             order = np.argsort(-value, axis=1, kind="stable")
             value = np.take_along_axis(value, order, axis=1)
@@ -358,15 +355,16 @@ class _LabelVectors(NamedTuple):
         return TopLabelSets(self.targets.decode(labels), np.exp(log_p))
 
     def pairs(self):
-        """P(y_i = 1, y_k = 1), (N, L, L)."""
+        """Return P(y_i = 1, y_k = 1), (N, L, L)."""
         posterior = self.posterior
         n_labels = posterior.energy.n_visible
-        if posterior.energy.statistic_shapes == ((n_labels, n_labels),):  # they are the pairs
+        # An energy over pairs of labels has them as its statistics.
+        if posterior.energy.statistic_shapes == ((n_labels, n_labels),):
             return posterior.infer(returns="pairwise", pairwise="per_example").pairwise
         marginals = expit(posterior.log_odds())
         pairs = np.empty((*marginals.shape, n_labels), marginals.dtype)
-        nothing = np.full(marginals.shape, np.nan)
-        known = nothing if posterior.known is None else posterior.known
+        unknown = np.full(marginals.shape, np.nan)
+        known = unknown if posterior.known is None else posterior.known
         for i in range(n_labels):
             given = known.copy()
             given[:, i] = 1
@@ -376,7 +374,7 @@ class _LabelVectors(NamedTuple):
         return pairs / 2
 
     def _candidates(self, candidates):
-        """Candidates (K, L) of `predict_topk`."""
+        """Return the candidates (K, L) of `predict_topk`."""
         n_labels = self.posterior.energy.n_visible
         if isinstance(candidates, str) and candidates == "auto":
             candidates = "all" if n_labels <= AUTO_ALL_LABEL_SETS else "label_sets"
@@ -407,26 +405,18 @@ class _LabelVectors(NamedTuple):
 
 
 class _Classes(NamedTuple):
-    """p(y | x) over the classes of a 1-D y.
+    """p(y | x) over the classes of a 1-D y."""
 
-    Attributes
-    ----------
-    targets : BinaryTargets or MulticlassTargets
-    log_proba : ndarray (N, K), float64
-    """
-
-    targets: Targets
-    log_proba: np.ndarray
+    targets: Targets  # of a 1-D y
+    log_proba: np.ndarray  # (N, K), float64
 
     @property
     def n_rows(self):
-        """N."""
+        """Number of rows."""
         return len(self.log_proba)
 
     def sample(self, n_samples, method, burn_in, random_state):
         """Draw classes (N, n_samples), exactly."""
-        from skcrbm.inference.random_numbers import uniforms
-
         _check_count("n_samples", n_samples)
         mass = np.exp(self.log_proba).cumsum(axis=1)
         u = uniforms(random_key(random_state), np.arange(len(mass)), 0, n_samples)
@@ -434,7 +424,7 @@ class _Classes(NamedTuple):
         return self.targets.classes[index]
 
     def log_proba_of(self, visible, method, random_state):
-        """Log-probability (N,) of the classes of visible units (N, V)."""
+        """Return the log-probability (N,) of the classes of visible units (N, V)."""
         index = np.searchsorted(self.targets.classes, self.targets.decode(visible))
         return self.log_proba[np.arange(len(index)), index]
 
@@ -447,7 +437,7 @@ class _Classes(NamedTuple):
 
 
 def _log_partition(posterior, method, seed):
-    """Log Z (N,) of each row's model given what is known."""
+    """Return log Z (N,) of each row's model given the known labels."""
     method = resolve_method(
         method, "method", lambda: available_methods(posterior.energy, "log_partition")
     )
@@ -461,6 +451,6 @@ def _check_count(name, value):
         raise ValueError(f"{name} must be an int of at least 1, got {value!r}")
 
 
-def _check_enough(k, n, what):
+def _check_enough(k, n, candidates):
     if k > n:
-        raise ValueError(f"k={k} is larger than the number of {what}, {n}")
+        raise ValueError(f"k={k} is larger than the number of {candidates}, {n}")

@@ -169,7 +169,7 @@ def multilabel_report(
         )
 
     scores = {name: score(name) for name in (f"{r}_{a}" for a in AVERAGES for r in RATIOS)}
-    kinds = {"labels"}
+    kinds, mixed = {"labels"}, False
     if y_score is not None:
         known, s, seen, _ = check_scored("ranking", y_true, y_score, "y_score", sample_weight)
         kinds |= {"classes", "ranking"}
@@ -178,14 +178,14 @@ def multilabel_report(
         shares = [known[rows, j].mean() for j, rows in enumerate(seen.T) if rows.any()]
         if not any(0 < share < 1 for share in shares):
             kinds.remove("classes")
+        mixed = 0 < known[seen].mean() < 1
     for name, listed in SCORES.items():
         if not listed.title:
             continue
         if listed.needs in kinds:
             scores[name] = score(name)
         elif listed.needs == "classes" and y_score is not None:
-            mixed = name.endswith("micro") and 0 < known[seen].mean() < 1
-            scores[name] = score(name) if mixed else np.nan
+            scores[name] = score(name) if mixed and name.endswith("micro") else np.nan
     rows, labels = observed.any(axis=1), observed.any(axis=0)
     return MultilabelReport(
         scores,
