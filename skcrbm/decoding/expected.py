@@ -325,9 +325,7 @@ def maximize_f1(
     return first_k(order, k)
 
 
-def best_but_empty(
-    value: np.ndarray, empty: Any, possible: Any, allow_empty: bool
-) -> np.ndarray:
+def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bool) -> np.ndarray:
     """Return the index (N,) of the first of the largest values (N, C) of C candidates.
 
     Values are 0 or more and are compared up to rounding. Without `allow_empty`, the candidates that

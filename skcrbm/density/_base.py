@@ -1,274 +1,185 @@
-"""What the density estimators trained epoch by epoch share."""
+"""Training and sampling that the densities share.
+
+`MarkovRandomField`, `IsingModel` and `RBM` each have their own `fit`: it validates the rows, makes
+a model to start from, calls `density_plan` and `fit` of `skcrbm.learning`, and sets attributes.
+"""
+
+from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import _fit_context, clone
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
 
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
-from skcrbm.inference import Gibbs, available_methods, infer
+from skcrbm.inference import Gibbs, InferenceMethod, infer
 from skcrbm.inference.choice import method_constraint, methods_for, resolve_method, seeded_copy
 from skcrbm.inference.random_numbers import uniforms
-from skcrbm.inference.registry import METHODS
-from skcrbm.learning import (
-    NEGATIVE_PHASES,
-    ElasticNet,
-    ModelStates,
-    MomentMatching,
-    StochasticFit,
-    Training,
+from skcrbm.learning.data import ArraySource
+from skcrbm.learning.design import Design
+from skcrbm.learning.fit import (
+    Fitted,
+    Plan,
+    joined_curves,
+    resumed_generator,
     warn_of_convergence,
-    with_callbacks,
 )
-from skcrbm.utils.fitting import all_or_nothing, forget, resolved
+from skcrbm.learning.penalties import ElasticNet
+from skcrbm.learning.rules import (
+    BPChainLearning,
+    BPLearning,
+    LearningRule,
+    Likelihood,
+    PMPLearning,
+    resolve_rule,
+    rule_constraint,
+)
+from skcrbm.learning.solvers import (
+    EarlyStopping,
+    LossPlateau,
+    refuse_held_out_rows,
+    resolve_solver,
+    resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
+)
+from skcrbm.utils.callbacks import CallbackSupportMixin
+from skcrbm.utils.fitting import forget
 from skcrbm.utils.parameters import Integer
 from skcrbm.utils.random import random_key
 from skcrbm.utils.warnings import warn_user
 
+SOLVERS = ("adam", "sgd")
+_PATIENCE = 50
+# Rules that follow a few states of the model: at 50 times Adam's usual step size the parameters
+# outrun the chains, and the averaged iterates of hard data end far from the maximum.
+SAMPLED_SPEEDUP = 20
 _UNCONVERGED = "its marginals may be off", "inference='exact' if the model is small"
 
 
-class BaseDensity(StochasticFit, DensityQuestions):
-    """Base of the density estimators that are trained epoch by epoch.
+class Rows(NamedTuple):
+    """Validated training rows; rows of weight 0 have been dropped."""
 
-    A subclass has the hyperparameters of its `__init__`, among them all that
-    `_parameter_constraints` names here, and says what the model is.
-    """
+    X: np.ndarray  # (N, 0): a density has no inputs
+    visible: np.ndarray  # (N, n_features), 0, 1, and NaN if not observed
+    weight: np.ndarray  # (N,), positive
+
+
+class BaseDensity(CallbackSupportMixin, DensityQuestions):
+    """Base of the densities that are trained epoch by epoch: everything but `fit`."""
 
     _parameter_constraints: dict = {
-        "learning": [StrOptions(set(NEGATIVE_PHASES))],
+        "learning": rule_constraint("density", "ContrastiveDivergence(n_chains=50)"),
         "inference": method_constraint(
             methods_for(RBMEnergy, {"statistics", "log_partition"}),
             auto=True,
             also=methods_for(RBMEnergy, {"marginals"}, {"log_partition"}),
         ),
-        "sampler": [*method_constraint(methods_for(RBMEnergy, {"samples"})), None],
-        "n_chains": [Integer(1)],
-        "n_gibbs_steps": [Integer(1)],
+        "solver": solver_constraint(SOLVERS),
         "max_iter": [Integer(1)],
-        "batch_size": [Integer(1), StrOptions({"auto"})],
-        "solver": [StrOptions({"adam", "sgd"})],
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "average": ["boolean", StrOptions({"auto"})],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "alpha_l1": [Interval(Real, 0, None, closed="left")],
         "binarize": [Interval(Real, None, None, closed="neither"), None],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Integer(1)],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": stopping_constraint(auto=False),
         "warm_start": ["boolean"],
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    # Steps by few states of the model: at 50 times Adam's usual size they outrun the chains, and
-    # the averaged iterates of hard data end far from the maximum.
-    _sampled_speedup = 20
-    _state = ("_model", "_structure", "_learning", "_sampler", "_progress", "_rng")
-
-    # ---------------------------------------------------------- what the model is
+    _state = ("_model", "_structure", "_rule", "_sampler", "_progress", "_rng")
 
     @abstractmethod
-    def _structure_of(self, n_features):
-        """Return what the fitted model and the hyperparameters must agree in."""
+    def _structure_of(self, n_features: int) -> Any:
+        """Return the structure on which the fitted model and the hyperparameters must agree."""
 
     @abstractmethod
-    def _penalised(self, model):
-        """Params of 0 and 1: which parameters the penalties pull."""
-
-    @abstractmethod
-    def _model_attributes(self, model):
-        """Fitted attributes of a model, as a dict."""
-
-    def _automatic_batch_size(self, n_rows):
-        """Return the rows of a step: all, as the data's moments are worked out once."""
-        return n_rows
+    def _parameter_attributes(self, model) -> dict[str, Any]:
+        """Return the fitted attributes that hold the parameters of a model."""
 
     def __sklearn_is_fitted__(self):
         return "_model" in vars(self)
 
-    def _forget(self):
-        forget(self, self._state)
+    # ------------------------------------------------------------- steps of a fit
 
-    # ---------------------------------------------------------------- training
+    def _start_fit(self, X, sample_weight) -> tuple[Rows, np.random.RandomState, bool]:
+        """Return validated rows, random numbers, and True if training goes on from a fit."""
+        resume = self.warm_start and self.__sklearn_is_fitted__()
+        if resume:
+            self._check_same_model()
+        else:
+            forget(self, self._state)
+        rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
+        return rows, check_random_state(self.random_state), resume
 
-    @all_or_nothing
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, sample_weight=None):
-        """Learn the distribution of the rows of X.
+    def _start_partial_fit(self, X, sample_weight) -> tuple[Rows, np.random.RandomState, bool]:
+        """Return the same for `partial_fit`."""
+        resume = self.__sklearn_is_fitted__()
+        if resume:  # scikit-learn validates parameters in the first call only
+            self._validate_params()
+        refuse_held_out_rows(self.early_stopping)
+        if resume:
+            self._check_same_model()
+        rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
+        return rows, resumed_generator(self, resume, self.random_state), resume
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, compared with `binarize`; NaN where not observed.
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the row.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            On an invalid X, weight or hyperparameter, and if the model is too large for the
-            inference that `learning` needs.
-        FloatingPointError
-            If the training diverges.
-        """
-        return self._fit(X, y, sample_weight)
-
-    @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y=None, sample_weight=None):
-        """Do one epoch on the given rows.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit_one_epoch(X, y, sample_weight)
-
-    def _check_same_model(self):
+    def _check_same_model(self) -> None:
         if self._structure_of(self.n_features_in_) != self._structure:
             raise ValueError(
-                f"the hyperparameters of {type(self).__name__} say another structure than that of "
-                "the fit so far; set warm_start=False, or keep them"
+                f"the hyperparameters of {type(self).__name__} describe another structure than "
+                "the fitted model has; set warm_start=False, or keep them"
             )
 
-    def _make_training(self, visible, rng, partial):
-        n_rows = len(visible)
-        batch_size = self.batch_size
-        if batch_size == "auto":
-            batch_size = self._automatic_batch_size(n_rows)
-        by_states = not NEGATIVE_PHASES.get(self.learning).is_loss
-        speed = {"max_speedup": self._sampled_speedup} if by_states else {}
-        return Training(
-            objective=None,  # they depend on the model: see `_settle`
-            penalty=None,
-            rate_factors=None,
-            solver=self.solver,
-            learning_rate=self.learning_rate_init,
-            momentum=0.0,
-            # Gradients that go by few states of the model make the iterates go round the solution.
-            average=resolved(self.average, by_states),
-            batch_size=min(batch_size, n_rows),
-            max_iter=self.max_iter,
-            early_stopping=self.early_stopping,
-            refit=False,
-            validation_fraction=self.validation_fraction,
-            stratify=False,
-            n_iter_no_change=self.n_iter_no_change,
-            tol=self.tol,
-            verbose=self.verbose,
-            **speed,
-        )
-
-    def _settle(self, training, model, design, source, rng, go_on, partial):
-        energy = model.energy(design.X)
-        rule = NEGATIVE_PHASES.get(self.learning)
-        method = self._training_method(energy, bool(np.isnan(source.all.visible).any()))
-        method = seeded_copy(method, rng)
-        sampler = self._checked_sampler(rule, energy)
-        states = ModelStates(method, sampler, self.n_chains, self.n_gibbs_steps, self.n_jobs)
-        which = self._penalised(model)
-        penalty = None
-        if self.alpha or self.alpha_l1:
-            penalty = ElasticNet(
-                type(which)(*(self.alpha * part for part in which)),
-                type(which)(*(self.alpha_l1 * part for part in which)),
-            )
-        training = replace(
-            training,
-            objective=MomentMatching(self.learning, method, states),
-            penalty=penalty,
-            rate_factors=self._rate_factors(model),
-        )
-        attributes = {
-            "_learning": self.learning,
-            "_sampler": sampler,
-            "_structure": self._structure_of(self.n_features_in_),
+    def _set_fitted(self, plan: DensityPlan, fitted: Fitted, rng, joined: bool = False) -> None:
+        """Set the fitted attributes, and warn if inference did not converge."""
+        curves = fitted.curves
+        if isinstance(plan.rule, BPChainLearning) and plan.rule.weighted:
+            shares = [epoch.effective_share for epoch in fitted.epochs]
+            curves["effective_sample_size_curve_"] = shares
+        new = {
+            **self._model_attributes(fitted.model, plan),
+            **fitted.attributes,
+            **(joined_curves(self, curves) if joined else curves),
+            "_rng": rng,
         }
-        return training, model, attributes
+        vars(self).update(new)
+        if isinstance(plan.rule, (Likelihood, BPLearning)):
+            method = resolve_method("sum_product") if self._is_auto() else self._given_method()
+            warn_of_convergence(self.convergence_curve_[-1], method, *_UNCONVERGED)
 
-    def _rate_factors(self, model):
-        """Factors of the step size of each group of parameters."""
-        return type(model.params)(*(1.0 for _ in model.params))
-
-    def _training_method(self, energy, missing):
-        """Return the method of the phases that use one; "auto" resolved.
-
-        Parameters
-        ----------
-        energy : BaseEnergy
-        missing : bool
-            Whether there are entries to be marginalised.
-        """
-        if not self._is_auto():
-            answers = {"mle": {"statistics", "log_partition"}, "bp": {"marginals"}}
-            return self._able(energy, answers.get(self.learning, set()))
-        wanted = self.learning == "mle" or (missing and self.learning != "bp")
-        if wanted and is_small(energy):
-            return resolve_method("exact")
-        if self.learning == "mle":
-            raise ValueError(too_large(energy, "learning='mle'"))
-        return resolve_method("sum_product")
-
-    def _checked_sampler(self, rule, energy):
-        """Return a copy of the sampler, or None where the rule has no use for one."""
-        if rule.sampler is None:
-            return None
-        sampler = self.sampler
-        sampler = clone(resolve_method(rule.sampler if sampler is None else sampler, "sampler"))
-        lacking = rule.answers - sampler.supports(energy)
-        if lacking or "random_state" not in sampler.get_params(deep=False):
-            raise ValueError(
-                f"sampler={self.sampler!r} cannot be used with learning={self.learning!r} on "
-                f"{type(energy).__name__}: it must answer {sorted(rule.answers)} and have an "
-                f"option random_state, as {_samplers(energy, rule.answers)} do"
-            )
-        return sampler
-
-    def _fitted_model(self, X):
-        return self._model
-
-    def _fitted_attributes(self, model, epoch, X, visible):
+    def _model_attributes(self, model, plan: DensityPlan) -> dict[str, Any]:
+        """Return the fitted attributes of a model."""
         return {
             "_model": model,
-            "energy_": model.energy(X[:0]),
-            **self._model_attributes(model),
+            "energy_": model.energy(np.empty((0, 0))),
+            **self._parameter_attributes(model),
+            "_rule": plan.rule,
+            "_sampler": plan.sampler,
+            "_structure": self._structure_of(self.n_features_in_),
         }
 
-    def _curves(self, epochs):
-        curves = super()._curves(epochs)
-        if self.learning == "weighted_bp_chain":
-            curves["effective_sample_size_curve_"] = [epoch.effective_share for epoch in epochs]
-        return curves
+    def _training_method(self, rule: LearningRule, energy, missing: bool) -> InferenceMethod:
+        """Return the inference method of training, "auto" resolved.
 
-    def _publish(self, attributes):
-        super()._publish(attributes)
-        if self.learning in ("mle", "bp"):
-            method = resolve_method("sum_product") if self._is_auto() else self._named()
-            share = self.convergence_curve_[-1]
-            warn_of_convergence(share, method, *_UNCONVERGED)
+        `missing` is True if there are entries to be marginalised.
+        """
+        if not self._is_auto():
+            return self._method_answering(energy, set(rule.density_answers))
+        likelihood = isinstance(rule, Likelihood)
+        wanted = likelihood or (missing and not isinstance(rule, BPLearning))
+        if wanted and is_small(energy):
+            return resolve_method("exact")
+        if likelihood:
+            raise ValueError(too_large(energy, "learning='mle'"))
+        return resolve_method("sum_product")
 
     # --------------------------------------------------------------- questions
 
     def score_samples(self, X):
-        """Log-probability of the observed entries of each row.
+        """Return the log-probability of the observed entries of each row.
 
         Parameters
         ----------
@@ -278,7 +189,7 @@ class BaseDensity(StochasticFit, DensityQuestions):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats; an approximation where `inference` is one.
+            In nats; an approximation if `inference` is approximate.
 
         Raises
         ------
@@ -288,68 +199,137 @@ class BaseDensity(StochasticFit, DensityQuestions):
         Warns
         -----
         UserWarning
-            If the model was learned by "pmp": its parameters are those of the sampler, under
-            which the probabilities given here, of the Gibbs distribution, are not the data's.
+            If the model was learned by "pmp": its parameters belong to the sampler, and the Gibbs
+            distribution with the same parameters, whose probabilities these are, differs from the
+            distribution of the data.
         """
         found = super().score_samples(X)
-        if self._learning == "pmp":
+        if isinstance(self._rule, PMPLearning):
             warn_user(
-                "the parameters were learned for samples by perturb-and-max-product; they are no "
-                "parameters of the Gibbs distribution, whose log-probabilities these are"
+                "the parameters were learned for samples by perturb-and-max-product; these are "
+                "log-probabilities of the Gibbs distribution, which has other parameters"
             )
         return found
 
     def sample(self, n_samples=1, *, given=None, random_state=None):
-        """Draw rows from the model, by the sampler that it was learned with.
+        """Draw rows from the model, by the sampler of its learning rule.
 
-        That is Gibbs chains for "cd" and "pcd", every variable alone for "bp", `sampler` for
-        "bp_chain" and "pmp". For "mle" and "weighted_bp_chain" it is exact up to the sizes that
-        "exact" takes, and Gibbs chains beyond.
+        "cd" and "pcd" use Gibbs chains, "bp" draws every variable alone, "bp_chain" and "pmp" use
+        their sampler. "mle" and "weighted_bp_chain" draw exactly if the model is small enough for
+        "exact", else by Gibbs chains.
 
         Parameters
         ----------
         n_samples : int, default=1
         given : array-like of shape (n_features,), default=None
-            0 or 1 where a value is given, NaN where it is drawn.
+            0 or 1 for a given value, NaN for a value to draw.
         random_state : int, RandomState or None, default=None
 
         Returns
         -------
         ndarray of int of shape (n_samples, n_features)
         """
-        clamp = self._checked_given(n_samples, given)
-        if self._learning == "bp":
+        clamp = self._check_given(n_samples, given)
+        if isinstance(self._rule, BPLearning):
             energy, n_features = self.energy_, self.n_features_in_
-            method = resolve_method("sum_product") if self._is_auto() else self._named()
+            method = resolve_method("sum_product") if self._is_auto() else self._given_method()
             p = infer(energy, method, clamp=clamp, returns="marginals").marginals[0, :n_features]
             u = uniforms(random_key(random_state), np.arange(n_samples), 0, n_features)
             return (u < p).astype(np.int64)
         return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
 
     def _sampling_method(self, n_samples):
-        if self._sampler is not None and self._learning != "weighted_bp_chain":
+        weighted = isinstance(self._rule, BPChainLearning) and self._rule.weighted
+        if self._sampler is not None and not weighted:
             return self._sampler
-        if self._learning in ("mle", "weighted_bp_chain") and is_small(self.energy_):
+        if (isinstance(self._rule, Likelihood) or weighted) and is_small(self.energy_):
             return resolve_method("exact")
         return Gibbs(n_chains=n_samples)
 
 
-def start_log_odds(visible, weight):
-    """Log-odds (V,) of each column's share of ones, half a row on and half a row off added.
+class DensityPlan(NamedTuple):
+    """A fit of a density."""
+
+    training: Plan
+    rule: LearningRule
+    sampler: InferenceMethod | None  # of the rule, if it has one
+
+
+def density_plan(
+    density: BaseDensity,
+    rows: Rows,
+    model: Any,
+    rng: np.random.RandomState,
+    *,
+    penalised: Any,
+    rate_factors: Any = None,
+    batch_size: int | None = None,
+    sampled_speedup: int = SAMPLED_SPEEDUP,
+) -> DensityPlan:
+    """Return the plan of a fit.
 
     Parameters
     ----------
-    visible : ndarray (N, V)
-        NaN where not observed.
-    weight : ndarray (N,)
-        As numbers of copies.
+    density : BaseDensity
+        Estimator with the hyperparameters of the fit.
+    rows : Rows
+    model : named tuple with a `params` field
+        Model to start from.
+    rng : RandomState
+        Random numbers of seeds that inference methods need.
+    penalised : params of 0 and 1
+        Parameters on which the penalties act.
+    rate_factors : params of float, default=None
+        Relative learning rates; all 1 by default.
+    batch_size : int, default=None
+        Rows per step that "auto" stands for; None: all, because the moments of complete rows are
+        computed once.
+    sampled_speedup : int
+        Limit of Adam's speedup for rules that follow states of the model.
+    """
+    rule = resolve_rule(density.learning, "density")
+    solver = resolve_solver(density.solver, SOLVERS)
+    n_rows, by_states = len(rows.visible), not rule.has_density_loss
+    energy = model.energy(rows.X)
+    missing = bool(np.isnan(rows.visible).any())
+    method = seeded_copy(density._training_method(rule, energy, missing), rng)
+    sampler = rule.density_sampler(energy)
+    penalty = None
+    if density.alpha or density.alpha_l1:
+        penalty = ElasticNet(
+            type(penalised)(*(density.alpha * part for part in penalised)),
+            type(penalised)(*(density.alpha_l1 * part for part in penalised)),
+        )
+    if rate_factors is None:
+        rate_factors = type(model.params)(*(1.0 for _ in model.params))
+    held_out = EarlyStopping(n_iter_no_change=_PATIENCE, refit=False)
+    training = Plan(
+        model=model,
+        design=Design(rows.X),
+        rows=ArraySource(rows.X, rows.visible, rows.weight),
+        objective=rule.density(method, sampler, density.n_jobs),
+        penalty=penalty,
+        solver=solver,
+        max_iter=density.max_iter,
+        verbose=density.verbose,
+        stopping=resolve_stopping(
+            density.early_stopping, False, held_out, LossPlateau(n_iter_no_change=_PATIENCE)
+        ),
+        batch_size=solver.rows_per_step(n_rows, n_rows if batch_size is None else batch_size),
+        # Gradients from a few states of the model make the iterates circle around the solution.
+        average=solver.keeps_average(by_states),
+        rate_factors=rate_factors,
+        max_speedup=sampled_speedup if by_states else 50,
+    )
+    return DensityPlan(training, rule, sampler)
+
+
+def start_log_odds(visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the log-odds (V,) of each column's share of ones.
+
+    Half a row with the column on and half a row with it off are added. Missing entries of `visible`
+    (N, V) are NaN; weights count as numbers of copies.
     """
     on = weight @ np.nan_to_num(visible) + 0.5
     off = weight @ (1 - np.nan_to_num(visible, nan=1.0)) + 0.5
     return np.log(on) - np.log(off)
-
-
-def _samplers(energy, answers):
-    """Names of the methods that answer this by random numbers of their own, for an error."""
-    names = available_methods(energy, answers)
-    return ", ".join(repr(n) for n in names if "random_state" in vars(METHODS.get(n)()))

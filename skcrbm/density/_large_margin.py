@@ -16,15 +16,8 @@ from skcrbm.energies.cliques import clique_energy
 from skcrbm.inference import BranchAndBound, infer
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.label_search import find_clique_states, find_labels
-from skcrbm.learning import (
-    CallbackSupportMixin,
-    CliqueFeatures,
-    CliqueProblem,
-    EpochCallbacks,
-    fit_cliques,
-    pass_hooks,
-    with_callbacks,
-)
+from skcrbm.learning._clique_margins import CliqueFeatures, CliqueProblem, fit_cliques
+from skcrbm.utils.callbacks import CallbackSupportMixin, EpochCallbacks, pass_hooks, with_callbacks
 from skcrbm.utils.fitting import all_or_nothing, forget
 from skcrbm.utils.indicator import signs_of
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_TABLE_VARIABLES
@@ -160,7 +153,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    _of_use = ("inference", "binarize", "n_jobs", "margin")
+    _query_parameters = ("inference", "binarize", "n_jobs", "margin")
 
     def __init__(
         self,
@@ -257,8 +250,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         dual = None
         if last is not None and np.array_equal(last[0], signs):
             dual = last[1]
-        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-        callbacks = EpochCallbacks(self, self.max_iter, given, y, metadata, "pass")
+        callbacks = EpochCallbacks(self, self.max_iter, given, y, sample_weight, "pass")
         large = max(map(len, cliques)) > MAX_TABLE_VARIABLES
 
         def attributes(fitted):
@@ -306,14 +298,14 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     # --------------------------------------------------------------- questions
 
-    def _known(self, X):
+    def _check_rows(self, X):
         visible = self._given_inputs(X)
         self._check_energy()
         return visible
 
     def _given_inputs(self, X):
         """Return validated X (N, n_features), the inputs among which are observed."""
-        visible = super()._known(X)
+        visible = super()._check_rows(X)
         if np.isnan(visible[:, ~self._is_output]).any():
             raise ValueError("X must have no NaN in the columns that are inputs")
         return visible
@@ -325,8 +317,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
                 "impute(rule='hinge') to ask for, as inference works on tables of fewer"
             )
 
-    def _checked_given(self, n_samples, given):
-        clamp = super()._checked_given(n_samples, given)
+    def _check_given(self, n_samples, given):
+        clamp = super()._check_given(n_samples, given)
         self._check_energy()
         inputs = ~self._is_output
         if inputs.any() and (clamp is None or np.isnan(clamp[0, inputs]).any()):
@@ -390,12 +382,12 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
                 search = self._search_pairs if pairs else self._search_cliques
                 visible[partly] = search(visible[partly])
             return visible
-        visible = self._known(X).copy()
+        visible = self._check_rows(X).copy()
         partly = np.flatnonzero(np.isnan(visible).any(axis=1))
         if len(partly):
             found = infer(
                 self.energy_.rows(np.zeros(len(partly), int)),
-                self._method_of_use(self.energy_, "impute"),
+                self._query_method(self.energy_, "impute"),
                 clamp=self._clamp(visible[partly]),
                 returns="map",
                 n_jobs=self.n_jobs,

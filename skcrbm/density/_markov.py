@@ -1,10 +1,20 @@
 """MarkovRandomField: tables over some of the columns each."""
 
-import numpy as np
+from __future__ import annotations
 
-from skcrbm.density._base import BaseDensity, start_log_odds
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
+
+from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan, start_log_odds
 from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.energies.models import TableModel, TableParams
+from skcrbm.inference import InferenceMethod
+from skcrbm.learning.fit import fit, fit_one_epoch
+from skcrbm.learning.rules import LearningRule
+from skcrbm.learning.solvers import LossPlateau, Solver
+from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
+from skcrbm.utils.fitting import all_or_nothing
 
 
 class MarkovRandomField(BaseDensity):
@@ -21,73 +31,51 @@ class MarkovRandomField(BaseDensity):
         their numbers, at 0; or those of an energy of one model, at what they are
         there. Its fields, ORs, ANDs and weights of zero are not learned; complete rows to which
         they give a weight of zero are refused when a fit begins.
-    learning : str, default="pcd"
-        Where the moments of the model come from, whose difference to those of the data is the
-        gradient:
+    learning : str or object, default="pcd"
+        Learning rule, by name or as an object from `skcrbm.learning`. The rules differ in the
+        moments of the model that are compared with the moments of the data:
 
-        - "mle": the marginals of `inference`;
-        - "cd", "pcd": `n_gibbs_steps` sweeps of `n_chains` Gibbs chains, which begin at rows drawn
-          from the data in each step, or go on from step to step;
-        - "bp_chain": `n_chains` states of `sampler`, each variable drawn from its
-          belief given those before it [BPC]_;
-        - "weighted_bp_chain": the same states, weighted by what the model's weight of a state
-          is over the probability with which it was drawn. Where the effective share of the
-          states falls below a tenth, the weights are raised to the largest power below 1
-          at which it is a tenth;
-        - "bp": `n_chains` states with every variable drawn alone from its belief, a biased
-          baseline [BPC]_;
-        - "pmp": `n_chains` states of `sampler`, each the approximate maximum of a perturbed
-          energy [PMP]_. The parameters then belong to that sampler: the Gibbs distribution with the
-          same parameters is another one.
+        - "mle", `Likelihood`: marginals by `inference`;
+        - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
+        - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_;
+          "weighted_bp_chain" weights them so that the moments are consistent;
+        - "bp", `BPLearning`: every variable drawn alone from its belief, a biased baseline [BPC]_;
+        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then belong to that sampler.
 
+        Options such as the number of chains are options of the objects, as in
+        ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.
     inference : str or object, default="auto"
-        Method of `score_samples` and `marginals`, of "mle", and for entries that are not
-        observed: "exact", "sum_product", "tree_reweighted", "mean_field", or configured. "auto"
-        is "exact" up to the sizes that it takes; beyond, "mle" and questions are refused, and
-        entries that are not observed are marginalised in training by "sum_product". For "bp" it
+        Method of `score_samples` and `marginals`, of "mle", and for missing entries: "exact",
+        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto"
+        is "exact" if the model is small enough. For larger models "mle" and questions are refused,
+        and missing entries are marginalised in training by "sum_product". For "bp" it
         is "sum_product".
-    sampler : str, object or None, default=None
-        Of "bp_chain" and "weighted_bp_chain" (None: "bp_chain") and of "pmp" (None:
-        "perturb_and_max_product"): any method that answers "samples" and has an option
-        `random_state`; of the weighted rule also "sample_log_prob". Chains
-        go on from step to step, and perturbations with `persistence` above 0.
-    n_chains : int, default=100
-        States of the model in each step.
-    n_gibbs_steps : int, default=1
-        Sweeps of the chains in each step.
+    solver : str or object, default="adam"
+        Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
+        `batch_size` is all rows, because the moments of complete rows are computed once. The automatic
+        `average` of a solver is True for all rules but "mle", because states drawn from the model
+        make the iterates circle around the solution; an average lags behind an ascent that has not
+        arrived.
     max_iter : int, default=100
-        Epochs at most. All are done, unless there is a loss ("mle") or a validation part.
-    batch_size : int or "auto", default="auto"
-        Rows of a step; "auto": all, as the moments of complete rows are worked out once.
-    solver : {"adam", "sgd"}, default="adam"
-    learning_rate_init : float or "auto", default="auto"
-        Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that ("mle"),
-        or 20 times (rules by states of the model), where an epoch has fewer than 60 steps.
-    average : bool or "auto", default="auto"
-        Whether the parameters kept are an average of the iterates, in which late ones count
-        more. "auto" does so with all rules but "mle", as states drawn from the model make the
-        iterates go round the solution. It lags behind an ascent that has not arrived.
+        Most epochs. All are done, unless there is a loss ("mle") or a validation part.
     alpha, alpha_l1 : float, default=0.0
-        L2 and L1 penalty on the log-potentials of the tables of two and more columns.
-        The L1 part is followed by subgradients.
+        L2 and L1 penalty on the log-potentials of the tables of two and more columns. The L1 part
+        is followed by subgradients.
     binarize : float or None, default=0.5
-        What is above counts as 1. None: X must hold 0, 1 and NaN alone.
-    early_stopping : bool, default=False
-        Hold out a validation part and keep the best epoch, by the log-likelihood of small
-        models and the pseudo-likelihood of large ones: those of the Gibbs distribution, also
-        for "pmp", whose samples they do not judge.
-    validation_fraction : float in (0, 1), default=0.15
-    n_iter_no_change : int, default=50
-        Stop after so many epochs in which neither the validation score nor, in "mle" without a
-        validation part, the loss got better by more than `tol`.
-    tol : float, default=0.0
+        Values above this threshold count as 1. None: X must hold 0, 1 and NaN alone.
+    early_stopping : bool or object, default=False
+        True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
+        rows and keep the best epoch, by the log-likelihood of small models and the
+        pseudo-likelihood of large ones. Both belong to the Gibbs distribution, also for "pmp",
+        whose samples they do not judge. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous one; chains go on, too.
+        Start `fit` from the parameters of the previous fit; chains go on, too.
     n_jobs : int, default=None
         Threads over models. The result does not depend on it.
     random_state : int, RandomState or None, default=None
+        Seed of the fit.
     verbose : bool or int, default=False
-        1: one live line with rate, loss and what remains; 2: a line per epoch.
+        1: a live line with rate, loss and remaining time; 2: a line per epoch.
 
     Attributes
     ----------
@@ -100,10 +88,12 @@ class MarkovRandomField(BaseDensity):
         Per epoch, the loss, which is a negative log-likelihood for "mle" and
         "weighted_bp_chain" alone, and the share of converged rows.
     effective_sample_size_curve_ : list of float
-        With "weighted_bp_chain", per epoch: the share of equally weighted states that the
-        weighted ones are worth, before it is raised to a tenth.
+        With "weighted_bp_chain", per epoch: the number of equally weighted states that the
+        weighted states are worth, as a share of their number, before it is raised to a tenth.
     validation_scores_ : list of float or None
+        Score per epoch if rows are held out.
     n_iter_ : int
+        Number of epochs behind the parameters.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -135,50 +125,102 @@ class MarkovRandomField(BaseDensity):
         self,
         factors="pairwise",
         *,
-        learning="pcd",
-        inference="auto",
-        sampler=None,
-        n_chains=100,
-        n_gibbs_steps=1,
-        max_iter=100,
-        batch_size="auto",
-        solver="adam",
-        learning_rate_init="auto",
-        average="auto",
-        alpha=0.0,
-        alpha_l1=0.0,
-        binarize=0.5,
-        early_stopping=False,
-        validation_fraction=0.15,
-        n_iter_no_change=50,
-        tol=0.0,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=False,
+        learning: str | LearningRule = "pcd",
+        inference: str | InferenceMethod = "auto",
+        solver: str | Solver = "adam",
+        max_iter: int = 100,
+        alpha: float = 0.0,
+        alpha_l1: float = 0.0,
+        binarize: float | None = 0.5,
+        early_stopping: bool | LossPlateau = False,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
     ):
         self.factors = factors
         self.learning = learning
         self.inference = inference
-        self.sampler = sampler
-        self.n_chains = n_chains
-        self.n_gibbs_steps = n_gibbs_steps
-        self.max_iter = max_iter
-        self.batch_size = batch_size
         self.solver = solver
-        self.learning_rate_init = learning_rate_init
-        self.average = average
+        self.max_iter = max_iter
         self.alpha = alpha
         self.alpha_l1 = alpha_l1
         self.binarize = binarize
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
+        """Learn the distribution of the rows of X.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Numbers, compared with `binarize`; NaN where not observed.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative; a weight k counts as k copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On an invalid X, weight or hyperparameter, and if the model is too large for the
+            inference that `learning` needs.
+        FloatingPointError
+            If the training diverges.
+        """
+        rows, rng, resume = self._start_fit(X, sample_weight)
+        plan = self._plan(rows, rng, resume)
+        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
+        fitted = fit(
+            plan.training,
+            rng,
+            self._progress if resume else None,
+            callbacks,
+            lambda model, epoch: self._model_attributes(model, plan),
+        )
+        self._set_fitted(plan, fitted, rng)
+        callbacks.end()
+        return self
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
+        """Do one epoch on the given rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        rows, rng, resume = self._start_partial_fit(X, sample_weight)
+        plan = self._plan(rows, rng, resume)
+        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
+        self._set_fitted(plan, fitted, rng, joined=resume)
+        return self
+
+    def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:
+        model = self._model if resume else self._initial_model(rows)
+        pulled = np.zeros(model.base.n_entries)
+        for variables, entries in model.base.graph.scopes:
+            if variables.shape[1] > 1:
+                pulled[entries[:, None] + np.arange(2 ** variables.shape[1])] = 1
+        penalised = TableParams(pulled[model.learned])
+        return density_plan(self, rows, model, rng, penalised=penalised)
 
     def _base_energy(self, n_features, dtype):
         """Return the energy to start from, all tables at 0 but those given."""
@@ -219,7 +261,8 @@ class MarkovRandomField(BaseDensity):
         graph = self._base_energy(n_features, np.float64).graph
         return tuple(tuple(scope.tolist()) for scope in graph.lists())
 
-    def _initial_model(self, X, visible, weight, rng, training):
+    def _initial_model(self, rows: Rows) -> TableModel:
+        visible, weight = rows.visible, rows.weight
         base = self._base_energy(visible.shape[1], visible.dtype)
         if isinstance(self.factors, str):
             flat = base.log_potentials.copy()
@@ -228,14 +271,7 @@ class MarkovRandomField(BaseDensity):
         _check_possible(base, visible, weight)
         return TableModel.of(base)
 
-    def _penalised(self, model):
-        pulled = np.zeros(model.base.n_entries)
-        for variables, entries in model.base.graph.scopes:
-            if variables.shape[1] > 1:
-                pulled[entries[:, None] + np.arange(2 ** variables.shape[1])] = 1
-        return TableParams(pulled[model.learned])
-
-    def _model_attributes(self, model):
+    def _parameter_attributes(self, model):
         return {"log_potentials_": model.energy(None).log_potentials}
 
 

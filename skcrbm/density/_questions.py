@@ -27,7 +27,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
     """
 
     # Hyperparameters that questions to a fitted model go by.
-    _of_use = ("inference", "binarize", "n_jobs")
+    _query_parameters = ("inference", "binarize", "n_jobs")
 
     # ---------------------------------------------------------------- the data
 
@@ -68,21 +68,21 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
     def _is_auto(self):
         return isinstance(self.inference, str) and self.inference == "auto"
 
-    def _named(self):
+    def _given_method(self):
         """Return the method that `inference` names, or is."""
         return resolve_method(self.inference)
 
-    def _method_of_use(self, energy, wanted):
+    def _query_method(self, energy, wanted):
         """Return the method of `inference`; "auto" is exact, or a ValueError."""
         if not self._is_auto():
-            return self._able(energy, {_ANSWERS.get(wanted, "marginals")})
+            return self._method_answering(energy, {_ANSWERS.get(wanted, "marginals")})
         if not is_small(energy):
             raise ValueError(too_large(energy, wanted))
         return resolve_method("exact")
 
-    def _able(self, energy, answers):
+    def _method_answering(self, energy, answers):
         """Return the method of `inference` if it answers that; a ValueError else."""
-        method = self._named()
+        method = self._given_method()
         lacking = answers - method.supports(energy)
         if lacking:
             raise ValueError(
@@ -92,10 +92,10 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
             )
         return method
 
-    def _known(self, X):
+    def _check_rows(self, X):
         """Return validated X (N, n_features) of 0, 1 and NaN."""
         check_is_fitted(self)
-        check_parameters(self, self._of_use)
+        check_parameters(self, self._query_parameters)
         return self._visible(X, False)
 
     def _clamp(self, visible):
@@ -121,9 +121,9 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         ValueError
             With ``inference="auto"``, if the model is too large for exact inference.
         """
-        visible = self._known(X)
+        visible = self._check_rows(X)
         energy = self.energy_
-        method = self._method_of_use(energy, "score_samples")
+        method = self._query_method(energy, "score_samples")
         log_z = self._log_z(visible, method)
         rows = energy.rows(np.zeros(len(visible), int))
         log_weight = rows.log_weight(np.nan_to_num(visible))
@@ -170,7 +170,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         ValueError
             With ``inference="auto"``, if the model is too large for exact inference.
         """
-        visible = self._known(X)
+        visible = self._check_rows(X)
         return self._beliefs(visible, "marginals")[:, : visible.shape[1]]
 
     def _log_z(self, visible, method):
@@ -180,7 +180,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
     def _beliefs(self, visible, wanted):
         """Marginals (N, n_variables) given the observed entries."""
         energy = self.energy_.rows(np.zeros(len(visible), int))
-        method = self._method_of_use(self.energy_, wanted)
+        method = self._query_method(self.energy_, wanted)
         clamp = self._clamp(visible)
         return infer(energy, method, clamp=clamp, returns="marginals", n_jobs=self.n_jobs).marginals
 
@@ -200,7 +200,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         -------
         ndarray of int of shape (n_samples, n_features)
         """
-        clamp = self._checked_given(n_samples, given)
+        clamp = self._check_given(n_samples, given)
         return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
 
     def _sampling_method(self, n_samples):
@@ -208,10 +208,10 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
             return resolve_method("exact")
         return Gibbs(n_chains=n_samples)
 
-    def _checked_given(self, n_samples, given):
+    def _check_given(self, n_samples, given):
         """Validate the arguments of `sample`; evidence (1, n_variables) or None."""
         check_is_fitted(self)
-        check_parameters(self, self._of_use)
+        check_parameters(self, self._query_parameters)
         n_features = self.n_features_in_
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")

@@ -1,14 +1,26 @@
 """RBM: hidden units between the columns."""
 
-import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from __future__ import annotations
 
-from skcrbm.density._base import BaseDensity
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+
+from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan
 from skcrbm.energies.models import RBMModel, RBMParams
-from skcrbm.learning import crbm_params
+from skcrbm.inference import InferenceMethod
+from skcrbm.learning.fit import fit, fit_one_epoch
+from skcrbm.learning.initial import crbm_params
+from skcrbm.learning.rules import LearningRule
+from skcrbm.learning.solvers import LossPlateau, Solver
+from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.parameters import Integer
 
+# With no more rows than the first number, a step reads all rows; else it reads the second number.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
+# Hidden units break their symmetry slowly, so the step size may be larger than in other densities.
+_SAMPLED_SPEEDUP = 50
 
 
 class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
@@ -22,73 +34,51 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     ----------
     n_hidden : int, default=256
         Number of hidden units.
-    learning : str, default="pcd"
-        Where the moments of the model come from, whose difference to those of the data is the
-        gradient:
+    learning : str or object, default="pcd"
+        Learning rule, by name or as an object from `skcrbm.learning`. The rules differ in the
+        moments of the model that are compared with the moments of the data:
 
-        - "mle": the marginals of `inference`;
-        - "cd", "pcd": `n_gibbs_steps` sweeps of `n_chains` Gibbs chains, which begin at rows drawn
-          from the data in each step, or go on from step to step;
-        - "bp_chain": `n_chains` states of `sampler`, each variable drawn from its
-          belief given those before it [BPC]_;
-        - "weighted_bp_chain": the same states, weighted by what the model's weight of a state
-          is over the probability with which it was drawn. Where the effective share of the
-          states falls below a tenth, the weights are raised to the largest power below 1
-          at which it is a tenth;
-        - "bp": `n_chains` states with every variable drawn alone from its belief, a biased
-          baseline [BPC]_;
-        - "pmp": `n_chains` states of `sampler`, each the approximate maximum of a perturbed
-          energy [PMP]_. The parameters then belong to that sampler: the Gibbs distribution with the
-          same parameters is another one.
+        - "mle", `Likelihood`: marginals by `inference`;
+        - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
+        - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_;
+          "weighted_bp_chain" weights them so that the moments are consistent;
+        - "bp", `BPLearning`: every variable drawn alone from its belief, a biased baseline [BPC]_;
+        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then belong to that sampler.
 
+        Options such as the number of chains are options of the objects, as in
+        ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.
     inference : str or object, default="auto"
-        Method of `score_samples` and `marginals`, of "mle", and for entries that are not
-        observed: "exact", "sum_product", "tree_reweighted", "mean_field", or configured. "auto"
-        is "exact" up to the sizes that it takes; beyond, "mle" and questions are refused, and
-        entries that are not observed are marginalised in training by "sum_product". For "bp" it
+        Method of `score_samples` and `marginals`, of "mle", and for missing entries: "exact",
+        "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto"
+        is "exact" if the model is small enough. For larger models "mle" and questions are refused,
+        and missing entries are marginalised in training by "sum_product". For "bp" it
         is "sum_product".
-    sampler : str, object or None, default=None
-        Of "bp_chain" and "weighted_bp_chain" (None: "bp_chain") and of "pmp" (None:
-        "perturb_and_max_product"): any method that answers "samples" and has an option
-        `random_state`; of the weighted rule also "sample_log_prob". Chains
-        go on from step to step, and perturbations with `persistence` above 0.
-    n_chains : int, default=100
-        States of the model in each step.
-    n_gibbs_steps : int, default=1
-        Sweeps of the chains in each step.
+    solver : str or object, default="adam"
+        Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
+        `batch_size` is all rows up to 200, else 100. The automatic
+        `average` of a solver is True for all rules but "mle", because states drawn from the model
+        make the iterates circle around the solution; an average lags behind an ascent that has not
+        arrived.
     max_iter : int, default=200
-        Epochs at most. All are done, unless there is a loss ("mle") or a validation part.
-    batch_size : int or "auto", default="auto"
-        Rows of a step; "auto": all up to 200, else 100.
-    solver : {"adam", "sgd"}, default="adam"
-    learning_rate_init : float or "auto", default="auto"
-        Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that where
-        an epoch has fewer than 60 steps.
-    average : bool or "auto", default="auto"
-        Whether the parameters kept are an average of the iterates, in which late ones count
-        more. "auto" does so with all rules but "mle", as states drawn from the model make the
-        iterates go round the solution. It lags behind an ascent that has not arrived.
+        Most epochs. All are done, unless there is a loss ("mle") or a validation part.
     alpha, alpha_l1 : float, default=0.0
-        L2 and L1 penalty on W.
-        The L1 part is followed by subgradients.
+        L2 and L1 penalty on the couplings W. The L1 part
+        is followed by subgradients.
     binarize : float or None, default=0.5
-        What is above counts as 1. None: X must hold 0, 1 and NaN alone.
-    early_stopping : bool, default=False
-        Hold out a validation part and keep the best epoch, by the log-likelihood of small
-        models and the pseudo-likelihood of large ones: those of the Gibbs distribution, also
-        for "pmp", whose samples they do not judge.
-    validation_fraction : float in (0, 1), default=0.15
-    n_iter_no_change : int, default=50
-        Stop after so many epochs in which neither the validation score nor, in "mle" without a
-        validation part, the loss got better by more than `tol`.
-    tol : float, default=0.0
+        Values above this threshold count as 1. None: X must hold 0, 1 and NaN alone.
+    early_stopping : bool or object, default=False
+        True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
+        rows and keep the best epoch, by the log-likelihood of small models and the
+        pseudo-likelihood of large ones. Both belong to the Gibbs distribution, also for "pmp",
+        whose samples they do not judge. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous one; chains go on, too.
+        Start `fit` from the parameters of the previous fit; chains go on, too.
     n_jobs : int, default=None
         Threads over models. The result does not depend on it.
     random_state : int, RandomState or None, default=None
+        Seed of the fit.
     verbose : bool or int, default=False
-        1: one live line with rate, loss and what remains; 2: a line per epoch.
+        1: a live line with rate, loss and remaining time; 2: a line per epoch.
 
     Attributes
     ----------
@@ -102,10 +92,12 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Per epoch, the loss, which is a negative log-likelihood for "mle" and
         "weighted_bp_chain" alone, and the share of converged rows.
     effective_sample_size_curve_ : list of float
-        With "weighted_bp_chain", per epoch: the share of equally weighted states that the
-        weighted ones are worth, before it is raised to a tenth.
+        With "weighted_bp_chain", per epoch: the number of equally weighted states that the
+        weighted states are worth, as a share of their number, before it is raised to a tenth.
     validation_scores_ : list of float or None
+        Score per epoch if rows are held out.
     n_iter_ : int
+        Number of epochs behind the parameters.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -135,57 +127,110 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         "n_hidden": [Integer(0)],
     }
 
-    # Hidden units are slow to take sides.
-    _sampled_speedup = 50
-
     def __init__(
         self,
         n_hidden=256,
         *,
-        learning="pcd",
-        inference="auto",
-        sampler=None,
-        n_chains=100,
-        n_gibbs_steps=1,
-        max_iter=200,
-        batch_size="auto",
-        solver="adam",
-        learning_rate_init="auto",
-        average="auto",
-        alpha=0.0,
-        alpha_l1=0.0,
-        binarize=0.5,
-        early_stopping=False,
-        validation_fraction=0.15,
-        n_iter_no_change=50,
-        tol=0.0,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=False,
+        learning: str | LearningRule = "pcd",
+        inference: str | InferenceMethod = "auto",
+        solver: str | Solver = "adam",
+        max_iter: int = 200,
+        alpha: float = 0.0,
+        alpha_l1: float = 0.0,
+        binarize: float | None = 0.5,
+        early_stopping: bool | LossPlateau = False,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
     ):
         self.n_hidden = n_hidden
         self.learning = learning
         self.inference = inference
-        self.sampler = sampler
-        self.n_chains = n_chains
-        self.n_gibbs_steps = n_gibbs_steps
-        self.max_iter = max_iter
-        self.batch_size = batch_size
         self.solver = solver
-        self.learning_rate_init = learning_rate_init
-        self.average = average
+        self.max_iter = max_iter
         self.alpha = alpha
         self.alpha_l1 = alpha_l1
         self.binarize = binarize
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
+        """Learn the distribution of the rows of X.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Numbers, compared with `binarize`; NaN where not observed.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative; a weight k counts as k copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On an invalid X, weight or hyperparameter, and if the model is too large for the
+            inference that `learning` needs.
+        FloatingPointError
+            If the training diverges.
+        """
+        rows, rng, resume = self._start_fit(X, sample_weight)
+        plan = self._plan(rows, rng, resume)
+        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
+        fitted = fit(
+            plan.training,
+            rng,
+            self._progress if resume else None,
+            callbacks,
+            lambda model, epoch: self._model_attributes(model, plan),
+        )
+        self._set_fitted(plan, fitted, rng)
+        callbacks.end()
+        return self
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
+        """Do one epoch on the given rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        rows, rng, resume = self._start_partial_fit(X, sample_weight)
+        plan = self._plan(rows, rng, resume)
+        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
+        self._set_fitted(plan, fitted, rng, joined=resume)
+        return self
+
+    def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:
+        model = self._model if resume else self._initial_model(rows, rng)
+        n_rows = len(rows.visible)
+        return density_plan(
+            self,
+            rows,
+            model,
+            rng,
+            penalised=RBMParams(1.0, 0.0, 0.0),
+            batch_size=n_rows if n_rows <= _FULL_BATCH_ROWS else _BATCH_ROWS,
+            sampled_speedup=_SAMPLED_SPEEDUP,
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -196,20 +241,14 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     def _n_features_out(self):
         return self.weights_.shape[1]
 
-    def _automatic_batch_size(self, n_rows):
-        return n_rows if n_rows <= _FULL_BATCH_ROWS else _BATCH_ROWS
-
     def _structure_of(self, n_features):
         return n_features, self.n_hidden
 
-    def _initial_model(self, X, visible, weight, rng, training):
-        start = crbm_params(visible, weight, 0, self.n_hidden, rng)
+    def _initial_model(self, rows: Rows, rng) -> RBMModel:
+        start = crbm_params(rows.visible, rows.weight, 0, self.n_hidden, rng)
         return RBMModel(RBMParams(start.weights, start.visible_intercept, start.hidden_intercept))
 
-    def _penalised(self, model):
-        return RBMParams(1.0, 0.0, 0.0)
-
-    def _model_attributes(self, model):
+    def _parameter_attributes(self, model):
         return {
             "weights_": model.params.weights,
             "intercept_": model.params.visible_intercept,
@@ -229,7 +268,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         ndarray of shape (n_samples, n_hidden)
             Exact for complete rows; for others by `inference`.
         """
-        visible = self._known(X)
+        visible = self._check_rows(X)
         energy = self.energy_.rows(np.zeros(len(visible), int))
         means = energy.hidden_given_visible(np.nan_to_num(visible))
         partly = np.isnan(visible).any(axis=1)

@@ -1,7 +1,11 @@
-"""What all estimators share: tags, validation of X, y and weights, predictions by the kind of y."""
+"""The base of all classifiers: tags, validation of X, y and weights, predictions by kind of y."""
+
+from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from typing import Any, NamedTuple
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,19 +16,28 @@ from skcrbm.utils.indicator import may_be_empty, unseen_share
 from skcrbm.utils.parameters import check_parameters
 
 
-class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
+class Rows(NamedTuple):
+    """Validated training rows; rows of weight 0 have been dropped."""
+
+    X: Any  # ndarray or CSR matrix (N, D), float32 or float64
+    visible: np.ndarray  # (N, V), dtype of X, NaN if not observed
+    weight: np.ndarray  # (N,), positive
+
+
+class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the classifiers: 2-D indicator y with NaN, 1-D binary or multiclass y.
 
-    A subclass makes something of the rows of X, and has the scores for each kind of y from
-    that; the methods `_predict`, `_decision` and `_proba` put them in the form of the y at hand.
+    A subclass computes something from the rows of X (a posterior, for example), and from that the
+    scores of each kind of y. `_predict`, `_decision` and `_proba` arrange them as the kind of y
+    requires.
     """
 
-    #: Whether X may hold NaN.
+    #: True if X may hold NaN.
     _allow_nan = False
     #: Attributes without a trailing underscore that belong to a fit.
-    _state = ("_targets",)
-    #: Hyperparameters that predictions go by.
-    _of_prediction = ("decode", "n_jobs")
+    _state: tuple[str, ...] = ("_targets",)
+    #: Hyperparameters that predictions depend on; they are validated before each prediction.
+    _prediction_parameters: tuple[str, ...] = ("decode", "n_jobs")
     #: Log-odds of binary 1-D y per unit of `decision_function`.
     _log_odds_scale = 1.0
 
@@ -34,7 +47,7 @@ class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _label_log_odds(self, rows):
-        """Return log-odds (N, L) of each label's marginal, of 2-D y."""
+        """Return log-odds (N, L) of the marginal of each label of 2-D y."""
 
     @abstractmethod
     def _labels(self, rows):
@@ -50,7 +63,7 @@ class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def predict(self, X):
-        """Labels of each row."""
+        """Predict the labels of each row."""
 
     def _predict(self, rows):
         return self._targets.predict(self, rows)
@@ -71,20 +84,17 @@ class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         tags.input_tags.allow_nan = self._allow_nan
         return tags
 
-    def _check_training_data(self, X, y, sample_weight, *, reset, classes=None):
-        """Validate X, y and the weights.
+    def _check_training_data(self, X, y, sample_weight, *, reset: bool, classes=None) -> Rows:
+        """Validate X, y and the weights; drop rows of weight 0.
 
-        Returns
-        -------
-        X : ndarray or CSR matrix (N, D), float32 or float64
-        visible : ndarray (N, V), dtype of X, NaN where not observed
-        weight : ndarray (N,), positive; rows of weight 0 are gone from all three
+        Sets the attributes that describe y: `classes_`, `allow_empty_`, `unseen_share_`. Without
+        `reset` the rows must fit those of earlier calls, and all rows count in these attributes.
         """
         if not reset:
             self._targets.check_classes(classes)
         targets = self._make_targets(y, classes) if reset or y is None else self._targets
         X = self._validate_X(X, reset)
-        # One memory layout, as sums run along it: a DataFrame's is another.
+        # Sums depend on the memory layout, and the array of a data frame has another layout.
         visible = targets.encode(y, X.dtype).astype(X.dtype, order="C", copy=False)
         if len(visible) != X.shape[0]:
             raise ValueError(
@@ -98,14 +108,23 @@ class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
             self._targets = targets
             self.classes_ = targets.classes
             self.allow_empty_, self.unseen_share_ = empty, unseen
-        else:  # rows of earlier calls count as well
+        else:
             self.allow_empty_ |= empty
             self.unseen_share_ = max(self.unseen_share_, unseen)
-        return X, visible, weight
+        return Rows(X, visible, weight)
+
+    def _with_class_weight(self, rows: Rows) -> Rows:
+        """Return the rows with the weights of their classes, rows of weight 0 dropped."""
+        class_weight = getattr(self, "class_weight", None)
+        if class_weight is None:
+            return rows
+        weight = self._targets.class_weighted(class_weight, rows.visible, rows.weight)
+        (X, visible), weight = weighted_rows((rows.X, rows.visible), weight)
+        return Rows(X, visible, weight)
 
     def _check_predict_data(self, X):
         check_is_fitted(self)
-        check_parameters(self, self._of_prediction)
+        check_parameters(self, self._prediction_parameters)
         return self._validate_X(X, False)
 
     def _make_targets(self, y, classes):
@@ -115,5 +134,14 @@ class BaseStructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)
 
     def _forget(self):
-        """Drop what an earlier fit learned."""
+        """Drop the attributes of an earlier fit."""
         forget(self, self._state)
+
+
+def refuse_balanced_weights(class_weight) -> None:
+    """Raise a ValueError if `partial_fit` would have to balance classes from a part of the rows."""
+    if isinstance(class_weight, str):
+        raise ValueError(
+            "partial_fit does not support class_weight='balanced', because it sees only a part of "
+            "the rows; give the weights of the classes"
+        )

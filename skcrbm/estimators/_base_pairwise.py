@@ -10,8 +10,8 @@ from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._joint import JointClassifier
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.choice import resolve_method
-from skcrbm.learning import CallbackSupportMixin
 from skcrbm.targets import label_output
+from skcrbm.utils.callbacks import CallbackSupportMixin
 from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
 from skcrbm.utils.parallel import one_blas_thread

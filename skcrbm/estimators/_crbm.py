@@ -1,98 +1,142 @@
 """CRBMClassifier: the conditional RBM."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+from functools import partial as bind
 from numbers import Real
+from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding.rules import decoder_constraint, decoders_for
+from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
-from skcrbm.energies.models import ConditionalRBM
-from skcrbm.estimators._base_crbm import BaseCRBM
-from skcrbm.estimators._penalty import (
+from skcrbm.estimators._base import Rows, refuse_balanced_weights
+from skcrbm.estimators._crbm_auto import (
     PLAIN_ALPHA,
+    PenaltySettings,
     choose_solver,
     is_auto,
     make_penalty,
     path_record,
-    search_convex,
+    search_convex_penalty,
     search_penalty,
 )
-from skcrbm.inference.accuracy import checked_rows, marginal_error
-from skcrbm.inference.choice import marginal_method, method_constraint, methods_for
-from skcrbm.learning import OBJECTIVES, Design, FullBatchTraining, crbm_penalty
-from skcrbm.utils.columns import Columns
+from skcrbm.estimators._rbm import (
+    CRBMPlan,
+    RBMClassifier,
+    automatic_batch_size,
+    check_inference_cost,
+    holds_out_automatically,
+    refuse_thresholds,
+)
+from skcrbm.estimators._thresholds import update_thresholds
+from skcrbm.inference import InferenceMethod
+from skcrbm.inference.choice import (
+    marginal_method,
+    method_constraint,
+    methods_for,
+    resolve_method,
+    seeded_copy,
+)
+from skcrbm.learning.data import ArraySource
+from skcrbm.learning.design import Design, mean_square
+from skcrbm.learning.fit import (
+    Plan,
+    fit,
+    fit_one_epoch,
+    resumed_generator,
+    warn_of_convergence,
+)
+from skcrbm.learning.initial import crbm_params, crbm_rate_factors
+from skcrbm.learning.penalties import crbm_penalty
+from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
+from skcrbm.learning.solvers import (
+    LBFGS,
+    LossPlateau,
+    Solver,
+    refuse_held_out_rows,
+    resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
+)
+from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
+from skcrbm.utils.columns import Columns, warn_of_scales
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.parameters import Integer
-from skcrbm.utils.warnings import warn_user
 
-_TRUSTED_ERROR = 0.1
-# What training by the likelihood asks of inference.
-_OF_LIKELIHOOD = ("log_partition", "marginals", "statistics")
+_UNCONVERGED = (
+    "gradients and probabilities may be off",
+    "inference='exact' if a layer is small",
+    "a solver with a smaller learning_rate",
+)
 
 
-class CRBMClassifier(BaseCRBM):
+class CRBMClassifier(RBMClassifier):
     """Conditional restricted Boltzmann machine for multi-label and structured outputs.
 
     ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)`` with 0/1 outputs v and
-    0/1 hidden units h, which carry the dependence between the outputs [1]_, eq. 3.
+    0/1 hidden units h, which carry the dependence between the outputs ([1]_, eq. 3).
     Without hidden units it is one logistic regression per output.
 
     y may be a 2-D indicator matrix of 0/1 (NaN = not observed), or 1-D with two or more
     classes (more than two: one categorical output, exact whatever `inference` says).
 
     `decision_function` gives the log-odds of each output's marginal; for 1-D y the log-odds of
-    the second class or, of more than two classes, unnormalised log-probabilities.
+    the second class or, for more than two classes, unnormalised log-probabilities.
 
-    For binary images, whose many outputs depend on each other, take `ImageCRBM`: this model with
-    defaults that suit them, which has X and y as arrays (n_samples, height, width).
+    For binary images, whose many outputs depend on each other, use `ImageCRBM`: the same model with
+    defaults that suit images, which takes X and y as arrays (n_samples, height, width).
 
-    With nothing set, `fit` finds the penalty by validation inside the rows that it gets, whatever
+    With nothing set, `fit` finds the penalty by validation inside the given rows, whatever
     the scale of the columns, decides whether hidden units help, and fits all rows by L-BFGS; see
-    `alpha` and Notes. With a number for `alpha`, scale the columns of X, as with
-    `StandardScaler`, and of each column as much is learned as its scale allows.
+    `alpha` and Notes. With a number for `alpha`, scale the columns of X, for example with
+    `StandardScaler`: the penalty acts on the coefficients of the columns as given.
 
-    Changing `inference` takes effect in
-    the next fit, changing `decode` (to all but "threshold") or `n_jobs` at once. For scores
-    of 2-D y by `GridSearchCV` see `skcrbm.metrics.masked_scorer`: scikit-learn's
-    "neg_log_loss" reads an indicator matrix as one multi-class target.
+    A change of `inference` takes effect in the next fit, a change of `decode` (to any rule but
+    "threshold") or `n_jobs` at once. For scores of 2-D y by `GridSearchCV` see
+    `skcrbm.metrics.masked_scorer`: scikit-learn's "neg_log_loss" reads an indicator matrix as one
+    multi-class target.
 
     Parameters
     ----------
     n_hidden : int, default=8
-        Number of hidden units. With ``alpha="auto"`` and L-BFGS, none are kept where they do not
+        Number of hidden units. With ``alpha="auto"`` and L-BFGS they are dropped if they do not
         improve the validation likelihood beyond its noise: see `n_hidden_`.
-    learning : {"mle", "cd", "pcd", "cd_percloss", "pmp"}, default="mle"
-        Learning rule: maximum conditional likelihood with the marginals of `inference`;
-        contrastive divergence, or persistent with one chain per training row (not in
-        `partial_fit`; a warm start on as many rows goes on with the chains);
-        CD-PercLoss, which steps only where its chain finds a state better than the labels; or
-        perturb-and-max-product [2]_, with a new sample of each row in each step. The weights that
-        "pmp" learns belong to that sampler and are no parameters of the Gibbs distribution:
-        predictions, which are that distribution's by `inference`, are off where couplings are
-        strong. All but "mle" need every label observed and at most two classes in 1-D y;
+    learning : str or object, default="mle"
+        Learning rule, by name or as an object from `skcrbm.learning`:
+
+        - "mle", `Likelihood`: maximum conditional likelihood with the marginals of `inference`;
+        - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
+          persistent chains belong to the training rows, so "pcd" has no `partial_fit`, and a warm
+          start on the same number of rows goes on with the chains;
+        - "cd_percloss", `CDPercLoss`: steps only if a chain finds a better state than the labels;
+        - "pmp", `PMPLearning`: perturb-and-max-product [2]_, with a new sample of each row in each
+          step. The learned weights belong to that sampler. Predictions are made from the Gibbs
+          distribution with these weights and are off if couplings are strong.
+
+        All rules but "mle" need every label observed and at most two classes in 1-D y;
         `inference` then serves prediction only.
-    n_gibbs_steps : int, default=1
-        Sweeps of the chains of "cd", "pcd" and "cd_percloss", which wants some 10.
-    n_pmp_steps : int, default=50
-        Sweeps of max-product for each sample of "pmp".
     inference : str or object, default="auto"
         Method behind training and prediction: "exact", "sum_product", "tree_reweighted",
-        "mean_field", or configured, as in ``SumProduct(max_iter=30)``. "auto" is "exact"
-        while the smaller layer has at most 10 units, "sum_product" beyond.
+        "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
+        if the smaller layer has at most 10 units, else "sum_product".
     decode : str or object, default="marginal"
         How `predict` turns p(v | x) into labels: the name of a rule, or a rule with options from
         `skcrbm.decoding`, such as ``Threshold("f1_macro")``. Each rule serves a metric:
 
         - "marginal": the mode of each marginal (Hamming loss);
         - "label_set": the most probable of the label sets seen in fit (subset accuracy);
-        - "expected_jaccard": of some numbers of most probable labels and the best label set seen
-          in fit that of the largest expected Jaccard index (Jaccard, micro-F1);
-        - "expected_f1": of all label vectors that of the largest expected F1 (F1 averaged
-          over rows). Both expectations are over all label vectors, under p(v | x) with
-          "exact" inference, else as if labels were independent given x; no label where none
-          is true counts as 1;
+        - "expected_jaccard": the labels with the largest expected Jaccard index among the most
+          probable labels (any number of them) and the best label set seen in fit (Jaccard,
+          micro-F1);
+        - "expected_f1": the label vector with the largest expected F1 (F1 averaged over rows). Both
+          expectations are over all label vectors, under p(v | x) with "exact" inference, else as
+          if labels were independent given x; predicting no label for a row without a true
+          label scores 1;
         - "threshold": thresholds on the marginals that are best for a metric on the training
           rows, by default one for all labels and F1 averaged over rows. `fit` then does five
           more fits, each without a fifth of the rows, from new parameters whatever `warm_start`
@@ -102,81 +146,66 @@ class CRBMClassifier(BaseCRBM):
           else by mixed-product and max-product with restarts and, with up to 4096 couplings,
           by flips of single labels of what these find and of the best label set.
 
-        Where no row of fit was without a label (`allow_empty_`), no rule predicts that.
-        1-D y is always decoded to the most probable class.
+        If every row of fit had a label (`allow_empty_`), every rule predicts a label. 1-D y is
+        always decoded to the most probable class.
+    solver : str or object, default="auto"
+        Solver, by name or as an object from `skcrbm.learning` such as
+        ``Adam(learning_rate=0.01, batch_size=64)``:
+
+        - "lbfgs", `LBFGS`: minimises the exact likelihood of all rows at once. It needs
+          ``learning="mle"`` and exact inference, and cannot hold rows out;
+        - "asgd", `AveragedSGD`: gradient descent with momentum whose iterates are averaged, good
+          for hundreds of outputs and images;
+        - "adam", `Adam`, and "sgd", `SGD`: steps on mini-batches.
+
+        "auto" is "lbfgs" if it can be used, "asgd" for ``learning="mle"`` with approximate
+        inference, and "adam" otherwise and in `partial_fit`. The automatic `batch_size` of a solver
+        is all rows up to 200, else 20; the automatic `average` is False.
     max_iter : int, default=200
-        Iterations of L-BFGS at most, in any one fit; epochs at most of the other solvers.
-    batch_size : int or "auto", default="auto"
-        Rows per gradient step of "adam" and "sgd"; "auto" takes all rows up to 200, else 20.
-    solver : {"auto", "lbfgs", "asgd", "adam", "sgd"}, default="auto"
-        "lbfgs" goes down the exact likelihood of all rows at once, and takes an iteration for
-        an epoch. It serves `fit` with ``learning="mle"`` and exact inference. "auto" takes it
-        there, unless a setting asks for what only mini-batches have: ``early_stopping=True``,
-        ``average=True``, or a number for `batch_size`, `learning_rate_init` or `momentum`.
-        Where inference is approximate, it takes "asgd" for ``learning="mle"``: gradient descent
-        with momentum whose iterates are averaged, good for hundreds of outputs and images.
-        Otherwise, in `partial_fit`, and with a number for `learning_rate_init`, it is "adam".
-    learning_rate_init : float or "auto", default="auto"
-        Step size. "auto" is 0.05 for "sgd", and 0.001 for "adam" with up to 50 times that
-        where an epoch has fewer than 60 steps. For "asgd" it is 2 / (1 + the mean square length
-        of a row of X), after columns were brought to one scale and mean 0, if they were.
-    momentum : float in [0, 1) or "auto", default="auto"
-        For "sgd" and "asgd"; "auto" is 0.9 for "asgd", else 0.
+        Most iterations of L-BFGS in any single fit; most epochs of the other solvers.
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a row, summed over its outputs,
         plus ``alpha / 2 (|U|^2 + |S|^2)``. A number is the penalty of the coefficients of the
-        columns as given. "auto" finds one by validation, for columns that are brought to one
-        scale inside: two-valued ones to 0 and 1, others to mean 0 and standard deviation
-        1/2; those of a sparse X are divided by the root mean square of their non-zero entries.
-        `alpha_` is in these units, `coef_` in those of the columns as given. With fewer than 40
-        rows it is 0.003 times the total variance of the scaled columns. Where another
-        solver trains, it is that of the model without hidden units, searched on up to 32 of
-        the outputs, and at least 1 / n_samples; in a first `partial_fit` 0.1 for the columns as
-        given.
+        columns as given. "auto" finds the penalty by validation, for columns that are brought to
+        one scale inside: two-valued columns to 0 and 1, others to mean 0 and standard deviation
+        1/2; columns of a sparse X are divided by the root mean square of their non-zero entries.
+        `alpha_` is in these units, `coef_` in units of the columns as given. With fewer than 40
+        rows it is 0.003 times the total variance of the scaled columns. For solvers other than
+        L-BFGS it is the penalty of the model without hidden units, searched on up to 32 of
+        the outputs, and at least 1 / n_samples; in a first `partial_fit` it is 0.1 for the columns
+        as given.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. W should be free to grow. "auto" is 0.1
-        divided by the number of rows (by 40 at least) with L-BFGS, else 0.
-    early_stopping : bool or "auto", default="auto"
-        Of stochastic solvers: hold out a validation part, keep the best epoch. "auto": from 1000
-        rows on, with "asgd" from 200. The score is the exact conditional log-likelihood where
-        the smaller layer has at most 14 units, else minus the share of wrong outputs.
-    refit : bool, default=True
-        After early stopping, fit again on all rows for the best number of epochs.
-    validation_fraction : float in (0, 1), default=0.15
-    n_iter_no_change : int or "auto", default="auto"
-        Of stochastic solvers: stop after so many epochs in which neither the validation score
-        nor, without early stopping, the training loss got better by more than `tol`. "cd",
-        "pcd" and "pmp" have no loss to go by and then do all epochs. "auto" is 10 with "asgd",
-        else 25.
-    tol : float, default=0.0
-        L-BFGS stops when ten iterations have lowered the objective by no more than this, or by no
-        more than 5e-4 of itself (1e-8 without hidden units).
-    average : bool or "auto", default="auto"
-        Keep a running average of the iterates, in which late ones count more. "cd_percloss"
-        gains by it: a perceptron's steps do not become small. "auto" is True with "asgd".
+        divided by the number of rows (at least 40) with L-BFGS, else 0.
+    early_stopping : bool, "auto" or object, default="auto"
+        End of training by stochastic solvers. True stands for ``EarlyStopping()``: hold out 15% of
+        the rows, keep the best epoch, fit again on all rows. False stands for ``LossPlateau()``:
+        stop when the training loss no longer falls. "auto" is True from 1000 rows on, with "asgd"
+        from 200. The validation score is the exact conditional log-likelihood if the smaller
+        layer has at most 14 units, else minus the share of wrong outputs.
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Weights of the rows by their classes. 1-D y: a dict of class: weight, or "balanced",
-        ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label, one dict of 0 and 1
-        for each label, or the weights (n_outputs,) of the positive class; as the loss is one of
-        whole rows, those of a row's labels are multiplied, as in scikit-learn's forests, so that
-        with many labels few rows may count. Multiplied with `sample_weight`; the sum of all
-        weights stays the same. Not "balanced" in `partial_fit`.
+        ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label, a list with a dict of
+        0 and 1 for each label, or the weights (n_outputs,) of the positive class; because the
+        loss belongs to whole rows, the weights of a row's labels are multiplied, as in
+        scikit-learn's forests, so with many labels few rows may count. Multiplied with
+        `sample_weight`; the sum of all weights stays the same. Not "balanced" in `partial_fit`.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous one. A penalty found there is kept, and
+        Start `fit` from the parameters of the previous fit. A penalty that it found is kept, and
         so is the decision about hidden units.
     n_jobs : int, default=None
-        Threads over rows. The result does not depend on it. Pays with belief propagation
-        and in prediction; a batch of 20 rows is too little for exact inference.
+        Threads over rows. The result does not depend on it. It pays with belief propagation
+        and in prediction; a batch of 20 rows is too small for exact inference.
     random_state : int, RandomState or None, default=None
-        Decides the result: initial parameters, validation part, order of rows.
+        Seed of the initial parameters, the validation part and the order of rows.
     verbose : bool or int, default=False
-        1: one live line with rate, loss, validation score and what remains; 2: a line per epoch or
-        iteration, and one per penalty tried.
+        1: a live line with rate, loss, validation score and remaining time; 2: a line per epoch or
+        iteration, and a line per penalty tried.
 
     Attributes
     ----------
     coef_ : ndarray (n_outputs, n_features)
-        Weights U of the inputs on the outputs. One row for binary 1-D y, one per class for
+        Weights U of the inputs on the outputs. A single row for binary 1-D y, a row per class for
         multiclass y.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
@@ -186,35 +215,35 @@ class CRBMClassifier(BaseCRBM):
         Biases b of the outputs and c of the hidden units.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_names_ : ndarray of str (n_outputs,)
-        Where y has names, as a data frame or a series, see `set_label_output`.
+        Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct output vectors seen in fit; partly observed rows count with their
-        most probable completion by marginals, rows with nothing observed not at all.
+        most probable completion by marginals, rows without an observed output do not count.
     allow_empty_ : bool
-        Whether a row may be predicted to have no label: not if rows of fit had a label on and
-        no complete one had none. Rows with an entry that is not observed and no label on decide
-        nothing. Where `y_known` holds all labels off, none is on in any case.
+        True if a row may be predicted to have no label. It is False if rows of fit had a label and
+        every complete row had one. Rows with a missing entry and no label on decide
+        nothing. If `y_known` holds all labels off, no label is on in any case.
     unseen_share_ : float
-        Good and Turing's share of new rows with a label set that is not in `label_sets_`.
+        Good and Turing's estimate of the share of new rows whose label set is not in `label_sets_`.
     alpha_ : float
-        Penalty of the fit; of columns brought to one scale if `alpha` is "auto".
+        Penalty of the fit; for scaled columns if `alpha` is "auto".
     alpha_path_ : dict of ndarray
-        What was tried to find it, in this order: "n_hidden", "alpha", and the mean
+        Penalties that were tried, in order: "n_hidden", "alpha", and the mean
         "log_likelihood" of the label vectors and "log_loss" of the marginals, summed over the
-        outputs, of the validation rows. Empty arrays if nothing was searched.
+        outputs, of the validation rows. Empty arrays if there was no search.
     n_hidden_ : int
-        Number of hidden units kept: `n_hidden`, or 0 where they did not help.
+        Number of hidden units kept: `n_hidden`, or 0 if they did not help.
     thresholds_ : ndarray (n_outputs,)
-        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt kept them from being found.
+        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt prevented the search for them.
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
-        Iterations at most in prediction: those of the kept epoch. None for "exact".
+        Most iterations in prediction: the number of the kept epoch. None for "exact".
     loss_curve_, convergence_curve_ : list of float
-        Training loss (approximate where inference is) and share of rows with converged
-        inference, per epoch, of the run that gave the parameters.
+        Training loss (approximate if inference is) and share of rows with converged
+        inference, per epoch of the run that gave the parameters.
     validation_scores_ : list of float or None
-        Per epoch of the run with early stopping.
+        Score per epoch of the run with held-out rows.
     n_iter_ : int
         Number of epochs behind the parameters.
     n_features_in_, feature_names_in_
@@ -223,23 +252,23 @@ class CRBMClassifier(BaseCRBM):
     Notes
     -----
     The penalty is searched on folds of rows: as many of five as give some 3000 validation rows
-    without, 1500 with hidden units, but at least one. The score is the mean of log p(y | x)
-    over validation rows, weighted, of the labels observed. From 0.001 times the total variance of
-    the columns on, alpha changes by a factor of sqrt(10) while the score gets better, and each
-    fit begins at its neighbour's parameters; a parabola through the best three scores gives
+    without, 1500 with hidden units, but at least one. The score is the weighted mean of log p(y |
+    x) over validation rows, for the observed labels. From 0.001 times the total variance of
+    the columns on, alpha changes by a factor of sqrt(10) while the score improves, and each
+    fit begins at the parameters of its neighbour; a parabola through the best three scores gives
     the value. Then the hidden units come in, around twice that penalty. They are kept if the
     score gains more than its standard error over the rows, and the log loss of the marginals
-    loses no more than its own, 1 %, or a tenth of what the score gains. `alpha_` goes with all
-    rows: a fold's penalty is larger in proportion to the rows that it lacks.
+    loses no more than its own standard error, 1 %, or a tenth of the gain of the score. `alpha_`
+    belongs to all rows: the penalty of a fold is larger in proportion to the rows that it lacks.
 
-    L-BFGS also pulls intercepts weakly, as much as a tenth of a row would, to the log-odds of
-    the labels' smoothed shares: all of them with ``alpha="auto"``, with a number only those
-    of labels that are always or never on, which nothing else holds. Data with more columns than
-    rows, up to 3000 rows, are fitted in the space that the rows span.
+    L-BFGS also pulls intercepts weakly, as strongly as a tenth of a row would, to the log-odds of
+    the labels' smoothed shares: all intercepts with ``alpha="auto"``; with a number only the
+    intercepts of labels that are always or never on, which nothing else keeps finite. Data with
+    more columns than rows, up to 3000 rows, are fitted in the space that the rows span.
 
     `fit` warns (`ConvergenceWarning`) if inference converged for less than 90% of the rows in the
-    last epoch, or if belief propagation is off by more than 0.1 on average for an output. That
-    is held against exact marginals of up to 32 rows, where the smaller layer has at most 14
+    last epoch, or if belief propagation is off by more than 0.1 on average for an output. The
+    second check compares with exact marginals of up to 32 rows, if the smaller layer has at most 14
     units and they take less than a second; `partial_fit` does without.
 
     References
@@ -260,192 +289,288 @@ class CRBMClassifier(BaseCRBM):
     """
 
     _parameter_constraints: dict = {
-        **BaseCRBM._parameter_constraints,
-        "learning": [StrOptions(set(OBJECTIVES))],
-        "n_gibbs_steps": [Integer(1)],
-        "n_pmp_steps": [Integer(1)],
+        "n_hidden": [Integer(0)],
+        "learning": rule_constraint("conditional", "ContrastiveDivergence(n_steps=10)"),
         "inference": method_constraint(
-            methods_for(RBMEnergy, _OF_LIKELIHOOD),
+            methods_for(RBMEnergy, Likelihood.conditional_answers),
             auto=True,
             also=methods_for(RBMEnergy, {"marginals"}),
         ),
         "decode": decoder_constraint(decoders_for(RBMEnergy)),
-        "solver": [StrOptions({"auto", "lbfgs", "asgd", "adam", "sgd"})],
+        "solver": solver_constraint(auto=True),
+        "max_iter": [Integer(1)],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "alpha_hidden": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "early_stopping": stopping_constraint(),
+        "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
+        "warm_start": ["boolean"],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
-    _state = (*BaseCRBM._state, "_columns")
-    _unconverged = (
-        "gradients and probabilities may be off",
-        "inference='exact' if a layer is small",
-        "a smaller learning_rate_init",
-    )
 
     def __init__(
         self,
         *,
-        n_hidden=8,
-        learning="mle",
-        n_gibbs_steps=1,
-        n_pmp_steps=50,
-        inference="auto",
-        decode="marginal",
-        max_iter=200,
-        batch_size="auto",
-        solver="auto",
-        learning_rate_init="auto",
-        momentum="auto",
-        alpha="auto",
-        alpha_hidden="auto",
-        early_stopping="auto",
-        refit=True,
-        validation_fraction=0.15,
-        n_iter_no_change="auto",
-        tol=0.0,
-        average="auto",
-        class_weight=None,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=False,
+        n_hidden: int = 8,
+        learning: str | LearningRule = "mle",
+        inference: str | InferenceMethod = "auto",
+        decode: str | DecodingRule = "marginal",
+        solver: str | Solver = "auto",
+        max_iter: int = 200,
+        alpha: float | str = "auto",
+        alpha_hidden: float | str = "auto",
+        early_stopping: bool | str | LossPlateau = "auto",
+        class_weight: Any = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
     ):
         self.n_hidden = n_hidden
         self.learning = learning
-        self.n_gibbs_steps = n_gibbs_steps
-        self.n_pmp_steps = n_pmp_steps
         self.inference = inference
         self.decode = decode
-        self.max_iter = max_iter
-        self.batch_size = batch_size
         self.solver = solver
-        self.learning_rate_init = learning_rate_init
-        self.momentum = momentum
+        self.max_iter = max_iter
         self.alpha = alpha
         self.alpha_hidden = alpha_hidden
         self.early_stopping = early_stopping
-        self.refit = refit
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.average = average
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
-    def _training_methods(self, n_visible):
-        needs = _OF_LIKELIHOOD if self.learning == "mle" else {"marginals"}
-        return (marginal_method(self.inference, n_visible, self.n_hidden, needs=needs),) * 2
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+        """Fit the model.
 
-    # ---------------------------------------------------- what "auto" stands for
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            0/1 indicator matrix with NaN where not observed, or classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative; a weight k counts as k copies of the row.
 
-    def _solver(self, partial):
-        return choose_solver(self, self._method, partial)
+        Returns
+        -------
+        self
 
-    def _penalty_factors(self):
-        """Numbers for stochastic training, before `_settle` has its say."""
-        alpha = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
-        return alpha, 0.0 if is_auto(self.alpha_hidden) else self.alpha_hidden
+        Raises
+        ------
+        ValueError
+            On an invalid X, y, weight or hyperparameter.
+        FloatingPointError
+            If the training diverges.
 
-    def _initial_scales(self, n_visible, training):
-        if isinstance(training, FullBatchTraining):
-            return {"weights_scale": 1.0, "hidden_scale": 0.0}
-        return {}
+        Warns
+        -----
+        ConvergenceWarning
+            If the model is not to be trusted; see the class for the conditions.
+        """
+        resume = self.warm_start and hasattr(self, "coef_")
+        if resume:
+            self._check_same_model()
+        else:
+            self._forget()
+        rows = self._check_training_data(X, y, sample_weight, reset=not resume)
+        rows = self._with_class_weight(rows)
+        rng = check_random_state(self.random_state)
+        plan = self._plan(rows, rng, resume)
+        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
+        attributes = bind(self._model_attributes, plan=plan)
+        progress = self._progress if resume else None
+        fitted = fit(plan.training, rng, progress, callbacks, attributes)
+        vars(self).pop("thresholds_", None)  # of the parameters until now
+        vars(self).update(
+            {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
+        )
+        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        interrupted = fitted.interrupted
+        if isinstance(resolve_rule(self.learning, "conditional"), Likelihood):
+            interrupted |= self._warn_of_strong_couplings(rows)
+        update_thresholds(self, bind(self._fold_settings, rows), rows.weight, rng, interrupted)
+        callbacks.end()
+        return self
 
-    def _make_design(self, X, weight, training, go_on, partial):
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Do one epoch on the given rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes, for 1-D y; needed in the first call if `y` lacks some. The classes of 2-D y
+            are 0 and 1.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        The automatic step size depends on the number of rows of the first call; set a
+        ``solver=Adam(learning_rate=...)`` if the pieces are small.
+        """
+        resume = hasattr(self, "coef_")
+        if resume:  # scikit-learn validates parameters in the first call only
+            self._validate_params()
+            self._check_same_model()
+        refuse_held_out_rows(self.early_stopping)
+        refuse_balanced_weights(self.class_weight)
+        refuse_thresholds(self.decode)
+        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
+        rows = self._with_class_weight(rows)
+        rng = resumed_generator(self, resume, self.random_state)
+        plan = self._plan(rows, rng, resume, partial=True)
+        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
+        new = {
+            **self._model_attributes(fitted.model, fitted.epoch, plan),
+            **fitted.attributes,
+            "_rng": rng,
+        }
+        vars(self).pop("thresholds_", None)
+        vars(self).update(self._joined_attributes(new, fitted) if resume else new)
+        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        return self
+
+    def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
+        """Return the plan of a fit: methods, objective, solver, coordinates, start and penalty.
+
+        Parameters
+        ----------
+        rows : Rows
+        rng : RandomState
+            Random numbers of the initial parameters, and of seeds that inference methods need.
+        resume : bool
+            True if training goes on from the fitted model.
+        partial : bool, default=False
+            True in `partial_fit`, which sees a part of the rows.
+        """
+        rule = resolve_rule(self.learning, "conditional")
+        n_rows, n_visible = rows.visible.shape
+        method = marginal_method(
+            self.inference, n_visible, self.n_hidden, needs=rule.conditional_answers
+        )
+        if self._targets.one_hot:
+            method = resolve_method("exact")
+        method, marginals = seeded_copy(method, rng), seeded_copy(method, rng)
+        self._check_rule(rule, rows, partial)
+        solver = choose_solver(self.solver, self.early_stopping, rule, method, partial)
+        full_batch = isinstance(solver, LBFGS)
+        averaged = not full_batch and solver.averaged
+
+        # Coordinates to train in, and the model to start from.
         if partial:
-            columns = self._columns if go_on else None
-            return Design(X, columns and columns.serving(X))
-        full = isinstance(training, FullBatchTraining)
-        centre = not full and training.solver == "asgd"
-        columns = Columns(X, weight, centre) if is_auto(self.alpha) else None
-        return Design(X, columns, double=full, rotate=full)
+            columns = self._columns.for_rows(rows.X) if resume and self._columns else None
+            design = Design(rows.X, columns)
+        else:
+            columns = Columns(rows.X, rows.weight, averaged) if is_auto(self.alpha) else None
+            design = Design(rows.X, columns, double=full_batch, rotate=full_batch)
+        if resume:
+            model = design.inner(self._fitted_model())
+        else:
+            scales = {"weights_scale": 1.0, "hidden_scale": 0.0} if full_batch else {}
+            n_features = design.X.shape[1]
+            model = self._model(
+                crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, **scales)
+            )
+        check_inference_cost(model, design.X, method, marginals, self.max_iter)
+        source = ArraySource(design.X, rows.visible, rows.weight)
 
-    def _settle(self, training, model, design, source, rng, go_on, partial):
-        auto = is_auto(self.alpha)
-        # A model to go on with has a penalty, if it is one of columns brought to one scale.
-        search = auto and design.columns is not None and not partial
-        search = search and not (go_on and self._columns is not None)
-        alpha, alpha_hidden = self._penalty_factors()
-        points, batch = [], source.all
-        if isinstance(training, FullBatchTraining):
-            penalty = make_penalty(
-                self.alpha_hidden,
-                batch.visible,
-                batch.weight,
-                categorical=self._targets.one_hot,
-                every_intercept=auto,
+        # The penalty: searched, unless a number is given or an earlier fit has found it.
+        alpha = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        search = columns is not None and not partial
+        search = search and not (resume and self._columns is not None)
+        settings = PenaltySettings(
+            self.alpha_hidden, self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
+        )
+        points = []
+        if full_batch:
+            penalty_of = make_penalty(
+                settings, rows.visible, rows.weight, every_intercept=is_auto(self.alpha)
             )
             if search:
                 alpha, model, points = search_penalty(
-                    self, penalty, model, batch, design.columns.variance
+                    settings, penalty_of, model, source.all, columns.variance
                 )
-            training = replace(training, penalty=penalty(alpha))
+            penalty = penalty_of(alpha)
         else:
             if search:
-                alpha, points = search_convex(self, model, batch, design.columns.variance)
-            training, model, _ = super()._settle(
-                training, model, design, source, rng, go_on, partial
-            )
-            training = replace(training, penalty=crbm_penalty(alpha, alpha_hidden))
-        attributes = {
+                alpha, points = search_convex_penalty(settings, model, source.all, columns.variance)
+            penalty = crbm_penalty(alpha, 0.0 if is_auto(self.alpha_hidden) else self.alpha_hidden)
+        if columns is None and not resume:
+            warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
+
+        stochastic = {}
+        if not full_batch:
+            hold_out = holds_out_automatically(n_rows, solver)
+            stochastic = {
+                "stopping": resolve_stopping(self.early_stopping, hold_out),
+                "batch_size": solver.rows_per_step(n_rows, automatic_batch_size(n_rows)),
+                "average": solver.keeps_average(False),
+                "rate_factors": crbm_rate_factors(solver),
+                "stratify": not self._targets.multilabel,
+                "mean_square": mean_square(design.X, rows.weight) if averaged else 0.0,
+            }
+        training = Plan(
+            model=model,
+            design=design,
+            rows=source,
+            objective=rule.conditional(method, self.n_jobs),
+            penalty=penalty,
+            solver=solver,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            **stochastic,
+        )
+        found = {
             "alpha_": float(alpha),
             "alpha_path_": path_record(points),
-            "_columns": design.columns,
+            "_columns": columns,
         }
-        return training, model, attributes
+        return CRBMPlan(training, rows, method, marginals, found)
 
-    def _as_settled(self, X):
-        if self._columns is None:
-            return X, {}
-        # What alpha_ and n_hidden_ were found for.
-        changes = {"alpha": self.alpha_, "n_hidden": self.n_hidden_}
-        return self._columns.serving(X).transform(X), changes
-
-    def _check_settings(self, partial):
-        super()._check_settings(partial)
-        if partial and OBJECTIVES.get(self.learning).keeps_chains:
+    def _check_rule(self, rule: LearningRule, rows: Rows, partial: bool) -> None:
+        """Raise a ValueError if the learning rule cannot be used on these rows."""
+        if partial and rule.keeps_chains:
             raise ValueError(
-                f"learning={self.learning!r} keeps a chain for each training row, and partial_fit "
+                f"learning={rule.name!r} keeps a chain for each training row, and partial_fit "
                 "cannot tell which rows are the same; use fit, or learning='cd'"
             )
-
-    def _make_objective(self, visible):
-        rule = OBJECTIVES.get(self.learning)
-        if rule.needs_complete and np.isnan(visible).any():
+        if rule.needs_complete and np.isnan(rows.visible).any():
             raise ValueError(
-                f"y has entries that are not observed (NaN); learning={self.learning!r} needs them "
-                "all, learning='mle' does not"
+                f"y has entries that are not observed (NaN); learning={rule.name!r} needs every "
+                "entry, learning='mle' does not"
             )
         if rule.draws and self._targets.one_hot:
             raise ValueError(
-                f"learning={self.learning!r} needs two classes in 1-D y, got "
-                f"{len(self.classes_)}; learning='mle' takes any number, exactly"
-            )
-        options = self.get_params(deep=False)
-        return rule.from_options(**{**options, "inference": self._method})
-
-    def _check_fitted(self, X):
-        """Warn if W has grown past where belief propagation gives the marginals."""
-        if self.learning != "mle" or self.inference_ != "sum_product":
-            return
-        rows = checked_rows(self.weights_.shape, X.shape[0])
-        if len(rows) == 0:
-            return
-        energy = ConditionalRBM(self._params()).energy(X[rows])
-        error = marginal_error(energy, self._prediction_marginals)
-        if error > _TRUSTED_ERROR:
-            warn_user(
-                "the couplings are too strong for belief propagation to be trusted: its "
-                f"probabilities of one output are off by {error:.2f} on average (max|weights_| is "
-                f"{np.abs(self.weights_).max():.1f}). Use inference='exact', as the smaller layer "
-                f"has only {min(self.weights_.shape)} units, or a positive alpha_hidden",
-                ConvergenceWarning,
+                f"learning={rule.name!r} needs two classes in 1-D y, got "
+                f"{len(self.classes_)}; learning='mle' takes any number of classes, exactly"
             )
 
-    def _decode_name(self):
-        return self.decode
+    def _fold_settings(self, rows: Rows):
+        """Return X, y and changed hyperparameters with which folds repeat this fit."""
+        changes = {"class_weight": None}  # it is in the weights
+        X = rows.X
+        if self._columns is not None:
+            # alpha_ and n_hidden_ were found for scaled columns.
+            changes = {**changes, "alpha": self.alpha_, "n_hidden": self.n_hidden_}
+            X = self._columns.for_rows(X).transform(X)
+        return X, rows.visible, changes
 
     def _label_scores(self, posterior):
         return posterior.log_odds()

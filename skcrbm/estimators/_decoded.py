@@ -29,9 +29,9 @@ from skcrbm.decoding.rules import (
     decoder_constraint,
     resolve_decoder,
 )
-from skcrbm.learning import CallbackSupportMixin, EpochCallbacks, with_callbacks
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, label_output, make_targets
+from skcrbm.utils.callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
 from skcrbm.utils.features import count_rows
 from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
 from skcrbm.utils.indicator import label_sets_of, may_be_empty
@@ -204,12 +204,10 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         params = self._fit_params(sample_weight, fit_params)
         targets = make_targets(y, estimator=self)
         thresholds = targets.multilabel and isinstance(rule, Threshold)
-        callbacks = EpochCallbacks(
-            self, 1 + thresholds, X, y, {"sample_weight": sample_weight}, "cross-validation"
-        )
+        callbacks = EpochCallbacks(self, 1 + thresholds, X, y, sample_weight, "cross-validation")
         y = targets.for_classifier(y)
         estimator = clone(self.estimator)
-        with callbacks.of_inner(estimator, "fit-estimator"):
+        with callbacks.inner_fit(estimator, "fit-estimator"):
             estimator.fit(X, y, **params)
         found = {
             "estimator_": estimator,

@@ -1,21 +1,84 @@
 """ImageCRBM: the conditional RBM with images as outputs."""
 
-from dataclasses import replace
+from __future__ import annotations
 
-from skcrbm.estimators._crbm import CRBMClassifier
-from skcrbm.estimators._penalty import is_auto
-from skcrbm.learning import crbm_penalty
+from functools import partial as bind
+from numbers import Real
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skcrbm.energies import RBMEnergy
+from skcrbm.estimators._base import Rows
+from skcrbm.estimators._crbm_auto import (
+    PenaltySettings,
+    is_auto,
+    path_record,
+    search_convex_penalty,
+)
+from skcrbm.estimators._rbm import (
+    CRBMPlan,
+    RBMClassifier,
+    automatic_batch_size,
+    check_inference_cost,
+)
+from skcrbm.inference import InferenceMethod
+from skcrbm.inference.choice import (
+    marginal_method,
+    method_constraint,
+    methods_for,
+    resolve_method,
+    seeded_copy,
+)
+from skcrbm.learning.data import ArraySource
+from skcrbm.learning.design import Design, mean_square
+from skcrbm.learning.fit import (
+    Plan,
+    fit,
+    fit_one_epoch,
+    resumed_generator,
+    warn_of_convergence,
+)
+from skcrbm.learning.initial import crbm_params, crbm_rate_factors
+from skcrbm.learning.penalties import crbm_penalty
+from skcrbm.learning.rules import Likelihood
+from skcrbm.learning.solvers import (
+    STOCHASTIC_SOLVERS,
+    LossPlateau,
+    Solver,
+    refuse_held_out_rows,
+    resolve_solver,
+    resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
+)
 from skcrbm.targets import flat_images, make_image_targets
+from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
+from skcrbm.utils.columns import Columns, warn_of_scales
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
+from skcrbm.utils.parameters import Integer
 
-# What alpha="auto" stands for in a first `partial_fit`: what is found for some thousand images.
+# Value of alpha="auto" in a first `partial_fit`: a value that is found for some thousand images.
 _PLAIN_ALPHA = 0.003
+# With no more images than this, a step reads all of them. With a larger number, steps on all images
+# would leave few images with only `max_iter` steps.
+_FULL_BATCH_ROWS = 50
+_REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
+_UNCONVERGED = (
+    "gradients and probabilities may be off",
+    "inference='exact' if a layer is small",
+    "a solver with a smaller learning_rate",
+)
 
 
-class ImageCRBM(CRBMClassifier):
+class ImageCRBM(RBMClassifier):
     """Conditional RBM that predicts binary images: denoises, fills in, segments.
 
-    A `CRBMClassifier` of which each pixel is an output: hidden units carry the dependence
+    The model of `CRBMClassifier` with an output per pixel: hidden units carry the dependence
     between pixels, inference is belief propagation, and training is averaged gradient descent
     for a fixed number of epochs. X and y are arrays (n_samples, height, width), or have a row
     of pixels for each image; predictions have the shape that y had in `fit`.
@@ -27,55 +90,55 @@ class ImageCRBM(CRBMClassifier):
     Parameters
     ----------
     n_hidden : int, default=64
-        Number of hidden units. More find more of what pixels have to do with each other, as in
-        large patches that are filled in; a fit takes time in proportion.
+        Number of hidden units. More units learn more of the dependence between pixels, which helps
+        to fill in large patches; the time of a fit grows in proportion.
     inference : str or object, default="auto"
         Method behind training and prediction, as in `CRBMClassifier`: "auto" is "sum_product"
         beyond 10 hidden units, else "exact".
+    solver : str or object, default="asgd"
+        Solver, by name or as an object from `skcrbm.learning` such as
+        ``AveragedSGD(batch_size=50)``: "asgd", "adam" or "sgd". The automatic `batch_size` is all
+        rows up to 50, else 20.
     max_iter : int, default=20
-        Epochs; fewer do for tens of thousands of images.
-    batch_size : int or "auto", default="auto"
-        Rows per gradient step; "auto" takes all rows up to 50, else 20.
-    learning_rate_init : float or "auto", default="auto"
-        Step size. "auto" is 2 / (1 + the mean square length of a row of X), after its columns
-        were brought to one scale and mean 0, if they were.
+        Number of epochs; fewer suffice for tens of thousands of images.
     alpha : float or "auto", default="auto"
-        L2 penalty on the weights of X, as in `CRBMClassifier`: "auto" finds one by validation,
-        for columns brought to one scale; a number is for the columns as given. In a first
-        `partial_fit` it is 0.003 for these.
-    early_stopping : bool, default=False
-        Hold out 15% of the rows, keep the epoch that predicts them best, and fit again
-        on all rows for as many epochs; stop once ten epochs have not been better.
+        L2 penalty on the weights of X, as in `CRBMClassifier`: "auto" finds the penalty by
+        validation, for columns brought to one scale; a number is the penalty for the columns as
+        given. In a first `partial_fit` "auto" is 0.003 for the columns as given.
+    early_stopping : bool or object, default=False
+        True stands for ``EarlyStopping()``: hold out 15% of the rows, keep the epoch that predicts
+        them best, and fit again on all rows for as many epochs; stop after ten epochs without a
+        gain.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous one.
+        Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
         Threads over rows. The result does not depend on it.
     random_state : int, RandomState or None, default=None
-        Decides the result: initial parameters, order of rows.
+        Seed of the initial parameters and the order of rows.
     verbose : bool or int, default=False
-        1: one live line with rate, loss and what remains; 2: a line per epoch.
+        1: a live line with rate, loss and remaining time; 2: a line per epoch.
 
     Attributes
     ----------
     coef_, hidden_coef_, weights_, intercept_, hidden_intercept_ : ndarray
-        Parameters, as in `CRBMClassifier`. Its other attributes are there as well; outputs are
-        the pixels of an image, row by row.
+        Parameters, as in `CRBMClassifier`, whose other attributes exist here, too; outputs are the
+        pixels of an image, row by row.
     n_features_in_ : int
         Number of pixels of an image of X.
 
     See Also
     --------
-    skcrbm.CRBMClassifier : The same model with all its learning rules, solvers, decoding rules.
+    skcrbm.CRBMClassifier : The same model with all learning rules, solvers and decoding rules.
     skcrbm.datasets.flip_pixels : Noise on clean images.
     skcrbm.datasets.occlude_patch : A hidden part of each image.
 
     Notes
     -----
-    The couplings of pixels with hidden units have an L2 penalty that is worth one image, but in
-    `partial_fit`, which does not know how many there are.
+    The couplings of pixels with hidden units have an L2 penalty that is worth a single image. In
+    `partial_fit`, which does not know the number of images, they have no penalty.
 
     `sample`, `decision_function` and `predict_topk` give images too; `predict_pairwise_proba` has
-    a row and a column for each pixel. 1-D y, classes of images, is taken as by `CRBMClassifier`.
+    a row and a column for each pixel. 1-D y (classes of images) works as in `CRBMClassifier`.
 
     Examples
     --------
@@ -91,48 +154,42 @@ class ImageCRBM(CRBMClassifier):
     True
     """
 
-    _saved = (*CRBMClassifier._saved, "_input_shape")
-    _state = (*CRBMClassifier._state, "_input_shape")
+    _saved = (*RBMClassifier._saved, "_input_shape")
+    _state = (*RBMClassifier._state, "_input_shape")
     _parameter_constraints: dict = {
-        **CRBMClassifier._parameter_constraints,
-        "early_stopping": ["boolean"],
+        "n_hidden": [Integer(0)],
+        "inference": method_constraint(
+            methods_for(RBMEnergy, Likelihood.conditional_answers), auto=True
+        ),
+        "solver": solver_constraint(STOCHASTIC_SOLVERS),
+        "max_iter": [Integer(1)],
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "early_stopping": stopping_constraint(auto=False),
+        "warm_start": ["boolean"],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
-    _of_prediction = ("n_jobs",)
-
-    # Scalers of columns take no images.
-    _remedy_of_scales = "Divide X by its largest grey value, as in X / 255"
-    # A step with all images would leave few images with `max_iter` steps.
-    _full_batch_rows = 50
-    # What other hyperparameters of `CRBMClassifier` are here.
-    learning = "mle"
-    decode = "marginal"
-    solver = "asgd"
-    momentum = average = n_iter_no_change = alpha_hidden = "auto"
-    refit = True
-    validation_fraction = 0.15
-    tol = 0.0
-    class_weight = None
+    _prediction_parameters = ("n_jobs",)
 
     def __init__(
         self,
         *,
-        n_hidden=64,
-        inference="auto",
-        max_iter=20,
-        batch_size="auto",
-        learning_rate_init="auto",
-        alpha="auto",
-        early_stopping=False,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=False,
+        n_hidden: int = 64,
+        inference: str | InferenceMethod = "auto",
+        solver: str | Solver = "asgd",
+        max_iter: int = 20,
+        alpha: float | str = "auto",
+        early_stopping: bool | LossPlateau = False,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
     ):
         self.n_hidden = n_hidden
         self.inference = inference
+        self.solver = solver
         self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate_init = learning_rate_init
         self.alpha = alpha
         self.early_stopping = early_stopping
         self.warm_start = warm_start
@@ -140,38 +197,10 @@ class ImageCRBM(CRBMClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _penalty_factors(self):
-        alpha = getattr(self, "alpha_", _PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
-        return alpha, 0.0
-
-    def _settle(self, training, model, design, source, rng, go_on, partial):
-        training, model, attributes = super()._settle(
-            training, model, design, source, rng, go_on, partial
-        )
-        if not partial:  # which does not know how many images there are
-            on_weights = 1 / max(len(source.all), MIN_SEARCH_ROWS)
-            penalty = crbm_penalty(attributes["alpha_"], on_weights)
-            training = replace(training, penalty=penalty)
-        return training, model, attributes
-
-    def _make_targets(self, y, classes):
-        return make_image_targets(y, classes, self)
-
-    def _validate_X(self, X, reset):
-        shape = None
-
-        def as_rows(images):
-            nonlocal shape
-            shape = images.shape[1:]
-            wanted = () if reset else (self.n_features_in_, self._input_shape)
-            return flat_images(images, "X", *wanted)
-
-        X = super()._validate_X(X, reset, as_rows)
-        if reset:
-            self._input_shape = shape
-        return X
-
-    def fit(self, X, y, sample_weight=None):
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
         Parameters
@@ -180,7 +209,8 @@ class ImageCRBM(CRBMClassifier):
 (n_samples, n_pixels)
             Images to start from: 0/1 or grey.
         y : array-like of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Images to predict: 0/1, NaN where not observed. Their size may be another one.
+            Images to predict: 0/1, NaN where not observed. Their size may differ from the size of
+            the images in X.
         sample_weight : array-like of shape (n_samples,), default=None
             Non-negative; a weight k counts as k copies of the image.
 
@@ -200,10 +230,158 @@ class ImageCRBM(CRBMClassifier):
         ConvergenceWarning
             If inference converged for less than 90% of the images in the last epoch.
         """
-        return super().fit(X, y, sample_weight)
+        resume = self.warm_start and hasattr(self, "coef_")
+        if resume:
+            self._check_same_model()
+        else:
+            self._forget()
+        rows = self._check_training_data(X, y, sample_weight, reset=not resume)
+        rng = check_random_state(self.random_state)
+        plan = self._plan(rows, rng, resume)
+        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
+        attributes = bind(self._model_attributes, plan=plan)
+        progress = self._progress if resume else None
+        fitted = fit(plan.training, rng, progress, callbacks, attributes)
+        vars(self).update(
+            {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
+        )
+        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        self._warn_of_strong_couplings(rows)
+        callbacks.end()
+        return self
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Do one epoch on the given images.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes, for 1-D y; needed in the first call if `y` lacks some.
+
+        Returns
+        -------
+        self
+        """
+        resume = hasattr(self, "coef_")
+        if resume:  # scikit-learn validates parameters in the first call only
+            self._validate_params()
+            self._check_same_model()
+        refuse_held_out_rows(self.early_stopping)
+        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
+        rng = resumed_generator(self, resume, self.random_state)
+        plan = self._plan(rows, rng, resume, partial=True)
+        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
+        new = {
+            **self._model_attributes(fitted.model, fitted.epoch, plan),
+            **fitted.attributes,
+            "_rng": rng,
+        }
+        vars(self).update(self._joined_attributes(new, fitted) if resume else new)
+        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        return self
+
+    def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
+        """Return the plan of a fit; the arguments are as in `CRBMClassifier`."""
+        n_rows, n_visible = rows.visible.shape
+        answers = Likelihood.conditional_answers
+        method = marginal_method(self.inference, n_visible, self.n_hidden, needs=answers)
+        if self._targets.one_hot:
+            method = resolve_method("exact")
+        method, marginals = seeded_copy(method, rng), seeded_copy(method, rng)
+        solver = resolve_solver(self.solver, STOCHASTIC_SOLVERS)
+
+        # Coordinates to train in, and the model to start from.
+        if partial:
+            columns = self._columns.for_rows(rows.X) if resume and self._columns else None
+        else:
+            columns = None
+            if is_auto(self.alpha):
+                columns = Columns(rows.X, rows.weight, centre=solver.averaged)
+        design = Design(rows.X, columns)
+        if resume:
+            model = design.inner(self._fitted_model())
+        else:
+            n_features = design.X.shape[1]
+            model = self._model(
+                crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng)
+            )
+        check_inference_cost(model, design.X, method, marginals, self.max_iter)
+        source = ArraySource(design.X, rows.visible, rows.weight)
+
+        # The penalty: searched, unless a number is given or an earlier fit has found it.
+        alpha = getattr(self, "alpha_", _PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        points = []
+        if columns is not None and not partial and not (resume and self._columns is not None):
+            settings = PenaltySettings(
+                "auto", self._targets.one_hot, self.max_iter, self.n_jobs, self.verbose
+            )
+            alpha, points = search_convex_penalty(settings, model, source.all, columns.variance)
+        alpha = float(alpha)
+        alpha_hidden = 0.0 if partial else 1 / max(n_rows, MIN_SEARCH_ROWS)
+        if columns is None and not resume:
+            # Scalers of columns take no images.
+            name = type(self).__name__
+            warn_of_scales(rows.X, rows.weight, name, partial, _REMEDY_OF_SCALES)
+        training = Plan(
+            model=model,
+            design=design,
+            rows=source,
+            objective=Likelihood().conditional(method, self.n_jobs),
+            penalty=crbm_penalty(alpha, alpha_hidden),
+            solver=solver,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            stopping=resolve_stopping(self.early_stopping, False),
+            batch_size=solver.rows_per_step(n_rows, automatic_batch_size(n_rows, _FULL_BATCH_ROWS)),
+            average=solver.keeps_average(False),
+            rate_factors=crbm_rate_factors(solver),
+            stratify=not self._targets.multilabel,
+            mean_square=mean_square(design.X, rows.weight) if solver.averaged else 0.0,
+        )
+        found = {"alpha_": alpha, "alpha_path_": path_record(points), "_columns": columns}
+        return CRBMPlan(training, rows, method, marginals, found)
+
+    def _decoding_rule(self):
+        return "marginal"
+
+    def _label_scores(self, posterior):
+        return posterior.log_odds()
+
+    def _binary_scores(self, posterior):
+        return posterior.log_odds()
+
+    def _class_scores(self, posterior):
+        return posterior.energy.class_log_weights()
+
+    def _make_targets(self, y, classes):
+        return make_image_targets(y, classes, self)
+
+    def _validate_X(self, X, reset):
+        shape = None
+
+        def as_rows(images):
+            nonlocal shape
+            shape = images.shape[1:]
+            wanted = () if reset else (self.n_features_in_, self._input_shape)
+            return flat_images(images, "X", *wanted)
+
+        X = super()._validate_X(X, reset, as_rows)
+        if reset:
+            self._input_shape = shape
+        return X
 
     def predict(self, X, y_known=None):
-        """Predict images, each pixel by its more probable value.
+        """Predict images: each pixel gets its more probable value.
 
         Parameters
         ----------
@@ -211,7 +389,7 @@ class ImageCRBM(CRBMClassifier):
 (n_samples, n_pixels)
         y_known : array-like of shape (n_samples, height, width) or (n_samples, n_pixels), \
 default=None
-            Pixels known beforehand, NaN elsewhere: the others are predicted given them.
+            Pixels known beforehand, NaN elsewhere; the other pixels are predicted given them.
 
         Returns
         -------
@@ -221,14 +399,14 @@ default=None
         return super().predict(X, y_known)
 
     def score(self, X, y, sample_weight=None):
-        """Share of the pixels that are predicted right; of 1-D y, accuracy.
+        """Return the share of correctly predicted pixels, or for 1-D y the accuracy.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, height, width) or \
 (n_samples, n_pixels)
         y : array-like of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Pixels that are NaN are left out.
+            Pixels that are NaN do not count.
         sample_weight : array-like of shape (n_samples,), default=None
 
         Returns

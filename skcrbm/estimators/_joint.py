@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.best_states import weighted_label_sets
 from skcrbm.decoding.posterior import Posterior
-from skcrbm.estimators._base import BaseStructuredClassifier
+from skcrbm.estimators._base import StructuredClassifier
 from skcrbm.inference import available_methods, sample
 from skcrbm.inference.choice import resolve_method
 from skcrbm.inference.random_numbers import uniforms
@@ -45,7 +45,7 @@ class TopLabelSets(NamedTuple):
     proba: np.ndarray
 
 
-class JointClassifier(BaseStructuredClassifier):
+class JointClassifier(StructuredClassifier):
     """Base class of the models with an energy of the outputs given x, which define p(y | x).
 
     A subclass has ``_posterior_of(X, known)``, the `Posterior` of validated rows and known labels;

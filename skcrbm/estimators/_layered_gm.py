@@ -1,10 +1,15 @@
 """LayeredGMClassifier: layered graphical models trained through truncated inference."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import _fit_context, clone
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,29 +17,58 @@ from skcrbm.decoding.posterior import with_a_label
 from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_model import InputCode, LayeredModel
 from skcrbm.energies.layered_structure import LayeredParams
-from skcrbm.estimators._base_stochastic import BaseStochasticClassifier
+from skcrbm.estimators._base import Rows, StructuredClassifier, refuse_balanced_weights
 from skcrbm.inference.layered.methods import MaxProductNetwork
 from skcrbm.inference.layered.network import LayeredInput, probabilities
-from skcrbm.inference.layered.truncated import resolve_truncated, truncated_constraint
+from skcrbm.inference.layered.truncated import (
+    TruncatedInference,
+    resolve_truncated,
+    truncated_constraint,
+)
 from skcrbm.layers import Dense
-from skcrbm.layers.clamping import clamping_constraint, clamping_cuts
+from skcrbm.layers.clamping import HardClamping, clamping_constraint, clamping_cuts
 from skcrbm.layers.layers import Layer
-from skcrbm.learning import L2, LAYERED_OBJECTIVES, layered_params
+from skcrbm.learning.data import ArraySource
+from skcrbm.learning.design import Design
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves, resumed_generator
+from skcrbm.learning.initial import layered_params
+from skcrbm.learning.penalties import L2
+from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
+from skcrbm.learning.solvers import (
+    EarlyStopping,
+    LossPlateau,
+    Solver,
+    refuse_held_out_rows,
+    resolve_solver,
+    resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
+)
 from skcrbm.targets import label_output
+from skcrbm.utils.callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
+from skcrbm.utils.columns import warn_of_scales
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.parameters import Integer
 
 _DEFAULT_LAYERS = (Dense(100),)
+_SOLVERS = ("adam", "sgd")
+_PATIENCE, _VALIDATION_FRACTION = 5, 0.2
+# With no more rows than the first number, a step reads all rows; else it reads the second number.
+_FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
+# From this number of rows on, early_stopping="auto" holds rows out.
+_EARLY_STOPPING_ROWS = 1000
 # Iterations of max-product decoding: more than any path through the layers needs.
 _MAP_ITERATIONS = 50
 
 
-class LayeredGMClassifier(BaseStochasticClassifier):
+class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     """Layered graphical model trained through truncated inference.
 
     Categorical nodes in layers, pairwise energies between the nodes of neighbouring
     layers: dense, local or convolutional [1]_. T iterations of approximate inference give
-    the output's beliefs; training follows the exact gradient of ``-log belief(y)`` through
+    the beliefs of the output; training follows the exact gradient of ``-log belief(y)`` through
     these iterations, so the same T is used in prediction. The output layer follows from
     y: one categorical node for 1-D y, one binary node per column of 2-D y (NaN = not
     observed).
@@ -55,51 +89,34 @@ class LayeredGMClassifier(BaseStochasticClassifier):
             default="tree_reweighted"
         Method of inference in training and in prediction. A name stands for 5 iterations with
         the sequential schedule; ``TruncatedInference(method, schedule, n_iter)`` sets these.
-    label_smoothing : float in [0, 1), default=0.0
-        Share of each target that is spread evenly over all states.
-    gradient : {"backprop", "analytic"}, default="backprop"
-        Through the iterations, or as a difference of moments, which is not the gradient
-        of anything on loopy graphs, or with one iteration too few, and trains worse.
+    learning : str or object, default="backprop"
+        Learning rule: "backprop", `Backpropagation`, goes through the iterations; "analytic",
+        `AnalyticGradient`, takes a difference of moments and trains worse. Both have an option
+        `label_smoothing`.
+    solver : str or object, default="adam"
+        Solver, by name or as an object from `skcrbm.learning`: "adam" or "sgd". The automatic
+        `batch_size` is all rows up to 200, else 20; the automatic `average` is False.
     max_iter : int, default=200
-        Epochs at most.
-    batch_size : int or "auto", default="auto"
-        Rows per gradient step; "auto" takes all rows up to 200, else 20.
-    solver : {"adam", "sgd"}, default="adam"
-    learning_rate_init : float or "auto", default="auto"
-        Step size. "auto" is 0.001 for "adam" and 0.05 for "sgd", and up to 50 times that
-        for Adam where an epoch has fewer than 60 steps.
-    momentum : float in [0, 1), default=0.0
-        For "sgd".
+        Most epochs.
     alpha : float, default=0.0
         L2 penalty on the pairwise scores of the input, ``alpha / 2 |W|^2`` beside the mean
         loss of a row.
     alpha_hidden : float, default=0.0
-        The same for all other pairwise scores.
-    early_stopping : bool or "auto", default="auto"
-        Hold out a validation part, keep the epoch with the lowest loss on it. "auto":
-        from 1000 rows on.
-    refit : bool, default=True
-        After early stopping, fit again on all rows for the best number of epochs.
-    validation_fraction : float in (0, 1), default=0.2
-    n_iter_no_change : int, default=5
-        Stop after so many epochs in which neither the validation loss nor, without early
-        stopping, the training loss got better by more than `tol`.
-    tol : float, default=0.0
+        L2 penalty on all other pairwise scores.
+    early_stopping : bool, "auto" or object, default="auto"
+        True stands for ``EarlyStopping(validation_fraction=0.2, n_iter_no_change=5)``: hold out 20%
+        of the rows, keep the epoch with the lowest loss on them, fit again on all rows. False
+        stands for ``LossPlateau(n_iter_no_change=5)``. "auto" is True from 1000 rows on.
     class_weight : "balanced", dict, list of dict or array-like, default=None
-        Weights of the rows by their classes. 1-D y: a dict of class: weight, or "balanced",
-        ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label, one dict of 0 and 1
-        for each label, or the weights (n_outputs,) of the positive class; as the loss is one of
-        whole rows, those of a row's labels are multiplied, as in scikit-learn's forests, so that
-        with many labels few rows may count. Multiplied with `sample_weight`; the sum of all
-        weights stays the same. Not "balanced" in `partial_fit`.
+        Weights of the rows by their classes, as in `CRBMClassifier`.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous one.
+        Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
         Threads over chunks of 64 rows. The result does not depend on it.
     random_state : int, RandomState or None, default=None
-        Decides the result: initial parameters, validation part, order of rows.
+        Seed of the initial parameters, the validation part and the order of rows.
     verbose : bool or int, default=False
-        1: one live line with rate, loss and what remains; 2: a line per epoch.
+        1: a live line with rate, loss and remaining time; 2: a line per epoch.
 
     Attributes
     ----------
@@ -158,13 +175,21 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     _saved = ("n_features_in_", "classes_", "_targets", "layers_", "input_unary_", "n_iter_")
 
     _parameter_constraints: dict = {
-        **BaseStochasticClassifier._parameter_constraints,
         "layers": [tuple, list],
         "input_shape": [tuple, list, None],
         "clamping": clamping_constraint(),
         "inference": truncated_constraint(),
-        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
-        "gradient": [StrOptions(set(LAYERED_OBJECTIVES))],
+        "learning": rule_constraint("layered", "Backpropagation(label_smoothing=0.1)"),
+        "solver": solver_constraint(_SOLVERS),
+        "max_iter": [Integer(1)],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha_hidden": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": stopping_constraint(),
+        "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
+        "warm_start": ["boolean"],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
     _allow_nan = True
     _state = (
@@ -176,66 +201,197 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         "_rng",
     )
 
+    _prediction_parameters = ("n_jobs",)
+
     def __init__(
         self,
         *,
-        layers=_DEFAULT_LAYERS,
-        input_shape=None,
-        clamping="soft",
-        inference="tree_reweighted",
-        label_smoothing=0.0,
-        gradient="backprop",
-        max_iter=200,
-        batch_size="auto",
-        solver="adam",
-        learning_rate_init="auto",
-        momentum=0.0,
-        alpha=0.0,
-        alpha_hidden=0.0,
-        early_stopping="auto",
-        refit=True,
-        validation_fraction=0.2,
-        n_iter_no_change=5,
-        tol=0.0,
-        class_weight=None,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=False,
+        layers: tuple | list = _DEFAULT_LAYERS,
+        input_shape: tuple | list | None = None,
+        clamping: str | HardClamping = "soft",
+        inference: str | TruncatedInference = "tree_reweighted",
+        learning: str | LearningRule = "backprop",
+        solver: str | Solver = "adam",
+        max_iter: int = 200,
+        alpha: float = 0.0,
+        alpha_hidden: float = 0.0,
+        early_stopping: bool | str | LossPlateau = "auto",
+        class_weight: Any = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
     ):
         self.layers = layers
         self.input_shape = input_shape
         self.clamping = clamping
         self.inference = inference
-        self.label_smoothing = label_smoothing
-        self.gradient = gradient
-        self.max_iter = max_iter
-        self.batch_size = batch_size
+        self.learning = learning
         self.solver = solver
-        self.learning_rate_init = learning_rate_init
-        self.momentum = momentum
+        self.max_iter = max_iter
         self.alpha = alpha
         self.alpha_hidden = alpha_hidden
         self.early_stopping = early_stopping
-        self.refit = refit
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
-    _of_prediction = ("n_jobs",)
-
     def __sklearn_is_fitted__(self):
         return hasattr(self, "layers_")
 
     # ---------------------------------------------------------------- fitting
 
-    def _check_settings(self, partial):
-        super()._check_settings(partial)
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            NaN where not observed.
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            0/1 indicator matrix with NaN where not observed, or classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative; a weight k counts as k copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On an invalid X, y, weight or hyperparameter.
+        FloatingPointError
+            If the training diverges.
+        """
+        self._check_layers()
+        resume = self.warm_start and hasattr(self, "layers_")
+        if resume:
+            self._check_same_model()
+        else:
+            self._forget()
+        rows = self._check_training_data(X, y, sample_weight, reset=not resume)
+        rows = self._with_class_weight(rows)
+        rng = check_random_state(self.random_state)
+        plan = self._plan(rows, rng, resume)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        progress = self._progress if resume else None
+        fitted = fit(plan, rng, progress, callbacks, self._model_attributes)
+        vars(self).update(
+            {
+                **self._model_attributes(fitted.model, fitted.epoch),
+                **fitted.attributes,
+                "_rng": rng,
+            }
+        )
+        callbacks.end()
+        return self
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Do one epoch on the given rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes, for 1-D y; needed in the first call if `y` lacks some. The classes of 2-D y
+            are 0 and 1.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        The automatic step size depends on the number of rows of the first call; set a
+        ``solver=Adam(learning_rate=...)`` if the pieces are small.
+        """
+        resume = hasattr(self, "layers_")
+        if resume:  # scikit-learn validates parameters in the first call only
+            self._validate_params()
+        self._check_layers()
+        refuse_held_out_rows(self.early_stopping)
+        refuse_balanced_weights(self.class_weight)
+        if resume:
+            self._check_same_model()
+        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
+        rows = self._with_class_weight(rows)
+        rng = resumed_generator(self, resume, self.random_state)
+        plan = self._plan(rows, rng, resume, partial=True)
+        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
+        vars(self).update(
+            {
+                **self._model_attributes(fitted.model, fitted.epoch),
+                **fitted.attributes,
+                **(joined_curves(self, fitted.curves) if resume else {}),
+                "_rng": rng,
+            }
+        )
+        return self
+
+    def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> Plan:
+        """Return the plan of a fit.
+
+        Parameters
+        ----------
+        rows : Rows
+        rng : RandomState
+            Random numbers of the initial parameters.
+        resume : bool
+            True if training goes on from the fitted model.
+        partial : bool, default=False
+            True in `partial_fit`, which sees a part of the rows.
+        """
+        n_rows = len(rows.visible)
+        rule = resolve_rule(self.learning, "layered")
+        solver = resolve_solver(self.solver, _SOLVERS)
+        if resume:
+            model = self._model._replace(code=self._model.code.with_rows(rows.X))
+        else:
+            structure, code = self._new_structure(rows.X, rows.visible)
+            with np.errstate(over="ignore", invalid="ignore"):  # training detects overflow
+                mean = code.mean(rows.X, rows.weight)
+                params = layered_params(structure, mean, rng, rows.visible.dtype)
+            model = LayeredModel(params, structure, code)
+            warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
+        batch_size = n_rows if n_rows <= _FULL_BATCH_ROWS else _BATCH_ROWS
+        return Plan(
+            model=model,
+            design=Design(rows.X),
+            rows=ArraySource(rows.X, rows.visible, rows.weight),
+            objective=rule.layered(resolve_truncated(self.inference), self.n_jobs),
+            penalty=L2(LayeredParams(self.alpha, self.alpha_hidden, 0.0)),
+            solver=solver,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            stopping=resolve_stopping(
+                self.early_stopping,
+                n_rows >= _EARLY_STOPPING_ROWS,
+                EarlyStopping(_VALIDATION_FRACTION, _PATIENCE),
+                LossPlateau(_PATIENCE),
+            ),
+            batch_size=solver.rows_per_step(n_rows, batch_size),
+            average=solver.keeps_average(False),
+            rate_factors=LayeredParams(1.0, 1.0, 1.0),
+            stratify=not self._targets.multilabel,
+        )
+
+    def _check_layers(self) -> None:
+        """Raise a ValueError if `layers` holds no layers, or `inference` has too few iterations."""
         for layer in self.layers:
             if not isinstance(layer, Layer):
                 raise ValueError(
@@ -243,25 +399,8 @@ class LayeredGMClassifier(BaseStochasticClassifier):
                 )
         resolve_truncated(self.inference).check_depth(len(self.layers))
 
-    def _make_training(self, visible, rng, partial):
-        return self._training(
-            len(visible),
-            LAYERED_OBJECTIVES.get(self.gradient).from_options(**self.get_params(deep=False)),
-            L2(LayeredParams(self.alpha, self.alpha_hidden, 0.0)),
-            LayeredParams(1.0, 1.0, 1.0),
-        )
-
-    def _initial_model(self, X, visible, weight, rng, training):
-        structure, code = self._new_structure(X, visible)
-        with np.errstate(over="ignore", invalid="ignore"):  # the training will find it
-            params = layered_params(structure, code.mean(X, weight), rng, visible.dtype)
-        return LayeredModel(params, structure, code)
-
-    def _fitted_model(self, X):
-        return self._model._replace(code=self._model.code.with_rows(X))
-
     def _new_structure(self, X, visible):
-        """Structure and input code of a first fit."""
+        """Return the structure and the input code of a first fit."""
         code = InputCode.from_training(X, clamping_cuts(self.clamping))
         shape = (X.shape[1],) if self.input_shape is None else tuple(self.input_shape)
         positive = all(isinstance(length, Integral) and length > 0 for length in shape)
@@ -276,7 +415,7 @@ class LayeredGMClassifier(BaseStochasticClassifier):
         return structure, code
 
     def _hyperstructure(self):
-        """Hyperparameters that decide the shapes of all parameters."""
+        """Return the hyperparameters that decide the shapes of all parameters."""
         cuts = clamping_cuts(self.clamping)
         shape = None if self.input_shape is None else tuple(self.input_shape)
         return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
@@ -288,7 +427,8 @@ class LayeredGMClassifier(BaseStochasticClassifier):
                 "warm_start=False, or keep them"
             )
 
-    def _fitted_attributes(self, model, epoch, X, visible):
+    def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:
+        """Return the fitted attributes of a model at the end of an epoch."""
         inference = clone(resolve_truncated(self.inference))
         return {
             "layers_": model.fitted_layers(),
@@ -302,16 +442,16 @@ class LayeredGMClassifier(BaseStochasticClassifier):
     # ------------------------------------------------------------- prediction
 
     def _runs(self, X, network, read, **options):
-        """List of what `read` makes of the `Trace` of each chunk of rows.
+        """Return the results of `read` for the `Trace` of each chunk of rows.
 
-        `network` is a function of the model.
+        `network` makes the network of a model.
         """
         X = self._check_predict_data(X)
         model = self._model._replace(code=self._model.code.for_rows(X))
         shared = network(model)
 
         def chunk(rows):
-            # What overflows is NaN in the answer, and refused there.
+            # Overflow becomes NaN in the answer, which is refused later.
             with np.errstate(over="ignore", invalid="ignore"):
                 return read(shared.run(LayeredInput(*model.encode(X[rows])), **options))
 

@@ -21,13 +21,8 @@ from skcrbm.estimators._lmbm_settings import (
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference.choice import method_constraint
-from skcrbm.learning import (
-    EpochCallbacks,
-    LargeMarginProblem,
-    fit_large_margin,
-    pass_hooks,
-    with_callbacks,
-)
+from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
+from skcrbm.utils.callbacks import EpochCallbacks, pass_hooks, with_callbacks
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.indicator import label_sets_of, signs_of, visible_of
@@ -323,8 +318,7 @@ class LMBMClassifier(BasePairwiseClassifier):
         elif not warm:
             warn_of_scales(X, weight, type(self).__name__)
         found = settle(self, X, visible, weight, factors, columns, cliques, rng)
-        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-        callbacks = EpochCallbacks(self, self.max_iter, given, y, metadata, "pass")
+        callbacks = EpochCallbacks(self, self.max_iter, given, y, sample_weight, "pass")
         sets = label_sets_of(visible)
 
         def attributes(fitted):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from skcrbm.learning import LargeMarginSearch
+from skcrbm.learning._large_margin_path import LargeMarginSearch
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.cliques import checked_cliques, cliques_of_sizes
 from skcrbm.utils.indicator import may_be_empty, signs_of

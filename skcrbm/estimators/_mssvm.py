@@ -1,34 +1,82 @@
 """MSSVMCRBM: the conditional RBM, trained for a large margin."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+from functools import partial as bind
 from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
-from skcrbm.estimators._base_crbm import BaseCRBM
-from skcrbm.estimators._penalty import PLAIN_ALPHA, is_auto
-from skcrbm.inference.choice import marginal_method, method_constraint, methods_for, resolve_method
-from skcrbm.learning import (
-    MARGIN_OBJECTIVES,
-    Design,
-    crbm_penalty,
-    max_margin_weights_scale,
-    state_methods,
-    state_query,
+from skcrbm.estimators._base import Rows, refuse_balanced_weights
+from skcrbm.estimators._crbm_auto import PLAIN_ALPHA, is_auto
+from skcrbm.estimators._rbm import (
+    CRBMPlan,
+    RBMClassifier,
+    automatic_batch_size,
+    check_inference_cost,
+    holds_out_automatically,
+    refuse_thresholds,
 )
-from skcrbm.utils.columns import Columns
+from skcrbm.estimators._thresholds import update_thresholds
+from skcrbm.inference import InferenceMethod
+from skcrbm.inference.choice import (
+    first_that_answers,
+    marginal_method,
+    method_constraint,
+    methods_for,
+    resolve_method,
+    seeded_copy,
+)
+from skcrbm.learning.data import ArraySource
+from skcrbm.learning.design import Design, mean_square
+from skcrbm.learning.fit import (
+    Plan,
+    fit,
+    fit_one_epoch,
+    resumed_generator,
+    warn_of_convergence,
+)
+from skcrbm.learning.initial import crbm_params, crbm_rate_factors, max_margin_weights_scale
+from skcrbm.learning.margins import MARGIN_OBJECTIVES, state_methods, state_query
+from skcrbm.learning.penalties import crbm_penalty
+from skcrbm.learning.solvers import (
+    STOCHASTIC_SOLVERS,
+    Adam,
+    AveragedSGD,
+    LossPlateau,
+    Solver,
+    StochasticSolver,
+    refuse_held_out_rows,
+    resolve_solver,
+    resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
+)
+from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
+from skcrbm.utils.columns import Columns, warn_of_scales
+from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
+from skcrbm.utils.parameters import Integer
 
-# Of message passing chosen by name: undamped it runs into cycles, damped it takes longer.
+# Options of message passing chosen by name: undamped it runs into cycles, damped it takes longer.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
-# Penalty relative to the variance of the columns.
+# Automatic penalty relative to the variance of the columns.
 _RELATIVE_ALPHA = 2e-3
+_UNCONVERGED = (
+    "loss-augmented inference may have missed the outputs that violate the margin most",
+    "inference='exact' if a layer is small",
+    "inference='icm', which converges soon",
+)
 
 
-class MSSVMCRBM(BaseCRBM):
+class MSSVMCRBM(RBMClassifier):
     """Conditional RBM trained as a marginal structured SVM or a latent structural SVM.
 
     The score of 0/1 outputs v is ``s(v) = log sum_h exp(-E(v, h, x))`` (MSSVM, [1]_) or
@@ -36,13 +84,13 @@ class MSSVMCRBM(BaseCRBM):
 
     ``max_v [D(v, y) + s(v)] - s(y)``
 
-    per row, where D counts the wrong outputs, by stochastic subgradients ([3]_, section 4.2):
-    the outputs that are best after adding D are found by `inference`. No log-partition
-    function is needed, and none is learned: the scores are made for decoding.
+    per row, where D counts the wrong outputs, by stochastic subgradients ([3]_, section 4.2);
+    `inference` finds the outputs that are best after adding D. Training needs no log-partition
+    function and learns no probabilities: the scores are made for decoding.
 
-    y is as in `CRBMClassifier`: 2-D indicators with NaN where not observed (left out of D, and
-    completed to their best values in each step), or 1-D classes, which are decoded exactly
-    whatever `inference` says.
+    y is as in `CRBMClassifier`: 2-D indicators with NaN where not observed (missing outputs do not
+    count in D and are completed to their best values in each step), or 1-D classes, which are
+    decoded exactly whatever `inference` says.
 
     Parameters
     ----------
@@ -50,74 +98,58 @@ class MSSVMCRBM(BaseCRBM):
         Number of hidden units.
     hidden : {"marginal", "max"}, default="marginal"
         Sum the hidden units out (MSSVM), or take their best values (LSSVM).
-    inference : str or object, default="mixed_product"
+    inference : str, object or list, default="mixed_product"
         Method that finds best states, in training and in prediction: "mixed_product",
-        "max_product", "icm", "exact", or configured, as in ``MixedProduct(max_iter=30)``. The
-        papers use mixed-product for the MSSVM and max-product for the LSSVM. Chosen by name
-        these two are damped by 0.5, or they would oscillate as the couplings grow, and do
-        up to 50 iterations; an object is taken as it is. Undamped, an iteration of mixed-product
-        takes some fiftieth of the time, one of max-product as long as damped.
+        "max_product", "icm", "exact", or a configured object such as
+        ``MixedProduct(max_iter=30)``. The papers use mixed-product for the MSSVM and max-product
+        for the LSSVM. By name these two are damped by 0.5, without which they would oscillate as the
+        couplings grow, and do up to 50 iterations; an object is used as it is. Undamped, an
+        iteration of mixed-product takes some fiftieth of the time, an iteration of max-product as
+        long as damped.
+
+        A list also says which method gives probabilities: each question goes to the first method
+        in the list that answers it, as in ``["mixed_product", "sum_product"]``. By default
+        `predict_proba` uses "exact" if the smaller layer has at most 10 units, else "sum_product".
     decode : str or object, default="auto"
         How `predict` chooses outputs, by name or as a rule from `skcrbm.decoding`. "auto" takes
         the best state under `inference`: "marginal_map" or "map", as in training. "marginal",
         "label_set", "expected_jaccard" and "expected_f1" as in `CRBMClassifier`; the last two weigh
-        label sets by the probabilities of `predict_proba`, which no training asked for.
-        "threshold" likewise, with thresholds that make up for it.
-    marginal_inference : str or object, default="auto"
-        Method behind `predict_proba`: "exact" while the smaller layer has at most 10 units,
-        "sum_product" beyond; or any that gives marginals.
-    average : bool, default=True
-        Keep a running average of the iterates, in which late ones count more.
+        label sets by the probabilities of `predict_proba`, for which the model was not trained.
+        "threshold" uses these probabilities, too, with thresholds that make up for it.
+    solver : str or object, default="auto"
+        Solver, by name or as an object from `skcrbm.learning`: "asgd", "adam" or "sgd". "auto" is
+        "asgd" if both layers have more than 10 units, as for images, else "adam", and "adam" in
+        `partial_fit`. The automatic `batch_size` of a solver is all rows up to 200, else 20; the
+        automatic `average` is True.
     max_iter : int, default=200
-        Epochs at most.
-    batch_size : int or "auto", default="auto"
-        Rows per step; "auto" takes all rows up to 200, else 20.
-    solver : {"auto", "asgd", "adam", "sgd"}, default="auto"
-        "asgd" as in `CRBMClassifier`. "auto" is "asgd" where both layers have more than 10 units,
-        as on images; "adam" else, in `partial_fit`, and with a `learning_rate_init` that is given.
-    learning_rate_init : float or "auto", default="auto"
-        Step size; "auto" as in `CRBMClassifier`.
-    momentum : float in [0, 1) or "auto", default="auto"
-        For "sgd" and "asgd"; "auto" is 0.9 for "asgd", else 0.
+        Most epochs.
     alpha : float or "auto", default="auto"
         L2 penalty: the objective is the mean loss of a row, plus
         ``alpha / 2 (|U|^2 + |S|^2)``. "auto" is 0.002 times the variance of the columns,
-        brought to one scale as in `CRBMClassifier`, of which the coefficients are then
-        penalised; in `partial_fit` it is 0.1, and columns stay as they are, as with a number:
-        then scale them, as with `StandardScaler`.
+        which are brought to one scale as in `CRBMClassifier`; the penalty then acts on the
+        coefficients of the scaled columns. In `partial_fit` it is 0.1, and columns are not
+        scaled. With a number they are not scaled either: scale them, for example with
+        `StandardScaler`.
     alpha_hidden : float, default=0.0
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``.
-    early_stopping : bool or "auto", default="auto"
-        Hold out a validation part, keep the epoch with the fewest wrong outputs there.
-        "auto": from 1000 rows on.
-    refit : bool, default=True
-        After early stopping, fit again on all rows for the best number of epochs.
-    validation_fraction : float in (0, 1), default=0.15
-    n_iter_no_change : int or "auto", default="auto"
-        Stop after so many epochs in which neither the validation score nor, without
-        early stopping, the training loss got better by more than `tol`. "auto" is 10 with
-        "asgd", else 25.
-    tol : float, default=0.0
+    early_stopping : bool, "auto" or object, default="auto"
+        End of training, as in `CRBMClassifier`; the validation score is minus the share of wrong
+        outputs. "auto" holds rows out from 1000 rows on, with "asgd" from 200.
     class_weight : "balanced", dict, list of dict or array-like, default=None
-        Weights of the rows by their classes. 1-D y: a dict of class: weight, or "balanced",
-        ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label, one dict of 0 and 1
-        for each label, or the weights (n_outputs,) of the positive class; as the loss is one of
-        whole rows, those of a row's labels are multiplied, as in scikit-learn's forests, so that
-        with many labels few rows may count. Multiplied with `sample_weight`; the sum of all
-        weights stays the same. Not "balanced" in `partial_fit`.
+        Weights of the rows by their classes, as in `CRBMClassifier`.
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous one.
+        Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
         Threads over rows. The result does not depend on it.
     random_state : int, RandomState or None, default=None
-        Decides the result: initial parameters, validation part, order of rows.
+        Seed of the initial parameters, the validation part and the order of rows.
     verbose : bool or int, default=False
-        1: one live line with rate, loss and what remains; 2: a line per epoch.
+        1: a live line with rate, loss and remaining time; 2: a line per epoch.
 
     Attributes
     ----------
     coef_ : ndarray (n_outputs, n_features)
-        Weights U of the inputs on the outputs. One row for binary 1-D y, one per class for
+        Weights U of the inputs on the outputs. A single row for binary 1-D y, a row per class for
         multiclass y.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
@@ -127,27 +159,27 @@ class MSSVMCRBM(BaseCRBM):
         Biases b of the outputs and c of the hidden units.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_names_ : ndarray of str (n_outputs,)
-        Where y has names, as a data frame or a series, see `set_label_output`.
+        Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
         The distinct output vectors seen in fit, as in `CRBMClassifier`.
     allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
-        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt kept them from being found.
+        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt prevented the search for them.
     hidden_ : {"marginal", "max"}
-        `hidden` of the fit.
+        The value of `hidden` in the fit.
     alpha_ : float
-        Penalty of the fit, on the coefficients of scaled columns if they were scaled.
+        Penalty of the fit, for scaled columns if `alpha` is "auto".
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
-        Iterations at most in prediction: those of the kept epoch. None for "exact".
+        Most iterations in prediction: the number of the kept epoch. None for "exact".
     loss_curve_, convergence_curve_ : list of float
-        Training loss (with all labels observed, a lower bound where inference is
+        Training loss (with all labels observed, a lower bound if inference is
         approximate) and share of rows with converged inference, per epoch of the run that gave
         the parameters.
     validation_scores_ : list of float or None
-        Per epoch of the run with early stopping.
+        Score per epoch of the run with held-out rows.
     n_iter_ : int
         Number of epochs behind the parameters.
     n_features_in_, feature_names_in_
@@ -155,18 +187,18 @@ class MSSVMCRBM(BaseCRBM):
 
     Notes
     -----
-    `decision_function` of 2-D y gives, for each output, how much its being on adds to the
-    score with the others at their decoded values: the sign agrees with `predict` wherever no
+    `decision_function` of 2-D y gives, for each output, the gain in score if the output is on
+    and the other outputs keep their decoded values. The sign agrees with `predict` unless a
     single change would improve the prediction, and the size is the margin.
 
     `predict_proba` of 2-D y gives the marginals of ``p(v, h | x) ∝ exp(-E)`` with the learned
-    energy, of 1-D y the sigmoid or softmax of the decision scores. They are not calibrated:
-    nothing in the training asks for probabilities.
+    energy, of 1-D y the sigmoid or softmax of the decision scores. They are not calibrated,
+    because the model is not trained for probabilities.
 
     `fit` warns (`ConvergenceWarning`) if inference converged for less than 90% of the rows in the
     last epoch.
 
-    Changing `hidden`, `inference` or `marginal_inference` takes effect in the next fit.
+    A change of `hidden` or `inference` takes effect in the next fit.
 
     References
     ----------
@@ -186,137 +218,269 @@ class MSSVMCRBM(BaseCRBM):
     """
 
     _parameter_constraints: dict = {
-        **BaseCRBM._parameter_constraints,
+        "n_hidden": [Integer(0)],
         "hidden": [StrOptions(set(MARGIN_OBJECTIVES))],
-        "inference": method_constraint(state_methods()),
+        "inference": [
+            *method_constraint(state_methods(), also=methods_for(RBMEnergy, {"marginals"})),
+            list,
+        ],
         "decode": decoder_constraint(decoders_for(RBMEnergy), auto=True),
-        "solver": [StrOptions({"auto", "asgd", "adam", "sgd"})],
+        "solver": solver_constraint(STOCHASTIC_SOLVERS, auto=True),
+        "max_iter": [Integer(1)],
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "marginal_inference": method_constraint(methods_for(RBMEnergy, {"marginals"}), auto=True),
+        "alpha_hidden": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": stopping_constraint(),
+        "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
+        "warm_start": ["boolean"],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
-    _state = (*BaseCRBM._state, "_columns")
-    _unconverged = (
-        "loss-augmented inference may have missed the outputs that violate the margin most",
-        "inference='exact' if a layer is small",
-        "inference='icm', which converges soon",
-    )
 
     def __init__(
         self,
         *,
-        n_hidden=8,
-        hidden="marginal",
-        inference="mixed_product",
-        decode="auto",
-        marginal_inference="auto",
-        average=True,
-        max_iter=200,
-        batch_size="auto",
-        solver="auto",
-        learning_rate_init="auto",
-        momentum="auto",
-        alpha="auto",
-        alpha_hidden=0.0,
-        early_stopping="auto",
-        refit=True,
-        validation_fraction=0.15,
-        n_iter_no_change="auto",
-        tol=0.0,
-        class_weight=None,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=False,
+        n_hidden: int = 8,
+        hidden: str = "marginal",
+        inference: str | InferenceMethod | list = "mixed_product",
+        decode: str | DecodingRule = "auto",
+        solver: str | Solver = "auto",
+        max_iter: int = 200,
+        alpha: float | str = "auto",
+        alpha_hidden: float = 0.0,
+        early_stopping: bool | str | LossPlateau = "auto",
+        class_weight: Any = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
     ):
         self.n_hidden = n_hidden
         self.hidden = hidden
         self.inference = inference
         self.decode = decode
-        self.marginal_inference = marginal_inference
-        self.average = average
-        self.max_iter = max_iter
-        self.batch_size = batch_size
         self.solver = solver
-        self.learning_rate_init = learning_rate_init
-        self.momentum = momentum
+        self.max_iter = max_iter
         self.alpha = alpha
         self.alpha_hidden = alpha_hidden
         self.early_stopping = early_stopping
-        self.refit = refit
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
-    def _training_methods(self, n_visible):
-        method = resolve_method(self.inference, valid_names=state_methods)
-        shape = n_visible, self.n_hidden
-        marginals = marginal_method(self.marginal_inference, *shape, "marginal_inference")
-        if isinstance(self.inference, str) and "damping" in vars(method):
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            0/1 indicator matrix with NaN where not observed, or classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Non-negative; a weight k counts as k copies of the row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            On an invalid X, y, weight or hyperparameter.
+        FloatingPointError
+            If the training diverges.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If inference converged for less than 90% of the rows in the last epoch.
+        """
+        resume = self.warm_start and hasattr(self, "coef_")
+        if resume:
+            self._check_same_model()
+        else:
+            self._forget()
+        rows = self._check_training_data(X, y, sample_weight, reset=not resume)
+        rows = self._with_class_weight(rows)
+        rng = check_random_state(self.random_state)
+        plan = self._plan(rows, rng, resume)
+        callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
+        attributes = bind(self._model_attributes, plan=plan)
+        progress = self._progress if resume else None
+        fitted = fit(plan.training, rng, progress, callbacks, attributes)
+        vars(self).pop("thresholds_", None)  # of the parameters until now
+        vars(self).update(
+            {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
+        )
+        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        update_thresholds(
+            self,
+            lambda: (rows.X, rows.visible, {"class_weight": None}),
+            rows.weight,
+            rng,
+            fitted.interrupted,
+        )
+        callbacks.end()
+        return self
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Do one epoch on the given rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes, for 1-D y; needed in the first call if `y` lacks some. The classes of 2-D y
+            are 0 and 1.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        The automatic step size depends on the number of rows of the first call; set a
+        ``solver=Adam(learning_rate=...)`` if the pieces are small.
+        """
+        resume = hasattr(self, "coef_")
+        if resume:  # scikit-learn validates parameters in the first call only
+            self._validate_params()
+            self._check_same_model()
+        refuse_held_out_rows(self.early_stopping)
+        refuse_balanced_weights(self.class_weight)
+        refuse_thresholds(self.decode)
+        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
+        rows = self._with_class_weight(rows)
+        rng = resumed_generator(self, resume, self.random_state)
+        plan = self._plan(rows, rng, resume, partial=True)
+        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
+        new = {
+            **self._model_attributes(fitted.model, fitted.epoch, plan),
+            **fitted.attributes,
+            "_rng": rng,
+        }
+        vars(self).pop("thresholds_", None)
+        vars(self).update(self._joined_attributes(new, fitted) if resume else new)
+        warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
+        return self
+
+    def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
+        """Return the plan of a fit: methods, objective, solver, coordinates, start and penalty.
+
+        Parameters
+        ----------
+        rows : Rows
+        rng : RandomState
+            Random numbers of the initial parameters, and of seeds that inference methods need.
+        resume : bool
+            True if training goes on from the fitted model.
+        partial : bool, default=False
+            True in `partial_fit`, which sees a part of the rows.
+        """
+        n_rows, n_visible = rows.visible.shape
+        method, marginals = self._methods(n_visible)
+        method, marginals = seeded_copy(method, rng), seeded_copy(marginals, rng)
+        objective = MARGIN_OBJECTIVES.get(self.hidden)(method, self.n_jobs)
+        solver = self._chosen_solver(partial)
+
+        # Coordinates to train in, and the model to start from.
+        if partial:
+            columns = self._columns.for_rows(rows.X) if resume and self._columns else None
+        else:
+            columns = Columns(rows.X, rows.weight, centre=True) if is_auto(self.alpha) else None
+        design = Design(rows.X, columns)
+        if resume:
+            model = design.inner(self._fitted_model())
+        else:
+            scale = max_margin_weights_scale(n_visible, self.n_hidden)
+            n_features = design.X.shape[1]
+            model = self._model(
+                crbm_params(rows.visible, rows.weight, n_features, self.n_hidden, rng, scale)
+            )
+        check_inference_cost(model, design.X, method, marginals, self.max_iter)
+        source = ArraySource(design.X, rows.visible, rows.weight)
+
+        alpha = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        if columns is not None and not partial and columns.variance > 0:
+            alpha = _RELATIVE_ALPHA * columns.variance
+        if columns is None and not resume:
+            warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
+        hold_out = holds_out_automatically(n_rows, solver)
+        training = Plan(
+            model=model,
+            design=design,
+            rows=source,
+            objective=objective,
+            penalty=crbm_penalty(alpha, self.alpha_hidden),
+            solver=solver,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            stopping=resolve_stopping(self.early_stopping, hold_out),
+            batch_size=solver.rows_per_step(n_rows, automatic_batch_size(n_rows)),
+            average=solver.keeps_average(True),
+            rate_factors=crbm_rate_factors(solver),
+            stratify=not self._targets.multilabel,
+            mean_square=mean_square(design.X, rows.weight) if solver.averaged else 0.0,
+        )
+        found = {"alpha_": float(alpha), "_columns": columns, "hidden_": self.hidden}
+        return CRBMPlan(training, rows, method, marginals, found)
+
+    def _methods(self, n_visible: int) -> tuple[InferenceMethod, InferenceMethod]:
+        """Return the methods that find best states and marginals."""
+        chosen = first_that_answers(self.inference, {"map"}, {"marginal_map"})
+        chosen = "mixed_product" if chosen is None else chosen
+        method = resolve_method(chosen, valid_names=state_methods)
+        marginals = first_that_answers(self.inference, {"marginals"})
+        marginals = marginal_method(
+            "auto" if marginals is None else marginals, n_visible, self.n_hidden
+        )
+        if isinstance(chosen, str) and "damping" in vars(method):
             method = method.set_params(**_BY_NAME)
         state_query(method, MARGIN_OBJECTIVES.get(self.hidden).query)
-        # One output, as all classes of a 1-D y, is decoded exactly at no cost.
+        # A single output, and all classes of a 1-D y, are decoded exactly at no cost.
+        if self._targets.one_hot:
+            return resolve_method("exact"), resolve_method("exact")
         return resolve_method("exact") if n_visible == 1 else method, marginals
 
-    # ---------------------------------------------------- what "auto" stands for
-
-    def _solver(self, partial):
-        if self.solver != "auto":
-            return self.solver
-        # A given step size is one for Adam; of a first piece of the rows little is known. On few
-        # labels Adam's uneven steps bring the couplings up, which gradient descent is slow to.
+    def _chosen_solver(self, partial: bool) -> StochasticSolver:
+        """Return the solver, "auto" resolved."""
+        if not (isinstance(self.solver, str) and self.solver == "auto"):
+            return resolve_solver(self.solver, STOCHASTIC_SOLVERS)
+        # Little is known about a first piece of the rows. With few labels Adam's uneven steps raise
+        # the couplings, which gradient descent does slowly.
         n_units = min(self._targets.n_visible, self.n_hidden)
-        of_adam = partial or self.learning_rate_init != "auto" or n_units <= AUTO_EXACT_UNITS
-        return "adam" if of_adam else "asgd"
-
-    def _penalty_factors(self):
-        """Numbers to train with, before `_settle` has its say."""
-        alpha = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
-        return alpha, self.alpha_hidden
-
-    def _make_design(self, X, weight, training, go_on, partial):
-        if partial:
-            columns = self._columns if go_on else None
-            return Design(X, columns and columns.serving(X))
-        return Design(X, Columns(X, weight, centre=True) if is_auto(self.alpha) else None)
-
-    def _settle(self, training, model, design, source, rng, go_on, partial):
-        training, model, _ = super()._settle(training, model, design, source, rng, go_on, partial)
-        alpha, alpha_hidden = self._penalty_factors()
-        if design.columns is not None and not partial and design.columns.variance > 0:
-            alpha = _RELATIVE_ALPHA * design.columns.variance
-        training = replace(training, penalty=crbm_penalty(alpha, alpha_hidden))
-        return training, model, {"alpha_": float(alpha), "_columns": design.columns}
-
-    def _make_objective(self, visible):
-        return MARGIN_OBJECTIVES.get(self.hidden)(self._method, self.n_jobs)
-
-    def _initial_scales(self, n_visible, training):
-        return {"weights_scale": max_margin_weights_scale(n_visible, self.n_hidden)}
+        return Adam() if partial or n_units <= AUTO_EXACT_UNITS else AveragedSGD()
 
     @property
     def _margin(self):
-        """Learning rule of the fitted model: a new `hidden` takes effect in the next fit."""
+        """Objective of the fitted model: a new `hidden` takes effect in the next fit."""
         return MARGIN_OBJECTIVES.get(self.hidden_)
 
-    def _decode_name(self):
-        if isinstance(self.decode, DecodingRule) or self.decode != "auto":
+    def _decoding_rule(self):
+        if not is_auto(self.decode):
             return self.decode
         return state_query(self._prediction_method, self._margin.query)
-
-    def _fitted_attributes(self, model, epoch, X, visible):
-        return {**super()._fitted_attributes(model, epoch, X, visible), "hidden_": self.hidden}
 
     def _posterior_options(self):
         query = state_query(self._prediction_method, self._margin.query)
         return {"hidden": self.hidden_, "state_methods": {query: self._prediction_method}}
 
     def _label_scores(self, posterior):
-        """Local fields at the decoded outputs."""
+        """Return the local fields at the decoded outputs."""
         scores = posterior.energy.visible_log_odds(self._labels(posterior), self.hidden_)
         if posterior.known is not None:
             observed = ~np.isnan(posterior.known)
@@ -324,7 +488,7 @@ class MSSVMCRBM(BaseCRBM):
         return scores
 
     def _binary_scores(self, posterior):
-        """Log-odds of the one unit, which has no others to go by."""
+        """Return the log-odds of the single output unit."""
         energy = posterior.energy
         return energy.visible_log_odds(np.zeros((energy.n_models, 1)), self.hidden_)
 

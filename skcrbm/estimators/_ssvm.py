@@ -12,13 +12,8 @@ from skcrbm.decoding.rules import decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
 from skcrbm.inference.choice import method_constraint, seeded_copy
-from skcrbm.learning import (
-    EpochCallbacks,
-    StructuralMarginProblem,
-    fit_cutting_planes,
-    pass_hooks,
-    with_callbacks,
-)
+from skcrbm.learning._cutting_planes import StructuralMarginProblem, fit_cutting_planes
+from skcrbm.utils.callbacks import EpochCallbacks, pass_hooks, with_callbacks
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing, weighted_rows
 from skcrbm.utils.indicator import label_sets_of
@@ -244,8 +239,7 @@ class SSVMClassifier(BasePairwiseClassifier):
             method,
             self.n_jobs,
         )
-        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-        callbacks = EpochCallbacks(self, self.max_iter, given, y, metadata, "iteration")
+        callbacks = EpochCallbacks(self, self.max_iter, given, y, sample_weight, "iteration")
         sets = label_sets_of(visible)
         line = LiveLine(self.verbose, "Iteration", self.max_iter)
 

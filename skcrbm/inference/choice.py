@@ -193,6 +193,36 @@ def marginal_method(
     return method
 
 
+def first_that_answers(
+    inference: str | InferenceMethod | Sequence[str | InferenceMethod],
+    *queries: set[str],
+    argument: str = "inference",
+) -> str | InferenceMethod | None:
+    """Return the first of the given methods that answers one of these sets of queries, or None.
+
+    Parameters
+    ----------
+    inference : str, InferenceMethod or sequence of these
+        Value of a hyperparameter that may name a method per question.
+    *queries : set of str
+        Sets of queries; a method serves if it answers all queries of one of them.
+    argument : str, default="inference"
+        Name of the hyperparameter, for error messages.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an entry is not a method.
+    """
+    methods = inference if isinstance(inference, (list, tuple)) else [inference]
+    found = None
+    for method in methods:
+        answers = resolve_method(method, argument).answers
+        if found is None and any(query <= answers for query in queries):
+            found = method
+    return found
+
+
 def convergence_advice(method: InferenceMethod) -> str:
     """Return advice for a method that did not converge, an empty string if there is none.
 

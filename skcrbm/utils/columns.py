@@ -77,7 +77,7 @@ class Columns(Versioned):
         Z.data *= self.factor[Z.indices]
         return Z.astype(dtype, copy=False)
 
-    def serving(self, X):
+    def for_rows(self, X):
         """Return these columns for a further X: one that is sparse cannot be shifted."""
         if not sparse.issparse(X) or not self.shift.any():
             return self

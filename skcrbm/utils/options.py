@@ -1,4 +1,4 @@
-"""Objects that carry options, such as ``Adam(learning_rate=0.01)``, and the names that stand for them.
+"""Objects that carry options, such as ``Adam(learning_rate=0.01)``, and names that stand for them.
 
 A hyperparameter takes a name or a configured object; a name stands for the object with its
 defaults. `Registry` knows the names, `resolve_options` returns the object, and

@@ -1,7 +1,10 @@
-"""The one training loop: shuffled mini-batches, early stopping, history, interruption."""
+"""The training loop: shuffled mini-batches, early stopping, history, interruption."""
+
+from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,126 +12,98 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.inference.base import MagnitudeError
-from skcrbm.learning._base import Clock
+from skcrbm.learning.data import Clock, Source
+from skcrbm.learning.objectives import Objective
+from skcrbm.learning.optimizers import Optimizer
+from skcrbm.learning.penalties import Penalty
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.row_sparse import RowSparse
 
 
 class Epoch(NamedTuple):
-    """What is known at the end of an epoch.
+    """Facts about an epoch, known at its end."""
 
-    Attributes
-    ----------
-    number : int
-        0-based, counted over warm starts.
-    loss : float
-        Mean over rows, penalty included, averaged over the batches of the epoch.
-    score : float or None
-        Validation score.
-    converged : float
-        Share of rows whose inference converged.
-    seconds : float
-    params : params
-        At the end of the epoch.
-    effective_share : float or None
-        Mean over the steps of `Step.effective_share`, where a rule has it.
-    """
-
-    number: int
-    loss: float
-    score: float | None
-    converged: float
+    number: int  # 0-based, counted over warm starts
+    loss: float  # mean over rows, penalty included, averaged over the batches of the epoch
+    score: float | None  # validation score
+    converged: float  # share of rows whose inference converged
     seconds: float
-    params: Any
-    effective_share: float | None = None
+    params: Any  # at the end of the epoch
+    effective_share: float | None = None  # mean of `Step.effective_share` over the steps
 
 
 @dataclass
 class History:
-    """Curves of a training run, and how it ended.
+    """Curves of a training run, its best epoch and the reason why it ended."""
 
-    Attributes
-    ----------
-    epochs : list of Epoch, parameters left out
-    best : Epoch
-        The epoch whose parameters are kept: the best one on validation data, else the last.
-    reason : str
-        "max_iter", "no_change", "callback" or "interrupted".
-    state : object
-        The objective's, after the last step.
-    """
+    epochs: list[Epoch] = field(default_factory=list)  # without their parameters
+    best: Epoch | None = None  # epoch whose parameters are kept: best on validation data, or last
+    reason: str = "max_iter"  # "max_iter", "no_change", "callback" or "interrupted"
+    state: Any = None  # of the objective, after the last step
 
-    epochs: list = field(default_factory=list)
-    best: Epoch | None = None
-    reason: str = "max_iter"
-    state: Any = None
-
-    def add(self, epoch, best):
-        """Take in an epoch, and which one is the best now."""
+    def add(self, epoch: Epoch, best: Epoch) -> None:
+        """Add an epoch and set the best epoch."""
         epochs = [*self.epochs, epoch._replace(params=None)]
         self.epochs, self.best = epochs, best  # on one line: an interrupt finds neither or both
 
 
 def run_epochs(
     model,
-    source,
-    objective,
-    optimizer,
-    penalty=None,
+    source: Source,
+    objective: Objective,
+    optimizer: Optimizer,
+    penalty: Penalty | None = None,
     *,
-    batch_size,
-    max_iter,
-    rng,
-    key=None,
-    state=None,
-    steps=None,
-    validate=None,
-    n_iter_no_change=None,
-    tol=0.0,
-    first_epoch=0,
-    on_epoch_begin=lambda number: None,
-    on_epoch_end=lambda epoch: False,
-):
+    batch_size: int,
+    max_iter: int,
+    rng: np.random.RandomState,
+    key: Any = None,
+    state: Any = None,
+    steps: Iterator[int] | None = None,
+    validate: Callable[[Any, int], float] | None = None,
+    n_iter_no_change: int | None = None,
+    tol: float = 0.0,
+    first_epoch: int = 0,
+    on_epoch_begin: Callable[[int], Any] = lambda number: None,
+    on_epoch_end: Callable[[Epoch], bool] = lambda epoch: False,
+) -> History:
     """Train until an end is reached; the parameters to keep are in ``history.best``.
 
     Parameters
     ----------
     model : named tuple with a `params` field
     source : Source
-        Of the training rows.
     objective : Objective
     optimizer : Optimizer
     penalty : Penalty or None
     batch_size, max_iter : int
+        Rows per step, and most epochs.
     rng : RandomState
-        For the order of the rows.
+        Random numbers that decide the order of the rows.
     key : uint64 or None
-        Of the random numbers of the objective, see `Clock`.
+        Key of the random numbers of the objective, see `Clock`.
     state : object
-        The objective's, of its `start` or of an earlier `History`; arrays in it are changed.
+        State of the objective from its `start` or from an earlier `History`; its arrays are
+        changed in place.
     steps : iterator of int
-        Numbers the batches, see `Clock`; from 0 by default.
+        Numbers of the batches, see `Clock`; from 0 by default.
     validate : callable or None
-        ``validate(model, epoch number) -> score``; the best epoch is kept.
+        ``validate(model, epoch number) -> score``; the epoch with the best score is kept.
     n_iter_no_change : int or None
-        Stop after so many epochs without the score (or else the loss) getting better
-        by more than `tol`.
+        Stop after this number of epochs in which the score, or without it the loss, has not
+        improved by more than `tol`.
     first_epoch : int
         Number of the first epoch, for schedules.
     on_epoch_begin, on_epoch_end : callable
-        The latter gets the `Epoch` and returns True to stop.
-
-    Returns
-    -------
-    History
+        Called with the number of the epoch, and with the `Epoch`; the second returns True to stop.
 
     Raises
     ------
     FloatingPointError
         If the parameters grow without bound.
     KeyboardInterrupt
-        If interrupted before the first epoch is done; afterwards an interrupt ends the
-        training with what there is.
+        If interrupted before the first epoch is done; a later interrupt ends the training and
+        keeps the parameters found so far.
     """
     model = model._replace(params=optimizer.start(model.params))
     history = History(state=state)
@@ -139,7 +114,7 @@ def run_epochs(
             on_epoch_begin(number)
             started = time.perf_counter()
             clocks = (Clock(number, step, key) for step in steps)
-            # What overflows is found in the parameters.
+            # Overflow is ignored on purpose: it shows in the parameters, which are checked.
             with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 model, loss, converged, share = _one_epoch(
                     model,
@@ -177,27 +152,16 @@ def run_epochs(
     except KeyboardInterrupt:
         if history.best is None:
             raise
-        optimizer.keep(model.params)  # what it holds besides is given up
+        optimizer.keep(model.params)  # late rows are brought up to date or given up
         history.reason = "interrupted"
     return history
 
 
 def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, history):
-    """One pass over the rows.
+    """Visit the batches and clocks of one pass over the rows.
 
-    Parameters
-    ----------
-    visits : iterable of (Batch, Clock)
-    mean_weight : float
-        Of a row.
-
-    Returns
-    -------
-    model
-    loss : float
-        Sum over the rows.
-    n_converged : int
-    effective_share : float or None
+    Returns the model, the sum of the losses of the rows, the number of rows whose inference
+    converged, and the mean effective share of weighted states or None.
     """
     loss, n_converged, shares = 0.0, 0, []
     for batch, clock in visits:
@@ -207,10 +171,10 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
             step, history.state = objective.step(model, batch, clock, history.state)
         except MagnitudeError as error:
             raise _divergence(clock.epoch) from error
-        # Both phases of a step carry the same weights, so one division normalises both. It
-        # is by the expected weight of so many rows: by their own, heavy and light rows
-        # would count the same whenever they are alone, and weights mean less in small
-        # batches. A short last batch is normalised by its own number of rows.
+        # Both phases of a step carry the same weights, so a single division normalises both.
+        # The divisor is the expected weight of the batch: with the actual weight, heavy and light
+        # rows would count the same in batches of a single row. A short last batch is
+        # normalised by its own number of rows.
         total = len(batch) * mean_weight
         gradient = _mean_gradient(step.gradient, total, model.params, optimizer, penalty)
         value = step.loss
@@ -222,7 +186,7 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
         if step.effective_share is not None:
             shares.append(step.effective_share)
         model = model._replace(params=optimizer.update(model.params, gradient))
-        # Parameters whose squares overflow will overflow in an energy, if not in this one.
+        # If the squares of the parameters overflow, an energy soon will, too.
         moved = (g.of(p) if isinstance(g, RowSparse) else p for g, p in zip(gradient, model.params))
         if not np.isfinite(loss) or not all(map(_in_bounds, moved)):
             raise _divergence(clock.epoch)
@@ -232,12 +196,12 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
 def _divergence(epoch):
     return FloatingPointError(
         f"training diverged in epoch {epoch + 1}: the parameters grow without bound; lower "
-        "learning_rate_init or scale the columns of X"
+        "the solver's learning_rate or scale the columns of X"
     )
 
 
 def _mean_gradient(gradient, total, params, optimizer, penalty):
-    """``gradient / total`` in the dtype of the parameters, in place; by rows where it can be."""
+    """Return ``gradient / total`` in the parameters' dtype, in place; row-sparse if possible."""
     mean = []
     for k, (g, p) in enumerate(zip(gradient, params)):
         if isinstance(g, RowSparse):
@@ -251,5 +215,5 @@ def _mean_gradient(gradient, total, params, optimizer, penalty):
 
 
 def _in_bounds(p):
-    """Whether the sum of the squares of an array is finite."""
+    """Return True if the sum of the squares of an array is finite."""
     return np.isfinite(np.vdot(p, p))

@@ -1,7 +1,13 @@
-"""scikit-learn's callbacks where the installed version has them (1.9 and later)."""
+"""Callbacks of scikit-learn, if the installed version has them (1.9 and later)."""
+
+from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
+from typing import Any
+
+from skcrbm.utils.progress import LiveLine
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -11,24 +17,28 @@ except ImportError:  # older scikit-learn: the same calls, doing nothing
         """Stand-in without callbacks."""
 
     def with_callbacks(method):
-        """Return the method as it is."""
+        """Return the method unchanged."""
         return method
 
 
 class EpochCallbacks:
-    """Calls the hooks of an estimator's callbacks for the fit task and for each epoch or the like.
+    """Calls the hooks of an estimator's callbacks for the fit and for each epoch of it.
 
-    Parameters
-    ----------
-    estimator : estimator
-    max_subtasks : int or None
-        Number of epochs, None if it is not known in advance.
-    X, y : array-like
-    metadata : dict or None
-    task_name : str, default="epoch"
+    `max_subtasks` is the number of epochs, None if it is not known in advance. Callbacks see X and
+    y as the user passed them; `sample_weight` is handed to them as metadata. `task_name` is
+    another word for an epoch, such as "pass".
     """
 
-    def __init__(self, estimator, max_subtasks, X, y, metadata, task_name="epoch"):
+    def __init__(
+        self,
+        estimator: Any,
+        max_subtasks: int | None,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        task_name: str = "epoch",
+    ):
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         self.estimator, self.task_name = estimator, task_name
         self.data = {"estimator": estimator, "X": X, "y": y, "metadata": metadata}
         self.epoch = None
@@ -39,7 +49,7 @@ class EpochCallbacks:
 
     @property
     def any(self):
-        """Whether there are callbacks."""
+        """True if the estimator has callbacks."""
         return bool(getattr(self.estimator, "_skl_callbacks", ()))
 
     def begin_epoch(self, number):
@@ -49,12 +59,9 @@ class EpochCallbacks:
             self.epoch.call_on_fit_task_begin(**self.data)
 
     def end_epoch(self, fitted_attributes):
-        """End it; `fitted_attributes` is called if a callback wants a fitted estimator.
+        """End the task of the epoch; return True if a callback asks to stop.
 
-        Returns
-        -------
-        stop : bool
-            Whether a callback asks to stop.
+        `fitted_attributes` is called if a callback wants a fitted estimator.
         """
         if self.epoch is None:
             return False
@@ -65,10 +72,10 @@ class EpochCallbacks:
         )
 
     @contextmanager
-    def of_inner(self, estimator, task_name):
-        """Run the fit of an estimator inside this one as a task.
+    def inner_fit(self, estimator, task_name):
+        """Run the fit of an inner estimator as a task of this fit.
 
-        It gets those of scikit-learn's callbacks that propagate, such as its progress bar.
+        The inner estimator gets the callbacks that propagate, such as scikit-learn's progress bar.
         """
         if self.root is None or not self.any:
             yield
@@ -89,22 +96,17 @@ def _violation_and_share(violation, share):
     return f"violation {violation:.2e}  active {share:.1%}"
 
 
-def pass_hooks(line, callbacks, attributes, told=_violation_and_share):
-    """Return what a solver of a dual problem is to call at each pass; nothing if nobody listens.
+def pass_hooks(
+    line: LiveLine,
+    callbacks: EpochCallbacks,
+    attributes: Callable[[Any], dict],
+    summary: Callable[[float, float], str] = _violation_and_share,
+) -> dict[str, Callable]:
+    """Return the hooks that a dual solver calls at each pass; empty if nobody listens.
 
-    Parameters
-    ----------
-    line : LiveLine
-    callbacks : EpochCallbacks
-    attributes : callable
-        Makes the fitted attributes of what the solver has found.
-    told : callable
-        Makes the text of the live line of the two measures that the solver gives.
-
-    Returns
-    -------
-    dict
-        "on_pass_begin" and "on_pass_end", or empty.
+    `attributes` makes the fitted attributes from the solver's state; `summary` makes the text of
+    the live line from the two measures that the solver reports. The keys are "on_pass_begin" and
+    "on_pass_end".
     """
     if not line.verbose and not callbacks.any:
         return {}
@@ -116,7 +118,7 @@ def pass_hooks(line, callbacks, attributes, told=_violation_and_share):
 
     def on_pass_end(number, first, second, now):
         seconds = time.perf_counter() - clock[0]
-        line.step(number, told(first, second), seconds)
+        line.step(number, summary(first, second), seconds)
         return callbacks.end_epoch(lambda: attributes(now()))
 
     return {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}

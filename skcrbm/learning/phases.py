@@ -1,5 +1,7 @@
 """Phases: the moments whose difference is the gradient of a learning rule."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -7,85 +9,67 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.inference import infer
+from skcrbm.inference import InferenceResult, infer
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.random_numbers import uniforms
 
-# What inference is asked for: the moments, and the loss.
+# Answers of inference that a phase needs: the moments, and log Z for the loss.
 _MOMENTS = ("marginals", "statistics", "log_partition")
+#: Weights of states are tempered if their effective share is below this share.
+LEAST_SHARE = 0.1
+# Bisections of the interval of exponents, to some 1e-9.
+_HALVINGS = 30
 
 
 class Moments(NamedTuple):
-    """Moments of one phase of a batch of N rows.
+    """Moments of one phase of a batch of N rows."""
 
-    Attributes
-    ----------
-    unary : ndarray (M, n_variables)
-        Means of the variables; M is N, or 1 where one model stands for all rows.
-    statistics : tuple of ndarray or None
-        Sufficient statistics of the couplings, summed over the rows times their weights. None:
-        the variables of a row are independent with the means `unary`, as those of a state.
-    log_weight : ndarray (M,), float64
-        The phase's part of the loss: its log-partition function, or a state's log-weight.
-    converged : ndarray (M,) of bool
-    effective_share : float or None
-        Of weighted states, see `Step`.
-    """
-
+    # (M, n_variables) means of the variables; M is N, or 1 if a single model serves all rows.
     unary: np.ndarray
+    # Sufficient statistics of the couplings, summed over the rows times their weights. None: the
+    # variables of a row are independent with the means `unary`, as the variables of a state are.
     statistics: tuple | None
+    # (M,) float64, the phase's part of the loss: log Z, or the log-weight of a state.
     log_weight: np.ndarray
-    converged: np.ndarray
-    effective_share: float | None = None
+    converged: np.ndarray  # (M,) of bool
+    effective_share: float | None = None  # of weighted states, see `Step`
 
 
 class Phase(ABC):
-    """One phase of a learning rule: options only, as the rules."""
+    """One phase of an objective; it holds options only."""
 
-    #: Whether random numbers are drawn. Only one phase of a rule may do so.
+    #: True if random numbers are drawn; at most one phase of an objective may do so.
     draws = False
-    #: Whether the state belongs to the training rows, by `Batch.index`.
+    #: True if the state belongs to the training rows, by `Batch.index`.
     keeps_chains = False
 
     def start(self, n_rows):
-        """Return the state before the first batch of `n_rows` rows; None if nothing is kept."""
+        """Return the state before the first batch of `n_rows` rows; None if there is no state."""
         return None
 
     @abstractmethod
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Compute the moments of a batch.
+        """Return the `Moments` of a batch and the new state.
 
-        Parameters
-        ----------
-        energy : BaseEnergy
-            One model per row, or a single one for all rows.
-        batch : Batch
-        clock : Clock
-        state : object
-            Of `start` or of the last call. Its arrays may be changed in place.
-        positive : Moments or None
-            Of the positive phase, for a negative one: where chains may begin.
-
-        Returns
-        -------
-        moments : Moments
-        state : object
+        `energy` has one model per row or a single model for all rows. The arrays of `state` may be
+        changed in place. A negative phase gets the moments of the positive phase, at which chains
+        may begin.
         """
 
 
 def one_model_per_row(energy, n_rows):
-    """Return N models, copies where a single one stands for all rows."""
+    """Return N models: copies if a single model serves all rows."""
     return energy if energy.n_models == n_rows else energy.rows(np.zeros(n_rows, int))
 
 
 def clamp_visible(visible, n_hidden):
-    """Clamp (N, V + H) that fixes the observed outputs and leaves the hidden units free."""
+    """Return the clamp (N, V + H) that fixes observed outputs and leaves hidden units free."""
     return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
 
 
 def moments_of_states(energy, visible, hidden="marginal", converged=None):
-    """`Moments` of visible states (N, V), the hidden units in their conditional mean or mode."""
+    """Return the `Moments` of visible states (N, V), hidden units at their mean or mode."""
     visible = visible.astype(energy.dtype, copy=False)
     means, log_weight = energy.hidden_and_log_weight(visible, hidden)
     return Moments(
@@ -97,17 +81,10 @@ def moments_of_states(energy, visible, hidden="marginal", converged=None):
 
 
 def moments_of_all(energy, visible, total, weight=None):
-    """`Moments` with one row, of states (S, V) of a model that all rows share.
+    """Return the `Moments` (a single row) of states (S, V) of a model that all rows share.
 
-    Parameters
-    ----------
-    energy : BaseEnergy
-        A single model.
-    visible : ndarray (S, V)
-    total : float
-        Weight of the rows that the states stand for.
-    weight : ndarray (S,), default=None
-        Shares of the states, which add up to 1; None: equal ones.
+    `total` is the weight of the rows that the states represent; `weight` (S,) has the shares of
+    the states, which add up to 1 and are equal by default.
     """
     n_states = len(visible)
     weight = np.full(n_states, 1 / n_states) if weight is None else weight
@@ -124,13 +101,8 @@ def moments_of_all(energy, visible, total, weight=None):
 class Observed(Phase):
     """Positive phase: moments given the observed outputs.
 
-    Complete rows have a formula. Outputs that are not observed are marginalised by inference
-    with the others clamped.
-
-    Parameters
-    ----------
-    inference : InferenceMethod
-    n_jobs : int or None
+    Complete rows have a formula. Missing outputs are marginalised by inference with the observed
+    outputs clamped.
     """
 
     def __init__(self, inference, n_jobs=None):
@@ -138,7 +110,7 @@ class Observed(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` given the observed outputs; nothing is kept."""
+        """Return the `Moments` given the observed outputs; no state is kept."""
         energy = one_model_per_row(energy, len(batch))
         missing = np.isnan(batch.visible)
         if not missing.any():
@@ -165,12 +137,7 @@ class Observed(Phase):
 class Expected(Phase):
     """Negative phase of maximum likelihood: moments of the model, by inference.
 
-    A single model that stands for all rows is inferred once.
-
-    Parameters
-    ----------
-    inference : InferenceMethod
-    n_jobs : int or None
+    A single model for all rows is inferred once.
     """
 
     def __init__(self, inference, n_jobs=None):
@@ -178,7 +145,7 @@ class Expected(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the model's `Moments`; nothing is kept."""
+        """Return the model's `Moments`; no state is kept."""
         weight = batch.weight
         if energy.n_models != len(batch):
             weight = np.array([weight.sum()])
@@ -194,74 +161,66 @@ class Expected(Phase):
 
 
 class ObservedOnce(Observed):
-    """The same, of models that all rows share: what is known of the data is worked out once.
+    """Positive phase of a model that all rows share, with the moments of the data cached.
 
-    The moments of complete rows do not depend on the parameters of a model without hidden
-    units, nor do the rows of a full batch change.
+    If the model has no hidden units, the moments of complete rows do not depend on the
+    parameters, and a batch of all rows is the same in each visit.
     """
 
     def __init__(self, inference, n_jobs=None):
         super().__init__(inference, n_jobs)
-        self._known = WeakKeyDictionary()
+        self._cached = WeakKeyDictionary()
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` given the data; nothing is kept."""
+        """Return the `Moments` given the data; no state is kept."""
         if energy.n_hidden or np.isnan(batch.visible).any():
             return super().__call__(energy, batch, clock, state)
-        if batch not in self._known:
+        if batch not in self._cached:
             weight = batch.weight
             mean = (weight @ batch.visible / weight.sum())[None].astype(energy.dtype)
-            self._known[batch] = mean, energy.sum_statistics(batch.visible, weight)
-        mean, statistics = self._known[batch]
+            self._cached[batch] = mean, energy.sum_statistics(batch.visible, weight)
+        mean, statistics = self._cached[batch]
         total = batch.weight.sum()
         score = energy.expected_score(mean[0], [part / total for part in statistics])
         return Moments(mean, statistics, np.array([score]), np.ones(1, bool)), state
 
 
 class ChainStates(NamedTuple):
-    """Where persistent chains stand.
+    """States of persistent chains."""
 
-    Attributes
-    ----------
-    states : ndarray of bool (n_chains, n_variables) or None
-        None before the first visit.
-    visited : ndarray of bool (n_chains,)
-        Whether a chain has begun.
-    """
-
-    states: Any
-    visited: np.ndarray
+    states: Any  # ndarray of bool (n_chains, n_variables); None before the first visit
+    visited: np.ndarray  # (n_chains,) of bool, True if a chain has begun
 
 
 class Chains(Phase):
-    """Negative phase of contrastive divergence: where short Gibbs chains end.
+    """Negative phase of contrastive divergence: the end states of short Gibbs chains.
 
-    A chain ends with a draw of the visible units; the moments of the hidden ones are their
-    means given these, which have less variance than a draw.
+    A chain ends with a draw of the visible units. The moments of the hidden units are their means
+    given the visible units, which vary less than a draw.
 
     Parameters
     ----------
     n_steps : int
-        Sweeps per visit.
+        Number of sweeps per visit.
     start : {"data", "persistent"}
-        At the row's outputs in each visit, or where the last visit ended.
-    n_chains : int, default=None
-        Chains that all rows share, of a model that does not depend on x; they begin at rows
-        drawn by their weights, with coin flips for what is not observed, or persistent ones at
-        coin flips. None: one chain a row, which begins at the row's outputs and is known by
-        `Batch.index`.
+        A chain begins at the data in each visit, or at the end of its last visit.
+    n_chains : int or None, default=None
+        Number of chains that all rows share, for a model that does not depend on x. They begin at
+        rows drawn by their weights with coin flips for missing entries, or at coin flips if they
+        are persistent. None: one chain per row, which begins at the outputs of the row and is
+        found by `Batch.index`.
     """
 
     draws = True
 
-    def __init__(self, n_steps, start="data", n_chains=None):
+    def __init__(self, n_steps: int, start: str = "data", n_chains: int | None = None):
         self.n_steps = n_steps
         self.begin = start
         self.n_chains = n_chains
         self.keeps_chains = start == "persistent" and n_chains is None
 
     def start(self, n_rows):
-        """Return chains that have not begun; None where each visit begins at the data."""
+        """Return chains that have not begun; None if each visit begins at the data."""
         if self.begin == "data":
             return None
         return ChainStates(None, np.zeros(self.n_chains or n_rows, bool))
@@ -286,8 +245,8 @@ class Chains(Phase):
             if chains is None:
                 chains = np.zeros((len(state.visited), energy.n_variables), bool)
                 state = state._replace(states=chains)
-            goes_on = state.visited[batch.index]
-            states[goes_on] = chains[batch.index[goes_on]]
+            begun = state.visited[batch.index]
+            states[begun] = chains[batch.index[begun]]
         states = self._sweep(energy, states[:, None, :], batch.index, clock)[:, 0]
         if state is not None:
             state.states[batch.index] = states
@@ -312,7 +271,7 @@ class Chains(Phase):
         return moments, state
 
     def _at_rows(self, energy, batch, clock, states):
-        """States (n_chains, n) at rows of the data; hidden units as the rows have them."""
+        """Return states (n_chains, n) at rows of the data, hidden units drawn given the rows."""
         v, streams = energy.n_visible, np.arange(len(states))
         draw = clock.draw(self.n_steps + 1)
         u = uniforms(clock.key, streams, draw, 1 + energy.n_hidden)
@@ -335,22 +294,18 @@ class Chains(Phase):
 class PerturbedMaxima(Phase):
     """Negative phase of learning by perturbed maxima: one state of each row's model.
 
-    The state is the approximate maximum of the energy with logistic noise on all fields, new in
-    each visit; the hidden units are then at their means given its visible part.
-
-    Parameters
-    ----------
-    n_steps : int
-        Sweeps of max-product.
+    The state is the approximate maximum, after `n_steps` sweeps of max-product, of the energy with
+    new logistic noise on all fields in each visit. The hidden units are at their means given
+    its visible part.
     """
 
     draws = True
 
-    def __init__(self, n_steps):
+    def __init__(self, n_steps: int):
         self.n_steps = n_steps
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the states; nothing is kept."""
+        """Return the `Moments` of the states; no state is kept."""
         energy = one_model_per_row(energy, len(batch))
         states = perturbed_states(energy, clock.key, batch.index, clock.draw(0), self.n_steps)
         return moments_of_states(energy, states[:, : energy.n_visible]), state
@@ -359,25 +314,21 @@ class PerturbedMaxima(Phase):
 class LocalSearch(Phase):
     """Negative phase of CD-PercLoss: the best visible state that a stochastic search finds.
 
-    The search starts at the outputs of logistic regression, those of the fields alone. In each
-    sweep the hidden units are drawn given the outputs, and the outputs take their conditional
-    mode given those: with outputs drawn too, the search would find nothing better than the
-    labels as soon as there are many outputs.
+    The search starts at the outputs of logistic regression, the mode given the fields alone. In
+    each of `n_steps` sweeps the hidden units are drawn given the outputs, and the outputs take
+    their conditional mode given the hidden units. If the outputs were drawn, too, the search
+    would find nothing better than the labels of many outputs.
 
-    It is for energies whose visible variables are one of `sampling_blocks`.
-
-    Parameters
-    ----------
-    n_steps : int
+    The visible variables of the energy must be one of its `sampling_blocks`.
     """
 
     draws = True
 
-    def __init__(self, n_steps):
+    def __init__(self, n_steps: int):
         self.n_steps = n_steps
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the best state; nothing is kept."""
+        """Return the `Moments` of the best state; no state is kept."""
         energy = one_model_per_row(energy, len(batch))
         block = slice(0, energy.n_visible)
         states = np.zeros((len(batch), 1, energy.n_variables), energy.dtype)
@@ -395,3 +346,108 @@ class LocalSearch(Phase):
             best = np.where(better, score, best)
             found = np.where(better[:, None], visible, found)
         return moments_of_states(energy, found), state
+
+
+class Sampled(Phase):
+    """Negative phase of densities: moments of `n_states` new states of a sampler in each visit.
+
+    A sampler with `prefers_warm_start` continues from the state of its last visit. Hidden units
+    are at their means given the visible units, which vary less than a draw.
+
+    Parameters
+    ----------
+    sampler : InferenceMethod
+        Method with an option `random_state` that answers "samples" and, if they are weighted,
+        "sample_log_prob".
+    n_states : int
+    weighted : bool, default=False
+        Weight state s by ``exp(score(s) - log q(s))``, normalised, with q the distribution it was
+        drawn from; any sampler then gives consistent moments. If few states carry the weights, so
+        that the effective share ``1 / (n_states sum_s w_s^2)`` is below `LEAST_SHARE`, the
+        weights are raised to the largest power between 0 and 1 at which the share reaches it.
+        The moments report the share before that.
+    n_jobs : int or None
+    """
+
+    draws = True
+
+    def __init__(self, sampler, n_states, weighted=False, n_jobs=None):
+        self.sampler = sampler
+        self.n_states = n_states
+        self.weighted = weighted
+        self.n_jobs = n_jobs
+
+    def __call__(self, energy, batch, clock, state, positive=None):
+        """Return the `Moments` of the states, and the sampler's state."""
+        seed = np.random.SeedSequence([int(clock.key), clock.step]).generate_state(1)[0]
+        keeps_state = self.sampler.prefers_warm_start
+        found = infer(
+            energy,
+            self.sampler,
+            returns=("samples", "sample_log_prob") if self.weighted else ("samples",),
+            n_samples=self.n_states,
+            init=None if state is None else InferenceResult(state=state),
+            return_state=keeps_state,
+            random_state=int(seed),
+            n_jobs=self.n_jobs,
+        )
+        states, total = found.samples[0], batch.weight.sum()
+        visible = states[:, : energy.n_visible]
+        state = found.state if keeps_state else None
+        if not self.weighted:
+            return moments_of_all(energy, visible, total), state
+        copies = energy.rows(np.zeros(self.n_states, int))
+        excess = copies.score(states) - found.sample_log_prob[0]
+        weight, share = tempered_weights(excess)
+        moments = moments_of_all(energy, visible, total, weight)
+        log_z = excess.max() + np.log(np.mean(np.exp(excess - excess.max())))
+        return moments._replace(log_weight=np.array([log_z]), effective_share=share), state
+
+
+def tempered_weights(log_weight, least=LEAST_SHARE):
+    """Return normalised weights (S,) with an effective share of at least `least`, and the share.
+
+    The weights are raised to the largest power in [0, 1] with at least this share; states of weight
+    0 keep it. The returned share belongs to power 1. `log_weight` must not be -inf throughout.
+    """
+    log_weight = log_weight - log_weight.max()
+    n_states, possible = len(log_weight), log_weight > -np.inf
+
+    def at(power):
+        weight = np.zeros(n_states)
+        weight[possible] = np.exp(power * log_weight[possible])
+        weight /= weight.sum()
+        return weight, float(1 / (n_states * (weight @ weight)))
+
+    weight, share = at(1.0)
+    if share >= least:
+        return weight, share
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if at(middle)[1] >= least:
+            low = middle
+        else:
+            high = middle
+    return at(low)[0], share
+
+
+class Independent(Phase):
+    """Negative phase of densities: each variable is drawn alone from its approximate marginal."""
+
+    draws = True
+
+    def __init__(self, inference, n_states, n_jobs=None):
+        self.inference = inference
+        self.n_states = n_states
+        self.n_jobs = n_jobs
+
+    def __call__(self, energy, batch, clock, state, positive=None):
+        """Return the `Moments` of the states; no state is kept."""
+        method = self.inference.at_epoch(clock.epoch)
+        found = infer(energy, method, returns="marginals", n_jobs=self.n_jobs)
+        streams = np.arange(self.n_states)
+        u = uniforms(clock.key, streams, clock.draw(0), energy.n_visible)
+        visible = u < found.marginals[:, : energy.n_visible]
+        moments = moments_of_all(energy, visible, batch.weight.sum())
+        return moments._replace(converged=found.converged), state

@@ -1,29 +1,72 @@
-"""First-order optimisers over named tuples of arrays."""
+"""First-order optimizers that move named tuples of arrays, and the average of their iterates."""
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
 import numpy as np
 
-from skcrbm.learning._averaging import PolynomialAverage
-from skcrbm.learning._late_rows import LateRows, step_length
+from skcrbm.learning.late_rows import LateRows, step_length
 from skcrbm.utils.row_sparse import RowSparse
 
-# Entries that Adam moves at once: what it works on stays in the cache.
+# Entries that Adam moves at once, few enough to stay in the cache.
 _BLOCK = 2**17
 
 
+class PolynomialAverage:
+    """Average that forgets early iterates: iterate t has a weight of about ``t^power``.
+
+    ``mean += (power + 1) / (t + power) (iterate - mean)`` (Shamir and Zhang 2013, section 4);
+    power 0 is the plain average. `mean` is the average, `last` the iterate from which training
+    goes on.
+    """
+
+    def __init__(self, power: float = 3.0):
+        self.power = power
+        self.forget()
+
+    def forget(self):
+        """Start a new average."""
+        self.n_steps = 0
+        self.mean = self.last = None
+
+    def resume(self, params):
+        """Return the iterate to go on from if `params` are the average; else start anew."""
+        if self.mean is not None and all(map(np.array_equal, self.mean, params)):
+            return self.last
+        self.forget()
+        return params
+
+    def add(self, params):
+        """Add the next iterate to the average."""
+        self.last = params
+        self.n_steps += 1
+        if self.mean is None:
+            self.mean = type(params)(*(p.copy() for p in params))
+            return
+        share = (self.power + 1) / (self.n_steps + self.power)
+        for mean, p in zip(self.mean, params):
+            step = p - mean
+            step *= p.dtype.type(share)
+            mean += step
+
+    def snapshot(self):
+        """Return a copy of the current average."""
+        return type(self.mean)(*(mean.copy() for mean in self.mean))
+
+
 class Optimizer(ABC):
-    """Base of the optimisers: moves the parameters, and knows which to keep.
+    """Base of the optimizers: moves the parameters and says which iterate to keep.
 
     Parameters
     ----------
     learning_rates : params of float
         One rate per parameter array.
     average : PolynomialAverage or None
-        What to keep in place of the last iterate.
+        Average to keep instead of the last iterate.
     """
 
-    #: Whether gradients may be `RowSparse`.
+    #: True if gradients may be `RowSparse`.
     takes_rows = False
 
     def __init__(self, learning_rates, average=None):
@@ -35,22 +78,17 @@ class Optimizer(ABC):
         return params if self.average is None else self.average.resume(params)
 
     def ready(self, params, rows_read):
-        """Return the parameters with all that a step will read brought up to date.
+        """Return the parameters with every row that a step will read brought up to date.
 
-        Parameters
-        ----------
-        params : params
-            Of `start` or of the last `update`.
-        rows_read : callable
-            Returns what `Objective.rows_read` does; called where some rows are late.
+        `rows_read` returns the answer of `Objective.rows_read`; it is called if some rows are late.
         """
         return params
 
     def update(self, params, gradient):
         """Return the parameters after one step.
 
-        The arguments stay as they are, but that arrays which `ready` or `update` returned
-        are changed where gradients are `RowSparse`; what `keep` returns is not.
+        The arguments are not changed, with one exception: if gradients are `RowSparse`, arrays
+        that `ready` or `update` returned are changed in place. Arrays from `keep` never are.
         """
         params = self._move(params, gradient)
         if self.average is not None:
@@ -66,15 +104,8 @@ class Optimizer(ABC):
         """Return the next iterate."""
 
 
-class SGD(Optimizer):
-    """Gradient descent, with classical momentum if asked for.
-
-    Parameters
-    ----------
-    learning_rates, average
-        As in `Optimizer`.
-    momentum : float in [0, 1)
-    """
+class GradientSteps(Optimizer):
+    """Gradient descent with classical momentum in [0, 1)."""
 
     def __init__(self, learning_rates, momentum=0.0, average=None):
         super().__init__(learning_rates, average)
@@ -99,14 +130,8 @@ class SGD(Optimizer):
         return type(params)(*new)
 
 
-class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015) with its usual constants.
-
-    Parameters
-    ----------
-    learning_rates, average
-        As in `Optimizer`.
-    """
+class AdamSteps(Optimizer):
+    """Adam (Kingma and Ba 2015) with its usual constants."""
 
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
 
@@ -114,16 +139,16 @@ class Adam(Optimizer):
         super().__init__(learning_rates, average)
         self.n_steps = 0
         self.first = self.second = None
-        # By number of array, for those whose gradients have had few rows.
+        # By number of array: the arrays whose gradients have had few rows.
         self.late = {}
 
     @property
     def takes_rows(self):
-        """Whether gradients may be `RowSparse`; an average is one of all rows at each step."""
+        """True if gradients may be `RowSparse`; an average needs all rows at each step."""
         return self.average is None
 
     def ready(self, params, rows_read):
-        """Make the steps that rows have missed; see `Optimizer`."""
+        """Make up for the steps that late rows have missed; see `Optimizer`."""
         if not self.late:
             return params
         rows = rows_read()
@@ -135,12 +160,12 @@ class Adam(Optimizer):
         return self._each_late(params, bring_up)
 
     def keep(self, params):
-        """Return the parameters to keep, all rows brought up."""
+        """Return the parameters to keep, all rows brought up to date."""
         params = self._each_late(params, lambda k, late, *state: late.release(*state))
         return super().keep(params)
 
     def _each_late(self, params, change):
-        """Parameters with the arrays that have late rows changed."""
+        """Return the parameters with `change` applied to the arrays that have late rows."""
         new = list(params)
         for k, late in self.late.items():
             new[k] = change(k, late, params[k], (self.first[k], self.second[k]), self.n_steps)
@@ -169,15 +194,15 @@ class Adam(Optimizer):
         return type(params)(*new)
 
     def _late_rows(self, k, shape):
-        """State of an array whose gradients have few rows."""
+        """Return the state of an array whose gradients have few rows."""
         if k not in self.late:
             constants = self.learning_rates[k], self.beta1, self.beta2, self.epsilon
             self.late[k] = LateRows(shape, self.n_steps - 1, *constants)
         return self.late[k]
 
     def _move_block(self, p, g, m, s, step, work):
-        """Move a block of entries: `work` becomes their new values, m and s are brought up."""
-        np.subtract(g, m, out=work)  # what follows is in place, too
+        """Write the new values of a block of entries to `work`; update the moments m and s."""
+        np.subtract(g, m, out=work)  # all operations are in place
         work *= 1 - self.beta1
         m += work
         np.multiply(g, g, out=work)
@@ -192,15 +217,7 @@ class Adam(Optimizer):
 
 
 def _blocks(p):
-    """Slices of the first axis of an array, of some `_BLOCK` entries each."""
+    """Return slices of the first axis of an array with about `_BLOCK` entries each."""
     n = len(p)
     length = max(1, _BLOCK // max(1, p.size // max(1, n)))
     return [slice(first, first + length) for first in range(0, n, length)]
-
-
-def make_optimizer(solver, learning_rates, momentum, average=False):
-    """Return the optimiser named by `solver`, "sgd", "asgd" or "adam"."""
-    average = PolynomialAverage() if average else None
-    if solver in ("sgd", "asgd"):  # they differ in what "auto" stands for
-        return SGD(learning_rates, momentum, average)
-    return Adam(learning_rates, average)

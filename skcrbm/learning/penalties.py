@@ -1,4 +1,6 @@
-"""Penalties on the parameters, chosen by whoever trains."""
+"""Penalties on the parameters: terms of the objective that do not depend on the rows."""
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
@@ -8,22 +10,19 @@ from skcrbm.energies.models import CRBMParams
 
 
 class Penalty(ABC):
-    """A term of the objective that depends on the parameters alone.
+    """A term that is added to the mean loss of a row."""
 
-    It stands beside the mean loss of a row.
-    """
-
-    def pulls(self, k):
-        """Whether the gradient of parameter array number k may be other than 0."""
+    def pulls(self, k: int) -> bool:
+        """Return True if the gradient of parameter array number k may differ from 0."""
         return True
 
     @abstractmethod
     def value(self, params):
-        """Return the penalty of the parameters, a float."""
+        """Return the penalty of the parameters."""
 
     @abstractmethod
     def add_gradient(self, gradient, params):
-        """Add the penalty's gradient to that of the mean loss, in place."""
+        """Add the penalty's gradient to the gradient of the mean loss, in place."""
 
 
 class L2(Penalty):
@@ -32,10 +31,10 @@ class L2(Penalty):
     Parameters
     ----------
     factors : params of float or ndarray
-        For each parameter array one factor, or an array of them that broadcasts with it; an
-        array of factor 0 is free.
+        A factor per parameter array, or an array of factors that broadcasts with it; an array
+        with factor 0 is not penalised.
     centres : params of ndarray or None, default=None
-        Where the parameters are pulled to; None, as a whole or for an array: to 0.
+        Values that the parameters are pulled to; None, also for a single array, is 0.
     """
 
     def __init__(self, factors, centres=None):
@@ -44,7 +43,7 @@ class L2(Penalty):
         self._pulled = [k for k, factor in enumerate(factors) if np.any(factor)]
 
     def pulls(self, k):
-        """Whether parameter array number k has a factor."""
+        """Return True if parameter array number k has a factor."""
         return k in self._pulled
 
     @property
@@ -69,23 +68,16 @@ class L2(Penalty):
             gradient[k][...] += np.asarray(self.factors[k], away.dtype) * away
 
     def _away(self, params, k):
-        """Distance of an array of parameters from where it is pulled to."""
+        """Return the distance of an array of parameters from its centre."""
         centre = self.centres[k]
         return params[k] if centre is None else params[k] - centre.astype(params[k].dtype)
 
 
 class ElasticNet(L2):
-    """L2 and, besides, ``sum of factor |parameter|``.
+    """The `L2` penalty plus ``sum of factor |parameter|``.
 
-    Where a parameter is 0, the latter adds nothing to the gradient: it is followed by
-    subgradients, so that parameters come near 0 but are rarely 0.
-
-    Parameters
-    ----------
-    factors : params of float or ndarray
-        As of `L2`.
-    l1_factors : params of float or ndarray
-        In the same form.
+    The second term is followed by subgradients, which are 0 for a parameter of 0: parameters come
+    near 0 but are rarely exactly 0. `l1_factors` has the form of `factors`.
     """
 
     def __init__(self, factors, l1_factors):
@@ -94,7 +86,7 @@ class ElasticNet(L2):
         self._shrunk = [k for k, factor in enumerate(l1_factors) if np.any(factor)]
 
     def pulls(self, k):
-        """Whether parameter array number k has a factor."""
+        """Return True if parameter array number k has a factor."""
         return super().pulls(k) or k in self._shrunk
 
     def value(self, params):
@@ -110,20 +102,17 @@ class ElasticNet(L2):
             gradient[k][...] += factor * np.sign(params[k])
 
 
-def crbm_penalty(alpha, alpha_hidden, intercept=0.0, hidden_intercept=0.0, centre=None):
-    """Return the `L2` of a conditional RBM.
+def crbm_penalty(
+    alpha: float,
+    alpha_hidden: float,
+    intercept: float | np.ndarray = 0.0,
+    hidden_intercept: float = 0.0,
+    centre: np.ndarray | None = None,
+) -> L2:
+    """Return the `L2` penalty of a conditional RBM.
 
-    Parameters
-    ----------
-    alpha : float
-        Of U and S.
-    alpha_hidden : float
-        Of W.
-    intercept : float or ndarray (V,), default=0.0
-        Of the distance of b from `centre`.
-    hidden_intercept : float, default=0.0
-        Of c.
-    centre : ndarray (V,), default=None
+    `alpha` is the factor of U and S, `alpha_hidden` of W, `intercept` of the distance of b from
+    `centre` (V,), and `hidden_intercept` of c.
     """
     return L2(
         CRBMParams(alpha_hidden, alpha, alpha, intercept, hidden_intercept),

@@ -1,4 +1,8 @@
-"""Coordinates to train a conditional RBM in: scaled columns, and the space of the rows."""
+"""Coordinates in which a conditional RBM is trained: scaled columns, and the space of the rows."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -6,22 +10,22 @@ from scipy.linalg.lapack import dpstrf
 from scipy.sparse import issparse
 
 from skcrbm.energies.models import CRBMParams
-from skcrbm.utils.columns import in_double
+from skcrbm.utils.columns import Columns, in_double
 from skcrbm.utils.limits import ROTATED_ROWS
 
 
 class _ScaledColumns:
-    """Coordinates of `Columns`, as maps of the parameters of a conditional RBM."""
+    """Maps of the parameters of a conditional RBM between X and scaled columns z."""
 
     def __init__(self, columns):
         self.columns = columns
 
     def inner(self, params):
-        """Parameters for z, of parameters for x; what constant columns do goes to intercepts."""
+        """Turn parameters for x into parameters for z; constant columns go to the intercepts."""
         return self._mapped(params, self.columns.inside)
 
     def outer(self, params):
-        """Parameters for x, of parameters for z."""
+        """Turn parameters for z into parameters for x."""
         return self._mapped(params, self.columns.as_given)
 
     def _mapped(self, params, change):
@@ -38,19 +42,11 @@ def mean_square(X, weight):
 
 
 class RowSpace:
-    """The rows of Z as coordinates in an orthonormal basis of the space that they span.
+    """The rows of Z as coordinates `X` (N, rank) in an orthonormal basis of the space they span.
 
-    With an L2 penalty on the coefficients the best ones lie in that space, so that fits in
-    these coordinates are the same with N parameters a unit for D. The basis is that of a
-    pivoted Cholesky factor of ZZ', and is never formed.
-
-    Parameters
-    ----------
-    Z : ndarray or CSR matrix (N, D)
-
-    Attributes
-    ----------
-    X : ndarray (N, rank)
+    With an L2 penalty the best coefficients lie in that space, so a fit in these coordinates
+    is the same with N instead of D parameters per unit. The basis belongs to a pivoted Cholesky
+    factor of ZZ' and is never formed.
     """
 
     def __init__(self, Z):
@@ -69,14 +65,14 @@ class RowSpace:
         self._rows = Z[order[:rank]]
 
     def inner(self, params):
-        """Parameters in these coordinates, of parameters for z: projections on the rows."""
+        """Project parameters for z on the space of the rows."""
         return params._replace(
             visible_coef=self._project(params.visible_coef),
             hidden_coef=self._project(params.hidden_coef),
         )
 
     def outer(self, params):
-        """Parameters for z."""
+        """Return the parameters for z."""
         return params._replace(
             visible_coef=self._spread(params.visible_coef),
             hidden_coef=self._spread(params.hidden_coef),
@@ -86,7 +82,7 @@ class RowSpace:
         return np.ascontiguousarray(self._solve(np.asarray(self._rows @ coef.T), "N").T)
 
     def _solve(self, right, trans):
-        if not len(self._corner):  # all rows are 0; SciPy below 1.14 refuses an empty system
+        if not len(self._corner):  # all rows are 0; SciPy before 1.14 refuses an empty system
             return right
         return solve_triangular(self._corner, right, lower=True, trans=trans)
 
@@ -96,26 +92,28 @@ class RowSpace:
 
 
 class Design:
-    """Rows to train on, and the maps between their parameters and those of X as given.
+    """Rows to train on, and the maps between their parameters and the parameters for X as given.
 
     Parameters
     ----------
     X : ndarray or CSR matrix (N, D)
-    columns : Columns or None
-        None: the columns stay as they are.
-    double : bool
-        Whether to train in float64 whatever X is in.
-    rotate : bool
-        Whether to train in the space of the rows where there are more columns than rows.
+    columns : Columns or None, default=None
+        Scales of the columns; None leaves the columns as they are.
+    double : bool, default=False
+        Train in float64 whatever the dtype of X.
+    rotate : bool, default=False
+        Train in the space of the rows if there are more columns than rows.
 
     Attributes
     ----------
     X : ndarray, CSR matrix or LazyRows
-        What takes the place of X in training.
+        Rows to train on.
     columns : Columns or None
     """
 
-    def __init__(self, X, columns=None, *, double=False, rotate=False):
+    def __init__(
+        self, X: Any, columns: Columns | None = None, *, double: bool = False, rotate: bool = False
+    ):
         self._dtype, self._double = X.dtype, double
         self.columns = columns
         self._maps = []
@@ -133,7 +131,7 @@ class Design:
         self.X = X if double else X.astype(self._dtype, copy=False)
 
     def inner(self, model):
-        """Return a model of X as one of the rows to train on."""
+        """Turn a model for X as given into a model for the rows to train on."""
         if not self._maps and not self._double:
             return model
         params = model.params
@@ -142,7 +140,7 @@ class Design:
         return model._replace(params=_cast(params, self.X.dtype))
 
     def outer(self, model):
-        """Return a trained model as one of X as given."""
+        """Turn a trained model into a model for X as given."""
         if not self._maps and not self._double:
             return model
         params = model.params

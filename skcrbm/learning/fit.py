@@ -1,0 +1,422 @@
+"""Training: the one function that every epoch-by-epoch estimator calls, and the plan that it takes.
+
+An estimator's `fit` validates its data, builds a `Plan`, calls `fit` and sets attributes; its
+`partial_fit` calls `fit_one_epoch` instead. With a stochastic solver `fit` runs the loop of
+`loop.py`, first on a part of the rows if rows are held out, then on all rows. With L-BFGS it
+iterates `lbfgs.descend`.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from skcrbm.inference.choice import convergence_advice
+from skcrbm.learning.data import Source
+from skcrbm.learning.design import Design
+from skcrbm.learning.lbfgs import descend, relative_tolerance
+from skcrbm.learning.loop import Epoch, History, run_epochs
+from skcrbm.learning.objectives import Objective
+from skcrbm.learning.optimizers import Optimizer
+from skcrbm.learning.penalties import Penalty
+from skcrbm.learning.solvers import (
+    LBFGS,
+    EarlyStopping,
+    LossPlateau,
+    Solver,
+    StepScale,
+    StochasticSolver,
+)
+from skcrbm.utils.callbacks import EpochCallbacks
+from skcrbm.utils.progress import LiveLine, say
+from skcrbm.utils.random import random_key
+from skcrbm.utils.warnings import warn_user
+
+INTERRUPTED = "Training interrupted; keeping what was learned so far."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that training needs besides random numbers; every "auto" is resolved."""
+
+    model: Any  # named tuple with `params`, the parameters to start from, for the rows of `design`
+    design: Design  # maps parameters for the rows below to parameters for X as given
+    rows: Source  # training rows, in the coordinates of `design`
+    objective: Objective
+    penalty: Penalty | None
+    solver: Solver
+    max_iter: int  # most epochs, or iterations of L-BFGS
+    verbose: int
+    # The other fields are for stochastic solvers.
+    stopping: LossPlateau = field(default_factory=LossPlateau)
+    batch_size: int = 1
+    average: bool = False  # True keeps the average of the iterates
+    rate_factors: Any = None  # params of float: relative learning rate of each parameter array
+    stratify: bool = False  # True if held-out rows keep the share of each visible vector (1-D y)
+    mean_square: float = 0.0  # mean square length of a row of X, for the step size of "asgd"
+    max_speedup: int = 50  # limit of the factor by which Adam's automatic step size is raised
+
+    @property
+    def holds_out(self) -> bool:
+        """True if a part of the rows is held out for validation."""
+        return self.solver.stochastic and isinstance(self.stopping, EarlyStopping)
+
+    @property
+    def n_epochs(self) -> int | None:
+        """Number of epochs if it is known in advance; None if a refit follows."""
+        refits = isinstance(self.stopping, EarlyStopping) and self.stopping.refit
+        return None if self.holds_out and refits else self.max_iter
+
+    @property
+    def optimizer_key(self) -> tuple:
+        """Settings with which a later fit can go on with the state of the optimizer."""
+        settings = self.solver.settings if isinstance(self.solver, StochasticSolver) else ()
+        return *settings, self.average
+
+    @property
+    def objective_key(self) -> tuple:
+        """Objective with which a later fit can go on with its state."""
+        return type(self.objective), self.objective.state_key
+
+
+class Progress(NamedTuple):
+    """Progress of earlier training, from which a later call goes on."""
+
+    n_epochs: int = 0  # epochs behind the parameters that are kept
+    n_steps: int = 0  # batches visited, including batches of parameters that were given up
+    optimizer: Optimizer | None = None  # None if its state belongs to other parameters
+    optimizer_key: tuple = ()
+    objective_key: tuple = ()
+    state: Any = None  # of the objective
+    n_indices: int = 0  # number of rows that `state` distinguishes, if it does
+
+
+class Fitted(NamedTuple):
+    """Result of a fit."""
+
+    model: Any  # model with the kept parameters, for X as given
+    epoch: int  # number of the epoch whose parameters are kept
+    epochs: list[Epoch]  # of the run that gave the parameters, without their parameters
+    validation_scores: list[float] | None  # per epoch of the run with a validation part
+    progress: Progress
+    n_iter: int  # epochs of this call behind the parameters
+    interrupted: bool
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Fitted attributes that all estimators share."""
+        return {
+            **self.curves,
+            "validation_scores_": self.validation_scores,
+            "n_iter_": self.n_iter,
+            "_progress": self.progress,
+        }
+
+    @property
+    def curves(self) -> dict[str, list]:
+        """Fitted attributes with an entry per epoch."""
+        return {
+            "loss_curve_": [epoch.loss for epoch in self.epochs],
+            "convergence_curve_": [epoch.converged for epoch in self.epochs],
+        }
+
+
+def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
+    """Return the curves of an estimator with the entries of one more epoch.
+
+    A curve may begin here, because `set_params` may have changed the learning rule.
+    """
+    return {name: getattr(estimator, name, []) + curve for name, curve in new.items()}
+
+
+def fit(
+    plan: Plan,
+    rng: np.random.RandomState,
+    progress: Progress | None = None,
+    callbacks: EpochCallbacks | None = None,
+    attributes: Callable[[Any, int], dict] | None = None,
+) -> Fitted:
+    """Train a model.
+
+    Parameters
+    ----------
+    plan : Plan
+    rng : RandomState
+    progress : Progress or None, default=None
+        Progress of earlier training that led to the parameters of the plan.
+    callbacks : EpochCallbacks or None, default=None
+        Callbacks of the estimator, called at each epoch.
+    attributes : callable or None, default=None
+        ``attributes(model, epoch)`` returns the fitted attributes of a model for X as given; called
+        if a callback asks for a fitted estimator.
+
+    Raises
+    ------
+    FloatingPointError
+        If the parameters grow without bound.
+    KeyboardInterrupt
+        If interrupted before the first epoch is done; later an interrupt ends the training and
+        keeps the parameters found so far.
+    """
+    progress = Progress() if progress is None else progress
+
+    def end_epoch(epoch):
+        if callbacks is None:
+            return False
+
+        def snapshot():
+            model = plan.design.outer(plan.model._replace(params=epoch.params))
+            return {} if attributes is None else attributes(model, epoch.number)
+
+        return callbacks.end_epoch(snapshot)
+
+    begin_epoch = _ignore if callbacks is None else callbacks.begin_epoch
+    if isinstance(plan.solver, LBFGS):
+        run = _FullBatchRun(plan, progress, begin_epoch, end_epoch)
+        return run.fit()
+    return _EpochsRun(plan, rng, progress, begin_epoch, end_epoch).fit()
+
+
+def fit_one_epoch(
+    plan: Plan, rng: np.random.RandomState, progress: Progress | None = None
+) -> Fitted:
+    """Do one epoch on all rows of the plan; go on with the same optimizer if settings allow."""
+    progress = Progress() if progress is None else progress
+    run = _EpochsRun(plan, rng, progress, _ignore, _ignore)
+    optimizer = None
+    if progress.optimizer_key == plan.optimizer_key:
+        # A copy, so that an epoch that fails leaves no traces.
+        optimizer = copy.deepcopy(progress.optimizer)
+    history, optimizer = run.train(plan.rows, 1, optimizer=optimizer)
+    fitted = run.fitted(history, optimizer)
+    return fitted._replace(n_iter=fitted.progress.n_epochs)  # counted over all calls
+
+
+def resumed_generator(estimator, resume: bool, seed) -> np.random.RandomState:
+    """Return the random numbers of `partial_fit`; a copy, so a failed epoch leaves no traces."""
+    if resume and hasattr(estimator, "_rng"):
+        return copy.deepcopy(estimator._rng)
+    return check_random_state(seed)
+
+
+def _ignore(_) -> bool:
+    return False
+
+
+def _summary(epoch):
+    """Return the text of a progress line about an epoch."""
+    score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"
+    return f"loss {epoch.loss:.4f}{score}  converged {epoch.converged:.1%}"
+
+
+class _EpochsRun:
+    """Runs of one fit by a stochastic solver: they share a start and the count of batches."""
+
+    def __init__(self, plan, rng, progress, begin_epoch, end_epoch):
+        self.plan = plan
+        self.rng = rng
+        self.progress = progress
+        self.begin_epoch = begin_epoch
+        self.end_epoch = end_epoch
+        self.steps = itertools.count(progress.n_steps)
+        self.key = random_key(rng) if plan.objective.draws else None
+
+    def fit(self):
+        """Train; with held-out rows on the other rows first, then on all rows."""
+        plan, parts = self.plan, None
+        if plan.holds_out:
+            stopping = plan.stopping
+            parts = plan.rows.split(stopping.validation_fraction, self.rng, plan.stratify)
+        if parts is None:
+            return self.fitted(*self.train(plan.rows, plan.max_iter))
+        rest, held_out = parts
+
+        def validate(model, number):
+            return plan.objective.score(model, held_out, number)
+
+        history, optimizer = self.train(rest, plan.max_iter, validate)
+        scores = [epoch.score for epoch in history.epochs]
+        if history.best.number != history.epochs[-1].number:
+            optimizer = None  # its state belongs to a later epoch than the epoch that is kept
+        if not plan.stopping.refit or history.reason in ("callback", "interrupted"):
+            return self.fitted(history, optimizer, scores)
+        n_epochs = history.best.number + 1 - self.progress.n_epochs
+        say(plan.verbose, f"Best epoch {n_epochs}; fitting again on all rows")
+        try:
+            # The number of epochs is known: the training loss must not stop the second run.
+            refitted, new_optimizer = self.train(plan.rows, n_epochs, patience=False)
+        except KeyboardInterrupt:  # in its first epoch: keep the parameters of the first run
+            warn_user(INTERRUPTED)
+            return self.fitted(history, None, scores)
+        # If it was cut short, the second run is worth less than the result of the first.
+        if len(refitted.epochs) < n_epochs:
+            return self.fitted(history, None, scores)
+        return self.fitted(refitted, new_optimizer, scores)
+
+    def train(self, source, max_iter, validate=None, patience=True, optimizer=None):
+        """Train from the start; return the `History` and the optimizer."""
+        plan = self.plan
+        optimizer = optimizer or self._new_optimizer(plan.rows.n_rows)
+        # The difference that contrastive rules follow is no measure of progress.
+        patience = patience and (validate is not None or plan.objective.is_loss)
+        first = self.progress.n_epochs
+        line = LiveLine(plan.verbose, "Epoch", max_iter, first)
+
+        def report(epoch):
+            line.step(epoch.number, _summary(epoch), epoch.seconds)
+            return self.end_epoch(epoch)
+
+        try:
+            history = run_epochs(
+                plan.model,
+                source,
+                plan.objective,
+                optimizer,
+                plan.penalty,
+                batch_size=plan.batch_size,
+                max_iter=max_iter,
+                rng=self.rng,
+                key=self.key,
+                state=self._first_state(),
+                steps=self.steps,
+                validate=validate,
+                n_iter_no_change=plan.stopping.patience(plan.solver) if patience else None,
+                tol=plan.stopping.tol,
+                first_epoch=first,
+                on_epoch_begin=self.begin_epoch,
+                on_epoch_end=report,
+            )
+        finally:
+            line.end()
+        if history.reason == "interrupted":
+            warn_user(INTERRUPTED)
+        return history, optimizer
+
+    def _new_optimizer(self, n_rows):
+        plan = self.plan
+        scale = StepScale(
+            # All rows count, also if some are held out: a refit must go at the same pace.
+            n_steps=-(-n_rows // plan.batch_size),
+            max_speedup=plan.max_speedup,
+            mean_square=plan.mean_square,
+            curvature=getattr(plan.penalty, "curvature", 0.0),
+        )
+        rate = plan.solver.step_size(scale)
+        rates = type(plan.rate_factors)(*(rate * factor for factor in plan.rate_factors))
+        return plan.solver.optimizer(rates, plan.average)
+
+    def _first_state(self):
+        """Return a copy of the earlier state if objective and rows match, else a new state."""
+        before, objective = self.progress, self.plan.objective
+        n_indices = self.plan.rows.n_indices
+        same_rows = not objective.keeps_chains or before.n_indices == n_indices
+        if before.objective_key == self.plan.objective_key and same_rows:
+            return copy.deepcopy(before.state)
+        return objective.start(n_indices)
+
+    def fitted(self, history, optimizer, scores=None):
+        """Return the `Fitted` with the best parameters of `history`."""
+        progress = Progress(
+            n_epochs=history.best.number + 1,
+            n_steps=next(self.steps),
+            optimizer=optimizer,
+            optimizer_key=self.plan.optimizer_key,
+            objective_key=self.plan.objective_key,
+            state=history.state,
+            n_indices=self.plan.rows.n_indices,
+        )
+        return _result(self.plan, history, scores, progress, self.progress)
+
+
+class _FullBatchRun:
+    """A fit by L-BFGS; each iteration is reported as an epoch."""
+
+    def __init__(self, plan, progress, begin_epoch, end_epoch):
+        self.plan = plan
+        self.progress = progress
+        self.begin_epoch = begin_epoch
+        self.end_epoch = end_epoch
+
+    def fit(self):
+        """Train on all rows."""
+        plan, progress = self.plan, self.progress
+        (batch,) = plan.rows.batches(None, plan.rows.n_rows)
+        history = History()
+        number = progress.n_epochs
+        line = LiveLine(plan.verbose, "Iteration", plan.max_iter, number)
+        share = relative_tolerance(plan.model.params.weights.shape[1])
+        steps = descend(
+            plan.model, batch, plan.objective, plan.penalty, plan.max_iter, share, plan.solver.tol
+        )
+        try:
+            while len(history.epochs) < plan.max_iter:
+                self.begin_epoch(number)
+                started = time.perf_counter()
+                function, minimizer, converged = next(steps)
+                epoch = Epoch(
+                    number,
+                    minimizer.value,
+                    None,
+                    minimizer.info / plan.rows.n_rows,
+                    time.perf_counter() - started,
+                    function.coordinates.params(minimizer.x),
+                )
+                history.add(epoch, epoch)
+                line.step(number, _summary(epoch), epoch.seconds)
+                number += 1
+                if self.end_epoch(epoch):
+                    history.reason = "callback"
+                    break
+                if converged:
+                    history.reason = "no_change"
+                    break
+        except KeyboardInterrupt:
+            if history.best is None:
+                raise
+            history.reason = "interrupted"
+            warn_user(INTERRUPTED)
+        finally:
+            line.end()
+        found = Progress(
+            n_epochs=history.best.number + 1,
+            n_steps=progress.n_steps + len(history.epochs),
+            objective_key=plan.objective_key,
+            state=plan.objective.start(plan.rows.n_indices),
+            n_indices=plan.rows.n_indices,
+        )
+        return _result(plan, history, None, found, progress)
+
+
+def _result(plan, history, scores, progress, before):
+    return Fitted(
+        model=plan.design.outer(plan.model._replace(params=history.best.params)),
+        epoch=history.best.number,
+        epochs=history.epochs,
+        validation_scores=scores,
+        progress=progress,
+        n_iter=progress.n_epochs - before.n_epochs,
+        interrupted=history.reason == "interrupted",
+    )
+
+
+def warn_of_convergence(share: float, method, consequence: str, *remedies: str) -> None:
+    """Warn if inference converged for less than 90% of the rows.
+
+    `consequence` says how the result may suffer; `remedies` may help besides other options of the
+    method.
+    """
+    if share < 0.9:
+        advice = [part for part in (convergence_advice(method), *remedies) if part]
+        warn_user(
+            f"{method.name!r} inference converged for {share:.0%} of the rows in the last epoch: "
+            f"{consequence}. Try {', or '.join(advice)}.",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,148 @@
+"""Max-margin learning of conditional RBMs: the negative phase is loss-augmented MAP."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from skcrbm.energies import RBMEnergy
+from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference.choice import methods_for, resolve_method
+from skcrbm.learning.data import Batch
+from skcrbm.learning.objectives import Contrast, share_of_errors
+from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row
+from skcrbm.utils.registry import Registry
+
+#: Query whose answer is the best visible state, by the treatment of the hidden units.
+QUERIES = {"marginal": "marginal_map", "max": "map"}
+
+
+def state_query(method: InferenceMethod, preferred: str) -> str:
+    """Return the query for a best state that `method` answers, if possible `preferred`.
+
+    Raises
+    ------
+    ValueError
+        If the method finds no best state; the message names the methods that do.
+    """
+    for query in (preferred, "map", "marginal_map"):
+        if query in method.answers:
+            return query
+    raise ValueError(
+        f"inference={method.name!r} finds no best state, which max-margin learning needs; methods "
+        f"that do: {', '.join(map(repr, state_methods()))}"
+    )
+
+
+def state_methods() -> list[str]:
+    """Return the names of the methods that find a best state of an RBM."""
+    return methods_for(RBMEnergy, {"map"}, {"marginal_map"})
+
+
+class BestState(Phase):
+    """Base of the phases that search for a best visible state.
+
+    `hidden` is "marginal" (hidden units are summed out) or "max" (they take their best values).
+    """
+
+    def __init__(
+        self, inference: InferenceMethod, hidden: str = "marginal", n_jobs: int | None = None
+    ):
+        self.inference = inference
+        self.hidden = hidden
+        self.n_jobs = n_jobs
+
+    def search(self, energy, epoch: int, clamp=None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best visible states (N, V) that are found, and if inference converged (N,)."""
+        method = self.inference.at_epoch(epoch)
+        if energy.categorical:  # few classes: enumerated, whatever the method
+            method = resolve_method("exact")
+        query = state_query(method, QUERIES[self.hidden])
+        result = infer(energy, method, returns=query, clamp=clamp, n_jobs=self.n_jobs)
+        return result.assignment[:, : energy.n_visible], result.converged
+
+
+class Completed(BestState):
+    """Positive phase: the labels, with missing labels at their best values."""
+
+    def __call__(self, energy, batch, clock, state, positive=None):
+        """Return the `Moments` of the completed labels; no state is kept."""
+        energy = one_model_per_row(energy, len(batch))
+        target = batch.visible.astype(energy.dtype, copy=True)
+        converged = np.ones(len(batch), bool)
+        rows = np.flatnonzero(np.isnan(target).any(axis=1))
+        if len(rows):
+            clamp = clamp_visible(target[rows], energy.n_hidden)
+            target[rows], converged[rows] = self.search(energy.rows(rows), clock.epoch, clamp)
+        return moments_of_states(energy, target, self.hidden, converged), state
+
+
+class LossAugmented(BestState):
+    """Negative phase: loss-augmented MAP, ``argmax_v D(v, y) + s(v)``, and its value.
+
+    D counts the wrong outputs among the observed outputs; for a categorical output it is 1 if the
+    class is wrong. D is linear in v and so a shift of the visible fields.
+    """
+
+    def __call__(self, energy, batch, clock, state, positive=None):
+        """Return the `Moments` of the maximiser, D included in `log_weight`; no state is kept."""
+        energy = one_model_per_row(energy, len(batch))
+        # A wrong class changes two units.
+        unit = 0.5 if energy.categorical else 1.0
+        shift = unit * np.nan_to_num(1 - 2 * batch.visible)  # no loss for a missing label (NaN)
+        first, *others = energy.fields
+        augmented = energy.with_fields(first + shift, *others)
+        found, converged = self.search(augmented, clock.epoch)
+        moments = moments_of_states(energy, found, self.hidden, converged)
+        wrong = (found != batch.visible) & ~np.isnan(batch.visible)
+        return moments._replace(log_weight=unit * wrong.sum(axis=1) + moments.log_weight), state
+
+
+class MarginalHiddenMargin(Contrast):
+    """Marginal structured SVM (Ping, Liu and Ihler 2014; Ping and Ihler 2017, section 4.2).
+
+    With the score ``s(v) = log sum_h exp(-E(v, h))``, the loss of a row with outputs y is
+    ``max_v [D(v, y) + s(v)] - s(y)``, where D counts the wrong outputs. The subgradient is the
+    gradient of ``s(v_hat) - s(y)`` at the maximiser v_hat, which the inference method finds. y
+    itself is a candidate, so a loss is never negative.
+
+    Missing outputs do not count in D, and y is completed to its best values.
+    """
+
+    #: Treatment of the hidden units, as in `RBMEnergy.log_weight`.
+    hidden: ClassVar[str] = "marginal"
+    #: Query whose answer is the maximiser.
+    query: ClassVar[str] = QUERIES["marginal"]
+    negative: LossAugmented
+
+    def __init__(self, inference: InferenceMethod, n_jobs: int | None = None):
+        super().__init__(
+            Completed(inference, self.hidden, n_jobs),
+            LossAugmented(inference, self.hidden, n_jobs),
+            only_violations=True,
+            inference=inference,
+            n_jobs=n_jobs,
+            state_key=self.hidden,
+        )
+
+    def score(self, model, batch: Batch, epoch: int) -> float:
+        """Return minus the share of wrong outputs, decoded as in training."""
+        return -share_of_errors(self.negative.search(model.energy(batch.X), epoch)[0], batch)
+
+
+class MaxHiddenMargin(MarginalHiddenMargin):
+    """Latent structural SVM (Yu and Joachims 2009): the score is ``s(v) = max_h -E(v, h)``."""
+
+    hidden = "max"
+    query = QUERIES["max"]
+
+
+#: Objectives that `MSSVMCRBM(hidden=...)` names.
+MARGIN_OBJECTIVES = Registry(
+    "hidden",
+    {
+        "marginal": "skcrbm.learning.margins:MarginalHiddenMargin",
+        "max": "skcrbm.learning.margins:MaxHiddenMargin",
+    },
+)

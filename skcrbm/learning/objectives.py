@@ -1,0 +1,296 @@
+"""Objectives: the gradient and loss of a batch as the difference of two phases.
+
+`rules.py` has the public learning rules (`Likelihood`, `ContrastiveDivergence`, ...), each of
+which builds an objective from two phases of `phases.py`. The module also has the scores by which
+held-out rows judge a model.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skcrbm.inference import InferenceMethod, infer
+from skcrbm.inference.choice import resolve_method
+from skcrbm.learning.data import Batch, Clock
+from skcrbm.learning.phases import Phase, clamp_visible, one_model_per_row
+from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
+
+
+class Step(NamedTuple):
+    """Gradient and loss of a batch, as sums over its rows times their weights."""
+
+    gradient: Any  # params: flat arrays or `RowSparse`; the training loop changes it in place
+    loss: float
+    n_converged: int  # rows whose inference converged
+    effective_share: float | None = None  # of weighted states: worth of equally weighted states
+
+    @classmethod
+    def total(cls, steps: Iterable[Step]) -> Step:
+        """Add up the steps of the parts of a batch, without an effective share.
+
+        `steps` may be a generator: at most two gradients are held at a time.
+        """
+        steps = iter(steps)
+        total = next(steps)
+        for step in steps:
+            parts = zip(total.gradient, step.gradient)
+            gradient = type(total.gradient)(*(a + b for a, b in parts))
+            loss, n_converged = total.loss + step.loss, total.n_converged + step.n_converged
+            total = cls(gradient, loss, n_converged)
+            del step, parts  # release the gradient before the next step is computed
+        return total
+
+
+class Objective(ABC):
+    """A loss, or only a direction, that is evaluated batch by batch.
+
+    An objective holds options only. Anything that it keeps from one batch to the next, such as
+    Markov chains, is the `state` that `start` returns and that the loop hands in and takes out.
+
+    A model is a named tuple with a field `params`, itself a named tuple of arrays, and the
+    methods ``energy(X)``, which returns one energy per row or a single energy for all rows, and
+    ``gradient(X, unary, statistics)``, see `ConditionalRBM.gradient`.
+    """
+
+    #: True if every output must be observed.
+    needs_complete: bool = False
+    #: True if random numbers are drawn.
+    draws: bool = False
+    #: True if training lowers the loss, so that the loss may decide when to stop.
+    is_loss: bool = True
+    #: True if the state belongs to the training rows, by `Batch.index`.
+    keeps_chains: bool = False
+    #: A later fit goes on from the state only if its objective has the same key.
+    state_key: Any = None
+
+    def start(self, n_rows: int) -> Any:
+        """Return the state before the first batch of `n_rows` rows; None if there is no state."""
+        return None
+
+    def rows_read(self, model, batch: Batch):
+        """Return which rows of each parameter array a step on the batch reads.
+
+        None, or None in place of an entry, stands for all rows. Objectives with `RowSparse`
+        gradients override it: rows that are not read need not be up to date.
+        """
+        return None
+
+    @abstractmethod
+    def step(self, model, batch: Batch, clock: Clock, state) -> tuple[Step, Any]:
+        """Return the `Step` of a batch and the new state; `state` may be changed in place."""
+
+    @abstractmethod
+    def score(self, model, batch: Batch, epoch: int) -> float:
+        """Return the score of held-out rows; higher is better."""
+
+
+class Contrast(Objective):
+    """Moments of a negative phase minus the moments of a positive phase.
+
+    Parameters
+    ----------
+    positive, negative : Phase
+    inference : InferenceMethod
+        Method of the validation score.
+    n_jobs : int or None
+    only_violations : bool, default=False
+        Leave out the rows whose negative phase has no larger log-weight than the positive phase,
+        as a hinge or a perceptron does. Both phases must then give one state per row.
+    needs_complete, is_loss : bool
+        As in `Objective`.
+    state_key : object
+        As in `Objective`.
+    """
+
+    def __init__(
+        self,
+        positive: Phase,
+        negative: Phase,
+        *,
+        inference,
+        n_jobs: int | None = None,
+        only_violations: bool = False,
+        needs_complete: bool = False,
+        is_loss: bool = True,
+        state_key: Any = None,
+    ):
+        self.positive = positive
+        self.negative = negative
+        self.only_violations = only_violations
+        self.inference = inference
+        self.n_jobs = n_jobs
+        self.draws = positive.draws or negative.draws
+        self.keeps_chains = positive.keeps_chains or negative.keeps_chains
+        self.needs_complete = needs_complete
+        self.is_loss = is_loss
+        self.state_key = state_key
+
+    def start(self, n_rows: int) -> tuple:
+        """Return the states of the two phases."""
+        return self.positive.start(n_rows), self.negative.start(n_rows)
+
+    def step(self, model, batch: Batch, clock: Clock, state) -> tuple[Step, tuple]:
+        """Return the `Step` of a batch and the states of the phases."""
+        energy = model.energy(batch.X)
+        positive, positive_state = self.positive(energy, batch, clock, state[0])
+        negative, negative_state = self.negative(energy, batch, clock, state[1], positive)
+        excess = negative.log_weight - positive.log_weight
+        if self.only_violations:
+            negative = self._where_violated(excess > 0, positive, negative)
+            excess = np.maximum(excess, 0)
+        weight = batch.weight
+        statistics = (
+            n - p
+            for n, p in zip(
+                _statistics(energy, negative, weight),
+                _statistics(energy, positive, weight),
+                strict=True,
+            )
+        )
+        gradient = model.gradient(
+            batch.X, _unary_difference(positive, negative, weight), tuple(statistics)
+        )
+        converged = np.broadcast_to(positive.converged & negative.converged, len(weight))
+        loss = float(weight @ np.broadcast_to(excess, len(weight)))
+        step = Step(gradient, loss, int(converged.sum()), negative.effective_share)
+        return step, (positive_state, negative_state)
+
+    @staticmethod
+    def _where_violated(violated, positive, negative):
+        """Return a negative phase that equals, and so cancels, the positive one in other rows."""
+        if positive.statistics is not None or negative.statistics is not None:
+            raise TypeError("only_violations=True needs phases that give one state per row")
+        unary = np.where(violated[:, None], negative.unary, positive.unary)
+        return negative._replace(unary=unary)
+
+    def loss(self, model, batch: Batch) -> float:
+        """Return the negative log-likelihood of a batch without its gradient."""
+        return negative_log_likelihood(model.energy(batch.X), batch, self.inference, self.n_jobs)
+
+    def score(self, model, batch: Batch, epoch: int) -> float:
+        """Return the `validation_score` of held-out rows."""
+        return validation_score(model, batch, self.inference.at_epoch(epoch), self.n_jobs)
+
+
+class DensityContrast(Contrast):
+    """Moments of a density minus the moments of the data; the rows have no X."""
+
+    def score(self, model, batch: Batch, epoch: int) -> float:
+        """Return the mean log-likelihood of held-out rows, or their pseudo-likelihood.
+
+        The likelihood needs enumeration. If that takes more than `EXACT_VALIDATION_UNITS` units,
+        the score is the pseudo-likelihood of the rows without a missing entry.
+        """
+        energy = model.energy(batch.X)
+        if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:
+            exact = resolve_method("exact")
+            return -negative_log_likelihood(energy, batch, exact, self.n_jobs) / batch.weight.sum()
+        complete = np.flatnonzero(~np.isnan(batch.visible).any(axis=1))
+        if len(complete) == 0:
+            raise ValueError(
+                "early_stopping needs rows without NaN to validate a model of this size, and the "
+                "validation part has no such row"
+            )
+        rows = batch.rows(complete)
+        log_odds = one_model_per_row(energy, len(rows)).visible_log_odds(rows.visible)
+        wrong = np.logaddexp(0, np.where(rows.visible == 1, -log_odds, log_odds))
+        return -float(rows.weight @ wrong.sum(axis=1, dtype=np.float64)) / rows.weight.sum()
+
+
+def _statistics(energy, moments, weight):
+    if moments.statistics is not None:
+        return moments.statistics
+    return energy.sum_statistics(moments.unary, weight)
+
+
+def _unary_difference(positive, negative, weight):
+    """Return the weighted difference of unary moments.
+
+    The result has one row per row of the batch, or a single row (the sum) if a phase has a
+    single model for all rows.
+    """
+    dtype = negative.unary.dtype
+    if len(positive.unary) == len(negative.unary) == len(weight):
+        return weight[:, None].astype(dtype) * (negative.unary - positive.unary)
+    return _total(negative.unary, weight) - _total(positive.unary, weight)
+
+
+def _total(unary, weight):
+    weight = weight.astype(unary.dtype)
+    return unary * weight.sum() if len(unary) == 1 else (weight @ unary)[None]
+
+
+# ------------------------------------------------------- scores of held-out rows
+
+
+def negative_log_likelihood(
+    energy, batch: Batch, method: InferenceMethod, n_jobs: int | None = None
+) -> float:
+    """Return the weighted sum over rows of ``-log p(observed outputs)``.
+
+    log Z is the approximation of the given method.
+    """
+    free = infer(energy, method, returns=("log_partition",), n_jobs=n_jobs)
+    energy = one_model_per_row(energy, len(batch))
+    log_weight = _observed_log_weight(energy, batch, method, n_jobs)
+    return float(batch.weight @ (free.log_partition - log_weight))
+
+
+def _observed_log_weight(energy, batch, method, n_jobs):
+    """Return the log-weight (N,) of the observed outputs, the other outputs summed out."""
+    log_weight = energy.log_weight(np.nan_to_num(batch.visible))
+    rows = np.flatnonzero(np.isnan(batch.visible).any(axis=1))
+    if len(rows):
+        clamp = clamp_visible(batch.visible[rows], energy.n_hidden)
+        log_weight[rows] = infer(
+            energy.rows(rows), method, clamp=clamp, returns=("log_partition",), n_jobs=n_jobs
+        ).log_partition
+    return log_weight
+
+
+def row_scores(
+    model, batch: Batch, method: InferenceMethod, n_jobs: int | None = None
+) -> np.ndarray:
+    """Return both losses (N, 2) of each row, by an exact method.
+
+    The first column is ``-log p(observed outputs)``; the second is minus the sum of the
+    log-probabilities of the single observed outputs. Both are equal for a categorical output.
+    """
+    energy = model.energy(batch.X)
+    free = infer(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)
+    joint = free.log_partition - _observed_log_weight(energy, batch, method, n_jobs)
+    if energy.categorical:
+        return np.column_stack([joint, joint])
+    log_odds = free.log_odds[:, : energy.n_visible].astype(np.float64)
+    single = np.logaddexp(0, np.where(batch.visible == 1, -log_odds, log_odds))
+    single[np.isnan(batch.visible)] = 0.0
+    return np.column_stack([joint, single.sum(axis=1)])
+
+
+def share_of_errors(visible: np.ndarray, batch: Batch) -> float:
+    """Return the weighted share of wrong outputs among the observed outputs."""
+    observed = ~np.isnan(batch.visible)
+    wrong = (visible != batch.visible) & observed
+    return float(batch.weight @ wrong.sum(1)) / float(batch.weight @ observed.sum(1))
+
+
+def validation_score(
+    model, batch: Batch, method: InferenceMethod, n_jobs: int | None = None
+) -> float:
+    """Return the mean score of held-out rows; higher is better.
+
+    The score is the exact conditional log-likelihood if the smaller layer has at most
+    `EXACT_VALIDATION_UNITS` units, whatever method trains: an approximation may rise while the
+    likelihood falls. Beyond that size it is minus the share of wrong outputs when each output is
+    decoded from its marginal by `method` (Ping and Ihler 2017).
+    """
+    energy = model.energy(batch.X)
+    if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:
+        exact = resolve_method("exact")
+        return -negative_log_likelihood(energy, batch, exact, n_jobs) / batch.weight.sum()
+    marginals = infer(energy, method, n_jobs=n_jobs).marginals[:, : energy.n_visible]
+    return -share_of_errors(marginals >= 0.5, batch)

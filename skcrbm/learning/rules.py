@@ -1,0 +1,539 @@
+"""Learning rules: the objects that `learning=` takes, and the objectives that they build.
+
+A rule is a class here, a line in `LEARNING_RULES`, and its name in `_NAMES` under each kind of
+model that it trains. It builds an objective from two phases of `phases.py`: `conditional` for
+models with inputs X, `density` for models of the rows themselves. The rules of layered models are in
+`truncated.py`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from sklearn.base import clone
+
+from skcrbm.energies import BaseEnergy, RBMEnergy
+from skcrbm.inference import InferenceMethod, PerturbAndMaxProduct, available_methods
+from skcrbm.inference.choice import method_constraint, methods_for, resolve_method
+from skcrbm.inference.registry import METHODS
+from skcrbm.learning.objectives import Contrast, DensityContrast, Objective
+from skcrbm.learning.phases import (
+    Chains,
+    Expected,
+    Independent,
+    LocalSearch,
+    Observed,
+    ObservedOnce,
+    PerturbedMaxima,
+    Phase,
+    Sampled,
+)
+from skcrbm.utils.options import Options, options_constraint, resolve_options
+from skcrbm.utils.parameters import Integer
+from skcrbm.utils.registry import Registry
+
+Kind = Literal["conditional", "density", "layered"]
+
+# States of the model per step of a density, if the rule does not say.
+_N_STATES = 100
+# Sweeps of max-product for a sample of a conditional model.
+_MAX_PRODUCT_SWEEPS = 50
+
+
+class LearningRule(Options):
+    """Base of the learning rules."""
+
+    #: True if the loss of a density is its negative log-likelihood.
+    has_density_loss: ClassVar[bool] = False
+    #: True if a conditional model needs every output observed.
+    needs_complete: ClassVar[bool] = False
+    #: True if a conditional model needs random numbers, which one categorical output cannot use.
+    draws: ClassVar[bool] = False
+    #: True if each training row of a conditional model has a Markov chain of its own.
+    keeps_chains: ClassVar[bool] = False
+    #: Answers that the training of a conditional model needs from `inference`.
+    conditional_answers: ClassVar[tuple[str, ...]] = ("marginals",)
+    #: Answers that the training of a density needs from `inference`.
+    density_answers: ClassVar[frozenset[str]] = frozenset()
+
+    def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a conditional model."""
+        raise TypeError(f"{type(self).__name__} does not train conditional models")
+
+    def density(
+        self,
+        inference: InferenceMethod,
+        sampler: InferenceMethod | None = None,
+        n_jobs: int | None = None,
+    ) -> Objective:
+        """Return the objective of a density; `sampler` is the result of `density_sampler`."""
+        return DensityContrast(
+            ObservedOnce(inference, n_jobs),
+            self._model_phase(inference, sampler, n_jobs),
+            inference=inference,
+            n_jobs=n_jobs,
+            is_loss=self.has_density_loss,
+            state_key=self._density_key(sampler),
+        )
+
+    def layered(self, inference, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a layered model; `inference` is a `TruncatedInference`."""
+        raise TypeError(f"{type(self).__name__} does not train layered models")
+
+    def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
+        """Return a copy of the rule's sampler, or None if the rule has none.
+
+        Raises
+        ------
+        ValueError
+            If the sampler cannot draw from the energy.
+        """
+        return None
+
+    def check_conditional(self) -> None:
+        """Raise a ValueError if an option does not apply to conditional models."""
+
+    def _model_phase(self, inference, sampler, n_jobs) -> Phase:
+        raise TypeError(f"{type(self).__name__} does not train densities")
+
+    def _density_key(self, sampler):
+        """Return the key of a state that a warm start can go on from."""
+        return self.name
+
+
+class Likelihood(LearningRule):
+    """Maximum likelihood with the marginals of `inference`; the name is "mle".
+
+    The gradient is ``E[moments | x] - E[moments | observed v, x]`` ([1]_, eq. 5). Outputs that are
+    not observed are marginalised in the second term by the same inference method. With an
+    approximate method the loss is an approximation, too.
+
+    References
+    ----------
+    .. [1] Ping and Ihler (2017). Belief propagation in conditional RBMs for structured
+       prediction. AISTATS.
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.learning import Likelihood
+    >>> model = CRBMClassifier(learning=Likelihood())  # the same as learning="mle"
+    """
+
+    name = "mle"
+    has_density_loss = True
+    conditional_answers = ("log_partition", "marginals", "statistics")
+    density_answers = frozenset({"statistics", "log_partition"})
+
+    def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a conditional model."""
+        return Contrast(
+            Observed(inference, n_jobs),
+            Expected(inference, n_jobs),
+            inference=inference,
+            n_jobs=n_jobs,
+            state_key=self.name,
+        )
+
+    def _model_phase(self, inference, sampler, n_jobs):
+        return Expected(inference, n_jobs)
+
+
+class _Contrastive(LearningRule):
+    """Base of contrastive divergence with chains that begin at the data or go on."""
+
+    needs_complete = True
+    draws = True
+    start: ClassVar[str] = "data"
+
+    _parameter_constraints: ClassVar = {
+        "n_steps": [Integer(1)],
+        "n_chains": [Integer(1), None],
+    }
+
+    def __init__(self, n_steps: int = 1, n_chains: int | None = None):
+        self.n_steps = n_steps
+        self.n_chains = n_chains
+
+    def check_conditional(self) -> None:
+        """Raise a ValueError if `n_chains` is given: a conditional model has a chain per row."""
+        if self.n_chains is not None:
+            raise ValueError(
+                f"n_chains={self.n_chains} is an option of densities; a conditional model has one "
+                f"chain per row: use {type(self).__name__}(n_steps={self.n_steps})"
+            )
+
+    def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a conditional model."""
+        return Contrast(
+            Observed(inference),
+            Chains(self.n_steps, self.start),
+            inference=inference,
+            n_jobs=n_jobs,
+            needs_complete=True,
+            is_loss=False,
+            state_key=self.name,
+        )
+
+    def _model_phase(self, inference, sampler, n_jobs):
+        return Chains(self.n_steps, self.start, self.n_chains or _N_STATES)
+
+    def _density_key(self, sampler):
+        return self.name, self.n_chains or _N_STATES
+
+
+class ContrastiveDivergence(_Contrastive):
+    """Contrastive divergence, CD-k (Hinton 2002); the name is "cd".
+
+    Gibbs chains of k sweeps begin at the data in each step. The direction is
+    ``F(v_data) - F(v_k)`` differentiated with v_k held fixed, a biased estimate of the likelihood's
+    gradient. The reported loss is that difference; it is no measure of progress.
+
+    Parameters
+    ----------
+    n_steps : int, default=1
+        Number of sweeps k.
+    n_chains : int or None, default=None
+        Number of chains of a density, which begin at rows drawn from the data; None is 100.
+        Conditional models have one chain per row and refuse a number.
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.learning import ContrastiveDivergence
+    >>> model = CRBMClassifier(learning=ContrastiveDivergence(n_steps=10))
+    """
+
+    name = "cd"
+
+
+class PersistentContrastiveDivergence(_Contrastive):
+    """Persistent contrastive divergence, PCD-k (Tieleman 2008); the name is "pcd".
+
+    Chains go on from the state in which the last step left them. A conditional model has one
+    distribution per row and so one chain per training row, which begins at the labels of the row.
+    The chains of a density begin at coin flips and are shared by all rows.
+
+    Parameters
+    ----------
+    n_steps : int, default=1
+        Number of sweeps in each step.
+    n_chains : int or None, default=None
+        Number of chains of a density; None is 100. Conditional models refuse a number.
+
+    Examples
+    --------
+    >>> from skcrbm.density import IsingModel
+    >>> from skcrbm.learning import PersistentContrastiveDivergence
+    >>> model = IsingModel(learning=PersistentContrastiveDivergence(n_steps=5, n_chains=50))
+    """
+
+    name = "pcd"
+    start = "persistent"
+    keeps_chains = True
+
+
+class CDPercLoss(LearningRule):
+    """CD-PercLoss (Mnih, Larochelle and Hinton 2011); the name is "cd_percloss".
+
+    The best state that a stochastic search for a low free energy meets competes with the labels.
+    Rows whose labels win add nothing. The loss is ``max(0, F(v_data) - F(v_found))``.
+
+    Parameters
+    ----------
+    n_steps : int, default=1
+        Number of sweeps of the search; 10 is a good number.
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.learning import CDPercLoss
+    >>> model = CRBMClassifier(learning=CDPercLoss(n_steps=10))
+    """
+
+    name = "cd_percloss"
+    needs_complete = True
+    draws = True
+    _parameter_constraints: ClassVar = {"n_steps": [Integer(1)]}
+
+    def __init__(self, n_steps: int = 1):
+        self.n_steps = n_steps
+
+    def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a conditional model."""
+        return Contrast(
+            Observed(inference),
+            LocalSearch(self.n_steps),
+            only_violations=True,
+            inference=inference,
+            n_jobs=n_jobs,
+            needs_complete=True,
+            state_key=self.name,
+        )
+
+
+class _SampledRule(LearningRule):
+    """Base of the rules that follow states drawn by a sampler."""
+
+    sampler: str | InferenceMethod
+    #: Answers that the sampler must give.
+    _sampler_answers: ClassVar[frozenset[str]] = frozenset({"samples"})
+
+    def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
+        """Return a copy of the sampler; see `LearningRule`."""
+        sampler = clone(resolve_method(self.sampler, "sampler"))
+        answers = self._sampler_answers
+        if answers - sampler.supports(energy) or "random_state" not in vars(sampler):
+            names = available_methods(energy, answers)
+            able = ", ".join(repr(n) for n in names if "random_state" in vars(METHODS.get(n)()))
+            raise ValueError(
+                f"sampler={self.sampler!r} cannot be used with learning={self.name!r} on "
+                f"{type(energy).__name__}: it must answer {sorted(answers)} and have an "
+                f"option random_state, as {able} do"
+            )
+        return sampler
+
+
+class PMPLearning(_SampledRule):
+    """Learning by perturb-and-max-product ([1]_); the name is "pmp".
+
+    The moments of the model are moments of samples: approximate maxima of the energy with noise on
+    the fields. When they equal the moments of the data, the sampler has been fitted. The learned
+    parameters belong to the sampler: the Gibbs distribution with the same parameters is another
+    distribution. The reported difference of log-weights is no loss.
+
+    Parameters
+    ----------
+    sampler : str or object, default="perturb_and_max_product"
+        Method that draws the samples. A density takes any method that answers "samples" and has
+        an option `random_state`; with `persistence` above 0 perturbations go on from step to step.
+        A conditional model takes ``PerturbAndMaxProduct(max_iter=...)``; the name stands for 50
+        sweeps there.
+    n_samples : int or None, default=None
+        Number of samples per step of a density; None is 100. A conditional model draws one sample
+        per row and refuses a number.
+
+    References
+    ----------
+    .. [1] Lazaro-Gredilla, Dedieu and George (2021). Perturb-and-max-product: sampling and
+       learning in discrete energy-based models. NeurIPS.
+
+    Examples
+    --------
+    >>> from skcrbm.density import IsingModel
+    >>> from skcrbm.inference import PerturbAndMaxProduct
+    >>> from skcrbm.learning import PMPLearning
+    >>> model = IsingModel(learning=PMPLearning(PerturbAndMaxProduct(max_iter=50), n_samples=20))
+    """
+
+    name = "pmp"
+    needs_complete = True
+    draws = True
+    _parameter_constraints: ClassVar = {
+        "sampler": method_constraint(methods_for(RBMEnergy, {"samples"})),
+        "n_samples": [Integer(1), None],
+    }
+
+    def __init__(
+        self,
+        sampler: str | InferenceMethod = "perturb_and_max_product",
+        n_samples: int | None = None,
+    ):
+        self.sampler = sampler
+        self.n_samples = n_samples
+
+    def check_conditional(self) -> None:
+        """Raise a ValueError if an option does not apply to conditional models."""
+        if self.n_samples is not None:
+            raise ValueError(
+                f"n_samples={self.n_samples} is an option of densities; a conditional model draws "
+                "one sample per row"
+            )
+        self._sweeps()
+
+    def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a conditional model."""
+        return Contrast(
+            Observed(inference),
+            PerturbedMaxima(self._sweeps()),
+            inference=inference,
+            n_jobs=n_jobs,
+            needs_complete=True,
+            is_loss=False,
+            state_key=self.name,
+        )
+
+    def _sweeps(self):
+        """Return the number of sweeps for a sample of a conditional model."""
+        sampler = self.sampler
+        if isinstance(sampler, str) and sampler == PerturbAndMaxProduct.name:
+            return _MAX_PRODUCT_SWEEPS
+        plain = isinstance(sampler, PerturbAndMaxProduct)
+        if not plain or repr(sampler) != repr(PerturbAndMaxProduct(sampler.max_iter)):
+            raise ValueError(
+                "the sampler of a conditional model must be 'perturb_and_max_product' or "
+                f"PerturbAndMaxProduct(max_iter=...) without other options; got {sampler!r}"
+            )
+        return sampler.max_iter
+
+    def _model_phase(self, inference, sampler, n_jobs):
+        return Sampled(sampler, self.n_samples or _N_STATES, n_jobs=n_jobs)
+
+    def _density_key(self, sampler):
+        return self.name, self.n_samples or _N_STATES, repr(sampler)
+
+
+class BPChainLearning(_SampledRule):
+    """Learning from states that chained belief propagation draws ([1]_); the name is "bp_chain".
+
+    Each variable of a state is drawn from its belief given the variables drawn before. The name
+    "weighted_bp_chain" stands for ``BPChainLearning(weighted=True)``.
+
+    Parameters
+    ----------
+    sampler : str or object, default="bp_chain"
+        Method that draws the states: any method that answers "samples" ("sample_log_prob", too, if
+        `weighted`) and has an option `random_state`.
+    n_samples : int, default=100
+        Number of states per step.
+    weighted : bool, default=False
+        Weight each state by the model's weight of it divided by the probability with which it was
+        drawn; any sampler then gives consistent moments. If the effective share of the states
+        is below a tenth, the weights are raised to the largest power below 1 at which it is a
+        tenth.
+
+    References
+    ----------
+    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief propagation.
+       PGM.
+
+    Examples
+    --------
+    >>> from skcrbm.density import MarkovRandomField
+    >>> from skcrbm.inference import BPChain
+    >>> from skcrbm.learning import BPChainLearning
+    >>> model = MarkovRandomField(learning=BPChainLearning(BPChain(warm_iter=5), n_samples=200))
+    """
+
+    name = "bp_chain"
+    _parameter_constraints: ClassVar = {
+        "sampler": method_constraint(methods_for(RBMEnergy, {"samples"})),
+        "n_samples": [Integer(1)],
+        "weighted": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        sampler: str | InferenceMethod = "bp_chain",
+        n_samples: int = _N_STATES,
+        weighted: bool = False,
+    ):
+        self.sampler = sampler
+        self.n_samples = n_samples
+        self.weighted = weighted
+
+    @property
+    def _sampler_answers(self):
+        return frozenset({"samples", "sample_log_prob"} if self.weighted else {"samples"})
+
+    def _model_phase(self, inference, sampler, n_jobs):
+        return Sampled(sampler, self.n_samples, weighted=self.weighted, n_jobs=n_jobs)
+
+    def _density_key(self, sampler):
+        return self.name, self.weighted, self.n_samples, repr(sampler)
+
+
+def weighted_bp_chain() -> BPChainLearning:
+    """Return the rule that the name "weighted_bp_chain" stands for."""
+    return BPChainLearning(weighted=True)
+
+
+class BPLearning(LearningRule):
+    """Learning from states with every variable drawn alone from its belief; the name is "bp".
+
+    A biased baseline of [1]_: the states miss the dependence between the variables.
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        Number of states per step.
+
+    References
+    ----------
+    .. [1] Ding and Xue (2020). Contrastive divergence learning with chained belief propagation.
+       PGM.
+
+    Examples
+    --------
+    >>> from skcrbm.density import MarkovRandomField
+    >>> from skcrbm.learning import BPLearning
+    >>> model = MarkovRandomField(learning=BPLearning(n_samples=50))
+    """
+
+    name = "bp"
+    density_answers = frozenset({"marginals"})
+    _parameter_constraints: ClassVar = {"n_samples": [Integer(1)]}
+
+    def __init__(self, n_samples: int = _N_STATES):
+        self.n_samples = n_samples
+
+    def _model_phase(self, inference, sampler, n_jobs):
+        return Independent(inference, self.n_samples, n_jobs)
+
+    def _density_key(self, sampler):
+        return self.name, self.n_samples
+
+
+#: Names that `learning=` takes, of all kinds of model.
+LEARNING_RULES = Registry(
+    "learning",
+    {
+        "mle": "skcrbm.learning.rules:Likelihood",
+        "cd": "skcrbm.learning.rules:ContrastiveDivergence",
+        "pcd": "skcrbm.learning.rules:PersistentContrastiveDivergence",
+        "cd_percloss": "skcrbm.learning.rules:CDPercLoss",
+        "pmp": "skcrbm.learning.rules:PMPLearning",
+        "bp_chain": "skcrbm.learning.rules:BPChainLearning",
+        "weighted_bp_chain": "skcrbm.learning.rules:weighted_bp_chain",
+        "bp": "skcrbm.learning.rules:BPLearning",
+        "backprop": "skcrbm.learning.truncated:Backpropagation",
+        "analytic": "skcrbm.learning.truncated:AnalyticGradient",
+    },
+)
+# Kept as names, so that the rules of other kinds of model need not be imported.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "conditional": ("mle", "cd", "pcd", "cd_percloss", "pmp"),
+    "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
+    "layered": ("backprop", "analytic"),
+}
+
+
+def rules_for(kind: Kind) -> tuple[str, ...]:
+    """Return the names of the rules that train a kind of model."""
+    return _NAMES[kind]
+
+
+def resolve_rule(learning: str | LearningRule, kind: Kind) -> LearningRule:
+    """Return the rule that a name stands for, or the given object, with its options checked.
+
+    Raises
+    ------
+    ValueError
+        If the rule does not train this kind of model, or has an option that does not apply to it.
+    """
+    names = rules_for(kind)
+    known = learning if isinstance(learning, str) else getattr(learning, "name", None)
+    if known is not None and known not in names:
+        raise ValueError(
+            f"learning must be one of {', '.join(map(repr, names))} or an object of these; got "
+            f"{learning!r}"
+        )
+    rule = resolve_options(learning, LEARNING_RULES, LearningRule, "learning", names)
+    if kind == "conditional":
+        rule.check_conditional()
+    return rule
+
+
+def rule_constraint(kind: Kind, example: str) -> list:
+    """Return the constraint of `learning` of an estimator of this kind of model."""
+    return options_constraint(rules_for(kind), LearningRule, example)

@@ -1,0 +1,409 @@
+"""Solvers and stopping rules: the objects that `solver=` and `early_stopping=` take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import ClassVar, Literal
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skcrbm.learning.optimizers import AdamSteps, GradientSteps, Optimizer, PolynomialAverage
+from skcrbm.utils.options import Options, options_constraint, resolve_options
+from skcrbm.utils.parameters import Integer
+from skcrbm.utils.registry import Registry
+
+# Adam's usual step size, and a step size of gradient descent that moves parameters of this
+# scale about as fast: the models of the guides train well with both.
+_ADAM_RATE, _SGD_RATE = 0.001, 0.05
+# Step size of averaged gradient descent times (1 + the mean square length of a row of X): at
+# momentum 0.9 it is a seventh of the size at which full gradients of a logistic regression
+# begin to diverge.
+_AVERAGED_RATE = 2.0
+# Adam's step size is raised if an epoch has fewer steps than this, because an epoch should move
+# a parameter by about as much. `Plan.max_speedup` limits the factor.
+_STEPS_PER_EPOCH = 60
+_AVERAGED_PATIENCE, _PATIENCE = 10, 25
+_AUTO = StrOptions({"auto"})
+
+
+class Solver(Options):
+    """Base of the solvers."""
+
+    #: True if the solver visits the rows in mini-batches.
+    stochastic: ClassVar[bool] = True
+
+
+class LBFGS(Solver):
+    """L-BFGS on the exact likelihood of all rows at once.
+
+    An iteration counts as an epoch. It needs ``learning="mle"`` and exact inference.
+
+    Parameters
+    ----------
+    tol : float, default=0.0
+        Training stops when ten iterations have lowered the objective by no more than this, or by
+        no more than 5e-4 of its value (1e-8 without hidden units).
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.learning import LBFGS
+    >>> CRBMClassifier(solver=LBFGS(tol=1e-4)).get_params()["solver__tol"]
+    0.0001
+    """
+
+    name = "lbfgs"
+    stochastic = False
+    _parameter_constraints: ClassVar = {"tol": [Interval(Real, 0, None, closed="left")]}
+
+    def __init__(self, tol: float = 0.0):
+        self.tol = tol
+
+
+class StochasticSolver(Solver):
+    """Base of the solvers that take a step per mini-batch."""
+
+    #: True if the automatic step size is the step size of averaged gradient descent.
+    averaged: ClassVar[bool] = False
+
+    learning_rate: float | Literal["auto"]
+    batch_size: int | Literal["auto"]
+
+    _parameter_constraints: ClassVar = {
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), _AUTO],
+        "batch_size": [Integer(1), _AUTO],
+    }
+
+    @property
+    def settings(self) -> tuple:
+        """Options that the state of an optimizer depends on; its name comes first."""
+        options = {k: v for k, v in vars(self).items() if k != "batch_size"}
+        return self.name, *sorted(options.items())
+
+    def rows_per_step(self, n_rows: int, automatic: int) -> int:
+        """Return the size of a mini-batch; "auto" stands for `automatic`."""
+        size = automatic if isinstance(self.batch_size, str) else self.batch_size
+        return min(size, n_rows)
+
+    def keeps_average(self, automatic: bool) -> bool:
+        """Return True if the average of the iterates is kept; "auto" stands for `automatic`."""
+        average = getattr(self, "average", True)
+        return automatic if isinstance(average, str) else average
+
+    def step_size(self, scale: StepScale) -> float:
+        """Return the step size; "auto" depends on the data and the number of steps."""
+        if not isinstance(self.learning_rate, str):
+            return self.learning_rate
+        return self._automatic_step_size(scale)
+
+    def _automatic_step_size(self, scale: StepScale) -> float:
+        return _SGD_RATE
+
+    def optimizer(self, rates, average: bool) -> Optimizer:
+        """Return the optimizer that moves the parameters; `rates` has a rate per array."""
+        return GradientSteps(rates, self._momentum, PolynomialAverage() if average else None)
+
+    @property
+    def _momentum(self):
+        return getattr(self, "momentum", 0.0)
+
+
+@dataclass(frozen=True)
+class StepScale:
+    """Facts that the automatic step size depends on."""
+
+    n_steps: int  # mini-batches of an epoch
+    max_speedup: int  # limit of the factor by which Adam's step size is raised
+    mean_square: float  # mean square length of a row of X
+    curvature: float  # largest factor of the penalty
+
+
+class Adam(StochasticSolver):
+    """Adam (Kingma and Ba 2015) on mini-batches.
+
+    Parameters
+    ----------
+    learning_rate : float or "auto", default="auto"
+        Step size. "auto" is 0.001, raised by up to 50 times (20 times for density rules that
+        follow states of the model) if an epoch has fewer than 60 steps.
+    batch_size : int or "auto", default="auto"
+        Number of rows per step; each estimator says in its documentation how many "auto" is.
+    average : bool or "auto", default="auto"
+        Keep a running average of the iterates in which late iterates count more. "auto" averages
+        if the steps of the learning rule do not become small: in `MSSVMCRBM`, and in the densities
+        for all rules other than "mle".
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.learning import Adam
+    >>> model = CRBMClassifier(solver=Adam(learning_rate=0.01, batch_size=64))
+    >>> model.set_params(solver__learning_rate=0.003).solver
+    Adam(batch_size=64, learning_rate=0.003)
+    """
+
+    name = "adam"
+    _parameter_constraints: ClassVar = {
+        **StochasticSolver._parameter_constraints,
+        "average": ["boolean", _AUTO],
+    }
+
+    def __init__(
+        self,
+        learning_rate: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        average: bool | Literal["auto"] = "auto",
+    ):
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.average = average
+
+    def _automatic_step_size(self, scale: StepScale) -> float:
+        factor = float(np.clip(_STEPS_PER_EPOCH / scale.n_steps, 1, scale.max_speedup))
+        return _ADAM_RATE * factor
+
+    def optimizer(self, rates, average: bool) -> Optimizer:
+        """Return the optimizer that moves the parameters; `rates` has a rate per array."""
+        return AdamSteps(rates, PolynomialAverage() if average else None)
+
+
+class SGD(StochasticSolver):
+    """Gradient descent on mini-batches, with classical momentum if asked for.
+
+    Parameters
+    ----------
+    learning_rate : float or "auto", default="auto"
+        Step size; "auto" is 0.05.
+    momentum : float in [0, 1), default=0.0
+        Share of the last step that is added to the next.
+    batch_size : int or "auto", default="auto"
+        Number of rows per step, as in `Adam`.
+    average : bool or "auto", default="auto"
+        Keep a running average of the iterates, as in `Adam`.
+
+    Examples
+    --------
+    >>> from skcrbm.learning import SGD
+    >>> SGD(learning_rate=0.1, momentum=0.9)
+    SGD(learning_rate=0.1, momentum=0.9)
+    """
+
+    name = "sgd"
+    _parameter_constraints: ClassVar = {
+        **StochasticSolver._parameter_constraints,
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "average": ["boolean", _AUTO],
+    }
+
+    def __init__(
+        self,
+        learning_rate: float | Literal["auto"] = "auto",
+        momentum: float = 0.0,
+        batch_size: int | Literal["auto"] = "auto",
+        average: bool | Literal["auto"] = "auto",
+    ):
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.batch_size = batch_size
+        self.average = average
+
+
+class AveragedSGD(StochasticSolver):
+    """Gradient descent with momentum that keeps an average of its iterates.
+
+    Late iterates count more in the average. It suits models with hundreds of outputs, such as
+    images.
+
+    Parameters
+    ----------
+    learning_rate : float or "auto", default="auto"
+        Step size. "auto" is 2 / (1 + the mean square length of a row of X), taken after the columns
+        have been brought to one scale and mean 0 if the estimator does that.
+    momentum : float in [0, 1), default=0.9
+        Share of the last step that is added to the next.
+    batch_size : int or "auto", default="auto"
+        Number of rows per step, as in `Adam`.
+
+    Examples
+    --------
+    >>> from skcrbm import ImageCRBM
+    >>> from skcrbm.learning import AveragedSGD
+    >>> model = ImageCRBM(solver=AveragedSGD(batch_size=50))
+    """
+
+    name = "asgd"
+    averaged = True
+    _parameter_constraints: ClassVar = {
+        **StochasticSolver._parameter_constraints,
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+    }
+
+    def __init__(
+        self,
+        learning_rate: float | Literal["auto"] = "auto",
+        momentum: float = 0.9,
+        batch_size: int | Literal["auto"] = "auto",
+    ):
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.batch_size = batch_size
+
+    def _automatic_step_size(self, scale: StepScale) -> float:
+        # The curvature of a logistic regression is a quarter of the first number.
+        return _AVERAGED_RATE / max(1 + scale.mean_square, 4 * scale.curvature)
+
+
+#: Names that `solver=` takes.
+SOLVERS = Registry(
+    "solver",
+    {
+        "lbfgs": "skcrbm.learning.solvers:LBFGS",
+        "asgd": "skcrbm.learning.solvers:AveragedSGD",
+        "adam": "skcrbm.learning.solvers:Adam",
+        "sgd": "skcrbm.learning.solvers:SGD",
+    },
+)
+STOCHASTIC_SOLVERS = ("asgd", "adam", "sgd")
+
+
+def resolve_solver(solver: str | Solver, names=tuple(SOLVERS)) -> Solver:
+    """Return the solver that a name stands for, or the given object, with its options checked."""
+    return resolve_options(solver, SOLVERS, Solver, "solver", names)
+
+
+def solver_constraint(names=tuple(SOLVERS), *, auto: bool = False) -> list:
+    """Return the constraint of a hyperparameter that takes one of these solvers."""
+    kinds = tuple(SOLVERS.get(name) for name in names)
+    return options_constraint(names, kinds, "Adam(learning_rate=0.01)", auto=auto)
+
+
+# ------------------------------------------------------------------- stopping rules
+
+
+class LossPlateau(Options):
+    """Stop when the training loss no longer falls; no rows are held out.
+
+    "cd", "pcd", "pmp" and other rules without a loss do all epochs.
+
+    Parameters
+    ----------
+    n_iter_no_change : int or "auto", default="auto"
+        Stop after this number of epochs without a gain of more than `tol`. "auto" is 10 with
+        averaged gradient descent, else 25.
+    tol : float, default=0.0
+        Smallest gain that counts.
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.learning import LossPlateau
+    >>> model = CRBMClassifier(solver="adam", early_stopping=LossPlateau(n_iter_no_change=5))
+    """
+
+    name = "loss_plateau"
+    _parameter_constraints: ClassVar = {
+        "n_iter_no_change": [Integer(1), _AUTO],
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(self, n_iter_no_change: int | Literal["auto"] = "auto", tol: float = 0.0):
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+
+    def patience(self, solver: StochasticSolver) -> int:
+        """Return the number of epochs without a gain after which training stops."""
+        if isinstance(self.n_iter_no_change, str):
+            return _AVERAGED_PATIENCE if solver.averaged else _PATIENCE
+        return self.n_iter_no_change
+
+
+class EarlyStopping(LossPlateau):
+    """Hold out a part of the rows and keep the epoch with the best score on it.
+
+    Parameters
+    ----------
+    validation_fraction : float in (0, 1), default=0.15
+        Share of the rows that is held out.
+    n_iter_no_change : int or "auto", default="auto"
+        Stop after this number of epochs in which the validation score has not risen by more than
+        `tol`. "auto" is 10 with averaged gradient descent, else 25.
+    tol : float, default=0.0
+        Smallest gain that counts.
+    refit : bool, default=True
+        Fit again on all rows for the best number of epochs.
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.learning import EarlyStopping
+    >>> model = CRBMClassifier(early_stopping=EarlyStopping(validation_fraction=0.2))
+    >>> model.set_params(early_stopping__refit=False).early_stopping
+    EarlyStopping(refit=False, validation_fraction=0.2)
+    """
+
+    name = "early_stopping"
+    _parameter_constraints: ClassVar = {
+        **LossPlateau._parameter_constraints,
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "refit": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        validation_fraction: float = 0.15,
+        n_iter_no_change: int | Literal["auto"] = "auto",
+        tol: float = 0.0,
+        refit: bool = True,
+    ):
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.refit = refit
+
+
+def stopping_constraint(*, auto: bool = True) -> list:
+    """Return the constraint of `early_stopping`: a bool, "auto" or a configured object."""
+    _, objects = options_constraint((), (LossPlateau,), "EarlyStopping(validation_fraction=0.2)")
+    return ["boolean", *([_AUTO] if auto else []), objects]
+
+
+def resolve_stopping(
+    early_stopping: bool | str | LossPlateau,
+    automatic: bool,
+    held_out: EarlyStopping | None = None,
+    plateau: LossPlateau | None = None,
+) -> LossPlateau:
+    """Return the stopping rule of a fit.
+
+    Parameters
+    ----------
+    early_stopping : bool, "auto" or object
+        The hyperparameter.
+    automatic : bool
+        Value that "auto" stands for.
+    held_out, plateau : object, default=None
+        Rules that True and False stand for; None stands for their defaults.
+    """
+    if isinstance(early_stopping, LossPlateau):
+        early_stopping.check_options()
+        return early_stopping
+    hold_out = automatic if isinstance(early_stopping, str) else early_stopping
+    if hold_out:
+        return EarlyStopping() if held_out is None else held_out
+    return LossPlateau() if plateau is None else plateau
+
+
+def holds_out_rows(early_stopping: bool | str | LossPlateau) -> bool:
+    """Return True if the hyperparameter asks for held-out rows, whatever their number."""
+    return early_stopping is True or isinstance(early_stopping, EarlyStopping)
+
+
+def refuse_held_out_rows(early_stopping) -> None:
+    """Raise a ValueError if `partial_fit` is asked to hold rows out."""
+    if holds_out_rows(early_stopping):
+        raise ValueError(
+            f"partial_fit does not support early_stopping={early_stopping!r}, because it does one "
+            "epoch on the given rows"
+        )

@@ -1,0 +1,203 @@
+"""Learning layered models through a fixed number of inference iterations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from skcrbm.inference.layered.network import Held, LayeredInput, probabilities
+from skcrbm.inference.layered.truncated import TruncatedInference
+from skcrbm.learning.data import Batch, Clock
+from skcrbm.learning.objectives import Objective, Step
+from skcrbm.learning.rules import LearningRule
+from skcrbm.utils.limits import ESTIMATOR_TOL, LAYERED_CHUNK_ROWS, VECTOR_ROWS
+from skcrbm.utils.parallel import ordered_map, row_chunks
+
+
+class Backpropagation(LearningRule):
+    """Exact gradient of ``-log b(y)`` through the iterations ([1]_); the name is "backprop".
+
+    b are the beliefs of the output after the iterations of inference.
+
+    Parameters
+    ----------
+    label_smoothing : float in [0, 1), default=0.0
+        Share of each target that is spread evenly over all states.
+
+    References
+    ----------
+    .. [1] Shen, Wu, Domokos and Cremers (2019). Probabilistic discriminative learning with
+       layered graphical models. Section 3.
+
+    Examples
+    --------
+    >>> from skcrbm import LayeredGMClassifier
+    >>> from skcrbm.learning import Backpropagation
+    >>> model = LayeredGMClassifier(learning=Backpropagation(label_smoothing=0.1))
+    """
+
+    name = "backprop"
+    _parameter_constraints: ClassVar = {"label_smoothing": [Interval(Real, 0, 1, closed="left")]}
+
+    def __init__(self, label_smoothing: float = 0.0):
+        self.label_smoothing = label_smoothing
+
+    def layered(self, inference: TruncatedInference, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a layered model."""
+        return TruncatedLikelihood(inference, self.label_smoothing, n_jobs)
+
+
+class AnalyticGradient(Backpropagation):
+    """Moments given the inputs minus moments given inputs and outputs; the name is "analytic".
+
+    Both moments come from the same number of iterations ([1]_, eq. 7). On loopy graphs, or with
+    an iteration too few, the difference is not the gradient of any loss, and training is worse than
+    with `Backpropagation`.
+
+    Parameters
+    ----------
+    label_smoothing : float in [0, 1), default=0.0
+        Share of each target that is spread evenly over all states, in the reported loss.
+
+    References
+    ----------
+    .. [1] Shen, Wu, Domokos and Cremers (2019). Probabilistic discriminative learning with
+       layered graphical models. Section 3.
+
+    Examples
+    --------
+    >>> from skcrbm import LayeredGMClassifier
+    >>> from skcrbm.learning import AnalyticGradient
+    >>> model = LayeredGMClassifier(learning=AnalyticGradient())  # learning="analytic"
+    """
+
+    name = "analytic"
+
+    def layered(self, inference: TruncatedInference, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a layered model."""
+        return TruncatedMoments(inference, self.label_smoothing, n_jobs)
+
+
+class TruncatedLikelihood(Objective):
+    """``-log b(y)`` for the beliefs b of the output after T iterations (Shen et al. 2019).
+
+    The gradient is the exact gradient of this number, by reverse-mode differentiation through
+    the iterations. The model is a `LayeredModel`, which encodes its inputs itself; no state is kept
+    from one batch to the next.
+    """
+
+    def __init__(
+        self, inference: TruncatedInference, label_smoothing: float = 0.0, n_jobs: int | None = None
+    ):
+        self.inference = inference
+        self.label_smoothing = label_smoothing
+        self.n_jobs = n_jobs
+
+    def rows_read(self, model, batch: Batch):
+        """Return the rows of the input's weights that a batch of sparse inputs reads."""
+        return model.weights_read(batch.X)
+
+    def step(self, model, batch: Batch, clock: Clock, state):
+        """Return the `Step` of a batch, added up over chunks of rows in order."""
+        network = self.inference.network(model)
+
+        def chunk(rows):
+            part = batch.rows(rows)
+            return self._chunk(network, model, _whole_vectors(part), len(part))
+
+        chunks = row_chunks(len(batch), LAYERED_CHUNK_ROWS)
+        return Step.total(ordered_map(chunk, chunks, self.n_jobs)), state
+
+    def score(self, model, batch: Batch, epoch: int) -> float:
+        """Return minus the mean loss of held-out rows."""
+        return -self.loss(model, batch) / batch.weight.sum()
+
+    def loss(self, model, batch: Batch) -> float:
+        """Return the weighted sum of the losses of the rows, without its gradient."""
+        network = self.inference.network(model)
+
+        def chunk(rows):
+            part = batch.rows(rows)
+            trace = network.run(LayeredInput(*model.encode(part.X)))
+            return self._loss(trace.beliefs[-1][-1], part)[0]
+
+        return sum(ordered_map(chunk, row_chunks(len(batch), LAYERED_CHUNK_ROWS), self.n_jobs))
+
+    def _chunk(self, network, model, batch, n):
+        """Return the `Step` of the first n rows of a batch; the other rows have no weight."""
+        trace = network.run(LayeredInput(*model.encode(batch.X)), keep=True)
+        output = trace.beliefs[-1][-1]
+        loss, difference = self._loss(output, batch)
+        d_output = difference[:, 1:].reshape(output.shape).astype(output.dtype)
+        gradient = network.gradient(trace, np.ascontiguousarray(d_output))
+        return Step(gradient, loss, self._converged(trace, n))
+
+    def _loss(self, output, batch):
+        """Return the loss and its derivative by the output's scores, (n_outputs, n_states, n)."""
+        p = probabilities(output.astype(np.float64), len(batch))
+        target = targets_of(batch.visible, p.shape)
+        weight = np.where(np.isnan(target[:, :1]), 0.0, batch.weight)
+        target = np.nan_to_num(target)
+        eps = self.label_smoothing
+        target = (1 - eps) * target + eps / p.shape[1]
+        log_p = np.log(np.maximum(p, 1e-300))
+        return -float((weight * target * log_p).sum()), weight * (p - target)
+
+    def _converged(self, trace, n):
+        """Return the number of rows, among n, whose output hardly moved in the last iteration."""
+        if trace.n_iter < self.inference.n_iter:  # the missing iterations would repeat the last
+            return n
+        last = probabilities(trace.beliefs[-1][-1], trace.n)
+        before = probabilities(trace.beliefs[-2][-1], trace.n)
+        return int((abs(last - before).max(axis=(0, 1)) < ESTIMATOR_TOL)[:n].sum())
+
+
+class TruncatedMoments(TruncatedLikelihood):
+    """Difference of the moments with free and with clamped outputs, after T iterations each.
+
+    The reported loss is the loss of `TruncatedLikelihood`.
+    """
+
+    def _chunk(self, network, model, batch, n):
+        inputs = LayeredInput(*model.encode(batch.X))
+        trace = network.run(inputs, complete=True, keep=True)
+        output = trace.beliefs[-1][-1]
+        loss, _ = self._loss(output, batch)
+        model_moments = network.moments(trace, batch.weight)
+        target = targets_of(batch.visible, (len(output), self._n_states(output, trace.n), trace.n))
+        free = np.isnan(target[:, 0]).astype(output.dtype)
+        states = np.nan_to_num(target[:, 1:]).reshape(output.shape).astype(output.dtype)
+        inputs.held = Held.output(network.structure.depth, free, states)
+        clamped = network.moments(network.run(inputs, complete=True), batch.weight)
+        gradient = type(clamped)(*(m - c for m, c in zip(model_moments, clamped)))
+        return Step(gradient, loss, self._converged(trace, n))
+
+    @staticmethod
+    def _n_states(output, n):
+        return output.shape[1] // n + 1
+
+
+def _whole_vectors(batch):
+    """Append rows of weight 0, because kernels process whole vectors of rows faster."""
+    n = len(batch)
+    odd = n % VECTOR_ROWS
+    if n < VECTOR_ROWS or odd <= 2:
+        return batch
+    more = VECTOR_ROWS - odd
+    filled = batch.rows(np.r_[:n, [0] * more])
+    return replace(filled, weight=np.r_[batch.weight, np.zeros(more)])
+
+
+def targets_of(visible: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
+    """Return targets (n_outputs, n_states, n) as probabilities of states, NaN if not observed.
+
+    `visible` (n, V) is one-hot for a single categorical node, else 0/1 for each binary node.
+    """
+    values = visible.T.astype(np.float64)
+    if shape[1] == 2 and shape[0] == len(values):
+        return np.stack([1 - values, values], axis=1)
+    return values[None]
