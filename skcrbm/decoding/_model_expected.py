@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from scipy.special import log_expit, softmax
 
@@ -66,7 +68,7 @@ def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.nd
         candidates = [first_k(order, np.clip(k + d, 1, n_labels)) for d in _SIZES]
         if len(sets):
             candidates.append(_best_seen(sets, seen, zero_division))
-        candidates = model.agreeing(np.stack(candidates, axis=1).astype(np.float64))
+        candidates = model.with_known(np.stack(candidates, axis=1).astype(np.float64))
         value = (1 - share[:, None]) * model.jaccard(candidates)
         if len(sets):
             value += share[:, None] * _expected(sets, seen, candidates, zero_division)
@@ -89,7 +91,7 @@ def _by_rows(posterior, decide, entries):
     with one_blas_thread():
         for rows in row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // entries)):
             model = kind(posterior.rows(rows))
-            result[rows] = model.agreeing(decide(model, posterior.allow_empty))
+            result[rows] = model.with_known(decide(model, posterior.allow_empty))
     return result
 
 
@@ -118,7 +120,7 @@ def _best_seen(sets, weight, zero_division):
     return sets[kept[np.arange(len(kept)), value.argmax(axis=1)]]
 
 
-class _Model:
+class _Model(ABC):
     """Distribution over the label vectors of each row, given the known outputs."""
 
     marginals: np.ndarray  # (N, L), float64
@@ -131,7 +133,19 @@ class _Model:
         self.energy = energy if evidence is None else energy.condition(evidence)
         self.method, self.n_jobs = posterior.method, posterior.n_jobs
 
-    def agreeing(self, labels):
+    @abstractmethod
+    def on(self, nodes) -> np.ndarray:
+        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""
+
+    @abstractmethod
+    def jaccard(self, candidates) -> np.ndarray:
+        """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L)."""
+
+    @abstractmethod
+    def _mass(self, sets, log_weight) -> np.ndarray:
+        """Return the total probability (N,) of label sets (K, L) with these log-weights."""
+
+    def with_known(self, labels):
         """Return labels (N, ..., L) with the known outputs written over them."""
         if self.known is None:
             return labels
@@ -156,8 +170,8 @@ class _Joint(_Model):
         super().__init__(posterior)
         result = self._infer(self.energy)
         self.marginals, self.log_partition = result
-        nothing = np.zeros(self.marginals.shape)
-        self.empty = np.exp(self.energy.log_weight(nothing) - self.log_partition)
+        all_off = np.zeros(self.marginals.shape)
+        self.empty = np.exp(self.energy.log_weight(all_off) - self.log_partition)
 
     def _infer(self, energy):
         returns = ("marginals", "log_partition")

@@ -83,7 +83,7 @@ def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
     """Return the best outputs (N, V): the vector of highest probability, or of the best state.
 
     Exact for at most 10 outputs ("marginal_map") or units in the smaller layer ("map"). Beyond, the
-    better one of two vectors, the state that message passing finds and the best label set seen in
+    better of two vectors, the state that message passing finds and the best label set seen in
     fit, both improved by flips of single outputs up to a local optimum: strong couplings lead
     messages astray. Models with more than 4096 couplings are left to the messages, and more than
     4096 label sets are not tried. Energies without message passing take their first method that
@@ -202,7 +202,7 @@ def _method_for(energy, query):
 
 
 def _best_after_flips(posterior, visible, hidden):
-    """Improve the outputs that messages found and the best label set; return the better one."""
+    """Improve the outputs that messages found and the best label set; return the better vector."""
     energy = posterior.energy
     visible = _improve_by_flips(posterior, visible, hidden)
     if 0 < len(posterior.label_sets) <= _POLISHED_SETS:

@@ -12,8 +12,8 @@ from scipy.special import expit
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference import InferenceMethod, infer, sample
 
-# Log-probability of an output that a classifier holds for impossible: far below all others, but
-# finite, so that of impossible label sets the set with the fewest such outputs is the best.
+# Log-probability of an output that a classifier takes for impossible: far below all others, but
+# finite, so that an impossible label set with fewer such outputs is better.
 _LOG_IMPOSSIBLE = -700.0
 
 

@@ -59,7 +59,7 @@ _ZERO_DIVISION = [OneOf(Real, {0.0, 1.0}), StrOptions({"auto"})]
 class DecodingRule(Options):
     """Base class of the decoding rules: options only, no state, so that `clone` and grids work."""
 
-    #: What an energy must be able to answer, such as "map"; None if marginals are enough.
+    #: Query that an energy must answer, such as "map"; None if marginals are enough.
     needs_answer: ClassVar[str | None] = None
     #: Names of the kinds of energy that the rule serves; None for all.
     needs_kind: ClassVar[frozenset | None] = None
@@ -80,7 +80,7 @@ class DecodingRule(Options):
 
     @abstractmethod
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
-        """Return 0/1 outputs (N, V), equal to the known outputs where there are any."""
+        """Return 0/1 outputs (N, V); known outputs are returned as given."""
 
     def decode_with_gap(self, posterior: Posterior) -> CertifiedLabels:
         """Return the outputs with a certificate; only rules with ``certified = True`` do."""
@@ -384,7 +384,7 @@ def resolve_decoder(
 
 
 class _RuleObject(HasMethods):
-    """Constraint: a decoding rule as an object, with one of some names and valid options."""
+    """Constraint: a decoding rule as an object, with a possible name and valid options."""
 
     def __init__(self, names: Iterable[str]):
         super().__init__(["decode"])

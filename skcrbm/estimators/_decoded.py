@@ -46,15 +46,15 @@ _ZERO_DIVISION = 0.0
 class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """A multi-label classifier whose labels are chosen for a metric.
 
-    Fits the classifier as it is; `predict` goes from its probabilities to labels by another
-    rule than "more probable than not". 1-D y is passed through: the most probable class is
-    the right prediction there.
+    `fit` fits the classifier without changes; `predict` turns its probabilities into labels by
+    another rule than "more probable than not". 1-D y is passed through, because the most probable
+    class is the right prediction there.
 
     Parameters
     ----------
     estimator : classifier with `predict_proba`
-        Any that takes a 2-D indicator y; its `predict_proba` may return an array (n, L) or a
-        list of L arrays.
+        Classifier that takes a 2-D indicator y; its `predict_proba` may return an array (n, L) or
+        a list of L arrays (n, 2).
     decode : str or object, default="expected_f1"
         Rule that predicts labels, by name or as an object of `skcrbm.decoding` with options:
 
@@ -68,9 +68,9 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
           the best for a metric, fitted by cross-validation;
         - "marginal": the labels with probability 0.5 or more;
         - "label_set": the most probable of the label sets seen in fit, by the joint distribution
-          of an estimator that has this rule itself, else as if labels were independent given x;
-        - "map", "marginal_map", "hinge": the best of all label vectors, by the joint distribution
-          of an estimator that has the rule itself, such as `CRBMClassifier`.
+          if the estimator has this rule itself, else as if labels were independent given x;
+        - "map", "marginal_map", "hinge": the best of all label vectors, by the joint distribution;
+          the estimator must have the rule itself, as `CRBMClassifier` has.
 
         A row with no true and no predicted label scores 0, as in scikit-learn's `f1_score`, unless
         the rule has another `zero_division`. If every row of fit had a label, a label is always
@@ -84,7 +84,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
     Attributes
     ----------
     estimator_ : classifier
-        Fitted on all rows.
+        The classifier, fitted on all rows.
     allow_empty_ : bool
         Whether a row may be predicted to have no label, as in `CRBMClassifier`. Even if not, no
         label is predicted if all labels have probability 0, or all draws are empty.
@@ -93,6 +93,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
     thresholds_ : ndarray (n_outputs,)
         Thresholds on the probabilities, with ``decode="threshold"`` and 2-D y.
     classes_ : ndarray of shape (n_outputs, 2) or (n_classes,)
+        Values of each output, 0 and 1, or the classes of 1-D y.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y has names, as a data frame or a series; see `set_label_output`.
     n_features_in_, feature_names_in_
@@ -100,7 +101,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
 
     See Also
     --------
-    skcrbm.CRBMClassifier : Has these rules, under its joint distribution, as its `decode`.
+    skcrbm.CRBMClassifier : Takes these rules as its `decode`, under its joint distribution.
     sklearn.model_selection.TunedThresholdClassifierCV : A threshold for binary y.
 
     Notes
@@ -256,7 +257,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             raise ValueError(
                 f"n_samples={rule.n_samples} needs an estimator with the method sample, such as "
                 f"CRBMClassifier or a Pipeline that ends in one; {type(model).__name__} has none. "
-                "n_samples=None takes any with predict_proba"
+                "n_samples=None takes any estimator with predict_proba"
             )
         if not rule.takes_marginals and not _decodes_by(model, rule):
             possible = [name for name in DECODERS if DECODERS.get(name)().takes_marginals]
@@ -268,7 +269,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         return rule
 
     def _fit_params(self, sample_weight, fit_params):
-        """Return what the estimator's `fit` gets besides X and y."""
+        """Return the arguments of the estimator's `fit` besides X and y."""
         if sample_weight is not None:
             fit_params = {**fit_params, "sample_weight": sample_weight}
         if _routing_enabled():
@@ -347,7 +348,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         Returns
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
-            P(y_i = 1 | x) of 2-D y, whatever form the estimator gives them in.
+            P(y_i = 1 | x) of 2-D y, also if the estimator returns a list of arrays.
         """
         check_is_fitted(self)
         if not self._targets.multilabel:

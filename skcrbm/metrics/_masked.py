@@ -68,8 +68,8 @@ def _check_weight(sample_weight, n_samples):
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (n_samples,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(
-            f"sample_weight should hold {n_samples} finite numbers that are not negative, one for "
-            "each row of y_true"
+            f"sample_weight should hold {n_samples} finite numbers of at least 0, for the rows of "
+            "y_true"
         )
     return weight
 
@@ -110,7 +110,7 @@ def masked_score(
 
     On a target without NaN, every score equals scikit-learn's function of this name, except that
     labels with a single class are left out of the means "roc_auc" and "average_precision".
-    An entry that is NaN in `y_true` is ignored, whatever is predicted there:
+    An entry that is NaN in `y_true` is ignored, and so is its prediction:
 
     - ``accuracy`` (a row is right if all its observed entries are), the ``samples`` averages
       and the rankings of the labels of a row are over the rows with at least one observed
@@ -178,7 +178,7 @@ def masked_score(
 
 @dataclass(frozen=True, repr=False)
 class _MaskedScorer:
-    """Callable ``scorer(estimator, X, y)`` of one masked score."""
+    """Callable ``scorer(estimator, X, y)`` that computes a masked score."""
 
     name: str
     weight_request: bool | str | None = None

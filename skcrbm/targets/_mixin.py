@@ -14,7 +14,7 @@ from skcrbm.utils.label_names import all_strings
 from skcrbm.utils.pickling import checked_state, state_with_version
 
 _CONTAINERS = ("default", "pandas")
-# Of 1-D y scikit-learn takes these by position, as arrays.
+# scikit-learn indexes these scores of 1-D y by position, as arrays.
 _SCORES = ("predict_proba", "decision_function")
 
 
@@ -35,7 +35,7 @@ class TargetsMixin(ClassifierMixin):
 
     @property
     def label_names_(self):
-        """Names (n_outputs,) of the labels, where y came with column names that are strings."""
+        """Names (n_outputs,) of the labels, if y had strings as column names in `fit`."""
         names = self._targets.names if "_targets" in vars(self) else None
         if not all_strings(names):
             raise AttributeError(
@@ -45,18 +45,19 @@ class TargetsMixin(ClassifierMixin):
         return names
 
     def set_label_output(self, container=None):
-        """Set in which container labels and their scores are predicted.
+        """Set the container of predicted labels and their scores.
 
-        For the labels what `set_output` is for the features of transformers.
+        It is the counterpart of `set_output`, which concerns the features of transformers.
 
         Parameters
         ----------
         container : {"default", "pandas"}, default=None
             "default": NumPy arrays. "pandas": data frames with a column for each label, under the
-            names that y had in `fit`; of 1-D y `predict` is a series. Rows have the index of X, if
-            X is a data frame. What has a matrix for each row (`sample`,
-            `predict_pairwise_proba`) stays an array, and so do scores and probabilities of 1-D y,
-            which scikit-learn's scorers and meta-estimators index as arrays. None: as it was.
+            names that y had in `fit`; for 1-D y `predict` returns a series. Rows have the index of
+            X, if X is a data frame. Answers with a matrix per row (`sample`,
+            `predict_pairwise_proba`) stay arrays, and so do scores and probabilities of 1-D y,
+            because scikit-learn's scorers and meta-estimators index them as arrays. None: the
+            container does not change.
 
         Returns
         -------
@@ -65,13 +66,13 @@ class TargetsMixin(ClassifierMixin):
         Raises
         ------
         ValueError
-            On another container.
+            If the container is unknown.
         ImportError
             If pandas is not installed.
 
         Notes
         -----
-        `clone` and pickles keep it.
+        `clone` and pickles keep the setting.
         """
         if container is None:
             return self
@@ -86,19 +87,20 @@ class TargetsMixin(ClassifierMixin):
 
     @property
     def _names_labels(self):
-        """Whether predictions are to be pandas containers."""
+        """True if predictions are pandas containers."""
         return getattr(self, "_sklearn_output_config", {}).get("labels") == "pandas"
 
     def score(self, X, y, sample_weight=None):
-        """Accuracy; for 2-D y subset accuracy over the observed entries.
+        """Return the accuracy; for 2-D y the subset accuracy over the observed entries.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            NaN in 2-D y = not observed; rows without an observed entry are left out. The columns
-            of a data frame are matched by name.
+            True labels. NaN in 2-D y means not observed; rows without an observed entry are left
+            out. The columns of a data frame are matched by name.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
 
         Returns
         -------
@@ -110,9 +112,9 @@ class TargetsMixin(ClassifierMixin):
 
 
 def label_output(method):
-    """Decorate a method of X that predicts: its answer is in the container of `set_label_output`.
+    """Decorate a predicting method, so that it answers in the container of `set_label_output`.
 
-    The answer is an array with a row for each of X, or a tuple that begins with one.
+    The answer is an array with a row for each row of X, or a tuple that begins with such an array.
     """
 
     @functools.wraps(method)
