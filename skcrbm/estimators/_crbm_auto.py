@@ -49,7 +49,7 @@ _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
 
 def is_auto(value: object) -> bool:
     """Return True if a hyperparameter is "auto"."""
-    return isinstance(value, str)
+    return isinstance(value, str) and value == "auto"
 
 
 def choose_solver(
