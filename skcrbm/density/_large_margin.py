@@ -16,7 +16,7 @@ from skcrbm.energies.cliques import clique_energy
 from skcrbm.inference import BranchAndBound, infer
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.label_search import find_clique_states, find_labels
-from skcrbm.learning._clique_margins import CliqueFeatures, CliqueProblem, fit_cliques
+from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, fit_cliques
 from skcrbm.utils.callbacks import CallbackSupportMixin, EpochCallbacks, pass_hooks, with_callbacks
 from skcrbm.utils.fitting import all_or_nothing, forget
 from skcrbm.utils.indicator import signs_of

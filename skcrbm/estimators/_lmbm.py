@@ -11,17 +11,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.decoding.rules import decoder_constraint, decoders_for, resolve_decoder
 from skcrbm.energies import IsingEnergy
 from skcrbm.energies.cliques import label_energy
-from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
-from skcrbm.estimators._lmbm_settings import (
-    MAX_ORDER,
+from skcrbm.estimators._lmbm_auto import (
     cliques_of,
     is_auto,
     settle,
     without_zeros,
 )
+from skcrbm.estimators._pairwise import MARGINAL_METHODS, PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference.choice import method_constraint
-from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
+from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.utils.callbacks import EpochCallbacks, pass_hooks, with_callbacks
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing
@@ -34,7 +33,7 @@ from skcrbm.utils.warnings import warn_user
 _SMALL_GAP = 1e-2
 
 
-class LMBMClassifier(BasePairwiseClassifier):
+class LMBMClassifier(PairwiseClassifier):
     """Large margin Boltzmann machine for multi-label classification.
 
     A pairwise machine over labels y in {-1, +1}^L with the score
@@ -47,7 +46,7 @@ class LMBMClassifier(BasePairwiseClassifier):
     by dual coordinate descent: a convex problem without inference, solved about as fast as
     one linear SVM per label, which it becomes as eta grows.
 
-    With `max_order` or `cliques` there are larger cliques of labels, too: each adds
+    With `cliques` there are larger cliques of labels, too: each adds
     ``w_j prod_{k in C_j} y_k`` to the score and to the margins of its labels, and
     ``eta/2 w_j^2`` to the objective.
 
@@ -57,8 +56,7 @@ class LMBMClassifier(BasePairwiseClassifier):
     label, more are one-hot labels, of which prediction compares the states with one label on;
     as each is certain given the others, their pair weights are held at 0.
 
-    Changing `inference`, `decode` (to all but "threshold"), `marginal_inference`, `node_limit` or
-    `n_jobs` takes effect at once.
+    A change of `inference`, `decode` (to any rule but "threshold") or `n_jobs` takes effect at once.
 
     Parameters
     ----------
@@ -78,23 +76,27 @@ class LMBMClassifier(BasePairwiseClassifier):
         with N rows. ``np.inf`` leaves one linear SVM per label. "auto" tries eta = 10 C N,
         3 C N, C N, .3 C N and .1 C N while that helps, and leaves the pairs out
         where they do not help beyond noise; see Notes.
-    max_order : int, default=2
-        Labels of the largest cliques, 2 to 6: there is a weight for every set of up to so many.
-        Their number grows with that power of the number of labels, and so do time and memory.
-        1-D y has none.
-    cliques : sequence of sets of labels, default=None
-        Cliques of three to six labels in place of all up to `max_order`, by numbers of labels or
-        by names: ``[(0, 1, 2)]``. All pairs are there in any case.
+    cliques : int, sequence of sets of labels or None, default=None
+        Cliques of more than two labels that get a weight. An int k from 2 to 6 stands for all sets
+        of up to k labels; their number, and with it time and memory, grows like the k-th power of
+        the number of labels. A list such as ``[(0, 1, 2)]`` holds cliques of three to six labels,
+        by numbers or names of labels. None: pairs only. All pairs have a weight in any case. 1-D y
+        has no cliques.
     tol : float, default=1e-4
         Training ends when the projected gradients of the dual variables of each label (with larger
         cliques of all labels) lie within ``tol * margin`` of each other.
     max_iter : int, default=1000
         Passes over the rows at most.
-    inference : {"branch_and_bound", "milp", "icm"} or object, default="branch_and_bound"
-        How `predict` looks for the labels: exactly, by branch and bound on partial labels
-        or, as a reference, by mixed integer programs of HiGHS; or by flips of single
-        labels up to a local optimum. Or configured, as in ``ICM(n_restarts=10)``. With cliques of
-        more than two labels, "milp" cannot, nor "icm" with ``decode="hinge"``.
+    inference : str, object or list, default="branch_and_bound"
+        Method that `predict` uses to find the labels: "branch_and_bound" on partial labels, exact;
+        "milp", mixed integer programs of HiGHS, as a reference; or "icm", flips of single
+        labels up to a local optimum. Or a configured object such as
+        ``BranchAndBound(node_limit=10**6)`` or ``ICM(n_restarts=10)``. With cliques of
+        more than two labels "milp" cannot be used, nor "icm" with ``decode="hinge"``.
+
+        A list also says which method gives probabilities: each question goes to the first method
+        in the list that answers it, as in ``["icm", "sum_product"]``. By default `predict_proba`
+        of 2-D y uses "exact" up to 14 labels, else "tree_reweighted".
     decode : str or object, default="map"
         What it looks for:
 
@@ -106,10 +108,6 @@ class LMBMClassifier(BasePairwiseClassifier):
 
         Where no row of fit was without a label, all but "hinge" predict one; "hinge" is over all
         label vectors, as in [1]_.
-    marginal_inference : str or object, default="auto"
-        Method behind `predict_proba` for 2-D y: "exact", "tree_reweighted", "sum_product",
-        "mean_field", or configured, as in ``SumProduct(damping=0.5)``. "auto" is "exact"
-        up to 14 labels, "tree_reweighted" beyond.
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Factors of C. 1-D y: a dict of class: weight, or "balanced",
         ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label,
@@ -117,9 +115,6 @@ class LMBMClassifier(BasePairwiseClassifier):
     warm_start : bool, default=False
         Start `fit` from the dual variables of the previous one, if X has as many rows; the
         problem is convex, so that only the time changes.
-    node_limit : int, default=50_000
-        Nodes of branch and bound for one row at most; an object for `inference` has its own.
-        Rows that need more get the best labels found until then, and `predict` warns.
     n_jobs : int, default=None
         Threads over rows in prediction. The result does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -173,8 +168,8 @@ class LMBMClassifier(BasePairwiseClassifier):
     be the best within 1000 nodes, so that prediction stays quick. Fewer than 50 rows are too
     few to choose by: C = 3 / v and eta = 3 C N.
 
-    `predict` warns (`ConvergenceWarning`) if branch and bound reached `node_limit` on some rows;
-    `predict_with_gap` names them.
+    `predict` warns (`ConvergenceWarning`) if branch and bound reached its `node_limit` on some
+    rows; `predict_with_gap` says which.
 
     `decision_function` of 2-D y gives ``a_i . x + b_i + sum_k s_ik y_k`` at the predicted y in
     {-1, +1}; of binary y ``a . x + b``; of multiclass y ``2 (a_k . x + b_k - sum_j s_kj)``.
@@ -205,28 +200,23 @@ class LMBMClassifier(BasePairwiseClassifier):
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "pairwise_penalty": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"})],
-        "max_order": [Integer(2, MAX_ORDER)],
         "cliques": "no_validation",  # by `cliques_of`, in words of its own
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
-        "inference": method_constraint(_searches),
+        "inference": [*method_constraint(_searches, also=MARGINAL_METHODS), list],
         "decode": decoder_constraint(decoders_for(IsingEnergy)),
-        "marginal_inference": method_constraint(MARGINAL_METHODS, auto=True),
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],
-        "node_limit": [Integer(1)],
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    _saved = (*BasePairwiseClassifier._saved, "cliques_", "clique_coef_")
+    _saved = (*PairwiseClassifier._saved, "cliques_", "clique_coef_")
     _state = ("_targets", "_dual")
-    _of_prediction = (
+    _prediction_parameters = (
         "decode",
         "inference",
-        "marginal_inference",
         "margin",
-        "node_limit",
         "n_jobs",
     )
 
@@ -236,16 +226,13 @@ class LMBMClassifier(BasePairwiseClassifier):
         C="auto",
         margin=1.0,
         pairwise_penalty="auto",
-        max_order=2,
         cliques=None,
         tol=1e-4,
         max_iter=1000,
         inference="branch_and_bound",
         decode="map",
-        marginal_inference="auto",
         class_weight=None,
         warm_start=False,
-        node_limit=50_000,
         n_jobs=None,
         random_state=None,
         verbose=False,
@@ -253,16 +240,13 @@ class LMBMClassifier(BasePairwiseClassifier):
         self.C = C
         self.margin = margin
         self.pairwise_penalty = pairwise_penalty
-        self.max_order = max_order
         self.cliques = cliques
         self.tol = tol
         self.max_iter = max_iter
         self.inference = inference
         self.decode = decode
-        self.marginal_inference = marginal_inference
         self.class_weight = class_weight
         self.warm_start = warm_start
-        self.node_limit = node_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -372,7 +356,7 @@ class LMBMClassifier(BasePairwiseClassifier):
             self._dual = fitted.dual
         if fitted.reason in ("max_iter", "interrupted"):
             self._warn_of(fitted)
-        changes = {"C": found.C, "pairwise_penalty": found.penalty, "max_order": 2}
+        changes = {"C": found.C, "pairwise_penalty": found.penalty}
         changes["cliques"] = cliques or None
         update_thresholds(
             self,

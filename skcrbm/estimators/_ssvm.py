@@ -10,9 +10,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._base_pairwise import MARGINAL_METHODS, BasePairwiseClassifier
+from skcrbm.estimators._pairwise import MARGINAL_METHODS, PairwiseClassifier
 from skcrbm.inference.choice import method_constraint, seeded_copy
-from skcrbm.learning._cutting_planes import StructuralMarginProblem, fit_cutting_planes
+from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem, fit_cutting_planes
 from skcrbm.utils.callbacks import EpochCallbacks, pass_hooks, with_callbacks
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import all_or_nothing, weighted_rows
@@ -26,7 +26,7 @@ def _gap_and_planes(gap, n_planes):
     return f"gap {gap:.2e}  planes {n_planes}"
 
 
-class SSVMClassifier(BasePairwiseClassifier):
+class SSVMClassifier(PairwiseClassifier):
     """Structural support vector machine for multi-label classification.
 
     A pairwise machine over labels y in {-1, +1}^L with the score
@@ -47,8 +47,7 @@ class SSVMClassifier(BasePairwiseClassifier):
     SVM. More are a linear multi-class machine with one margin for all classes [3]_: the maximum is
     over the vectors with one label on, exactly, and there are no pairs.
 
-    Changing `inference`, `decode`, `marginal_inference`, `node_limit` or `n_jobs` takes effect in
-    prediction at once.
+    A change of `inference`, `decode` or `n_jobs` takes effect in prediction at once.
 
     Parameters
     ----------
@@ -62,21 +61,17 @@ class SSVMClassifier(BasePairwiseClassifier):
         Training ends when the objective is proven to be within this share of its least value.
     max_iter : int, default=1000
         Iterations at most.
-    inference : {"branch_and_bound", "linear_program", "icm"} or object, \
-            default="branch_and_bound"
-        How `fit` and `predict` look for the best labels: exactly; by the linear program of the
-        local polytope, of which `predict` takes one half for off; or by flips of single labels up
-        to a local optimum. Or configured, as in ``ICM(n_restarts=10)``.
+    inference : str, object or list, default="branch_and_bound"
+        Method that `fit` and `predict` use to find the best labels: "branch_and_bound", exact;
+        "linear_program", the linear program of the local polytope, in which `predict` counts a half
+        as off; or "icm", flips of single labels up to a local optimum. Or a configured object
+        such as ``BranchAndBound(node_limit=10**6)`` or ``ICM(n_restarts=10)``. A list also says
+        which method gives probabilities, as in `LMBMClassifier`.
     decode : str or object, default="map"
         "map" for the labels of the highest score, or, by the probabilities of the Boltzmann
         machine with the same weights, "marginal", "label_set", "expected_jaccard" or
         "expected_f1", as in `CRBMClassifier`. Where no row of fit was without a label, these
         predict one.
-    marginal_inference : str or object, default="auto"
-        As in `LMBMClassifier`.
-    node_limit : int, default=50_000
-        Nodes of branch and bound for one row at most; an object for `inference` has its own.
-        `fit` and `predict` warn of rows that need more.
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Weights of the rows by their classes, as in `MSSVMCRBM`: of a 2-D y those of a row's
         labels are multiplied, as the loss is one of whole rows. Multiplied with `sample_weight`;
@@ -134,26 +129,24 @@ class SSVMClassifier(BasePairwiseClassifier):
     """
 
     _searches = ("branch_and_bound", "linear_program", "icm")
-    _saved = (*BasePairwiseClassifier._saved, "objective_")
+    _saved = (*PairwiseClassifier._saved, "objective_")
 
     _parameter_constraints: dict = {
         "C": [Interval(Real, 0, None, closed="neither")],
         "pairwise_penalty": [Interval(Real, 0, None, closed="right")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
-        "inference": method_constraint(_searches),
+        "inference": [*method_constraint(_searches, also=MARGINAL_METHODS), list],
         # Those that need neither a margin nor more fits.
         "decode": decoder_constraint(
             name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")
         ),
-        "marginal_inference": method_constraint(MARGINAL_METHODS, auto=True),
-        "node_limit": [Integer(1)],
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "n_jobs": [Integer(), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    _of_prediction = ("decode", "inference", "marginal_inference", "node_limit", "n_jobs")
+    _prediction_parameters = ("decode", "inference", "n_jobs")
 
     def __init__(
         self,
@@ -164,8 +157,6 @@ class SSVMClassifier(BasePairwiseClassifier):
         max_iter=1000,
         inference="branch_and_bound",
         decode="map",
-        marginal_inference="auto",
-        node_limit=50_000,
         class_weight=None,
         n_jobs=None,
         random_state=None,
@@ -177,8 +168,6 @@ class SSVMClassifier(BasePairwiseClassifier):
         self.max_iter = max_iter
         self.inference = inference
         self.decode = decode
-        self.marginal_inference = marginal_inference
-        self.node_limit = node_limit
         self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.random_state = random_state

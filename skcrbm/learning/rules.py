@@ -2,8 +2,8 @@
 
 A rule is a class here, a line in `LEARNING_RULES`, and its name in `_NAMES` under each kind of
 model that it trains. It builds an objective from two phases of `phases.py`: `conditional` for
-models with inputs X, `density` for models of the rows themselves. The rules of layered models are in
-`truncated.py`.
+models with inputs X, `density` for models of the rows themselves. The rules of layered models are
+in `truncated.py`.
 """
 
 from __future__ import annotations

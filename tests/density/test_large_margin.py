@@ -196,7 +196,7 @@ def test_too_few_passes_warn(X):
 def test_newton_steps_end_what_passes_leave(monkeypatch):
     X = np.random.default_rng(0).integers(0, 2, (100, 5))
     model = LargeMarginMarkovNetwork(3, alpha_l1=0.5, tol=1e-12, random_state=0).fit(X)
-    monkeypatch.setattr("skcrbm.learning._clique_margins._FEW_FREE", 0)
+    monkeypatch.setattr("skcrbm.learning.large_margin.cliques._FEW_FREE", 0)
     without = clone(model).fit(X)
     assert model.n_iter_ < 0.8 * without.n_iter_
     np.testing.assert_allclose(model.weights_, without.weights_, atol=1e-5)

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm import LMBMClassifier
 from skcrbm.inference import ICM, BranchAndBound
-from skcrbm.learning import LargeMarginProblem, fit_large_margin
+from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 
 L = 4
 VECTORS = np.array(list(product((0, 1), repeat=L)))

@@ -14,7 +14,8 @@ from sklearn.svm import LinearSVC
 from skcrbm import LMBMClassifier
 from skcrbm.datasets import load_scene
 from skcrbm.estimators import _lmbm_settings
-from skcrbm.learning import LargeMarginSearch, fit_large_margin
+from skcrbm.learning.large_margin.dual_coordinate import fit_large_margin
+from skcrbm.learning.large_margin.path import LargeMarginSearch
 from skcrbm.utils.columns import Columns
 
 #: Where solutions are compared.
@@ -229,7 +230,7 @@ def test_interrupted_search(data, monkeypatch):
             found.reason = "interrupted"  # which keeps what it has
         return found
 
-    monkeypatch.setattr("skcrbm.learning._large_margin_path.fit_large_margin", interrupted)
+    monkeypatch.setattr("skcrbm.learning.large_margin.path.fit_large_margin", interrupted)
     model = LMBMClassifier(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
@@ -238,7 +239,7 @@ def test_interrupted_search(data, monkeypatch):
     monkeypatch.undo()
     model.set_params(warm_start=True).fit(X, Y)
     before = model.predict(X)
-    monkeypatch.setattr("skcrbm.learning._large_margin_path.fit_large_margin", interrupted)
+    monkeypatch.setattr("skcrbm.learning.large_margin.path.fit_large_margin", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), before)

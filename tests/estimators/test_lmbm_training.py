@@ -6,8 +6,8 @@ from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.svm import LinearSVC
 
-from skcrbm.learning import _dual_coordinate
-from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
+from skcrbm.learning.large_margin import dual_coordinate as _dual_coordinate
+from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 
 
 def random_problem(seed=0, n=40, d=5, n_labels=4, missing=0.0, penalty=2.0, kind=np.asarray):

@@ -7,8 +7,11 @@ import pytest
 from scipy.optimize import minimize
 
 from skcrbm.inference.choice import resolve_method
-from skcrbm.learning import StructuralMarginProblem, fit_cutting_planes
-from skcrbm.learning._simplex_program import maximise_over_simplex
+from skcrbm.learning.large_margin.cutting_planes import (
+    StructuralMarginProblem,
+    fit_cutting_planes,
+    maximise_over_simplex,
+)
 
 N, D, L = 6, 2, 3
 PAIRS = [(0, 1), (0, 2), (1, 2)]

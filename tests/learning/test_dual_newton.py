@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skcrbm.learning import LargeMarginProblem
-from skcrbm.learning._clique_margins import _newton_step
-from skcrbm.learning._dual_newton import NewtonSteps
-from skcrbm.learning._label_cliques import clique_problem
+from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem
+from skcrbm.learning.large_margin.cliques import _newton_step
+from skcrbm.learning.large_margin._newton import NewtonSteps
+from skcrbm.learning.large_margin.cliques import clique_problem
 
 
 @pytest.mark.parametrize("penalty", [100.0, np.inf])
@@ -48,7 +48,7 @@ def test_inputs_that_are_not_held(monkeypatch, penalty, container):
     free[3:, 2] = False  # that label has fewer variables than columns: products are held
     found = []
     for most in (10**6, 0):
-        monkeypatch.setattr("skcrbm.learning._dual_newton._MOST_INPUTS", most)
+        monkeypatch.setattr("skcrbm.learning.large_margin._newton._MOST_INPUTS", most)
         alpha = start.copy()
         weights = problem.weights(alpha)
         NewtonSteps(problem).step(alpha, weights, free)

@@ -7,7 +7,7 @@ import numpy as np
 from skcrbm.energies.cliques import label_energy
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
-from skcrbm.learning._dual_coordinate import LargeMarginProblem, fit_large_margin
+from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.utils.columns import linear_fields
 
 # C is tried in these steps around the given one; as a rule less is better, so it begins there.

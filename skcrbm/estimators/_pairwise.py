@@ -8,8 +8,8 @@ from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._joint import JointClassifier
-from skcrbm.inference import BranchAndBound
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference import InferenceMethod
+from skcrbm.inference.choice import first_that_answers, resolve_method
 from skcrbm.targets import label_output
 from skcrbm.utils.callbacks import CallbackSupportMixin
 from skcrbm.utils.columns import linear_fields
@@ -20,11 +20,11 @@ from skcrbm.utils.warnings import warn_user
 MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 
 
-class BasePairwiseClassifier(CallbackSupportMixin, JointClassifier):
+class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
     """Base of the machines with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
 
     A subclass learns `coef_`, `intercept_` and `pairwise_coef_`. Its hyperparameters are, among
-    others, `inference`, `decode`, `marginal_inference`, `node_limit` and `n_jobs`.
+    others, `inference`, `decode` and `n_jobs`.
     """
 
     _saved = (
@@ -42,8 +42,8 @@ class BasePairwiseClassifier(CallbackSupportMixin, JointClassifier):
 
     def _posterior_of(self, X, known):
         """Return the Boltzmann machines of the rows."""
-        method = self.marginal_inference
-        if isinstance(method, str) and method == "auto":
+        method = first_that_answers(self.inference, {"marginals"})
+        if method is None:
             few = len(self.coef_) <= AUTO_EXACT_LABELS
             method = "exact" if few else "tree_reweighted"
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
@@ -52,7 +52,7 @@ class BasePairwiseClassifier(CallbackSupportMixin, JointClassifier):
             raise ValueError("X times coef_ is too large a number; scale the columns of X")
         return Posterior(
             self._energy_of(fields),
-            resolve_method(method, "marginal_inference", lambda: MARGINAL_METHODS).with_defaults(
+            resolve_method(method, valid_names=lambda: [*MARGINAL_METHODS]).with_defaults(
                 tol=ESTIMATOR_TOL
             ),
             known,
@@ -72,17 +72,20 @@ class BasePairwiseClassifier(CallbackSupportMixin, JointClassifier):
         """Return what else a subclass has to say to the rules."""
         return {}
 
-    def _search_method(self):
-        """How to look for the best labels."""
-        if isinstance(self.inference, str) and self.inference == "branch_and_bound":
-            return BranchAndBound(node_limit=self.node_limit)
-        method = resolve_method(self.inference, valid_names=lambda: self._searches)
-        if method.name not in self._searches:
-            raise ValueError(
-                f"inference must be one of {', '.join(map(repr, self._searches))} or a configured "
-                f"object of these, such as ICM(n_restarts=10); got {method!r}"
-            )
-        return method
+    def _search_method(self) -> InferenceMethod:
+        """Return the method that finds the best labels."""
+        given = self.inference if isinstance(self.inference, list) else [self.inference]
+        methods = [resolve_method(m, valid_names=lambda: [*self._searches]) for m in given]
+        for method in methods:
+            if method.name in self._searches:
+                return method
+            if method.name not in MARGINAL_METHODS:
+                raise ValueError(
+                    f"inference must be one of {', '.join(map(repr, self._searches))} or a "
+                    "configured object of these, such as ICM(n_restarts=10), or a list of such a "
+                    f"method and one of {', '.join(map(repr, MARGINAL_METHODS))}; got {method!r}"
+                )
+        return resolve_method("branch_and_bound")
 
     def _label_scores(self, posterior):
         """Signed fields of the labels at the predicted labels."""

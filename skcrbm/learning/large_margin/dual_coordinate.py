@@ -12,9 +12,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from skcrbm.learning._clique_margins import fit_cliques
-from skcrbm.learning._dual_newton import NewtonSteps
-from skcrbm.learning._label_cliques import clique_problem, label_weights
+from skcrbm.learning.large_margin._newton import NewtonSteps
+from skcrbm.learning.large_margin.cliques import clique_problem, fit_cliques, label_weights
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.random import random_key

@@ -1,12 +1,13 @@
 """Which cliques LMBMClassifier has, and what "auto" stands for in its C and pairwise_penalty."""
 
 from collections.abc import Set
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from skcrbm.learning._large_margin_path import LargeMarginSearch
+from skcrbm.learning.large_margin.path import LargeMarginSearch
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.cliques import checked_cliques, cliques_of_sizes
 from skcrbm.utils.indicator import may_be_empty, signs_of
@@ -42,23 +43,28 @@ class Settings(NamedTuple):
 
 
 def cliques_of(estimator):
-    """Return the cliques of three labels and more, as tuples of their numbers.
+    """Return the cliques of three labels and more, as tuples of label numbers.
 
     Raises
     ------
     ValueError
-        If `cliques` are no distinct sets of three to six labels, or given beside another
-        `max_order` or for y without labels.
+        If `cliques` is neither None, a size, nor a list of distinct sets of three to six labels, or
+        if cliques are listed for 1-D y.
     """
-    targets, cliques, order = estimator._targets, estimator.cliques, estimator.max_order
+    targets, cliques = estimator._targets, estimator.cliques
     n_labels = targets.n_visible
+    words = (
+        f"cliques must be None, an int from 2 to {MAX_ORDER}, or a list of sets of 3 to "
+        f"{MAX_ORDER} labels"
+    )
     if cliques is None:
-        largest = min(order, n_labels) if targets.multilabel else 0
-        return cliques_of_sizes(n_labels, range(3, largest + 1), f"max_order={order}", "labels")
-    if order != 2:
-        raise ValueError(f"cliques takes the place of max_order, which must be 2; got {order}")
+        return []
+    if isinstance(cliques, Integral):
+        if isinstance(cliques, bool) or not 2 <= cliques <= MAX_ORDER:
+            raise ValueError(f"{words}; got {cliques!r}")
+        largest = min(int(cliques), n_labels) if targets.multilabel else 0
+        return cliques_of_sizes(n_labels, range(3, largest + 1), f"cliques={cliques}", "labels")
     targets.require_multilabel("cliques")
-    words = f"cliques must be None or a list of sets of 3 to {MAX_ORDER} labels"
     names = {} if targets.names is None else {str(n): i for i, n in enumerate(targets.names)}
     try:
         cliques = cliques if isinstance(cliques, Set) else list(cliques)

@@ -1,0 +1,1 @@
+"""Large margin machines: solvers of their dual problems, which need no inference."""
