@@ -3,8 +3,8 @@
 from sklearn import pipeline
 from sklearn.utils.metaestimators import available_if
 
-from skcrbm.utils.known_labels import call_given, final_model, inner_method
-from skcrbm.utils.label_names import RANK, ranked_index
+from skcrbm.utils.classifiers import call_given, final_model, inner_method
+from skcrbm.utils.labels import RANK, ranked_index
 
 __all__ = ["Pipeline", "make_pipeline"]
 

@@ -46,7 +46,7 @@ GROUPS = {
         "skcrbm/decoding/thresholds.py": "decoding/test_thresholds.py",
     },
     "gate": {
-        "skcrbm/utils/indicator.py": "targets decoding/test_decoding.py",
+        "skcrbm/utils/labels.py": "targets decoding/test_decoding.py",
         "skcrbm/utils/validation.py": "energies/test_energies.py targets",
         "skcrbm/targets/_base.py": "targets",
         "skcrbm/targets/_make.py": "targets",

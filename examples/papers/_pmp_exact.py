@@ -9,8 +9,7 @@ from skcrbm.datasets import make_ising_lattice, make_random_ising
 from skcrbm.density import IsingModel
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import PerturbAndMaxProduct, infer, sample
-from skcrbm.inference.random_numbers import logistic_noise
-from skcrbm.utils.random import random_key
+from skcrbm.inference.random_numbers import logistic_noise, random_key
 
 SIDES = (5, 10, 15)
 #: Log Z of cyclic lattices of these sides with couplings of -0.2: transfer matrix.

@@ -16,8 +16,7 @@ from examples.papers._pmp_quality import (
 from skcrbm.datasets import digit_contours, load_mnist
 from skcrbm.density import RBM, IsingModel
 from skcrbm.inference import PerturbAndMaxProduct, sample
-from skcrbm.inference.random_numbers import logistic_noise
-from skcrbm.utils.random import random_key
+from skcrbm.inference.random_numbers import logistic_noise, random_key
 
 #: Rows that scores are read by.
 REFERENCES = ("other half of the data", "independent with the data's means", "fair coins")

@@ -25,8 +25,7 @@ from skcrbm.energies import (
     SparseIsingEnergy,
 )
 from skcrbm.inference import PerturbAndMaxProduct, sample
-from skcrbm.inference.random_numbers import logistic_noise
-from skcrbm.utils.random import random_key
+from skcrbm.inference.random_numbers import logistic_noise, random_key
 
 ZERO = np.float32(0)
 

@@ -18,14 +18,14 @@ import warnings
 from functools import partial
 
 import numpy as np
+from skcrbm.learning._likelihood import Likelihood
+from skcrbm.learning._phases import Expected, Moments
 from sklearn.exceptions import ConvergenceWarning
 
 from examples._harness import make_parser, run_tables
 from examples.papers.crbm_tables import SIZES, errors, task_images
 from skcrbm import CRBMClassifier
 from skcrbm.inference import InferenceResult, SumProduct, infer
-from skcrbm.learning._likelihood import Likelihood
-from skcrbm.learning._phases import Expected, Moments
 
 TASKS = ("noisy MNIST 10%", "occluded MNIST 12x12")
 # Iterations of a visit at most; None: 7 in the first epoch and one more in each, as `SumProduct`

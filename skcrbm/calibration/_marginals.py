@@ -13,9 +13,9 @@ from sklearn.utils.validation import (
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, label_output, make_targets
-from skcrbm.utils.features import check_same_length, note_features
-from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
-from skcrbm.utils.parameters import Integer, check_parameters, tags_of_inner
+from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
+from skcrbm.utils.validation import check_same_length, check_sample_weight, note_features
 
 # Probabilities this near to 0 or 1 are taken for it.
 _TINY = 1e-12

@@ -10,7 +10,7 @@ from skcrbm.decoding.posterior import CertifiedLabels, ClassifierPosterior, Post
 from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods
 from skcrbm.inference.choice import resolve_method
 from skcrbm.inference.label_search import find_labels
-from skcrbm.utils.indicator import distinct_rows
+from skcrbm.utils.labels import distinct_rows
 from skcrbm.utils.limits import AUTO_EXACT_UNITS, BLOCK_ENTRIES, ESTIMATOR_TOL
 from skcrbm.utils.parallel import row_chunks
 

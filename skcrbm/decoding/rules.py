@@ -35,9 +35,7 @@ from skcrbm.decoding.thresholds import (
     fit_thresholds,
     labels_by_fitted_thresholds,
 )
-from skcrbm.utils.options import Options, resolve_options
-from skcrbm.utils.parameters import Integer
-from skcrbm.utils.registry import Registry
+from skcrbm.utils.options import Integer, Options, Registry, resolve_options
 
 DECODERS = Registry(
     "decode",

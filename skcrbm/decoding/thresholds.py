@@ -7,12 +7,10 @@ from numpy.typing import ArrayLike
 
 from skcrbm.decoding.posterior import check_zero_division, with_a_label
 from skcrbm.metrics.scores import SCORES, scores_maximized_by
-from skcrbm.utils.fitting import check_sample_weight
-from skcrbm.utils.indicator import indicator_with_nan
-from skcrbm.utils.label_names import in_order_of
+from skcrbm.utils.classifiers import label_marginals
+from skcrbm.utils.labels import in_order_of, indicator_with_nan
 from skcrbm.utils.limits import TIE
-from skcrbm.utils.outputs import label_marginals
-from skcrbm.utils.validation import as_float_array
+from skcrbm.utils.validation import as_float_array, check_sample_weight
 
 #: Metrics that `fit_thresholds` can maximise.
 THRESHOLD_METRICS = scores_maximized_by("threshold")

@@ -18,7 +18,7 @@ from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import Gibbs, InferenceMethod, infer
 from skcrbm.inference.choice import method_constraint, methods_for, resolve_method, seeded_copy
-from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.learning.data import ArraySource
 from skcrbm.learning.design import Design
 from skcrbm.learning.fit import (
@@ -47,10 +47,8 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.utils.callbacks import CallbackSupportMixin
-from skcrbm.utils.fitting import forget
-from skcrbm.utils.parameters import Integer
-from skcrbm.utils.random import random_key
+from skcrbm.utils.fitting import CallbackSupportMixin, forget
+from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
 
 SOLVERS = ("adam", "sgd")

@@ -13,8 +13,7 @@ from skcrbm.inference import InferenceMethod
 from skcrbm.learning.fit import fit, fit_one_epoch
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
-from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
-from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 
 
 class IsingModel(BaseDensity):

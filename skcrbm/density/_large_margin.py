@@ -17,12 +17,18 @@ from skcrbm.inference import BranchAndBound, infer
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.label_search import find_clique_states, find_labels
 from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, fit_cliques
-from skcrbm.utils.callbacks import CallbackSupportMixin, EpochCallbacks, pass_hooks, with_callbacks
-from skcrbm.utils.fitting import all_or_nothing, forget
-from skcrbm.utils.indicator import signs_of
+from skcrbm.utils.fitting import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    LiveLine,
+    all_or_nothing,
+    forget,
+    pass_hooks,
+    with_callbacks,
+)
+from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_TABLE_VARIABLES
-from skcrbm.utils.parameters import Integer
-from skcrbm.utils.progress import LiveLine
+from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
 
 

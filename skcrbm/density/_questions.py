@@ -10,10 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.inference import Gibbs, available_methods, infer
 from skcrbm.inference.choice import resolve_method
-from skcrbm.utils.features import checked_features
-from skcrbm.utils.fitting import weighted_rows
-from skcrbm.utils.parameters import check_parameters
+from skcrbm.utils.options import check_parameters
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.validation import checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
 # What methods ask inference for, if not for marginals.

@@ -13,9 +13,8 @@ from skcrbm.learning.fit import fit, fit_one_epoch
 from skcrbm.learning.initial import crbm_params
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
-from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
-from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.parameters import Integer
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.options import Integer
 
 # With no more rows than the first number, a step reads all rows; else it reads the second number.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100

@@ -5,7 +5,7 @@ from numbers import Integral
 import numpy as np
 from scipy import sparse
 
-from skcrbm.utils.cliques import checked_cliques, cliques_of_sizes
+from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.validation import as_real
 
 

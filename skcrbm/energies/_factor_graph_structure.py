@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors, logic_table
-from skcrbm.utils.elimination import min_fill
+from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.pickling import Versioned
 
 

@@ -9,7 +9,7 @@ from scipy import sparse
 from skcrbm.energies._factor_graph_structure import colour_classes
 from skcrbm.energies._factors import as_variables
 from skcrbm.energies.base import QUERIES, PairwiseEnergy
-from skcrbm.utils.elimination import min_fill
+from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned

@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import BinaryTargets, make_targets
-from skcrbm.utils.features import check_same_length, note_features
+from skcrbm.utils.classifiers import final_model
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.known_labels import final_model
-from skcrbm.utils.parameters import Integer, check_parameters, tags_of_inner
+from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.validation import check_same_length, note_features
 
 
 class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstimator):

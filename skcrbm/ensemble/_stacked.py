@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import HasMethods, StrOptions, validate_par
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.estimators import CRBMClassifier
 from skcrbm.pipeline import make_pipeline
-from skcrbm.utils.parameters import Integer
+from skcrbm.utils.options import Integer
 
 
 @validate_params(

@@ -10,10 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.targets import TargetsMixin, make_targets
-from skcrbm.utils.features import checked_features
-from skcrbm.utils.fitting import forget, weighted_rows
-from skcrbm.utils.indicator import may_be_empty, unseen_share
-from skcrbm.utils.parameters import check_parameters
+from skcrbm.utils.fitting import forget
+from skcrbm.utils.labels import may_be_empty, unseen_share
+from skcrbm.utils.options import check_parameters
+from skcrbm.utils.validation import checked_features, weighted_rows
 
 
 class Rows(NamedTuple):

@@ -63,10 +63,9 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.parameters import Integer
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.options import Integer
 
 _UNCONVERGED = (
     "gradients and probabilities may be off",

@@ -26,8 +26,8 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import in_double
+from skcrbm.utils.fitting import LiveLine
 from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
-from skcrbm.utils.progress import LiveLine
 
 # Value of alpha="auto" in a first `partial_fit`, which searches no penalty and scales no columns.
 PLAIN_ALPHA = 0.1

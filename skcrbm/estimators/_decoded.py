@@ -31,13 +31,16 @@ from skcrbm.decoding.rules import (
 )
 from skcrbm.model_selection import out_of_fold
 from skcrbm.targets import TargetsMixin, label_output, make_targets
-from skcrbm.utils.callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
-from skcrbm.utils.features import count_rows
-from skcrbm.utils.fitting import all_or_nothing, check_sample_weight
-from skcrbm.utils.indicator import label_sets_of, may_be_empty
-from skcrbm.utils.known_labels import call_given, final_model
-from skcrbm.utils.outputs import label_marginals
-from skcrbm.utils.parameters import Integer, tags_of_inner
+from skcrbm.utils.classifiers import call_given, final_model, label_marginals
+from skcrbm.utils.fitting import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    all_or_nothing,
+    with_callbacks,
+)
+from skcrbm.utils.labels import label_sets_of, may_be_empty
+from skcrbm.utils.options import Integer, tags_of_inner
+from skcrbm.utils.validation import check_sample_weight, count_rows
 
 # Score of a row without true and predicted labels, as in scikit-learn, if the rule leaves it open.
 _ZERO_DIVISION = 0.0

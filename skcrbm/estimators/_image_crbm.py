@@ -56,11 +56,10 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.targets import flat_images, make_image_targets
-from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
-from skcrbm.utils.parameters import Integer
+from skcrbm.utils.options import Integer
 
 # Value of alpha="auto" in a first `partial_fit`: a value that is found for some thousand images.
 _PLAIN_ALPHA = 0.003

@@ -45,12 +45,16 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.targets import label_output
-from skcrbm.utils.callbacks import CallbackSupportMixin, EpochCallbacks, with_callbacks
 from skcrbm.utils.columns import warn_of_scales
-from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.fitting import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    all_or_nothing,
+    with_callbacks,
+)
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
+from skcrbm.utils.options import Integer
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.parameters import Integer
 
 _DEFAULT_LAYERS = (Dense(100),)
 _SOLVERS = ("adam", "sgd")

@@ -21,12 +21,16 @@ from skcrbm.estimators._pairwise import MARGINAL_METHODS, PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
-from skcrbm.utils.callbacks import EpochCallbacks, pass_hooks, with_callbacks
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.indicator import label_sets_of, signs_of, visible_of
-from skcrbm.utils.parameters import Integer
-from skcrbm.utils.progress import LiveLine
+from skcrbm.utils.fitting import (
+    EpochCallbacks,
+    LiveLine,
+    all_or_nothing,
+    pass_hooks,
+    with_callbacks,
+)
+from skcrbm.utils.labels import label_sets_of, signs_of, visible_of
+from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
 
 # Not worth a warning: the objective is that close to its least value, relatively.

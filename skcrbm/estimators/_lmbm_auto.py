@@ -9,10 +9,10 @@ from scipy import sparse
 
 from skcrbm.learning.large_margin.path import LargeMarginSearch
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.utils.cliques import checked_cliques, cliques_of_sizes
-from skcrbm.utils.indicator import may_be_empty, signs_of
+from skcrbm.utils.fitting import LiveLine
+from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
+from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
-from skcrbm.utils.progress import LiveLine
 
 # Labels of the largest clique: its weight is a table of the energy.
 MAX_ORDER = MAX_TABLE_VARIABLES

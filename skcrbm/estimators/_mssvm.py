@@ -59,11 +59,10 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.utils.callbacks import EpochCallbacks, with_callbacks
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
-from skcrbm.utils.parameters import Integer
+from skcrbm.utils.options import Integer
 
 # Options of message passing chosen by name: undamped it runs into cycles, damped it takes longer.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}

@@ -24,8 +24,8 @@ from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.methods.exact import exact_seconds
 from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
-from skcrbm.utils.callbacks import CallbackSupportMixin
-from skcrbm.utils.indicator import distinct_rows, label_sets_of
+from skcrbm.utils.fitting import CallbackSupportMixin
+from skcrbm.utils.labels import distinct_rows, label_sets_of
 from skcrbm.utils.limits import LONG_EXACT_SECONDS, MAX_EXACT_SECONDS, MAX_MAGNITUDE
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user

@@ -13,12 +13,17 @@ from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._pairwise import MARGINAL_METHODS, PairwiseClassifier
 from skcrbm.inference.choice import method_constraint, seeded_copy
 from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem, fit_cutting_planes
-from skcrbm.utils.callbacks import EpochCallbacks, pass_hooks, with_callbacks
 from skcrbm.utils.columns import warn_of_scales
-from skcrbm.utils.fitting import all_or_nothing, weighted_rows
-from skcrbm.utils.indicator import label_sets_of
-from skcrbm.utils.parameters import Integer
-from skcrbm.utils.progress import LiveLine
+from skcrbm.utils.fitting import (
+    EpochCallbacks,
+    LiveLine,
+    all_or_nothing,
+    pass_hooks,
+    with_callbacks,
+)
+from skcrbm.utils.labels import label_sets_of
+from skcrbm.utils.options import Integer
+from skcrbm.utils.validation import weighted_rows
 from skcrbm.utils.warnings import warn_user
 
 

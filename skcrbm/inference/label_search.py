@@ -12,7 +12,7 @@ import numpy as np
 
 from skcrbm.energies import BaseEnergy, IsingEnergy
 from skcrbm.inference.base import InferenceMethod
-from skcrbm.utils.indicator import signs_of
+from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 from skcrbm.utils.parallel import ordered_map, row_chunks
 

@@ -9,9 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from skcrbm.energies import BaseEnergy
-from skcrbm.utils.random import random_key
+
+
+def random_key(random_state: int | np.random.RandomState | None) -> np.uint64:
+    """Draw the key of one call or fit from `random_state`; all other draws follow from the key."""
+    return np.uint64(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
 
 
 def uniforms(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from importlib import import_module
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
-from skcrbm.utils.registry import Registry
+from skcrbm.utils.options import Registry
 
 METHODS = Registry(
     "inference",

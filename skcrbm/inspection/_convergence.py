@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.utils.known_labels import final_model
+from skcrbm.utils.classifiers import final_model
 
 
 class ConvergenceDisplay:

@@ -7,7 +7,7 @@ from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.utils.known_labels import final_model
+from skcrbm.utils.classifiers import final_model
 
 
 class LabelDependencyDisplay:

@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from skcrbm.inference.choice import convergence_advice
+from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning.data import Source
 from skcrbm.learning.design import Design
 from skcrbm.learning.lbfgs import descend, relative_tolerance
@@ -35,9 +36,7 @@ from skcrbm.learning.solvers import (
     StepScale,
     StochasticSolver,
 )
-from skcrbm.utils.callbacks import EpochCallbacks
-from skcrbm.utils.progress import LiveLine, say
-from skcrbm.utils.random import random_key
+from skcrbm.utils.fitting import EpochCallbacks, LiveLine, say
 from skcrbm.utils.warnings import warn_user
 
 INTERRUPTED = "Training interrupted; keeping what was learned so far."

@@ -7,7 +7,7 @@ import numpy as np
 from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.energies.models import CRBMParams
 from skcrbm.learning.solvers import Adam, Solver
-from skcrbm.utils.indicator import observed_weight
+from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 
 # Standard deviation of the noise that breaks the symmetry between hidden units.

@@ -19,7 +19,7 @@ from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Objective, Step
 from skcrbm.learning.penalties import L2
 from skcrbm.utils.columns import dense_chunks
-from skcrbm.utils.indicator import observed_weight
+from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.parallel import one_blas_thread
 
 # A fit has converged if this number of iterations lowers the objective by no more than `tol`, and

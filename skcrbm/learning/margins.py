@@ -12,7 +12,7 @@ from skcrbm.inference.choice import methods_for, resolve_method
 from skcrbm.learning.data import Batch
 from skcrbm.learning.objectives import Contrast, share_of_errors
 from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row
-from skcrbm.utils.registry import Registry
+from skcrbm.utils.options import Registry
 
 #: Query whose answer is the best visible state, by the treatment of the hidden units.
 QUERIES = {"marginal": "marginal_map", "max": "map"}

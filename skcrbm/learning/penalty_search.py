@@ -13,8 +13,8 @@ from skcrbm.learning.data import Batch
 from skcrbm.learning.lbfgs import fit_rows
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2
+from skcrbm.utils.fitting import LiveLine, say
 from skcrbm.utils.parallel import one_blas_thread
-from skcrbm.utils.progress import LiveLine, say
 
 # Factor between neighbouring penalties.
 _STEP = np.sqrt(10.0)

@@ -28,9 +28,7 @@ from skcrbm.learning.phases import (
     Phase,
     Sampled,
 )
-from skcrbm.utils.options import Options, options_constraint, resolve_options
-from skcrbm.utils.parameters import Integer
-from skcrbm.utils.registry import Registry
+from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
 Kind = Literal["conditional", "density", "layered"]
 

@@ -10,9 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.learning.optimizers import AdamSteps, GradientSteps, Optimizer, PolynomialAverage
-from skcrbm.utils.options import Options, options_constraint, resolve_options
-from skcrbm.utils.parameters import Integer
-from skcrbm.utils.registry import Registry
+from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
 # Adam's usual step size, and a step size of gradient descent that moves parameters of this
 # scale about as fast: the models of the guides train well with both.

@@ -12,9 +12,8 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_array
 
 from skcrbm.metrics.scores import SCORES
-from skcrbm.utils.known_labels import final_model
-from skcrbm.utils.label_names import in_order_of, indicator_by_name, is_frame
-from skcrbm.utils.outputs import is_list_of_outputs, positive_columns
+from skcrbm.utils.classifiers import final_model, is_list_of_outputs, positive_columns
+from skcrbm.utils.labels import in_order_of, indicator_by_name, is_frame
 
 
 def _check_name(name):

@@ -7,10 +7,9 @@ from sklearn import model_selection
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.model_selection._out_of_fold import out_of_fold
-from skcrbm.utils.indicator import indicator_with_nan, with_dimensions
-from skcrbm.utils.label_names import is_frame
-from skcrbm.utils.outputs import label_marginals
-from skcrbm.utils.parameters import Integer
+from skcrbm.utils.classifiers import label_marginals
+from skcrbm.utils.labels import indicator_with_nan, is_frame, with_dimensions
+from skcrbm.utils.options import Integer
 
 
 @validate_params(

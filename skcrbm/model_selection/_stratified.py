@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils import check_random_state
 
-from skcrbm.utils.indicator import indicator_with_nan
+from skcrbm.utils.labels import indicator_with_nan
 
 
 def _present_labels(y):

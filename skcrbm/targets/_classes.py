@@ -10,8 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from skcrbm.targets._base import Targets
 from skcrbm.targets._class_weight import weights_by_class
-from skcrbm.utils.indicator import with_dimensions
-from skcrbm.utils.label_names import all_strings, in_order_of, is_frame
+from skcrbm.utils.labels import all_strings, in_order_of, is_frame, with_dimensions
 from skcrbm.utils.warnings import warn_user
 
 

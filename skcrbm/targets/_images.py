@@ -7,8 +7,7 @@ import numpy as np
 from skcrbm.metrics import masked_score
 from skcrbm.targets._make import make_targets
 from skcrbm.targets._multilabel import MultilabelTargets
-from skcrbm.utils.indicator import with_dimensions
-from skcrbm.utils.label_names import is_frame
+from skcrbm.utils.labels import is_frame, with_dimensions
 
 
 class ImageTargets(MultilabelTargets):

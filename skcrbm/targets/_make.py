@@ -4,8 +4,7 @@ import numpy as np
 
 from skcrbm.targets._classes import BinaryTargets, MulticlassTargets, class_vector, distinct_classes
 from skcrbm.targets._multilabel import MultilabelTargets
-from skcrbm.utils.indicator import indicator_with_nan, with_dimensions
-from skcrbm.utils.label_names import label_names_of
+from skcrbm.utils.labels import indicator_with_nan, label_names_of, with_dimensions
 
 
 def make_targets(y, classes=None, estimator=None):

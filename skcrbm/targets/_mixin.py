@@ -9,9 +9,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._optional_dependencies import check_pandas_support
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.utils.features import check_same_length
-from skcrbm.utils.label_names import all_strings
+from skcrbm.utils.labels import all_strings
 from skcrbm.utils.pickling import checked_state, state_with_version
+from skcrbm.utils.validation import check_same_length
 
 _CONTAINERS = ("default", "pandas")
 # scikit-learn indexes these scores of 1-D y by position, as arrays.

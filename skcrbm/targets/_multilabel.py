@@ -6,9 +6,8 @@ from scipy.special import expit
 from skcrbm.metrics import masked_score
 from skcrbm.targets._base import Targets
 from skcrbm.targets._class_weight import weights_by_label
-from skcrbm.utils.indicator import with_dimensions
-from skcrbm.utils.label_names import indicator_by_name, is_frame
-from skcrbm.utils.outputs import label_marginals
+from skcrbm.utils.classifiers import label_marginals
+from skcrbm.utils.labels import indicator_by_name, is_frame, with_dimensions
 
 
 class MultilabelTargets(Targets):

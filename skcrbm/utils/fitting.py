@@ -1,63 +1,13 @@
-"""What every `fit` does to its rows and to what an earlier one left."""
+"""Around every fit: restoring the previous model after an error, callbacks, progress lines."""
+
+from __future__ import annotations
 
 import functools
 import sys
-
-import numpy as np
-from sklearn.utils.validation import _check_sample_weight
-
-from skcrbm.utils.features import hold_dates
-
-
-def check_sample_weight(sample_weight, X):
-    """Return the weights of rows, (N,) of float64.
-
-    Parameters
-    ----------
-    sample_weight : array-like (N,), float or None
-    X : array or sparse matrix with N rows
-
-    Raises
-    ------
-    ValueError
-        On weights that are negative, no numbers, or all 0.
-    """
-    try:
-        given = np.asarray(sample_weight)
-        if hold_dates(given):
-            raise TypeError("they are dates or times")
-        if given.dtype.kind in "buif" and not given.any():
-            raise ValueError("sample_weight is zero for every row: there is nothing to fit")
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    except (OverflowError, TypeError, ValueError) as error:
-        if "sample_weight" in str(error):
-            raise
-        raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error
-
-
-def weighted_rows(arrays, sample_weight):
-    """Validate the weights of rows, and leave out rows of weight 0.
-
-    Parameters
-    ----------
-    arrays : tuple of ndarray or CSR matrix (N, ...)
-    sample_weight : array-like (N,), float or None
-
-    Returns
-    -------
-    arrays : tuple
-    weight : ndarray (N,), float64, positive
-
-    Raises
-    ------
-    ValueError
-        As of `check_sample_weight`.
-    """
-    weight = check_sample_weight(sample_weight, arrays[0])
-    keep = weight > 0
-    if keep.all():
-        return arrays, weight
-    return tuple(array[keep] for array in arrays), weight[keep]
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
 
 
 def all_or_nothing(fit):
@@ -103,6 +53,210 @@ def forget(estimator, state=()):
         delattr(estimator, name)
 
 
-def resolved(value, automatic):
-    """Return a hyperparameter, or what "auto" stands for in its place."""
-    return automatic if isinstance(value, str) else value
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # older scikit-learn: the same calls, doing nothing
+
+    class CallbackSupportMixin:
+        """Stand-in without callbacks."""
+
+    def with_callbacks(method):
+        """Return the method unchanged."""
+        return method
+
+
+class EpochCallbacks:
+    """Calls the hooks of an estimator's callbacks for the fit and for each epoch of it.
+
+    `max_subtasks` is the number of epochs, None if it is not known in advance. Callbacks see X and
+    y as the user passed them; `sample_weight` is handed to them as metadata. `task_name` is
+    another word for an epoch, such as "pass".
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        max_subtasks: int | None,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        task_name: str = "epoch",
+    ):
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        self.estimator, self.task_name = estimator, task_name
+        self.data = {"estimator": estimator, "X": X, "y": y, "metadata": metadata}
+        self.epoch = None
+        self.root = None
+        if hasattr(estimator, "_init_callback_context"):
+            self.root = estimator._init_callback_context(max_subtasks=max_subtasks)
+            self.root.call_on_fit_task_begin(**self.data)
+
+    @property
+    def any(self):
+        """True if the estimator has callbacks."""
+        return bool(getattr(self.estimator, "_skl_callbacks", ()))
+
+    def begin_epoch(self, number):
+        """Start the task of one epoch."""
+        if self.root is not None:
+            self.epoch = self.root.subcontext(task_name=self.task_name)
+            self.epoch.call_on_fit_task_begin(**self.data)
+
+    def end_epoch(self, fitted_attributes):
+        """End the task of the epoch; return True if a callback asks to stop.
+
+        `fitted_attributes` is called if a callback wants a fitted estimator.
+        """
+        if self.epoch is None:
+            return False
+        return bool(
+            self.epoch.call_on_fit_task_end(
+                **self.data, reconstruction_attributes=fitted_attributes
+            )
+        )
+
+    @contextmanager
+    def inner_fit(self, estimator, task_name):
+        """Run the fit of an inner estimator as a task of this fit.
+
+        The inner estimator gets the callbacks that propagate, such as scikit-learn's progress bar.
+        """
+        if self.root is None or not self.any:
+            yield
+            return
+        task = self.root.subcontext(task_name=task_name)
+        with task.propagate_callback_context(estimator):
+            task.call_on_fit_task_begin(**self.data)
+            yield
+            task.call_on_fit_task_end(**self.data)
+
+    def end(self):
+        """End the fit task."""
+        if self.root is not None:
+            self.root.call_on_fit_task_end(**self.data, reconstruction_attributes={})
+
+
+def _violation_and_share(violation, share):
+    return f"violation {violation:.2e}  active {share:.1%}"
+
+
+def pass_hooks(
+    line: LiveLine,
+    callbacks: EpochCallbacks,
+    attributes: Callable[[Any], dict],
+    summary: Callable[[float, float], str] = _violation_and_share,
+) -> dict[str, Callable]:
+    """Return the hooks that a dual solver calls at each pass; empty if nobody listens.
+
+    `attributes` makes the fitted attributes from the solver's state; `summary` makes the text of
+    the live line from the two measures that the solver reports. The keys are "on_pass_begin" and
+    "on_pass_end".
+    """
+    if not line.verbose and not callbacks.any:
+        return {}
+    clock = [0.0]
+
+    def on_pass_begin(number):
+        clock[0] = time.perf_counter()
+        callbacks.begin_epoch(number)
+
+    def on_pass_end(number, first, second, now):
+        seconds = time.perf_counter() - clock[0]
+        line.step(number, summary(first, second), seconds)
+        return callbacks.end_epoch(lambda: attributes(now()))
+
+    return {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}
+
+
+# A live line is written at most so often, in seconds: terminals are slow.
+_PAUSE = 0.1
+
+
+def say(verbose, line):
+    """Print a line that stays, if anything is to be printed."""
+    if verbose:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+class LiveLine:
+    """How far a loop is.
+
+    With ``verbose=1`` one line that is written over, with 2 or more a line for each step, with
+    0 nothing.
+
+    Parameters
+    ----------
+    verbose : bool or int
+    unit : str, default=""
+        What is counted.
+    total : int or None, default=None
+        Steps at most.
+    first : int, default=0
+        Steps done before, of an earlier call.
+    """
+
+    def __init__(self, verbose, unit="", total=None, first=0):
+        self.verbose = int(verbose)
+        self.unit, self.total, self.first = unit, total, first
+        self._started = time.monotonic()
+        self._written, self._text, self._last = 0, None, -_PAUSE
+
+    def step(self, number, figures, seconds):
+        """Tell of a step.
+
+        Parameters
+        ----------
+        number : int
+            0-based, counted with those before.
+        figures : str
+            What there is to tell, two spaces between.
+        seconds : float
+            What it took.
+        """
+        if self.verbose > 1:
+            self.show(f"{self.unit} {number + 1}  {figures}  {seconds:.2f} s")
+        elif self.verbose:
+            done = number + 1 - self.first
+            spent = max(time.monotonic() - self._started, 1e-9)
+            text = f"{self.unit} {number + 1}"
+            if self.total is not None:
+                text += f"/{self.first + self.total}"
+            text += f"  {_rate(done / spent)}  {figures}"
+            if self.total is not None and done < self.total:
+                text += f"  at most {_clock((self.total - done) * spent / done)} left"
+            self.show(text)
+
+    def show(self, text):
+        """Write a text over the last one."""
+        if self.verbose > 1:
+            say(self.verbose, text)
+        elif self.verbose:
+            self._text = text
+            if time.monotonic() - self._last >= _PAUSE:
+                self._write()
+
+    def end(self):
+        """Leave the last text standing."""
+        if self._text is not None:
+            self._write()
+        if self._written:
+            say(True, "")
+        self._written = 0
+
+    def _write(self):
+        sys.stdout.write("\r" + self._text.ljust(self._written))
+        sys.stdout.flush()
+        self._written, self._text, self._last = len(self._text), None, time.monotonic()
+
+
+def _rate(per_second):
+    if per_second >= 1:
+        return f"{per_second:.0f}/s" if per_second >= 100 else f"{per_second:.3g}/s"
+    return f"{1 / per_second:.3g} s each"
+
+
+def _clock(seconds):
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

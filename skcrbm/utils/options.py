@@ -7,15 +7,122 @@ defaults. `Registry` knows the names, `resolve_options` returns the object, and
 
 from __future__ import annotations
 
+import difflib
 from abc import ABC
 from collections.abc import Sequence
+from importlib import import_module
+from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
+from sklearn import get_config
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils import get_tags
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.registry import Registry
+
+
+class Registry:
+    """Names mapped to ``"module:attribute"`` locations that are imported on first use.
+
+    Adding an entry is one file and one line.
+
+    Parameters
+    ----------
+    kind : str
+        What the entries are and the argument that takes them, for error messages.
+    locations : dict of str to str
+    """
+
+    def __init__(self, kind, locations):
+        self.kind = kind
+        self.locations = dict(locations)
+
+    def __iter__(self):
+        return iter(self.locations)
+
+    def __contains__(self, name):
+        return name in self.locations
+
+    def register(self, name, location):
+        """Add an entry of another package; ValueError if the name stands for something else."""
+        if self.locations.get(name, location) != location:
+            raise ValueError(f"{name!r} is taken: it is {self.locations[name]}")
+        self.locations[name] = location
+
+    def names(self):
+        """Names in the order of registration."""
+        return list(self.locations)
+
+    def get(self, name, argument=None, able=None):
+        """Return the thing behind `name`; ValueError naming what there is otherwise.
+
+        Parameters
+        ----------
+        name : str
+        argument : str, default=None
+            Name of the argument that took it, `kind` by default.
+        able : callable, default=None
+            Returns the names that work where this one was given, all by default.
+        """
+        if not isinstance(name, str) or name not in self.locations:
+            names = self.names() if able is None else able()
+            close = difflib.get_close_matches(str(name), names, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ValueError(
+                f"{argument or self.kind} must be one of {', '.join(map(repr, names))}; "
+                f"got {name!r}.{hint}"
+            )
+        module, _, attribute = self.locations[name].partition(":")
+        return getattr(import_module(module), attribute)
+
+
+class Integer(Interval):
+    """Constraint of an int, NumPy's included; True and False are none.
+
+    Parameters
+    ----------
+    least, most : int or None, default=None
+    """
+
+    def __init__(self, least=None, most=None):
+        low, high = least is not None, most is not None
+        closed = ("neither", "right", "left", "both")[2 * low + high]
+        super().__init__(Integral, least, most, closed=closed)
+
+    def is_satisfied_by(self, val):
+        """Whether a value is what the constraint asks for."""
+        return not isinstance(val, bool) and super().is_satisfied_by(val)
+
+
+def check_parameters(estimator, names):
+    """Raise scikit-learn's error if one of these hyperparameters is not what it should be.
+
+    For those that methods of a fitted estimator go by: `set_params` may have changed them.
+    scikit-learn's ``skip_parameter_validation`` is respected.
+    """
+    if get_config()["skip_parameter_validation"]:
+        return
+    validate_parameter_constraints(
+        {name: estimator._parameter_constraints[name] for name in names},
+        {name: getattr(estimator, name) for name in names},
+        type(estimator).__name__,
+    )
+
+
+def tags_of_inner(estimator):
+    """Return the tags of what a meta-estimator wraps; None of what is no estimator.
+
+    `fit` refuses that by name. Tags do not: a repr asks for them, too.
+    """
+    if isinstance(estimator, type) or not hasattr(estimator, "__sklearn_tags__"):
+        return None
+    return get_tags(estimator)
 
 
 class Options(Versioned, BaseEstimator, ABC):
@@ -113,3 +220,8 @@ def options_constraint(
         For scikit-learn's ``_parameter_constraints``.
     """
     return [StrOptions({*names, *(["auto"] if auto else [])}), _OptionsObject(kinds, example)]
+
+
+def resolved(value, automatic):
+    """Return a hyperparameter, or what "auto" stands for in its place."""
+    return automatic if isinstance(value, str) else value

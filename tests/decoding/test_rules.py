@@ -31,7 +31,7 @@ from skcrbm.decoding.posterior import ClassifierPosterior
 from skcrbm.decoding.rules import DECODERS, decoder_constraint, resolve_decoder, threshold_rule
 from skcrbm.inference import Exact
 from skcrbm.model_selection import MultilabelStratifiedKFold, out_of_fold
-from skcrbm.utils.known_labels import final_model
+from skcrbm.utils.classifiers import final_model
 
 RULES = {
     "marginal": Marginal(),

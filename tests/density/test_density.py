@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from skcrbm.learning._sampled import LEAST_SHARE, tempered_weights
 from sklearn.base import clone
 
 from skcrbm.datasets import make_structured_sequences
@@ -21,7 +22,6 @@ from skcrbm.energies import (
 from skcrbm.inference import ICM, Exact, Gibbs, infer
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.learning import ArraySource, Clock, Design
-from skcrbm.learning._sampled import LEAST_SHARE, tempered_weights
 
 RING = [[0, 1], [1, 2], [2, 3], [0, 3]]
 MODELS = {

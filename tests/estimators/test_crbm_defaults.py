@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from reference.crbm_data import PARAMETERS, assert_same_parameters, make_data, quick
 from scipy import sparse
+from skcrbm.learning._likelihood import Likelihood
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -15,7 +16,6 @@ from skcrbm import CRBMClassifier
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import OBJECTIVES, Batch, Clock
-from skcrbm.learning._likelihood import Likelihood
 from skcrbm.metrics import masked_scorer
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import Columns

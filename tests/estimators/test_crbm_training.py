@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from reference.crbm_data import PARAMETERS, assert_same_parameters, joint, make_data, quick
 from scipy.special import softmax
+from skcrbm.learning._likelihood import Likelihood
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from threadpoolctl import threadpool_limits
@@ -16,7 +17,6 @@ from skcrbm.energies import RBMEnergy
 from skcrbm.inference import MeanField, SumProduct, infer
 from skcrbm.inference.accuracy import checked_rows, exact_visible_marginals
 from skcrbm.learning import _contrast
-from skcrbm.learning._likelihood import Likelihood
 
 # ------------------------------------------------------- warm starts, partial fits
 
@@ -194,7 +194,7 @@ def test_the_advice_to_damp():
 
 def test_one_live_line(capsys, monkeypatch):
     """Rate, loss, validation score and what remains, written over until training ends."""
-    monkeypatch.setattr("skcrbm.utils.progress._PAUSE", 0.0)
+    monkeypatch.setattr("skcrbm.utils.fitting._PAUSE", 0.0)
     X, Y = make_data()
     quick(verbose=True, early_stopping=True, refit=False).fit(X, Y)
     lines = capsys.readouterr().out.split("\r")

@@ -11,6 +11,7 @@ from reference.naive_layered import NaiveLayered
 from reference.steps import first_step
 from scipy import sparse
 from scipy.special import softmax
+from skcrbm.learning._truncated import MomentMatching, TruncatedLikelihood
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
@@ -25,7 +26,6 @@ from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.inference import TruncatedInference, infer
 from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
 from skcrbm.learning import Batch
-from skcrbm.learning._truncated import MomentMatching, TruncatedLikelihood
 
 SMALL = (Dense(4, 3),)
 IMAGE = {"input_shape": (8, 8), "layers": (Conv2d(3, 3, 2, padding=1), Local2d(2, 2, 1))}

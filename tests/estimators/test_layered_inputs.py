@@ -7,13 +7,13 @@ import pytest
 from reference.naive_layered import NaiveLayered
 from scipy import sparse
 from scipy.special import softmax
+from skcrbm.learning._truncated import TruncatedLikelihood
 from sklearn.datasets import make_classification
 from sklearn.preprocessing import MinMaxScaler
 
 from skcrbm import LayeredGMClassifier
 from skcrbm.inference import TruncatedInference
 from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
-from skcrbm.learning._truncated import TruncatedLikelihood
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from sklearn.svm import LinearSVC
 from skcrbm import LMBMClassifier
 from skcrbm.inference import ICM, BranchAndBound, MixedIntegerProgram, SumProduct
 from skcrbm.metrics import masked_scorer
-from skcrbm.utils.progress import LiveLine
+from skcrbm.utils.fitting import LiveLine
 
 
 @pytest.fixture(scope="module")

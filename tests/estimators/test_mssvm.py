@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from reference.steps import first_step
 from scipy.special import expit
+from skcrbm.learning._averaging import PolynomialAverage
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -19,7 +20,6 @@ from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import MARGIN_OBJECTIVES, Batch, state_query
-from skcrbm.learning._averaging import PolynomialAverage
 
 HIDDEN = ("marginal", "max")
 SHAPES = ((4, 3), (4, 2), (3, 2), (4,), (3,))  # V = 4, H = 3, D = 2

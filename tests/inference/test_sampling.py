@@ -14,8 +14,7 @@ from scipy.stats import chi2, kstest
 
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import Exact, Gibbs, estimate_log_partition, infer, sample
-from skcrbm.inference.random_numbers import logistic_noise, uniforms
-from skcrbm.utils.random import random_key
+from skcrbm.inference.random_numbers import logistic_noise, random_key, uniforms
 
 # ------------------------------------------------------------------------ random numbers
 

@@ -15,8 +15,8 @@ from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import PerturbAndMaxProduct, infer
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning import OBJECTIVES, Batch, Clock
-from skcrbm.utils.random import random_key
 
 RULES = ("cd", "pcd", "cd_percloss", "pmp")
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem
-from skcrbm.learning.large_margin.cliques import _newton_step
 from skcrbm.learning.large_margin._newton import NewtonSteps
-from skcrbm.learning.large_margin.cliques import clique_problem
+from skcrbm.learning.large_margin.cliques import _newton_step, clique_problem
+from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem
 
 
 @pytest.mark.parametrize("penalty", [100.0, np.inf])

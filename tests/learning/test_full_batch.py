@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize, rosen, rosen_der
+from skcrbm.learning._coordinates import CenteredCoordinates
+from skcrbm.learning._design import RowSpace
+from skcrbm.learning._full_batch import RowsObjective, fit_rows
+from skcrbm.learning._lbfgs import LBFGS
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
 
@@ -16,10 +20,6 @@ from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import OBJECTIVES, Batch, Design, crbm_params, crbm_penalty
-from skcrbm.learning._coordinates import CenteredCoordinates
-from skcrbm.learning._design import RowSpace
-from skcrbm.learning._full_batch import RowsObjective, fit_rows
-from skcrbm.learning._lbfgs import LBFGS
 from skcrbm.utils.columns import Columns, LazyRows
 
 

@@ -7,6 +7,7 @@ import pytest
 from reference.brute_force import brute_force
 from reference.steps import first_step
 from scipy import sparse
+from skcrbm.learning._likelihood import Likelihood
 
 from skcrbm import CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
@@ -24,7 +25,6 @@ from skcrbm.learning import (
     validation_score,
 )
 from skcrbm.learning import _phases as phases
-from skcrbm.learning._likelihood import Likelihood
 
 NAMES = CRBMParams._fields
 

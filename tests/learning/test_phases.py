@@ -5,12 +5,12 @@ import pytest
 from reference.brute_force import brute_force
 from reference.density import DensityParams, density_problem
 from reference.steps import first_step
+from skcrbm.learning._contrast import Contrast
+from skcrbm.learning._phases import Chains, Expected, Observed
 
 from skcrbm.inference import Exact, SumProduct, infer
 from skcrbm.learning import L2, OBJECTIVES, Batch, Clock, make_optimizer, run_epochs
 from skcrbm.learning import _phases as phases
-from skcrbm.learning._contrast import Contrast
-from skcrbm.learning._phases import Chains, Expected, Observed
 
 RATES = DensityParams(0.05, 0.05, 0.05)
 

@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 
 from reference.naive_factor_graph import factor_tables
-from skcrbm.inference.random_numbers import logistic_noise
-from skcrbm.utils.random import random_key
+from skcrbm.inference.random_numbers import logistic_noise, random_key
 
 FAR = 1e5
 

@@ -10,7 +10,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from skcrbm import CRBMClassifier
 from skcrbm.targets import BinaryTargets, MulticlassTargets, make_targets
-from skcrbm.utils.indicator import indicator_with_nan
+from skcrbm.utils.labels import indicator_with_nan
 
 NAN = np.nan
 INDICATOR = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]])

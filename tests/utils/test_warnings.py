@@ -33,9 +33,8 @@ def test_called_directly_it_is_the_callers_line():
 
 
 def test_frames_of_the_package_and_of_wrappers_do_not_count():
-    import sklearn.base
-
     import skcrbm.learning._loop
+    import sklearn.base
 
     inner = compiled_inside(
         "def run():\n    warn('deep', Category)\n",

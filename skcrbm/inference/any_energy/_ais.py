@@ -5,10 +5,9 @@ from scipy.special import expit, logsumexp
 
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.random import random_key
 
 
 def solve(method, energy, query):

@@ -4,10 +4,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.random import random_key
 
 
 def solve(method, energy, query):

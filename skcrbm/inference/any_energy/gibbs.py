@@ -6,12 +6,11 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.inference.base import empty_result, sum_statistics
-from skcrbm.inference.random_numbers import seeds, uniforms
+from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import sweep_for
-from skcrbm.utils.indicator import signs_of
+from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
 # Chains of a model, where none are asked for: for marginals, and at most for samples.

@@ -11,10 +11,9 @@ from scipy.special import expit, log_ndtr, ndtri
 from skcrbm.inference._infer import infer
 from skcrbm.inference.base import InferenceResult, empty_result
 from skcrbm.inference.methods._samplers import PerturbAndMaxProduct
-from skcrbm.inference.random_numbers import logistic_noise
+from skcrbm.inference.random_numbers import logistic_noise, random_key
 from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
 # Samples of a block of dense models at least; more of small ones, to hide what a call costs.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.utils.elimination import min_fill
+from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 

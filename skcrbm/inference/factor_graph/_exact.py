@@ -20,10 +20,9 @@ from skcrbm.inference.factor_graph._elimination import (
     reduce_to,
 )
 from skcrbm.inference.methods.exact import answer_in_parts
-from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.random import random_key
 
 # Samples that are drawn together.
 _SAMPLES = 4096

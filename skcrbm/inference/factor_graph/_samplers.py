@@ -17,13 +17,12 @@ from skcrbm.inference.factor_graph._flat_graph import (
     message_limits,
 )
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
-from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.gibbs import sweep_factors
 from skcrbm.kernels.perturbed_maxima import pass_factors, relay_order
 from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.limits import BLOCK_ENTRIES, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
 # Lanes at least, however many messages a model has.

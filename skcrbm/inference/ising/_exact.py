@@ -4,7 +4,7 @@ import numpy as np
 
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.methods.exact import answer_in_parts
-from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.ising_exact import (
     PRODUCT_LIMIT,
     best_ising,
@@ -12,7 +12,6 @@ from skcrbm.kernels.ising_exact import (
     ising_log_odds,
 )
 from skcrbm.utils.parallel import ordered_map, row_chunks
-from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
 _CHUNK_STATES = 2**18

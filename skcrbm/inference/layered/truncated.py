@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from sklearn.utils._param_validation import StrOptions
 
 from skcrbm.energies.layered_model import LayeredModel
-from skcrbm.utils.options import Options, options_constraint
-from skcrbm.utils.parameters import Integer
+from skcrbm.utils.options import Integer, Options, options_constraint
 
 if TYPE_CHECKING:
     from skcrbm.inference.layered.network import LayeredNetwork

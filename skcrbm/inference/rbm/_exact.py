@@ -8,7 +8,7 @@ from scipy.special import expit, log_expit
 
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.methods.exact import answer_in_parts
-from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.kernels.rbm_exact import (
     BLOCK,
     GROUP,
@@ -24,7 +24,6 @@ from skcrbm.kernels.rbm_exact_map import best_states
 from skcrbm.kernels.scalar import MAX, MIXED
 from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
-from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
 # States of a model that are scored together to draw from them, times units.

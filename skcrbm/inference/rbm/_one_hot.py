@@ -5,10 +5,9 @@ from scipy.special import log_expit
 
 from skcrbm.energies import OneHotRBMEnergy
 from skcrbm.inference.base import empty_result
-from skcrbm.inference.random_numbers import uniforms
+from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import LARGE_FIELD
 from skcrbm.utils.parallel import one_blas_thread
-from skcrbm.utils.random import random_key
 
 
 def solve(method, energy, query):

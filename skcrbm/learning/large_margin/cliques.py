@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms
 
+from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning.large_margin._newton import maximise_in_box
 from skcrbm.utils.parallel import one_blas_thread
-from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
 # Passes over what is active, at most, between two looks at everything, at which the duality gap

@@ -12,11 +12,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning.large_margin._newton import NewtonSteps
 from skcrbm.learning.large_margin.cliques import clique_problem, fit_cliques, label_weights
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
-from skcrbm.utils.random import random_key
 from skcrbm.utils.validation import kernel_array
 
 # Newton steps on what is between its bounds come after so many passes, and again after so many,

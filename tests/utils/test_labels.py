@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skcrbm.utils.indicator import (
+from skcrbm.utils.labels import (
     distinct_rows,
     indicator_with_nan,
     label_sets_of,
@@ -80,7 +80,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
         )
 
     whole = answers()
-    monkeypatch.setattr("skcrbm.utils.indicator.BLOCK_ENTRIES", 12)
+    monkeypatch.setattr("skcrbm.utils.labels.BLOCK_ENTRIES", 12)
     for found, expected in zip(answers(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(whole[3][0], weight @ (y == 1))

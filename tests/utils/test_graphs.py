@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from skcrbm.utils import elimination
-from skcrbm.utils.elimination import min_fill
+from skcrbm.utils import graphs
+from skcrbm.utils.graphs import min_fill
 
 
 def lattice(side):
@@ -57,7 +57,7 @@ def test_neighbours_are_those_of_the_graph_with_what_was_filled_in():
 
 @pytest.mark.parametrize("limit", [10, 2000, 4000])
 def test_a_graph_that_is_too_large_is_not_searched_to_the_end(monkeypatch, limit):
-    monkeypatch.setattr(elimination, "_MAX_WORK", limit)
+    monkeypatch.setattr(graphs, "_MAX_WORK", limit)
     found = min_fill(lattice(12), range(144))
     assert not found.complete
     assert 1 <= found.width <= 20
