@@ -176,8 +176,9 @@ class _Joint(_Model):
     def _infer(self, energy):
         returns = ("marginals", "log_partition")
         result = infer(energy, self.method, returns=returns, n_jobs=self.n_jobs)
-        marginals = result.marginals[:, : energy.n_visible].astype(np.float64)
-        return marginals, result.log_partition
+        assert result.marginals is not None
+        assert result.log_partition is not None
+        return result.marginals[:, : energy.n_visible].astype(np.float64), result.log_partition
 
     def on(self, nodes):
         """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes."""
@@ -219,6 +220,8 @@ class _Independent(_Model):
     def __init__(self, posterior):
         super().__init__(posterior)
         result = infer(self.energy, self.method, n_jobs=self.n_jobs)
+        assert result.marginals is not None
+        assert result.log_odds is not None
         n_labels = self.energy.n_visible
         self.marginals = result.marginals[:, :n_labels].astype(np.float64)
         self.empty = (1 - self.marginals).prod(axis=1)

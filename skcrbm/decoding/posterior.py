@@ -89,7 +89,9 @@ class Posterior(NamedTuple):
 
     def log_odds(self) -> np.ndarray:
         """Return the log-odds (N, V) of the outputs' marginals given the known outputs."""
-        return self.infer().log_odds[:, : self.energy.n_visible]
+        log_odds = self.infer().log_odds
+        assert log_odds is not None
+        return log_odds[:, : self.energy.n_visible]
 
     def marginals(self) -> np.ndarray:
         """Return P(v_i = 1 | x, known), (N, V)."""

@@ -144,8 +144,8 @@ class ExpectedMetric(DecodingRule):
         `DecodedClassifier`.
     n_samples : int, default=None
         Number of draws from the joint distribution of each row, over which the expectation is
-        taken. None: the exact expectation, under p(y | x) for models with exact inference and for
-        labels that are independent given x otherwise.
+        taken, with a fixed seed. None: the exact expectation, under p(y | x) for models with exact
+        inference and for labels that are independent given x otherwise.
 
     Notes
     -----

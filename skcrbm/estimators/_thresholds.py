@@ -61,7 +61,7 @@ def cross_validated_thresholds(
     KeyboardInterrupt
         If a fit was interrupted, although the model by itself would keep its parameters.
     """
-    n_folds = rule.cv if isinstance(rule.cv, Integral) else _N_FOLDS
+    n_folds = int(rule.cv) if isinstance(rule.cv, Integral) else _N_FOLDS
     by_number = rule.cv is None or isinstance(rule.cv, Integral)
     n_rows = np.count_nonzero(~np.isnan(visible).all(axis=1))
     if by_number and n_rows < n_folds:

@@ -29,7 +29,7 @@ def _dense_2d(values, name):
     array = check_array(
         values,
         accept_sparse=True,
-        dtype=(np.float64, np.float32),
+        dtype=(np.float64, np.float32),  # pyright: ignore[reportArgumentType]  # also a sequence
         ensure_2d=False,
         allow_nd=True,
         ensure_all_finite=False,
