@@ -139,29 +139,29 @@ def infer(
     method = resolve_method(method, "method", lambda: available_methods(energy, returns or ()))
     method = method.with_options(**options)
     answers = method.supports(energy)
-    returns = check_returns(
+    asked = check_returns(
         method.default_returns if returns is None else returns, answers or energy.queries
     )
     if pairwise not in ("sum", "per_example"):
         raise ValueError(f"pairwise must be 'sum' or 'per_example', got {pairwise!r}")
-    if not returns <= answers:
-        check_answers(method, energy, returns)
-    estimated = returns & method.estimated_from_samples
+    if not asked <= answers:
+        check_answers(method, energy, asked)
+    estimated = asked & method.estimated_from_samples
     if n_samples is None:
         n_samples = ESTIMATE_SAMPLES if estimated else 1
-    elif not estimated and "samples" not in returns:
+    elif not estimated and "samples" not in asked:
         raise ValueError("n_samples is for returns='samples'")
-    for name, asked in (("return_trace", return_trace), ("return_state", return_state)):
-        if not isinstance(asked, (bool, np.bool_)):
-            raise ValueError(f"{name} must be True or False, got {asked!r}")
-        if asked:
-            _check_accepted(method, name, energy, returns)
+    for name, value in (("return_trace", return_trace), ("return_state", return_state)):
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+        if value:
+            _check_accepted(method, name, energy, asked)
     query = Query(
-        returns=returns,
+        returns=asked,
         per_example=pairwise == "per_example",
         sample_weight=_check_weight(sample_weight, energy.n_models),
         n_samples=check_count("n_samples", n_samples),
-        start=_check_init(init, energy, method, returns),
+        start=_check_init(init, energy, method, asked),
         return_trace=return_trace,
         return_state=return_state,
         n_jobs=_check_jobs(n_jobs),

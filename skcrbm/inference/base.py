@@ -310,15 +310,17 @@ def resolve_method(
         If `method` is neither a name nor a method object.
     """
     if isinstance(method, str):
-        method = METHODS.get(method, name, valid_names)()
-    elif not isinstance(method, InferenceMethod):
+        resolved = METHODS.get(method, name, valid_names)()
+    elif isinstance(method, InferenceMethod):
+        resolved = method
+    else:
         names = valid_names()
         raise TypeError(
             f"{name} must be one of {', '.join(map(repr, names))} or a configured object "
             f"such as {example_of(names)}; got {method!r}"
         )
-    method.check_options()
-    return method
+    resolved.check_options()
+    return resolved
 
 
 def example_of(names: list[str]) -> str:

@@ -243,10 +243,10 @@ def seeded_copy(method: InferenceMethod, rng: np.random.RandomState) -> Inferenc
     The copy does not change if the user changes the object that was passed, and it gives the same
     answer each time.
     """
-    method = clone(method)
-    if method.is_random and vars(method)["random_state"] is None:
-        method.set_params(random_state=rng.randint(np.iinfo(np.int32).max))
-    return method
+    copied: Any = clone(method)
+    if copied.is_random and copied.random_state is None:
+        copied.set_params(random_state=rng.randint(np.iinfo(np.int32).max))
+    return copied
 
 
 def quoted(names: Iterable[str]) -> str:

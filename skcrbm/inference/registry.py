@@ -60,7 +60,7 @@ SOLVERS = {
     ("exact", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
     ("exact", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._exact:solve_sparse_ising",
     ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
-    ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve",
+    ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_mean_field",
     ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_mean_field",
     ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
     ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
@@ -146,10 +146,10 @@ def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str | None:
-    """Return the class whose line in `SOLVERS` serves a class of energies, None without one."""
+def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
+    """Return the class whose line in `SOLVERS` serves a class of energies, "" without one."""
     names = _classes_of_the_model(energy_type)
-    return next((name for name in names if (method, name) in SOLVERS), None)
+    return next((name for name in names if (method, name) in SOLVERS), "")
 
 
 @lru_cache(maxsize=1024)
@@ -167,7 +167,7 @@ def _imported(location: str) -> Callable:
 
 def has_solver(method: str, energy_type: type[BaseEnergy]) -> bool:
     """Whether a method (its name) has a solver for a class of energies."""
-    return _solver_class(method, energy_type) is not None
+    return _solver_class(method, energy_type) != ""
 
 
 def solver_for(method: str, energy_type: type[BaseEnergy]) -> Callable:
@@ -183,7 +183,7 @@ def sweep_for(energy_type: type[BaseEnergy]) -> Callable:
 def answers_of(method: str, energy_type: type[BaseEnergy], answers: frozenset) -> frozenset:
     """Return which of a method's answers its solver for a class of energies gives."""
     name = _solver_class(method, energy_type)
-    return frozenset() if name is None else answers & ANSWERS.get((method, name), answers)
+    return answers & ANSWERS.get((method, name), answers) if name else frozenset()
 
 
 def _check_location(location):

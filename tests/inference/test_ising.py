@@ -144,7 +144,7 @@ def test_refusals_name_what_is_possible():
     sums = ["exact", "mean_field", "sum_product", "tree_reweighted"]
     samplers = ["gibbs", "gibbs_with_gradients", "bp_chain", "perturb_and_max_product", "ais"]
     assert available_methods(energy) == [*sums, *searches, *samplers]
-    with pytest.raises(ValueError, match=r"free labels, of which there are 4.*max_units=3"):
+    with pytest.raises(ValueError, match=r"free labels; there are 4, and .*max_units=3"):
         infer(random_ising(0, 4), Exact(max_units=3))
 
 
@@ -427,7 +427,7 @@ def test_answers_do_not_depend_on_what_else_is_asked():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("damping", [None, 0.5])
+@pytest.mark.parametrize("damping", [0.0, 0.5])
 def test_strong_models_stay_finite(dtype, damping):
     """Tree-reweighted sees couplings of 50 L / 2."""
     energy = random_ising(3, 30, 3, scale=25.0, bias_scale=500.0, dtype=dtype)

@@ -60,7 +60,7 @@ def test_score_of_sets():
 
 def test_too_many_labels():
     energy = IsingEnergy(np.zeros((21, 21)), np.zeros(21))
-    with pytest.raises(ValueError, match="of which there are 21; the limit is max_units=20"):
+    with pytest.raises(ValueError, match="there are 21, and the limit is max_units=20"):
         sample(energy, "exact")
     assert sample(energy, "gibbs", burn_in=2, random_state=0).shape == (1, 1, 21)
     clamp = np.full(21, np.nan)

@@ -1,10 +1,17 @@
 """Log Z from importance weights, and annealed importance sampling without hidden variables."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from scipy.special import expit, logsumexp
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
-from skcrbm.inference.base import empty_result
+from skcrbm.inference.base import Query, empty_result
+from skcrbm.inference.methods._samplers import AnnealedImportanceSampling
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -16,44 +23,39 @@ def solve(method, energy, query):
 
 
 def _log_weights(energy, n_chains, n_betas, key):
-    """Log importance weights (N, C), log Z of the model without couplings included."""
+    """Return log importance weights (N, C), including log Z of the model without couplings."""
     n, width = energy.n_models, energy.n_variables
-    apart, streams = energy.scaled(0.0), np.arange(n_chains)
+    uncoupled, streams = energy.scaled(0.0), np.arange(n_chains)
     free = energy.free
     start = np.zeros((n, width))
     if energy.evidence is not None:
         start = np.nan_to_num(energy.evidence)
     log_odds = np.zeros((n, width))
     for block in energy.sampling_blocks:
-        log_odds[:, block] = apart.conditional_log_odds(start[:, None], block)[:, 0]
-    base = apart.score(start) + np.where(free, np.logaddexp(0, log_odds), 0).sum(axis=1)
+        log_odds[:, block] = uncoupled.conditional_log_odds(start[:, None], block)[:, 0]
+    base = uncoupled.score(start) + np.where(free, np.logaddexp(0, log_odds), 0).sum(axis=1)
     states = uniforms(key, streams, 0, width) < expit(log_odds)[:, None]
-    every = np.repeat(np.arange(n), n_chains)
-    models, apart = energy.rows(every), apart.rows(every)
+    rows = np.repeat(np.arange(n), n_chains)
+    models, uncoupled = energy.rows(rows), uncoupled.rows(rows)
     log_weight = np.zeros(n * n_chains)
     for t in range(1, n_betas + 1):
         flat = states.reshape(n * n_chains, width)
-        log_weight += (models.score(flat) - apart.score(flat)) / n_betas
+        log_weight += (models.score(flat) - uncoupled.score(flat)) / n_betas
         if t < n_betas:
             states, _ = gibbs_sweep(energy.scaled(t / n_betas), states, key, streams, t)
     return log_weight.reshape(n, n_chains) + base[:, None]
 
 
-def anneal(method, energy, query, log_weights):
+def anneal(
+    method: AnnealedImportanceSampling,
+    energy: BaseEnergy,
+    query: Query,
+    log_weights: Callable[..., np.ndarray],
+) -> dict[str, Any]:
     """Answer "log_partition" by annealed importance sampling.
 
-    Parameters
-    ----------
-    method : AnnealedImportanceSampling
-    energy : BaseEnergy
-    query : Query
-    log_weights : callable
-        ``log_weights(energy, n_chains, n_betas, key)`` -> (N, C) float64, those of C chains of
-        each of some models. All models use the same random numbers.
-
-    Returns
-    -------
-    dict of `InferenceResult` fields
+    ``log_weights(energy, n_chains, n_betas, key)`` returns the log importance weights (N, C),
+    float64, of C chains of each of N models. All models use the same random numbers.
     """
     key, n_chains = random_key(method.random_state), method.n_chains
     fields = empty_result(energy, query)
@@ -71,23 +73,19 @@ def anneal(method, energy, query, log_weights):
     return fields
 
 
-def fill_estimate(fields, log_weight):
-    """Fill in log Z, the logarithm of a mean of weights, and how far off it may be.
+def fill_estimate(fields: dict[str, Any], log_weight: np.ndarray) -> None:
+    """Fill in log Z, the logarithm of a mean of weights, its error and effective sample size.
 
-    Parameters
-    ----------
-    fields : dict
-        Of `InferenceResult` fields.
-    log_weight : ndarray (N, S)
-        Logarithms of S independent weights of each model, of expectation Z. Where all of them are
-        -inf, the estimate of Z is 0, its error infinite and its effective sample size 0.
+    `log_weight` (N, S) are the logarithms of S independent weights of each model, whose
+    expectation is Z. If all of them are -inf, the estimate of Z is 0, its error is infinite and
+    its effective sample size 0.
     """
     n_samples = log_weight.shape[1]
     mean = logsumexp(log_weight, axis=1) - np.log(n_samples)
-    some = mean > -np.inf
-    relative = np.exp(log_weight - np.where(some, mean, 0.0)[:, None])
+    positive = mean > -np.inf
+    relative = np.exp(log_weight - np.where(positive, mean, 0.0)[:, None])
     error = relative.std(axis=1, ddof=1) / np.sqrt(n_samples)
-    square = np.where(some, np.square(relative).mean(axis=1), np.inf)
+    square = np.where(positive, np.square(relative).mean(axis=1), np.inf)
     fields["log_partition"] = mean
-    fields["standard_error"] = np.where(some, error, np.inf)
+    fields["standard_error"] = np.where(positive, error, np.inf)
     fields["effective_sample_size"] = n_samples / square

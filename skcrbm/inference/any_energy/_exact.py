@@ -1,4 +1,4 @@
-"""Exact inference on any energy: all states of its free variables, by `score`."""
+"""Exact inference on any energy, by the score of all states of its free variables."""
 
 import numpy as np
 from scipy.special import logsumexp
@@ -11,12 +11,12 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 def solve(method, energy, query):
     """Answer any query, one model after the other."""
-    most = min(method.max_units, MAX_GENERIC_UNITS)
+    limit = min(method.max_units, MAX_GENERIC_UNITS)
     n_free = int(energy.free.sum(axis=1).max(initial=0))
-    if n_free > most:
+    if n_free > limit:
         raise ValueError(
-            f"'exact' enumerates the free variables of a {type(energy).__name__}, of which there "
-            f"are {n_free}; the limit is {most}. Use 'gibbs'"
+            f"'exact' enumerates the free variables of a {type(energy).__name__}; there are "
+            f"{n_free}, and the limit is {limit}. Use 'gibbs'"
         )
     fields = empty_result(energy, query)
     shape = energy.n_models, energy.n_variables
@@ -26,7 +26,7 @@ def solve(method, energy, query):
         fields["map_bound"], fields["gap"] = np.empty(shape[0]), np.zeros(shape[0])
     if "samples" in query.returns:
         fields["samples"] = np.empty((shape[0], query.n_samples, shape[1]), np.int8)
-        key = random_key(method.random_state)
+    key = random_key(method.random_state) if "samples" in query.returns else None
     if "sample_log_prob" in query.returns:
         fields["sample_log_prob"] = np.empty((shape[0], query.n_samples))
     weight = np.ones(shape[0]) if query.per_example else query.sample_weight
@@ -64,22 +64,15 @@ def solve(method, energy, query):
 
 
 class _Enumerated:
-    """All states of one model that agree with its evidence.
-
-    Attributes
-    ----------
-    states : ndarray (K, n_variables) of int8
-        In binary order of the free variables, the first one fastest.
-    score : ndarray (K,) float64
-    offset : float
-        To be added to all scores: the fields of held variables are not in them.
-    """
+    """All states of one model that agree with its evidence."""
 
     def __init__(self, energy, n):
         part, offset = energy.rows([n]).without_held_fields()
+        # To be added to all scores, which leave out the fields of clamped variables.
         self.energy, self.offset = part, float(offset[0])
         free = np.flatnonzero(part.free[0])
         self.n_free_visible = int(np.count_nonzero(free < energy.n_visible))
+        # (K, n_variables), in binary order of the free variables, the first fastest.
         self.states = np.zeros((2 ** len(free), energy.n_variables), np.int8)
         self.states[:, free] = (np.arange(len(self.states))[:, None] >> np.arange(len(free))) & 1
         if part.evidence is not None:
@@ -92,7 +85,7 @@ class _Enumerated:
         self.probability = np.exp(self.score - self.log_z)
 
     def log_odds(self, reduce, score=None):
-        """Log-odds (n_variables,) by a log-sum or a maximum over the states on and off."""
+        """Return log-odds (n_variables,) by a log-sum or a maximum over the states on and off."""
         score = self.score if score is None else score
         log_odds = np.empty(self.states.shape[1])
         for i, on in enumerate(self.states.T == 1):
@@ -102,7 +95,7 @@ class _Enumerated:
         return log_odds
 
     def find_best(self, fields, n, marginal):
-        """Fill assignment and max-marginals; "marginal_map" sums the hidden variables out."""
+        """Fill in the assignment and max-marginals; "marginal_map" sums hidden variables out."""
         score = self.score
         if marginal:  # the free visible variables are the lowest bits of a state's number
             n_visible_states = 1 << self.n_free_visible
@@ -118,6 +111,6 @@ class _Enumerated:
         return self.energy.sum_statistics(self.states, self.probability)
 
     def draw(self, u):
-        """Return indices of states for uniform numbers u."""
+        """Return the indices of the states drawn by uniform numbers u."""
         mass = np.cumsum(self.probability)
         return np.searchsorted(mass, u * mass[-1]).clip(0, len(mass) - 1)

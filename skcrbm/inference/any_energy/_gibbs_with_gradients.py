@@ -1,4 +1,4 @@
-"""Gibbs with gradients on any energy of independent visible variables, by `visible_log_odds`."""
+"""Gibbs with gradients on any energy with independent visible variables."""
 
 import numpy as np
 from scipy.special import logsumexp
@@ -9,25 +9,25 @@ from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_gradients import ising_gradients
 from skcrbm.utils.validation import kernel_array
 
-# A flip that leads out of what cannot be, or into it, counts as this much for or against it.
+# Log-odds of a flip out of an impossible state, or minus that of a flip into one.
 _IMPOSSIBLE = 1e6
 
 
 def solve(method, energy, query):
-    """Answer as "gibbs" does, by other sweeps; see `GibbsWithGradients`."""
+    """Answer like "gibbs", with sweeps of flips; see `GibbsWithGradients`."""
     return solve_by_sweeps(method, energy, query, gradient_sweep)
 
 
 def solve_ising(method, energy, query):
-    """Answer the same of Ising models, with a kernel that follows the flips."""
+    """Answer for Ising models, with a kernel that updates the log-odds after each flip."""
     return solve_by_sweeps(method, energy, query, ising_gradient_sweep)
 
 
 def gradient_sweep(energy, states, key, streams, step):
-    """Propose as many flips as there are visible variables, then draw the hidden ones.
+    """Propose as many flips as there are visible variables, then draw the hidden variables.
 
-    Parameters and returns as of `gibbs_sweep`: log_odds are those of each visible variable given
-    all other visible ones, in the end, and of the hidden ones given the visible.
+    Parameters and returns as for `gibbs_sweep`. The log-odds of a visible variable are conditional
+    on all other visible variables after the sweep, those of hidden variables on the visible ones.
     """
     n, c, width = states.shape
     n_visible = energy.n_visible
@@ -38,20 +38,20 @@ def gradient_sweep(energy, states, key, streams, step):
     log_odds = models.visible_log_odds(visible)
     logits = _logits(visible, log_odds, free)
     rows = np.flatnonzero(free.any(axis=1))
-    everyone = np.arange(n * c)
+    chains = np.arange(n * c)
     for k in range(n_visible if len(rows) else 0):
         total = logsumexp(logits, axis=1, keepdims=True)
         mass = np.cumsum(np.exp(logits - np.where(np.isfinite(total), total, 0.0)), axis=1)
         chosen = (mass < u[:, 2 * k, None] * mass[:, -1:]).sum(axis=1).clip(0, n_visible - 1)
         other = visible.copy()
-        other[everyone, chosen] ^= True
+        other[chains, chosen] ^= True
         other_log_odds = models.visible_log_odds(other)
         other_logits = _logits(other, other_log_odds, free)
         # q(x | x') p(x') / (q(x' | x) p(x)) of a flip is the ratio of the sums of weights.
         gain = np.zeros(n * c)
         other_total = logsumexp(other_logits[rows], axis=1)
         gain[rows] = total[rows, 0] - other_total
-        accept = free[everyone, chosen] & (np.log(u[:, 2 * k + 1]) < gain)
+        accept = free[chains, chosen] & (np.log(u[:, 2 * k + 1]) < gain)
         visible[accept] = other[accept]
         log_odds[accept], logits[accept] = other_log_odds[accept], other_logits[accept]
     out = np.zeros((n, c, width), bool)
@@ -67,7 +67,7 @@ def gradient_sweep(energy, states, key, streams, step):
 
 
 def ising_gradient_sweep(energy, states, key, streams, step):
-    """Return what `gradient_sweep` returns, up to rounding, for Ising models, sparse or dense."""
+    """Make the sweep of `gradient_sweep`, up to rounding, for Ising models, sparse or dense."""
     n, c, width = states.shape
     models = energy.rows(np.repeat(np.arange(n), c))
     u = _uniforms(energy, states, key, streams, step)
@@ -83,18 +83,18 @@ def ising_gradient_sweep(energy, states, key, streams, step):
 
 
 def _neighbours(energy):
-    """Where the neighbours of each variable begin, their numbers and couplings, float64."""
+    """Return where the neighbours of each variable begin, their numbers, and their couplings."""
     if isinstance(energy, SparseIsingEnergy):
-        there = energy.neighbours
-        coupling = energy.edge_coupling[there.edge].astype(np.float64)
-        return there.start, there.variables, coupling
+        graph = energy.neighbours
+        coupling = energy.edge_coupling[graph.edge].astype(np.float64)
+        return graph.start, graph.variables, coupling
     i, k = np.nonzero(energy.coupling)
     start = np.searchsorted(i, np.arange(energy.n_variables + 1)).astype(np.int64)
     return start, k.astype(np.int64), energy.coupling[i, k].astype(np.float64)
 
 
 def _uniforms(energy, states, key, streams, step):
-    """Random numbers (N C, 2 V + H) of a sweep: two for each flip, one for each hidden unit."""
+    """Draw the random numbers (N C, 2 V + H) of a sweep: two per flip, one per hidden unit."""
     n, c, _ = states.shape
     u = uniforms(key, streams, step, 2 * energy.n_visible + energy.n_hidden)
     return np.broadcast_to(u.reshape(len(streams) // c, c, -1), (n, c, u.shape[1])).reshape(
@@ -103,6 +103,6 @@ def _uniforms(energy, states, key, streams, step):
 
 
 def _logits(visible, log_odds, free):
-    """Half the change of the score by each flip, -inf where held, float64."""
+    """Return half the change of the score by each flip, float64; -inf for clamped variables."""
     rise = np.where(visible, -1.0, 1.0) * np.clip(log_odds, -_IMPOSSIBLE, _IMPOSSIBLE)
     return np.where(free, 0.5 * rise, -np.inf)

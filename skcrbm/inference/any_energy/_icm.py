@@ -1,4 +1,4 @@
-"""Iterated conditional modes on energies that say which variables are independent."""
+"""Iterated conditional modes on energies whose sampling blocks hold independent variables."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Answer "map" by the best of some local optima.
+    """Answer "map" by the best of several local optima.
 
     An iteration goes over the blocks of variables that are independent given the others
-    (`sampling_blocks`), each of which takes its best values: no step lowers the score.
+    (`sampling_blocks`), and sets each block to its best values: no step lowers the score.
     """
 
     def ascend(start):
@@ -24,7 +24,7 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, on):
-    """Run all models from states (N, n); each stops on its own."""
+    """Run all models from states (N, n); each model stops at its own optimum."""
     fields = empty_result(energy, query)
     fields["converged"][:] = False
     state = np.array(on, bool)
@@ -45,7 +45,7 @@ def _ascend(method, energy, query, on):
         if not len(active):
             break
     score = energy.score(state)
-    fields["converged"] &= score > -np.inf  # else it cannot be
+    fields["converged"] &= score > -np.inf  # an impossible state
     fields["assignment"][...] = state
     fields["log_odds"] = energy.visible_log_odds(state)
     return fields, score

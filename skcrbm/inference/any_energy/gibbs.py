@@ -1,10 +1,13 @@
-"""Gibbs sampling of any energy: by its own sweep, or block by block from conditionals."""
+"""Gibbs sampling of any energy, by a compiled sweep or block by block from conditionals."""
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import empty_result, sum_statistics
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import sweep_for
@@ -13,55 +16,56 @@ from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Chains of a model, where none are asked for: for marginals, and at most for samples.
+# Default number of chains for marginals, and largest default for samples.
 _CHAINS, _MAX_CHAINS = 10, 100
-# Spread of the chains' means, as a probability, that never counts as non-convergence.
+# A model has converged if the means of its chains, as probabilities, spread by no more than this.
 _TOLERATED_SPREAD = 1e-3
 
 
 class Chains(NamedTuple):
-    """Where the chains of a sampler stand.
+    """State of a sampler: its chains, and the count of their random numbers."""
 
-    Attributes
-    ----------
-    states : ndarray of bool (N, n_chains, n_variables)
-    key : uint64
-    step : int
-        Number of draws made; the next one continues the same random numbers.
-    """
-
+    # (N, n_chains, n_variables) of bool.
     states: np.ndarray
+    # uint64, see `random_key`.
     key: Any
+    # Number of draws so far; the next draw continues the same random numbers.
     step: int
 
 
-def gibbs_sweep(energy, states, key, streams, step):
+def gibbs_sweep(
+    energy: BaseEnergy, states: np.ndarray, key: Any, streams: np.ndarray, step: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw all blocks of variables in turn, each given the others.
 
     An energy with a line in `SWEEPS` has a compiled sweep, which draws the same states as
-    `sweep_blocks` does from `conditional_log_odds`, but for rounding.
+    `sweep_blocks` draws from `conditional_log_odds`, up to rounding.
 
     Parameters
     ----------
     energy : BaseEnergy
-        N models; held variables take their values.
-    states : ndarray (N, C, n_variables), 0/1
+        N models; clamped variables take their values.
+    states : ndarray (N, C, n_variables)
+        0/1 states of C chains of each model.
     key : uint64
+        Key of the random numbers, see `random_key`.
     streams : ndarray (C,) or (N * C,) of int
-        Random numbers of each chain: the same for all models, or one per model and chain.
+        Random numbers of each chain: the same for all models, or different for each model.
     step : int
+        Number of the draw.
 
     Returns
     -------
     states : ndarray of bool (N, C, n_variables)
+        The new states.
     log_odds : ndarray (N, C, n_variables)
-        What each variable was drawn from: its log-odds given the others at that time.
+        Log-odds from which each variable was drawn, given the others at that time.
     """
     return sweep_for(type(energy))(energy, states, key, streams, step)
 
 
 def sweep_blocks(energy, states, key, streams, step):
-    """Do the sweep of `gibbs_sweep` for any energy."""
+    """Make the sweep of `gibbs_sweep` for any energy."""
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
     u = u.reshape(len(streams) // c, c, n_variables)  # one row, or one per model
@@ -73,23 +77,29 @@ def sweep_blocks(energy, states, key, streams, step):
     return states, log_odds
 
 
-def start_chains(energy, n_chains, key, streams, probability=0.5):
-    """States (N, C, n_variables) to start from; by coin flips chains start far apart.
+def start_chains(
+    energy: BaseEnergy,
+    n_chains: int,
+    key: Any,
+    streams: np.ndarray,
+    probability: float | np.ndarray = 0.5,
+) -> np.ndarray:
+    """Draw initial states (N, C, n_variables); coin flips make the chains start far apart.
 
-    Only what the first block is drawn from counts: the hidden variables, if there are any.
+    If there are hidden variables, only these are drawn: the first block is drawn from them.
     """
     first = energy.n_visible if energy.n_hidden else 0
     u = uniforms(key, streams, 0, energy.n_variables - first)
     u = u.reshape(len(streams) // n_chains, n_chains, energy.n_variables - first)
     states = np.zeros((energy.n_models, n_chains, energy.n_variables), bool)
-    states[..., first:] = u < (
-        probability if np.ndim(probability) == 0 else probability[..., first:]
-    )
+    if isinstance(probability, np.ndarray):
+        probability = probability[..., first:]
+    states[..., first:] = u < probability
     return _with_evidence(energy, states)
 
 
 def _with_evidence(energy, states):
-    """States (N, C, n_variables) with the held variables at their values."""
+    """Set the clamped variables of states (N, C, n_variables) to their values."""
     if energy.evidence is None:
         return states
     held = energy.evidence[:, None, :]
@@ -97,12 +107,12 @@ def _with_evidence(energy, states):
 
 
 def solve(method, energy, query):
-    """Answer "marginals" and "statistics" by averages, "samples" by the states themselves."""
+    """Answer "marginals" and "statistics" by averages over chains, "samples" by their states."""
     return solve_by_sweeps(method, energy, query, gibbs_sweep)
 
 
 def solve_by_sweeps(method, energy, query, sweep):
-    """Answer by chains whose states a sweep moves on: a function as `gibbs_sweep`."""
+    """Answer by chains that move by `sweep`, a function like `gibbs_sweep`."""
     fields = empty_result(energy, query)
     with one_blas_thread():
         if query.returns & {"marginals", "statistics"}:
@@ -112,14 +122,14 @@ def solve_by_sweeps(method, energy, query, sweep):
     return fields
 
 
-def _chains_so_far(query):
-    """Return the number of chains that an earlier result has of each model, None without one."""
+def _earlier_n_chains(query):
+    """Return the number of chains of each model in an earlier result, None without chains."""
     before = None if query.start is None else query.start.state
     return before.states.shape[1] if isinstance(before, Chains) else None
 
 
-def _first_states(method, energy, query, n_chains):
-    """Key, step and states so far (None at the start), and beliefs to start from or None."""
+def _start_from(method, energy, query, n_chains):
+    """Return key, step, earlier states or None, and beliefs to start from or None."""
     before = None if query.start is None else query.start.state
     if isinstance(before, Chains):
         shape = energy.n_models, n_chains, energy.n_variables
@@ -141,17 +151,18 @@ def _first_states(method, energy, query, n_chains):
 
 
 def _all_possible(energy, states):
-    """Whether no chain of a model is at a state of weight 0, (N,): states (N, C, n_variables)."""
+    """Return for each model (N,) whether all its chains are at states of positive weight."""
     n, n_chains, n_variables = states.shape
-    every = energy.rows(np.repeat(np.arange(n), n_chains))
-    score = every.score(states.reshape(n * n_chains, n_variables))
+    models = energy.rows(np.repeat(np.arange(n), n_chains))
+    score = models.score(states.reshape(n * n_chains, n_variables))
     return (score > -np.inf).reshape(n, n_chains).all(axis=1)
 
 
 def _average(method, energy, query, fields, sweep):
+    """Fill in log-odds and statistics, averaged over the sweeps after burn-in."""
     n = energy.n_models
-    n_chains = method.n_chains or _chains_so_far(query) or _CHAINS
-    key, step, before, beliefs = _first_states(method, energy, query, n_chains)
+    n_chains = method.n_chains or _earlier_n_chains(query) or _CHAINS
+    key, step, before, beliefs = _start_from(method, energy, query, n_chains)
     burn_in = 0 if before is not None else method.burn_in
     states = np.empty((n, n_chains, energy.n_variables), bool)
     weight = np.ones(n) if query.per_example else query.sample_weight
@@ -185,13 +196,13 @@ def _average(method, energy, query, fields, sweep):
 
 
 def _sample(method, energy, query, fields, sweep):
-    """Fill samples (N, n_samples, n_variables)."""
+    """Fill in the samples (N, n_samples, n_variables)."""
     n, n_samples, n_variables = energy.n_models, query.n_samples, energy.n_variables
     if method.n_chains is None:
-        n_chains = _chains_so_far(query) or min(n_samples, _MAX_CHAINS)
+        n_chains = _earlier_n_chains(query) or min(n_samples, _MAX_CHAINS)
     else:
         n_chains = min(n_samples, method.n_chains)
-    key, step, before, beliefs = _first_states(method, energy, query, n_chains)
+    key, step, before, beliefs = _start_from(method, energy, query, n_chains)
     rounds = -(-n_samples // n_chains)
     first_sweeps = method.thin if before is not None else method.burn_in + 1
     sweeps = first_sweeps + (rounds - 1) * method.thin
@@ -224,10 +235,10 @@ def _sample(method, energy, query, fields, sweep):
 
 
 class _Moments:
-    """Sums over the kept sweeps of a block of models.
+    """Sums over the sweeps after burn-in of a block of models.
 
     ``on`` and ``off`` (2, N, C, n_variables) add up P(unit = 1) and P(unit = 0) over each half
-    of the sweeps, ``squares`` the squares of the former.
+    of the sweeps, ``squares`` adds up the squares of P(unit = 1).
     """
 
     def __init__(self, energy, n_chains, n_sweeps, weight, statistics):
@@ -248,7 +259,7 @@ class _Moments:
         self.squares[part] += np.square(on, dtype=np.float64)
         self.done += 1
         if self.statistics is not None:
-            # The last block was drawn given all others as they are now: take its expectation.
+            # The last block was drawn given the current states of all others: take its means.
             last = self.energy.sampling_blocks[-1]
             means = states.astype(self.energy.dtype)
             means[..., last] = on[..., last]
@@ -264,7 +275,7 @@ class _Moments:
         return np.log(np.maximum(on, tiny)) - np.log(np.maximum(off, tiny))
 
     def converged(self, max_rhat):
-        if self.half < 2:  # nothing to compare
+        if self.half < 2:  # too short to be compared
             return np.zeros(self.on.shape[1], bool)
         lengths = np.array([self.half, self.n_sweeps - self.half])[:, None, None, None]
         means = self.on / lengths
@@ -276,31 +287,22 @@ class _Moments:
 
 
 def sweep_chains(kernel, factors, energy, states, key, streams, step):
-    """Draw all variables of an energy of one field, in the order of its blocks.
+    """Make the sweep of `gibbs_sweep` by a kernel, for an energy with a single field.
 
-    Parameters
-    ----------
-    kernel : callable
-        ``kernel(order, *factors, field, n_chains, held, seeds, state, log_odds)``.
-    factors : tuple
-        What joins the variables.
-    energy, states, key, streams, step
-        As of `gibbs_sweep`.
-
-    Returns
-    -------
-    states, log_odds
-        As of `gibbs_sweep`.
+    `factors` are the arrays of the couplings, in the order in which the kernel takes them:
+    ``kernel(order, *factors, field, n_chains, held, seeds, state, log_odds)``. Each chain of each
+    model is a row of the kernel.
     """
     n, c, width = states.shape
-    every = np.arange(width)
-    order = np.concatenate([every[:0], *(every[block] for block in energy.sampling_blocks)])
+    variables = np.arange(width)
+    blocks = (variables[block] for block in energy.sampling_blocks)
+    order = np.concatenate([variables[:0], *blocks])
     held = np.zeros((0, width), np.int8)
     if energy.evidence is not None:
         held = signs_of(energy.evidence)
     drawn = np.array(states.reshape(n * c, width), bool, order="C")
     log_odds = np.empty((n * c, width))
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; heard of without the JIT only
+    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
         kernel(
             order, *factors, kernel_array(energy.field, np.float64), c, kernel_array(held),
             seeds(key, streams, step), drawn, log_odds,

@@ -1,93 +1,92 @@
 """Perturb-and-max-product: the parts that all energies share, and solvers for models of pairs.
 
-Kernels are imported by the functions that call them: importing this module does not load Numba.
+The solvers work on units of -1/+1 and half log-odds; evidence is folded into the fields, and
+couplings to clamped variables count as 0. Functions import the kernels that they call, so that
+importing this module does not load Numba.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_ndtr, ndtri
 
+from skcrbm.energies import BaseEnergy
 from skcrbm.inference._infer import infer
-from skcrbm.inference.base import InferenceResult, empty_result
+from skcrbm.inference.base import InferenceResult, Query, empty_result
 from skcrbm.inference.methods._samplers import PerturbAndMaxProduct
 from skcrbm.inference.random_numbers import logistic_noise, random_key
 from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Samples of a block of dense models at least; more of small ones, to hide what a call costs.
+# Least number of samples in a block of dense models; small models have more, to hide call costs.
 _BLOCK = 16
 
 
 class Perturbations(NamedTuple):
-    """Where the samples of perturb-and-max-product stand.
+    """State of perturb-and-max-product: messages and noise of all samples, model by model."""
 
-    Attributes
-    ----------
-    messages : ndarray (N * n_samples, ...) or None
-        Of each sample, samples of a model after one another, in the shape and units of the
-        energy's solver; None where they were not asked for: the next call starts afresh.
-    noise : ndarray (N * n_samples, n_variables), float64, or None
-        Logistic, on the log-odds; normal numbers follow from it. None: there is none to go on
-        from, as of samples whose random numbers a caller counts.
-    key : uint64
-    step : int
-        Number of draws made; the next one continues the same random numbers.
-    streams : ndarray (N * n_samples,) of int or None
-        Whose random numbers each sample has; None: its own, by its position.
-    """
-
+    # (N * n_samples, ...) in the shape and units of the solver; None if they were not asked for:
+    # the next call then starts without messages.
     messages: np.ndarray | None
+    # (N * n_samples, n_variables), float64: logistic noise on the log-odds, from which the normal
+    # numbers follow. None if the caller counts the random numbers: there is no earlier noise.
     noise: np.ndarray | None
+    # uint64, see `random_key`.
     key: Any
+    # Number of draws so far; the next draw continues the same random numbers.
     step: int
+    # (N * n_samples,) of int: stream of random numbers of each sample; None: its position.
     streams: np.ndarray | None = None
 
 
-def perturbed_states(energy, key, streams, step, max_iter):
-    """Draw a state of each model, its random numbers counted by the caller.
+def perturbed_states(
+    energy: BaseEnergy, key: Any, streams: np.ndarray, step: int, max_iter: int
+) -> np.ndarray:
+    """Draw a state (N, n_variables) of int8 of each model, by random numbers of the caller.
 
-    Parameters
-    ----------
-    energy : BaseEnergy
-        N models.
-    key : uint64
-    streams : ndarray (N,) of int
-        Random numbers of each model.
-    step : int
-        Counts the draws of a stream.
-    max_iter : int
-        Sweeps, see `PerturbAndMaxProduct`.
-
-    Returns
-    -------
-    ndarray of int8 (N, n_variables)
+    `streams` (N,) has the number of the random stream of each model, `step` counts the draws of a
+    stream, and `max_iter` is the number of sweeps of `PerturbAndMaxProduct`.
     """
     counted = InferenceResult(state=Perturbations(None, None, key, step, streams))
     method = PerturbAndMaxProduct(max_iter)
-    return infer(energy, method, returns="samples", init=counted).samples[:, 0]
+    result: Any = infer(energy, method, returns="samples", init=counted)
+    return result.samples[:, 0]
 
 
-def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None, size=16):
+def answer_by_maxima(
+    method: PerturbAndMaxProduct,
+    energy: BaseEnergy,
+    query: Query,
+    maximise: Callable[..., tuple[np.ndarray, np.ndarray | None]],
+    message_shape: tuple[int, ...],
+    noisy: np.ndarray | None = None,
+    size: int = 16,
+) -> dict[str, Any]:
     """Answer "samples" and "log_partition" of a checked query.
 
     Parameters
     ----------
     method : PerturbAndMaxProduct
+        The method with its options.
     energy : BaseEnergy
-        With its evidence, whose score counts.
+        Energy with its evidence, which defines the scores.
     query : Query
+        Answers to compute.
     maximise : callable
-        ``maximise(rows, noise, message)`` -> states (K, n) of bool with held variables at their
-        values, messages (K, *message_shape) or None; of models `rows` (K,) with noise (K, n) on
-        their log-odds, from the messages of an earlier run or None. It
-        has an argument `keep`: whether messages are to be returned.
-    message_shape : tuple
+        ``maximise(rows, noise, message, keep)`` finds the states of models `rows` (K,) with noise
+        (K, n) on their log-odds, starting from the messages of an earlier run or None. It returns
+        states (K, n) of bool, with clamped variables at their values, and the messages
+        (K, *message_shape) if `keep`, else None.
+    message_shape : tuple of int
+        Shape of the messages of a sample.
     noisy : ndarray of bool (n,), default=None
-        Which variables get noise; None: all.
+        Variables that get noise; None: all.
     size : int
-        Samples of a block, at most.
+        Largest number of samples in a block.
     """
     n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
     wants_log_z = "log_partition" in query.returns
@@ -95,34 +94,35 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
     before = _earlier(query, shape, n)
     key = random_key(method.random_state) if before is None else before.key
     step = 0 if before is None else before.step
-    own = None if before is None else before.streams
+    streams = None if before is None else before.streams
     keep = query.return_state
     messages = np.empty(shape, energy.dtype) if keep else None
-    every_noise = np.empty((shape[0], n))
+    all_noise = np.empty((shape[0], n))
     samples = np.empty((shape[0], n), np.int8)
     scores = np.empty(shape[0])
 
     def run(items):
         numbers = np.arange(items.start, items.stop)
         rows = numbers // n_samples
-        noise = logistic_noise(key, numbers if own is None else own[items], step, n)
-        if before is not None and method.persistence > 0:
+        noise = logistic_noise(key, numbers if streams is None else streams[items], step, n)
+        if before is not None and before.noise is not None and method.persistence > 0:
             r = method.persistence
             z = r * _normal(before.noise[items]) + np.sqrt(1 - r**2) * _normal(noise)
             noise = log_ndtr(z) - log_ndtr(-z)
-        every_noise[items] = noise
+        all_noise[items] = noise
         if noisy is not None:
             noise = np.where(noisy, noise, 0.0)
-        warm = before is not None and before.messages is not None
-        start = before.messages[items] if warm else None
+        start = None
+        if before is not None and before.messages is not None:
+            start = before.messages[items]
         states, sent = maximise(rows, noise, start, keep=keep)
         samples[items] = states
-        if keep:
+        if messages is not None:
             messages[items] = sent
         if wants_log_z:
             part = energy.rows(rows)
             noise[~part.free] = 0
-            # Noise on -1/+1: its mean is zero, and the mean varies less than of that on 0/1.
+            # Noise on -1/+1 units has mean zero, and varies less than noise on 0/1 units.
             scores[items] = part.score(states) + (noise * (states - 0.5)).sum(axis=1)
 
     for _ in ordered_map(run, row_chunks(shape[0], size), query.n_jobs):
@@ -133,22 +133,19 @@ def answer_by_maxima(method, energy, query, maximise, message_shape, noisy=None,
         fields["samples"] = samples.reshape(n_models, n_samples, n)
     if wants_log_z:
         _fill_log_partition(fields, scores.reshape(n_models, n_samples))
-    fields["state"] = Perturbations(messages, every_noise, key, step + 1, own)
+    fields["state"] = Perturbations(messages, all_noise, key, step + 1, streams)
     return fields
 
 
 def _normal(noise):
-    """Return the normal numbers z with noise = logit(Phi(z)), exact in both tails."""
+    """Return the normal numbers z with noise = logit(Phi(z)), accurate in both tails."""
     return np.copysign(ndtri(expit(-np.abs(noise))), noise)
 
 
 def _earlier(query, shape, n):
-    """Return the state that a query goes on from, None if there is none.
+    """Return the state that a query continues from, None if there is no such state.
 
-    Raises
-    ------
-    ValueError
-        If it is not one of as many samples of as many models.
+    A ValueError is raised if it has another number of models or samples.
     """
     if query.start is None:
         return None
@@ -166,7 +163,7 @@ def _earlier(query, shape, n):
 
 
 def _fill_log_partition(fields, scores):
-    """Mean of the scores (N, n_samples), and its standard error: infinite where unknown."""
+    """Fill in the mean of scores (N, n_samples), and its standard error, infinite if unknown."""
     fields["log_partition"] = scores.mean(axis=1)
     possible = np.isfinite(scores).all(axis=1)
     error = np.full(len(scores), np.inf)
@@ -177,7 +174,7 @@ def _fill_log_partition(fields, scores):
 
 
 def free_groups(free):
-    """Yield each pattern of free variables of some rows (K, n), and the rows that have it."""
+    """Yield each pattern of free variables in rows (K, n), with the rows that have it."""
     patterns, which = np.unique(free, axis=0, return_inverse=True)
     which = which.reshape(-1)
     for p, pattern in enumerate(patterns):
@@ -185,7 +182,10 @@ def free_groups(free):
 
 
 def solve_rbm(method, energy, query):
-    """RBMs: 0/1 units are -1/+1 units with couplings w / 4; messages start at log-odds 0."""
+    """Answer for RBMs: 0/1 units are -1/+1 units with couplings w / 4.
+
+    Messages start at log-odds 0.
+    """
     v, h = energy.weights.shape
     quarter = kernel_array(energy.weights / 4, energy.dtype)
     exact = quarter.astype(np.float64)
@@ -199,7 +199,7 @@ def solve_rbm(method, energy, query):
 
 
 def solve_ising(method, energy, query):
-    """Dense Ising models: the upper triangle of the couplings."""
+    """Answer for dense Ising models, by the upper triangle of the couplings."""
     size = energy.coupling.shape
     return _solve_dense(
         method, energy, query, energy.coupling, lambda folded, free: folded, True, size
@@ -207,7 +207,7 @@ def solve_ising(method, energy, query):
 
 
 def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
-    """Couplings as a matrix (rows, columns); `fields_of` makes half log-odds of folded fields."""
+    """Answer for couplings in a matrix; `fields_of` turns folded fields into half log-odds."""
     from skcrbm.kernels.perturbed_maxima import pass_pairs
 
     folded = _folded(energy)
@@ -246,7 +246,7 @@ def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
 
 
 def solve_sparse_ising(method, energy, query):
-    """Ising models on sparse graphs: samples side by side."""
+    """Answer for sparse Ising models, with samples side by side in the innermost loop."""
     from skcrbm.kernels.perturbed_maxima import pass_edges
 
     folded = _folded(energy)
@@ -280,14 +280,14 @@ def solve_sparse_ising(method, energy, query):
 
 
 def _folded(energy):
-    """Fields (N, n) of the free variables, float64."""
+    """Return the fields (N, n) of the free variables, float64."""
     with one_blas_thread():
         fields, _ = energy.fold_evidence()
     return np.concatenate(fields, axis=1).astype(np.float64)
 
 
 def _states(energy, rows, belief):
-    """States (K, n) of bool: 1 unless the belief is negative, and what is held."""
+    """Return states (K, n) of bool: 1 unless the belief is negative, clamped values as given."""
     if energy.evidence is None:
         return belief >= 0
     held = energy.evidence[rows]

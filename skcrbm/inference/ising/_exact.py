@@ -1,4 +1,4 @@
-"""Exact inference on pairwise Boltzmann machines: tables, groups of rows, chunks."""
+"""Exact inference on dense Ising models, for groups of rows with the same free labels."""
 
 import numpy as np
 
@@ -15,16 +15,16 @@ from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
 _CHUNK_STATES = 2**18
-# Low units at most: a table of their states stays in the L1 cache.
+# Largest number of low units: a table of their states stays in the L1 cache.
 _MAX_LOW = 10
 
 
 def solve(method, energy, query):
-    """Answer any query by the states of the free labels."""
+    """Answer any query by enumerating the states of the free labels."""
     n_free = int(energy.free.sum(axis=1).max(initial=0))
     if n_free > method.max_units:
         raise ValueError(
-            f"'exact' enumerates the free labels, of which there are {n_free}; the limit is "
+            f"'exact' enumerates the free labels; there are {n_free}, and the limit is "
             f"max_units={method.max_units}. Use 'tree_reweighted', 'sum_product', 'mean_field' "
             "or 'gibbs', or Exact(max_units=...) up to 30"
         )
@@ -35,7 +35,7 @@ def solve(method, energy, query):
 def _sums(method, energy, query):
     """Answer marginals, statistics and log Z."""
     fields = empty_result(energy, query)
-    if query.returns & {"marginals", "statistics"}:  # pairs with a held label need them
+    if query.returns & {"marginals", "statistics"}:  # pairs with a clamped label need log-odds
         fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
     for group in _groups(energy):
         group.add_sums(query, fields)
@@ -53,7 +53,7 @@ def _best_states(method, energy, query):
 
 
 def _groups(energy):
-    """Yield the models by what is free in them: these are solved together."""
+    """Yield groups of models with the same free labels, which are solved together."""
     patterns, group = np.unique(~energy.free, axis=0, return_inverse=True)
     for number, held in enumerate(patterns):
         rows = np.flatnonzero(group.ravel() == number)
@@ -63,12 +63,8 @@ def _groups(energy):
 class _Enumeration:
     """The models `rows` of an energy, whose free labels are `free` (k,).
 
-    Attributes
-    ----------
-    base : ndarray (n,)
-        Score of the state with all free labels off.
-    enumerated, low_field, coupling, low_score, high_score
-        As in the kernels.
+    `base` (n,) is the score of the state with all free labels off; the other arrays are arguments
+    of the kernels.
     """
 
     def __init__(self, energy, rows, free):
@@ -82,7 +78,7 @@ class _Enumeration:
         self.low_field = kernel_array(self.enumerated[:, :n_low] + 2 * low.sum(1))
         self.coupling = kernel_array(4 * coupling[:, :n_low])
         self.high_score = _pair_scores(4 * coupling[n_low:, n_low:])
-        # Among low units in -1/+1, where the range of the table is half of that in 0/1.
+        # In -1/+1 units, in which the range of the table is half as large as in 0/1 units.
         self.low_score = _pair_scores(4 * low)
         self.low_score -= _linear_scores(2 * low.sum(1))
         self.base = coupling.sum() / 2 - field.sum(axis=1)
@@ -92,7 +88,7 @@ class _Enumeration:
         return row_chunks(n, max(1, min(64, _CHUNK_STATES >> k)))
 
     def find_best(self, query, fields):
-        """Fill assignment and max-marginals of these rows."""
+        """Fill in the assignment and max-marginals of these rows."""
         n, k = self.enumerated.shape
         state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k))
 
@@ -109,7 +105,7 @@ class _Enumeration:
         fields["log_odds"][here] = log_odds
 
     def add_sums(self, query, fields):
-        """Fill log Z and log-odds of these rows, and add up their statistics."""
+        """Fill in log Z and log-odds of these rows, and add up their statistics."""
         n, k = self.enumerated.shape
         log_partition, log_odds = np.zeros(n), np.zeros((n, k))
         pairs, weight = None, np.ones(n)
@@ -129,7 +125,7 @@ class _Enumeration:
 
         sum_statistics(solve, self._chunks(), query, pairs)
         if "log_odds" in fields:
-            self._extreme_log_odds(log_odds)
+            self._recompute_log_odds(log_odds)
             fields["log_odds"][np.ix_(self.rows, self.free)] = log_odds
         if "log_partition" in query.returns:
             fields["log_partition"][self.rows] = self.base + shift + log_partition
@@ -138,8 +134,8 @@ class _Enumeration:
         elif pairs is not None:
             fields["statistics"][0][np.ix_(self.free, self.free)] += pairs[0]
 
-    def _extreme_log_odds(self, log_odds):
-        """Compute again, in logs, the log-odds that are NaN."""
+    def _recompute_log_odds(self, log_odds):
+        """Compute log-odds that are NaN again, in logs."""
         for row in np.flatnonzero(np.isnan(log_odds).any(1)):
             units = np.flatnonzero(np.isnan(log_odds[row]))
             value = np.empty(len(units))
@@ -152,7 +148,7 @@ class _Enumeration:
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Answer samples, independent ones."""
+    """Answer independent samples."""
     n, n_labels = energy.field.shape
     key = random_key(method.random_state)
     fields = empty_result(energy, query)
@@ -176,14 +172,14 @@ def _draw(method, energy, query):
 
 
 def _n_low(coupling):
-    """Choose the number of low units: the table of their pair scores must not range too widely."""
+    """Choose the number of low units: the range of the table of their pair scores is limited."""
     k = min(len(coupling), _MAX_LOW)
     norm = np.abs(np.triu(coupling[:k, :k])).sum(0).cumsum()
     return int(np.count_nonzero(norm <= PRODUCT_LIMIT))
 
 
 def _linear_scores(field):
-    """Sum of field (k,) over the units on, for all states (2^k,), unit 0 fastest."""
+    """Return the sum of field (k,) over the units on, for all states (2^k,), unit 0 fastest."""
     scores = np.zeros(1)
     for value in field:
         scores = np.concatenate([scores, scores + value])
@@ -191,7 +187,7 @@ def _linear_scores(field):
 
 
 def _pair_scores(coupling):
-    """Sum of coupling (k, k) over the pairs of units on, for all states (2^k,)."""
+    """Return the sum of coupling (k, k) over the pairs of units on, for all states (2^k,)."""
     scores = np.zeros(1)
     for i in range(len(coupling)):
         scores = np.concatenate([scores, scores + _linear_scores(coupling[i, :i])])
@@ -199,7 +195,7 @@ def _pair_scores(coupling):
 
 
 def _scores(coupling, field):
-    """Score (2^k,) of all states of -1/+1 labels; bit i of an index tells whether i is +1."""
+    """Return the score (2^k,) of all states of -1/+1 labels; bit i of an index is y_i > 0."""
     score = np.zeros(1)
     for i, f in enumerate(field):
         pull = np.full(1, f)

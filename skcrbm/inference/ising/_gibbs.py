@@ -1,4 +1,4 @@
-"""Gibbs sweeps of Ising models, dense and sparse, by one kernel."""
+"""Gibbs sweeps of dense and sparse Ising models, by the same kernel."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def sweep(energy, states, key, streams, step):
 
 def sweep_sparse(energy, states, key, streams, step):
     """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`."""
-    there = energy.neighbours
-    coupling = energy.edge_coupling[there.edge].astype(np.float64)
-    couplings = there.start, there.variables, coupling
+    graph = energy.neighbours
+    coupling = energy.edge_coupling[graph.edge].astype(np.float64)
+    couplings = graph.start, graph.variables, coupling
     return sweep_chains(sweep_ising, couplings, energy, states, key, streams, step)

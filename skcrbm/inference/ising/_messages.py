@@ -11,6 +11,8 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import kernel_array
 
+# Least number of models times edges in a chunk.
+_CHUNK_EDGES = 2**14
 # Largest |log| of a product of messages in float64; two of them are held to LOG_RANGE.
 _MAX_LOG_PRODUCT = 600.0
 # Pairs whose log odds-ratio is beyond this are as good as equal, or opposite.
@@ -27,6 +29,28 @@ def solve_sum_product(method, energy, query):
 def solve_tree_reweighted(method, energy, query):
     """Answer by tree-reweighted messages; see `TreeReweighted`."""
     return _pass_messages(method, energy, query, edge_appearance(energy.coupling))
+
+
+@with_folded_evidence
+def solve_mean_field(method, energy, query):
+    """Answer by coordinate ascent; see `MeanField`."""
+    dtype = energy.dtype
+    trace = _empty_trace(energy, query, method.iterations)
+
+    def kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise):
+        ising_mean_field(
+            energy.coupling, field, free, method.iterations, dtype.type(method.tolerance), weight,
+            "log_partition" in query.returns, "statistics" in query.returns,
+            theta, n_iter, converged, log_partition, pairwise, trace[rows],
+        )  # fmt: skip
+
+    beliefs = None if query.start is None else query.start.log_odds
+    fields = _iterate(energy, query, kernel, beliefs)
+    if query.return_trace:
+        fields["trace"] = trace
+    if query.return_state:  # a later call continues from the beliefs alone
+        fields["state"] = fields["log_odds"].copy()
+    return fields
 
 
 def _pass_messages(method, energy, query, rho):
@@ -59,12 +83,12 @@ def _pass_messages(method, energy, query, rho):
     beliefs = None if query.start is None else query.start.log_odds
     if earlier is not None:
         beliefs = earlier.log_odds
-    none = np.empty((0, *coupling.shape), dtype)
-    kept = np.ones(shape, dtype) if query.return_state else none
-    trace = empty_trace(energy, query, method.iterations)
+    no_messages = np.empty((0, *coupling.shape), dtype)
+    kept = np.ones(shape, dtype) if query.return_state else no_messages
+    trace = _empty_trace(energy, query, method.iterations)
 
     def kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise):
-        start = none if earlier is None else earlier.values_for(rows, in_logs, dtype)
+        start = no_messages if earlier is None else earlier.values_for(rows, in_logs, dtype)
         pass_ising(
             *model, field, free, query.start is not None, start, method.iterations,
             dtype.type(method.tolerance), slack, weight, "log_partition" in query.returns,
@@ -72,7 +96,7 @@ def _pass_messages(method, energy, query, rho):
             trace[rows], kept[rows],
         )  # fmt: skip
 
-    fields = iterate(energy, query, kernel, beliefs)
+    fields = _iterate(energy, query, kernel, beliefs)
     if query.return_trace:
         fields["trace"] = trace
     if query.return_state:
@@ -80,80 +104,12 @@ def _pass_messages(method, energy, query, rho):
     return fields
 
 
-def edge_appearance(coupling):
-    """Share of the spanning trees in which each pair of labels is joined.
+def _iterate(energy, query, kernel, beliefs):
+    """Run an iterative kernel over chunks of models, and return the fields that it fills in.
 
-    Of all spanning trees (forests, if it falls apart) of the graph of non-zero couplings,
-    drawn uniformly: the effective resistance of the edge, (m - 1) / n_edges on average over
-    a component of m labels, 1 on trees and 2 / L on the complete graph.
-
-    Parameters
-    ----------
-    coupling : ndarray (L, L)
-
-    Returns
-    -------
-    ndarray (L, L), float64, 1 where there is no edge
-    """
-    joined = coupling != 0
-    rho = np.ones(coupling.shape)
-    _, component = connected_components(joined, directed=False)
-    for number in range(component.max(initial=-1) + 1):
-        labels = np.flatnonzero(component == number)
-        if len(labels) < 2:
-            continue
-        graph = joined[np.ix_(labels, labels)].astype(float)
-        m = len(labels)
-        # Laplacian + 1/m is regular and has the same resistances.
-        inverse = np.linalg.inv(np.diag(graph.sum(1)) - graph + 1 / m)
-        inner = np.diagonal(inverse)[:, None] + np.diagonal(inverse) - 2 * inverse
-        rho[np.ix_(labels, labels)] = np.where(graph > 0, np.minimum(inner, 1.0), 1.0)
-    return rho
-
-
-@with_folded_evidence
-def solve(method, energy, query):
-    """Answer by coordinate ascent; see `MeanField`."""
-    dtype = energy.dtype
-    trace = empty_trace(energy, query, method.iterations)
-
-    def kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise):
-        ising_mean_field(
-            energy.coupling, field, free, method.iterations, dtype.type(method.tolerance), weight,
-            "log_partition" in query.returns, "statistics" in query.returns,
-            theta, n_iter, converged, log_partition, pairwise, trace[rows],
-        )  # fmt: skip
-
-    beliefs = None if query.start is None else query.start.log_odds
-    fields = iterate(energy, query, kernel, beliefs)
-    if query.return_trace:
-        fields["trace"] = trace
-    if query.return_state:  # beliefs are all that it goes on from
-        fields["state"] = fields["log_odds"].copy()
-    return fields
-
-
-_CHUNK_EDGES = 2**14
-
-
-def iterate(energy, query, kernel, beliefs):
-    """Return the fields of an answer that a kernel fills.
-
-    Parameters
-    ----------
-    energy : IsingEnergy
-        Evidence folded into its field.
-    query : Query
-    kernel : callable
-        ``kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise)``
-        for a slice of rows, whose parts of the other arrays it gets.
-    beliefs : ndarray (N, L) or None
-        Log-odds to start from; None: the fields.
-
-    Returns
-    -------
-    dict
-        Of `InferenceResult`.
+    The evidence is folded into the field of the energy. The kernel gets a slice of rows, and
+    these rows of the other arrays: ``kernel(rows, field, free, weight, theta, n_iter, converged,
+    log_partition, pairwise)``. `beliefs` (N, L) are log-odds to start from, None for the fields.
     """
     n, dtype = energy.n_models, energy.dtype
     fields = empty_result(energy, query)
@@ -181,11 +137,35 @@ def iterate(energy, query, kernel, beliefs):
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.coupling.size)))
     sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
     if "log_partition" in query.returns:
-        # kernels count 2 f from y = -1 on; held labels have no field left
+        # Kernels add 2 f for y = +1 and 0 for y = -1; clamped labels have no field left.
         fields["log_partition"] -= energy.field.sum(axis=1, dtype=np.float64)
     return fields
 
 
-def empty_trace(energy, query, max_iter):
-    """Array (N, max_iter) of NaN for the trace, (N, 0) if it is not asked for."""
+def _empty_trace(energy, query, max_iter):
+    """Return an array (N, max_iter) of NaN for the trace, (N, 0) if it is not asked for."""
     return np.full((energy.n_models, max_iter if query.return_trace else 0), np.nan)
+
+
+def edge_appearance(coupling: np.ndarray) -> np.ndarray:
+    """Return the share of spanning trees in which each pair of labels is joined, (L, L) float64.
+
+    The spanning trees (forests, if the graph is not connected) of the graph of non-zero couplings
+    are drawn uniformly. The share is the effective resistance of the edge, which is
+    (m - 1) / n_edges on average over a component of m labels, 1 on trees and 2 / L on the
+    complete graph; 1 for pairs without an edge.
+    """
+    joined = coupling != 0
+    rho = np.ones(coupling.shape)
+    _, component = connected_components(joined, directed=False)
+    for number in range(component.max(initial=-1) + 1):
+        labels = np.flatnonzero(component == number)
+        if len(labels) < 2:
+            continue
+        graph = joined[np.ix_(labels, labels)].astype(float)
+        m = len(labels)
+        # Laplacian + 1/m is regular and has the same resistances.
+        inverse = np.linalg.inv(np.diag(graph.sum(1)) - graph + 1 / m)
+        inner = np.diagonal(inverse)[:, None] + np.diagonal(inverse) - 2 * inverse
+        rho[np.ix_(labels, labels)] = np.where(graph > 0, np.minimum(inner, 1.0), 1.0)
+    return rho

@@ -1,4 +1,4 @@
-"""Labels of Ising models by mixed integer programs: one a row, solved by HiGHS."""
+"""Labels of Ising models by mixed integer programs, a program for each row, with HiGHS."""
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -6,21 +6,21 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from skcrbm.inference.label_search import hinge_losses_and_scores
 from skcrbm.utils.limits import MAX_TIE_LABELS
 
-# Programs are scaled to a largest margin of 1 and their objective by this: HiGHS stops at an
-# absolute gap of 1e-6, which would be too wide.
+# Programs are scaled to a largest margin of 1, and their objective by this factor: HiGHS stops at
+# an absolute gap of 1e-6, which would be too wide.
 _OBJECTIVE_SCALE = 1e3
 _ABSOLUTE_GAP = 1e-6
-# Of reduced costs: a bound may be too high by as much for each variable times its range, 2.
+# Tolerance of reduced costs: a bound may be too high by this, times the range 2, per variable.
 _DUAL_TOLERANCE = 1e-7
-# Objectives of the scaled program that differ by no more are equal.
+# Objectives of the scaled program count as equal if they differ by no more.
 _PROGRAM_TIE = 1e-9
 
 
 def solve_rows(problem, found):
-    """Fill `FoundLabels`, row by row.
+    """Fill in `FoundLabels`, row by row.
 
-    The lower bound is that of HiGHS less what its tolerances allow: no gap is exactly 0, but
-    of labels without a loss.
+    The lower bound is the bound of HiGHS minus its tolerances. So no gap is exactly 0, except for
+    labels without a loss.
     """
     known = np.where(problem.held == 0, np.nan, problem.held > 0)
     margin = problem.margin
@@ -40,18 +40,10 @@ def solve_rows(problem, found):
 class _Program:
     """The mixed integer program of one row.
 
-    Variables: labels u (L,) in {0, 1}, of which y = 2u - 1; products w_ik = u_i u_k of the
-    coupled pairs i < k; with a margin, losses xi (L,). As 4 w - 2 u_i - 2 u_k + 1 = y_i y_k, all
-    is linear.
-
-    Parameters
-    ----------
-    field : ndarray (L,)
-    coupling : ndarray (L, L)
-    margin : float or None
-        None: the highest score is looked for.
-    known : ndarray (L,)
-        0/1, NaN where free.
+    Variables: labels u (L,) in {0, 1}, with y = 2u - 1; products w_ik = u_i u_k of the coupled
+    pairs i < k; with a margin, losses xi (L,). The program is linear, because
+    4 w - 2 u_i - 2 u_k + 1 = y_i y_k. Without a margin the objective is the score. `known` (L,)
+    has 0 and 1 for clamped labels, NaN for free labels.
     """
 
     def __init__(self, field, coupling, margin, known):
@@ -64,15 +56,15 @@ class _Program:
         self.n_labels, self.first, self.second = n_labels, first, second
         self.size = n_labels + n_pairs + (0 if margin is None else n_labels)
         strength = coupling[first, second]
-        # Rows of `products` times the variables, plus 1: y_i y_k of each pair.
+        # `products` times the variables, plus 1, is y_i y_k of each pair.
         products = np.zeros((n_pairs, self.size))
         pair = np.arange(n_pairs)
         products[pair, first] = products[pair, second] = -2.0
         products[pair, n_labels + pair] = 4.0
-        self.constraints = self._products_are_products(pair)
+        self.constraints = self._constrain_products(pair)
         score = strength @ products
         score[:n_labels] += 2.0 * field
-        # Objectives one after the other, the first one up to a constant.
+        # Objectives in the order of their priority, the first up to a constant.
         self.objectives = [-score]
         self.constant = field.sum() - strength.sum()
         self.margins = None
@@ -90,7 +82,7 @@ class _Program:
         upper[:n_labels] = np.where(known == 0, 0.0, 1.0)
         self.bounds = Bounds(lower, upper)
 
-    def _products_are_products(self, pair):
+    def _constrain_products(self, pair):
         """Return the constraints w <= u_i, w <= u_k, w >= u_i + u_k - 1."""
         if not len(pair):
             return []
@@ -122,7 +114,7 @@ class _Program:
         self.constant = 0.0
 
     def best(self):
-        """Best labels (L,) in {0, 1}, a lower bound on their value, and nodes of the search."""
+        """Return the best labels (L,) in {0, 1}, a lower bound of their value, and the nodes."""
         x, lower, n_nodes = self._solve(self.objectives[0], self.constraints)
         if x is None:
             raise RuntimeError("HiGHS found no labels")
@@ -131,7 +123,7 @@ class _Program:
             constraints = [*constraints, LinearConstraint(done[None], ub=done @ x + _PROGRAM_TIE)]
             tied, _, more = self._solve(objective, constraints)
             n_nodes += more
-            # Constraints hold up to a tolerance, which may let worse labels in.
+            # Constraints hold up to a tolerance only, and may allow worse labels.
             if tied is not None and all(
                 o @ tied <= o @ x + 2 * _PROGRAM_TIE for o in (self.objectives[0], done)
             ):
@@ -139,9 +131,9 @@ class _Program:
         return x[: self.n_labels], self.unit * (lower + self.constant), n_nodes
 
     def _solve(self, objective, constraints):
-        """All variables at the least objective, computed from the labels; a bound; nodes.
+        """Return all variables at the minimum, computed from the labels, a bound, and the nodes.
 
-        None for the variables where HiGHS fails.
+        The variables are None if HiGHS fails.
         """
         result = milp(
             _OBJECTIVE_SCALE * objective,

@@ -1,7 +1,7 @@
 """Searches for the labels of an Ising model with the highest score or the least hinge loss.
 
-The methods look for the highest score. The decoding rule of the large margin machine looks for
-the least hinge loss, with the same methods: they say how to search, and the caller what for.
+`infer` looks for the highest score, the decoding rule of the large margin machine for the least
+hinge loss, with the same methods.
 """
 
 import numpy as np
@@ -25,30 +25,28 @@ def solve(method, energy, query):
 
 
 def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
-    """Labels y in {-1, +1}^L of the highest score, or of the least hinge loss.
+    """Find the labels y in {-1, +1}^L with the highest score, or the least hinge loss.
 
-    Without a margin ``argmax_y f.y + y'Sy / 2``; among equals the first in lexicographic
-    order. With one ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; among equals
-    the highest score, then the first. Beyond 20 labels equals are left to the order of the
-    search, which is fixed.
+    Without a margin ``argmax_y f.y + y'Sy / 2``; of equal labels the first in lexicographic
+    order. With a margin ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; of equal
+    labels those with the highest score, then the first. Beyond 20 labels the order of the search
+    decides, which is fixed.
 
     Parameters
     ----------
     energy : IsingEnergy
-        Held labels stay; the loss counts their margins, too.
+        Clamped labels keep their values; the loss counts their margins, too.
     method : BranchAndBound, MixedIntegerProgram or ICM
+        Method of the search.
     margin : float or None
+        Margin of the hinge loss; None for the score.
     start : InferenceResult or None
-        Of "icm": log-odds whose signs are the start, instead of the fields.
+        For "icm": log-odds whose signs are the start, instead of the fields.
     n_jobs : int or None
-        Threads over rows, for all but "milp".
-
-    Returns
-    -------
-    FoundLabels
+        Number of threads over rows, except for "milp".
     """
     problem = _Problem(energy, margin)
-    if energy.n_variables == 0:  # there is one state, of value 0
+    if energy.n_variables == 0:  # there is a single state, of value 0
         found = problem.empty()
         return found._replace(lower=found.value.copy(), converged=~found.converged)
     found = _SEARCHES[method.name](problem, method, start, n_jobs)
@@ -56,21 +54,11 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
 
 
 class _Problem:
-    """What is searched through and for, as the kernels take it.
+    """The models and the objective of a search, in the form that kernels take.
 
-    Attributes
-    ----------
-    energy : IsingEnergy
-    fields : ndarray (N, L) float64
-    coupling : ndarray (L, L) float64
-    held : ndarray (N, L) int8
-        -1 and +1 where a label is held, else 0. Without a margin, labels that their field
-        decides, whatever the others are, are held, too.
-    margin : float or None
-        None: the score.
-    offset : ndarray (N,)
-        Score of the fields of held labels, which without a margin are taken out: searches know
-        values up to a share of the largest field.
+    `held` (N, L) is -1 and +1 for clamped labels, else 0. Without a margin (for the score), labels
+    that their field alone decides are clamped, too, and the fields of clamped labels are moved to
+    `offset` (N,), because searches are accurate to a share of the largest field.
     """
 
     def __init__(self, energy, margin):
@@ -83,9 +71,10 @@ class _Problem:
             self.held[energy.evidence == 1] = 1
         self.offset = np.zeros(len(self.fields))
         if margin is None:
-            self._take_decided_out()
+            self._clamp_decided()
 
-    def _take_decided_out(self):
+    def _clamp_decided(self):
+        """Clamp the labels that their field decides, and take out the fields of clamped labels."""
         outweighed = np.abs(self.fields) <= (1 + TIE) * np.abs(self.coupling).sum(axis=0)
         decided = (self.held == 0) & ~outweighed
         self.held[decided] = np.sign(self.fields[decided])
@@ -93,7 +82,7 @@ class _Problem:
         self.fields = np.where(self.held == 0, self.fields, 0.0)
 
     def empty(self):
-        """FoundLabels to fill, of which nothing is known yet."""
+        """Return FoundLabels to be filled in, with the trivial bound."""
         n_rows = len(self.fields)
         return FoundLabels(
             np.zeros(self.fields.shape, np.int8),
@@ -104,7 +93,7 @@ class _Problem:
         )
 
     def kernel_arguments(self, rows):
-        """Kind of the problem, and its arrays of some rows."""
+        """Return the kind of the problem, and its arrays for some rows."""
         kind, gamma = (MAP, 0.0) if self.margin is None else (HINGE, float(self.margin))
         return kind, self.fields[rows], self.coupling, gamma, self.held[rows]
 
@@ -145,9 +134,9 @@ def _branch_and_bound(problem, method, start, n_jobs):
 
 
 def _visit_all(problem, found):
-    """Fill `found` of a single row by all its labels, without a kernel that must be compiled.
+    """Fill in `found` for a single row by enumeration, without a kernel that must be compiled.
 
-    Its search ends with the same labels, in the same order of equals.
+    The search of the kernel ends with the same labels, also among equal labels.
     """
     fields, held = problem.fields[0], problem.held[0]
     free = np.flatnonzero(held == 0)

@@ -1,7 +1,8 @@
-"""Sparse Ising models: as factor graphs of pairs, with a kernel of their own for most messages.
+"""Sparse Ising models, solved as factor graphs of pairs or by a faster kernel of their own.
 
-The tables of a pair hold more than its coupling, so only what the kernel of `sparse_ising` does
-not take goes that way: strong couplings, most dampings, tree weights, mean field.
+The kernel of `sparse_ising` needs the coupling of a pair only, not its whole table. Problems that
+it does not take are solved as factor graphs: strong couplings, most dampings, tree weights and
+mean field.
 """
 
 import numpy as np
@@ -17,15 +18,15 @@ from skcrbm.utils.validation import kernel_array
 
 
 class _Kernel(OddsKernel):
-    """Messages as odds, models side by side; of edges."""
+    """Messages of edges as odds, with models side by side in the innermost loop."""
 
-    #: One division for two messages makes products of four.
+    #: A division for two messages at once has products of four messages.
     share = 0.25
 
     def prepare(self, graph):
         n_tables = graph.n_tables
         edges = kernel_array(graph.variables.reshape(n_tables, 2))
-        # The largest entry of a table is |s|, the last one s.
+        # The largest entry of a table is |s|, the last entry is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
 
@@ -61,7 +62,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _with_pairs(fields):
-    """Make P(both +1) of the probabilities of all entries of the tables."""
+    """Reduce the probabilities of all table entries to P(both +1) of each pair."""
     if "statistics" in fields:
         fields["statistics"] = (np.ascontiguousarray(fields["statistics"][0][..., 3::4]),)
     return fields

@@ -1,7 +1,10 @@
-"""The local polytope's linear program of Ising models, by maximum flows instead of HiGHS."""
+"""The linear program of the local polytope for Ising models, by maximum flows."""
+
+from __future__ import annotations
 
 import numpy as np
 
+from skcrbm.energies import IsingEnergy
 from skcrbm.kernels.roof_dual import roof_duals
 from skcrbm.utils.limits import ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -20,24 +23,27 @@ def solve(method, energy, query):
     return answer
 
 
-def relaxed_labels(energy, n_jobs=None):
+def relaxed_labels(
+    energy: IsingEnergy, n_jobs: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Solve the linear program of each model.
 
     Parameters
     ----------
     energy : IsingEnergy
+        N models of L labels.
     n_jobs : int or None
-        Threads over rows.
+        Number of threads over rows.
 
     Returns
     -------
     means : ndarray (N, L) of int8
-        Labels -1 and +1 of a solution, 0 for those that it leaves at one half. Two labels that are
-        both at one half agree where their coupling is positive and differ where it is negative.
+        Labels -1 and +1 of a solution, 0 for labels at one half. Two labels at one half agree if
+        their coupling is positive and differ if it is negative.
     bound : ndarray (N,)
-        Value of the solution; with an allowance for rounding, so that no labels score higher.
+        Value of the solution, plus an allowance for rounding, so that no labels score higher.
     n_iter : ndarray (N,) of int
-        Paths of the maximum flow.
+        Number of paths of the maximum flow.
     """
     free = energy.free
     with one_blas_thread():

@@ -1,4 +1,4 @@
-"""Annealed importance sampling of the log Z of RBMs, hidden units summed out."""
+"""Annealed importance sampling of RBMs, with the hidden units summed out."""
 
 import numpy as np
 from scipy.special import expit
@@ -18,7 +18,7 @@ def solve(method, energy, query):
 
 
 def _log_weights(energy, n_chains, n_betas, key):
-    """Log importance weights (N, C) relative to the model without couplings."""
+    """Return log importance weights (N, C) relative to the model without couplings."""
     n, n_visible, dtype = energy.n_models, energy.n_visible, energy.dtype
     b, c = energy.visible_bias[:, None, :], energy.hidden_bias[:, None, :]
     streams = np.arange(n_chains)

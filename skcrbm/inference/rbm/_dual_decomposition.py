@@ -1,4 +1,4 @@
-"""Dual decomposition of marginal MAP on RBMs: which models, in which chunks."""
+"""Dual decomposition of marginal MAP on RBMs: calls of the kernel on chunks of rows."""
 
 import numpy as np
 
@@ -46,13 +46,13 @@ def solve(method, energy, query):
 
 
 def _in_double(energy):
-    """Return the same model in float64: a bound must hold for the numbers as they are."""
+    """Return the same model in float64: a bound must hold for the exact numbers."""
     model = RBMEnergy(*(part.astype(np.float64) for part in (*energy.couplings, *energy.fields)))
     return model if energy.evidence is None else model.condition(energy.evidence)
 
 
 def _rounding_of_evidence(model):
-    """More than rounding can have taken from the fields and offsets (N,) of held units."""
+    """Bound the rounding errors (N,) of the fields and offsets that come from clamped units."""
     size = np.abs(model.weights).sum() + sum(np.abs(part).sum(axis=1) for part in model.fields)
     size += model.n_hidden  # softplus(0) is log 2
     return np.finfo(np.float64).eps * (model.n_variables + 8) * size

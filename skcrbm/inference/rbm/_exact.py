@@ -1,4 +1,4 @@
-"""Exact inference on RBMs: the smaller layer is enumerated, the other one summed out."""
+"""Exact inference on RBMs: the smaller layer is enumerated, the other layer summed out."""
 
 from dataclasses import replace
 from functools import wraps
@@ -26,17 +26,18 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# States of a model that are scored together to draw from them, times units.
+# States of a model that are scored together to draw samples, times units.
 _BLOCK_UNITS = 2**20
-# States times summed units of a chunk of rows: some milliseconds, beside which a call costs little.
+# States times summed units in a chunk of rows: some milliseconds, much longer than a call takes.
 _CHUNK_WORK = 2**23
-# Numbers of each variable of each row that are held beside the answer, about; and the least rows of
-# a block, as each makes its tables of the couplings anew.
-_NUMBERS, _LEAST_ROWS = 8, 64
+# Estimated numbers in memory for each variable of each row, besides the answer.
+_NUMBERS = 8
+# Least number of rows in a block, as each block computes the tables of the couplings again.
+_LEAST_ROWS = 64
 
 
 def solve(method, energy, query):
-    """Answer any query by the states of one layer."""
+    """Answer any query by enumerating the states of one layer."""
     return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
 
 
@@ -49,10 +50,9 @@ def _check_size(method, layer, n_units, advice):
 
 
 def _in_blocks(solve):
-    """Decorate a solver that holds several numbers of each variable of each row beside its answer.
+    """Decorate a solver that needs much memory for each row, so that it gets blocks of rows.
 
-    It gets the rows in blocks: what it answers for each row is put together, and statistics summed
-    over rows are added up.
+    The answers for the rows are joined, and statistics summed over rows are added up.
     """
 
     @wraps(solve)
@@ -67,7 +67,7 @@ def _in_blocks(solve):
             weight = query.sample_weight[rows]
             part = solve(method, energy.rows(rows), replace(query, sample_weight=weight))
             if "statistics" in part:
-                (values,) = part.pop("statistics")  # an RBM has one array of them
+                (values,) = part.pop("statistics")  # an RBM has a single array
                 if total is None:
                     shape = (n, *values.shape[1:]) if query.per_example else values.shape
                     total = np.zeros(shape, energy.dtype if query.per_example else np.float64)
@@ -86,12 +86,7 @@ def _in_blocks(solve):
 class _Layers:
     """An RBM with its layers in the order (enumerated, other), in float64.
 
-    Attributes
-    ----------
-    enumerated, other : ndarray (N, k), (N, m)
-        Fields.
-    free : ndarray (N, k + m) of bool
-    coupling : ndarray (k, m)
+    `enumerated` (N, k) and `other` (N, m) are fields, `coupling` is (k, m) and `free` (N, k + m).
     """
 
     def __init__(self, energy, visible_first):
@@ -105,12 +100,12 @@ class _Layers:
         free = energy.free
         self.free = kernel_array(self.joined(free[:, :n_visible], free[:, n_visible:]))
 
-    def joined(self, first, second):
-        """Swap (N, V + H) parts into the order of these layers, or back."""
-        return np.hstack([first, second] if self.visible_first else [second, first])
+    def joined(self, visible, hidden):
+        """Join a visible and a hidden part (N, ...) in the order of these layers."""
+        return np.hstack([visible, hidden] if self.visible_first else [hidden, visible])
 
     def in_order(self, values):
-        """Bring (..., k + m) into the order visible, hidden."""
+        """Bring values (..., k + m) into the order visible, hidden."""
         if self.visible_first:
             return values
         k = len(self.coupling)
@@ -228,16 +223,9 @@ def _sums(method, energy, query):
 def _sums_of_one(layers):
     """Answer for a single model in NumPy, without kernels, which take seconds to compile.
 
-    Not for steps of training on one row, which ask for sums of statistics: they are many, and
-    kernels are faster.
-
-    Returns
-    -------
-    log_partition : float
-    log_odds : ndarray (k + m,)
-        0 where held.
-    pairwise : ndarray (m, k)
-        P(summed on, enumerated on).
+    Training steps on a single row do not use it: they ask for sums of statistics, there are many
+    of them, and kernels are faster. Returns log Z, the log-odds (k + m,), 0 for clamped units, and
+    P(summed on, enumerated on) (m, k).
     """
     k, m = layers.coupling.shape
     free, free_other = layers.free[0, :k], layers.free[0, k:]
@@ -258,7 +246,10 @@ def _sums_of_one(layers):
 
 
 def _log_weights(layers, row, states):
-    """Log-weights (K,) of states (K, k) in a row, -inf where held, and inputs (K, m) by them."""
+    """Return log-weights (K,) of states (K, k) in a row, and the inputs (K, m) to the other layer.
+
+    States with a clamped unit on have log-weight -inf.
+    """
     k = states.shape[1]
     free, free_other = layers.free[row, :k], layers.free[row, k:]
     inputs = layers.other[row] + states @ layers.coupling
@@ -269,14 +260,14 @@ def _log_weights(layers, row, states):
 
 
 def _log_sum(log_weight):
-    """Log of the sum of weights along the first axis."""
+    """Return the log of the sum of weights along the first axis."""
     high = log_weight.max(axis=0)
     return high + np.log(np.exp(log_weight - high).sum(axis=0))
 
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Answer samples, independent ones: a state of one layer, then the other given it."""
+    """Answer independent samples: a state of one layer, then of the other layer given it."""
     n, n_samples = energy.n_models, query.n_samples
     layers = _Layers(energy, energy.n_visible < energy.n_hidden)
     coupling = layers.coupling
@@ -316,26 +307,26 @@ def _draw(method, energy, query):
 
 
 def _bits(numbers, k):
-    """States (K, k) of 0/1 by their numbers, the first unit fastest."""
+    """Return the 0/1 states (K, k) of these numbers, the first unit fastest."""
     return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
 
 
 def _n_low(k, m):
-    """Return how many of k enumerated units a table over the states of them takes."""
+    """Return for how many of k enumerated units a table over all their states is computed."""
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
 
 
 def _low_log_gain(coupling):
-    """Return, for all states of the low units, the sum of couplings (k, m) to those on."""
+    """Return the sums of couplings (k, m) to the units that are on, for all low states."""
     n_low = _n_low(*coupling.shape)
     states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
     return np.ascontiguousarray((states @ coupling[:n_low]).T)
 
 
 def _odds_tables(layers):
-    """Return place, gain and norm of `enumerate_rows`; None if it has no room.
+    """Return place, gain and norm of `enumerate_rows`; None if numbers are too large for it.
 
-    Strong units are alone in their group, or in pairs.
+    Units with strong couplings are alone in their group, or in pairs.
     """
     k, m = layers.coupling.shape
     if np.abs(layers.enumerated).max(initial=0.0) > MAX_FIELD:
@@ -359,9 +350,9 @@ def _odds_tables(layers):
 
 
 def _work_space(k, m, n_places):
-    """Return arrays that `enumerate_rows` works in; made here, as they would take long to compile.
+    """Return the scratch arrays of `enumerate_rows`, which would take long to compile in a kernel.
 
-    Those of a block of rows lie one after the other. Empty places are units that are off.
+    The numbers of the rows of a block lie one after the other. Empty places are units that are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

@@ -9,7 +9,7 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Answer "map" by the best of some local optima."""
+    """Answer "map" by the best of several local optima."""
 
     def ascend(start):
         if start is None and query.start is None:
@@ -22,17 +22,17 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, visible):
-    """Run all models from visible states or marginals (N, V); each stops on its own."""
+    """Run all models from visible states or marginals (N, V); each model stops on its own."""
     weights, n_visible, dtype = energy.weights, energy.n_visible, energy.dtype
     fields = empty_result(energy, query)
     fields["log_odds"] = np.empty((energy.n_models, energy.n_variables), dtype)
     fields["converged"][:] = False
     free = energy.free
-    held = np.where(free, 0, np.nan_to_num(energy.evidence)) if energy.evidence is not None else 0
+    held = None if energy.evidence is None else np.nan_to_num(energy.evidence)
 
     def modes(theta, first):
         on = theta > 0
-        if energy.evidence is not None:
+        if held is not None:
             columns = slice(first, first + theta.shape[1])
             on = np.where(free[active, columns], on, held[active, columns])
         return on.astype(dtype)
@@ -40,7 +40,7 @@ def _ascend(method, energy, query, visible):
     active = np.arange(energy.n_models)
     b, c = energy.fields
     v = visible.astype(dtype)
-    if energy.evidence is not None:
+    if held is not None:
         v = np.where(free[:, :n_visible], v, held[:, :n_visible]).astype(dtype)
     h = modes(c + v @ weights, n_visible)
     for iteration in range(method.iterations):

@@ -1,6 +1,7 @@
 """Mean field on RBMs: alternating updates, a matrix product per layer over the batch.
 
-Hidden units go first: of a conditional model the visible ones know most, as x bears on them.
+Hidden units are updated first: in a conditional model the input x acts on the visible units, so
+that their fields carry more information.
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Alternate between the beliefs of the layers; held units keep their values."""
+    """Answer by alternating updates of the layers; clamped units keep their values."""
     with one_blas_thread():
         return _iterate(method, energy, query)
 
@@ -20,7 +21,7 @@ def solve(method, energy, query):
 def _iterate(method, energy, query):
     weights, n_visible, n = energy.weights, energy.n_visible, energy.n_models
     fields = empty_result(energy, query)
-    if query.start is None:  # from the fields, in which what is held pulls already
+    if query.start is None:  # from the fields, with the influence of clamped units
         start = np.hstack(energy.fold_evidence()[0])
     else:
         start = query.start.log_odds
@@ -48,7 +49,7 @@ def _iterate(method, energy, query):
         fields["converged"][active[done]] = True
         if done.all():
             break
-        # Each model stops on its own: the finished ones leave the batch.
+        # Each model stops on its own: models that have converged leave the batch.
         keep = ~done
         if done.any():
             active, part = active[keep], part.rows(keep)
@@ -60,7 +61,7 @@ def _iterate(method, energy, query):
 
 
 def _with_evidence(energy, beliefs, first=0):
-    """Beliefs (N, k) of the units from `first` on, the held ones at their values."""
+    """Set the clamped units in beliefs (N, k), of the units from `first` on, to their values."""
     if energy.evidence is None:
         return beliefs
     held = energy.evidence[:, first : first + beliefs.shape[1]]
@@ -68,7 +69,7 @@ def _with_evidence(energy, beliefs, first=0):
 
 
 def _add_moments(energy, query, fields):
-    """Fill statistics, which are products of beliefs, and the lower bound of log Z."""
+    """Fill in statistics, which are products of beliefs, and the lower bound of log Z."""
     if not query.returns & {"statistics", "log_partition"}:
         return
     beliefs = _with_evidence(energy, expit(fields["log_odds"]))
@@ -82,5 +83,5 @@ def _add_moments(energy, query, fields):
         scores += v * (h @ energy.weights.T)
         fields["log_partition"][:] = scores.sum(1, dtype=np.float64)
         fields["log_partition"] += (h * energy.hidden_bias).sum(1, dtype=np.float64)
-        off = _with_evidence(energy, expit(-fields["log_odds"]))  # entropy 0 where held
+        off = _with_evidence(energy, expit(-fields["log_odds"]))  # entropy 0 if clamped
         fields["log_partition"] += (entr(beliefs) + entr(off)).sum(1, dtype=np.float64)

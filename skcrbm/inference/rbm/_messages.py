@@ -1,4 +1,4 @@
-"""Message passing on RBMs: which messages, which kernel, in which chunks."""
+"""Message passing on RBMs: the choice of the kernel, and its calls on chunks of rows."""
 
 import numpy as np
 
@@ -44,9 +44,11 @@ def solve_mixed_product(method, energy, query):
 
 
 def _find_state(method, energy, query, kind):
+    """Return the best state of several runs, its hidden units at their conditional mode."""
+
     def run(beliefs):
         fields, score = _pass_messages(method, energy, query, kind, beliefs=beliefs)
-        if query.return_state:  # one array for `best_of_restarts` to choose rows from
+        if query.return_state:  # an array, from which `best_of_restarts` can choose rows
             in_logs.append(fields["state"].in_logs)
             fields["state"] = fields["state"].values
         return fields, score
@@ -67,24 +69,11 @@ def _find_state(method, energy, query, kind):
 def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=None):
     """Pass messages on a batch of RBMs.
 
-    Parameters
-    ----------
-    method : IterativeMethod
-    energy : RBMEnergy
-    query : Query
-    kind : SUM, MAX or MIXED
-    edge_appearance : float
-        rho of tree-reweighted, 1 for all others.
-    beliefs : ndarray (N, V + H), default=None
-        Log-odds to start from, without messages, in place of what the query starts from. None and
-        no start: from the fields of the visible units, which send first.
-
-    Returns
-    -------
-    fields : dict
-        Of `InferenceResult`.
-    score : ndarray (N,) float64
-        Of the best state visited, which is in the visible part of ``fields["assignment"]``.
+    `kind` is SUM, MAX or MIXED, and `edge_appearance` the rho of tree-reweighted messages, 1 for
+    all others. `beliefs` (N, V + H) are log-odds to start from, without messages, instead of the
+    start of the query; without beliefs and start, the visible units send first, from their
+    fields. Returns the fields of a result and the score (N,) of the best state visited, which is
+    the visible part of ``fields["assignment"]``.
     """
     n, dtype, n_visible = energy.n_models, energy.dtype, energy.n_visible
     shape = (n, *energy.weights.shape)
@@ -108,8 +97,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
     state = np.zeros((n, n_visible), np.int8)
     kernel, couplings, options, norm = _choose_kernel(energy, kind, method.damping, edge_appearance)
     in_logs = kernel is pass_logs
-    none = np.empty((0, *shape[1:]), dtype)
-    kept = np.ones(shape, dtype) if query.return_state else none
+    no_messages = np.empty((0, *shape[1:]), dtype)
+    kept = np.ones(shape, dtype) if query.return_state else no_messages
 
     def solve(rows, statistics):
         kernel(
@@ -120,7 +109,7 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
             free[rows],
             cold,
             warm,
-            none if earlier is None else earlier.values_for(rows, in_logs, dtype),
+            no_messages if earlier is None else earlier.values_for(rows, in_logs, dtype),
             method.iterations,
             dtype.type(method.tolerance),
             convergence_slack(method.tolerance, norm, dtype),
@@ -139,8 +128,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
             kept[rows],
         )
 
-    # Few chunks, as each sums its statistics into a matrix of its own, and none so small
-    # that this, or handing it to a thread, costs more than its work.
+    # Few chunks, as each sums its statistics into a matrix of its own. No chunk is so small
+    # that this matrix, or handing the chunk to a thread, costs more than its work.
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
     if "statistics" in query.returns:
         size = max(size, _ROWS_PER_SUM)
@@ -158,10 +147,10 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 
 
 def _choose_kernel(energy, kind, damping, edge_appearance):
-    """Return a kernel, the arrays that stand for the couplings, its own options, and their norm.
+    """Return a kernel, its arrays for the couplings, its own options, and the norm of couplings.
 
-    Messages are kept as odds while products of them fit the dtype and damping is none or a square
-    root, else as logs. The norm is the largest sum of |couplings| over a row or a column.
+    Messages are kept as odds if products of them fit the dtype and damping is 0 or 1/2 (a square
+    root), else as logs. The norm is the largest sum of |couplings| over a row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
@@ -169,7 +158,7 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     if kind != MAX and damping in (0.0, 0.5) and edge_appearance == 1:
         limit = dtype.type(LOG_RANGE[dtype])
         if 2 * step.max(initial=0) < limit:
-            # Times exp(max|W|) still below the dtype's precision, and above its denormals.
+            # Times exp(max|W|) this is below the dtype's precision, and it is no denormal number.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, norms, limit)
             couplings = weights, np.exp(weights), norms, piece, step, limit, floor
@@ -179,7 +168,7 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
 
 
 def _norms(weights):
-    """Sum and maximum of |weights| (V, H) over each row, (V,) float64; sums over columns (H,)."""
+    """Return sums and maxima of |weights| (V, H) over rows, (V,) float64, and column sums (H,)."""
     bits = weights.view(f"u{weights.itemsize}")
     norms, largest = np.empty(len(weights)), np.empty(len(weights), bits.dtype)
     columns = np.empty(weights.shape[1], weights.dtype)
@@ -188,18 +177,9 @@ def _norms(weights):
 
 
 def _row_pieces(weights, norms, limit):
-    """Length of row pieces over each of which the sum of |weights| is at most `limit`.
+    """Return the length (V,) of pieces of each row over which |weights| add up to at most `limit`.
 
-    Parameters
-    ----------
-    weights : ndarray (V, H)
-    norms : ndarray (V,)
-        Sum of |weights| over each row.
-    limit : float
-
-    Returns
-    -------
-    ndarray (V,) of unsigned int
+    `norms` (V,) are the sums of |weights| (V, H) over the rows.
     """
     n_visible, n_hidden = weights.shape
     piece = np.full(n_visible, max(1, n_hidden), np.uintp)

@@ -1,4 +1,4 @@
-"""Exact inference on RBMs with one categorical visible group: a sum over its classes."""
+"""Exact inference on RBMs with one categorical visible group, by a sum over its classes."""
 
 import numpy as np
 from scipy.special import log_expit
@@ -38,9 +38,10 @@ def solve(method, energy, query):
 
 
 def _without_common_scores(energy):
-    """Take out what all states share, (N,) float64: biases of held hidden units, large ones of all.
+    """Take terms that all states share out of the scores, and return their sum (N,), float64.
 
-    Beside it, what tells classes apart would be lost in their sum.
+    These are the biases of clamped hidden units, and a large bias that all classes have: next to
+    them, the differences between classes would be lost to rounding.
     """
     visible_bias, hidden_bias = energy.fields
     offset = np.zeros(energy.n_models)
@@ -59,7 +60,7 @@ def _without_common_scores(energy):
 
 
 def _log_probability(energy, samples):
-    """Log-probability (N, n_samples) of states, in float64 whatever the dtype."""
+    """Return the log-probability (N, n_samples) of states, in float64 whatever the dtype."""
     n, n_samples, width = samples.shape
     wide = OneHotRBMEnergy(*(a.astype(np.float64) for a in (energy.weights, *energy.fields)))
     if energy.evidence is not None:
@@ -70,7 +71,7 @@ def _log_probability(energy, samples):
 
 
 def _inputs(energy, rows):
-    """Return inputs (n, K, H) of the hidden units by class, and their evidence (n, 1, H)."""
+    """Return the inputs (n, K, H) of the hidden units by class, and their evidence (n, 1, H)."""
     inputs = energy.weights.astype(np.float64) + energy.hidden_bias[rows, None, :]
     if energy.evidence is None:
         return inputs, np.full((len(inputs), 1, energy.n_hidden), np.nan)
@@ -78,12 +79,12 @@ def _inputs(energy, rows):
 
 
 def _log(condition):
-    """0 where a condition holds, -inf elsewhere."""
+    """Return 0 where a condition holds, -inf elsewhere."""
     return np.where(condition, 0.0, -np.inf)
 
 
 def _fill_best(energy, hidden, fields):
-    """Fill assignment and max-marginals, hidden units at their best or summed out."""
+    """Fill in assignment and max-marginals, with hidden units at their best or summed out."""
     n_classes = energy.n_visible
     scores = energy.class_log_weights(hidden)
     best = scores.argmax(axis=1)
@@ -106,7 +107,7 @@ def _fill_best(energy, hidden, fields):
 
 
 def _fill_sums(energy, query, fields):
-    """Fill marginals, statistics and log Z."""
+    """Fill in marginals, statistics and log Z."""
     log_weight = energy.class_log_weights()
     n_classes = energy.n_visible
     log_partition = np.logaddexp.reduce(log_weight, axis=1)
@@ -135,7 +136,7 @@ def _fill_sums(energy, query, fields):
 
 
 def _draw(energy, log_weight, query, key):
-    """Independent samples (N, n_samples, K + H)."""
+    """Draw independent samples (N, n_samples, K + H)."""
     n, n_samples = energy.n_models, query.n_samples
     samples = np.empty((n, n_samples, energy.n_variables), np.int8)
     mass = np.exp(log_weight - log_weight.max(axis=1, keepdims=True)).cumsum(axis=1)
