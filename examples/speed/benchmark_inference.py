@@ -266,7 +266,7 @@ def large_model():
     before, peak = map(float, answer.stdout.split())
     matrix = energy.weights.nbytes / 2**20
     print(
-        f"One matrix takes {matrix:.0f} MiB; the call needed {peak - before:.0f} MiB at its peak, "
+        f"A matrix takes {matrix:.0f} MiB; the call needed {peak - before:.0f} MiB at its peak, "
         f"that is {(peak - before) / matrix:.2f} matrices besides the couplings."
     )
 
