@@ -284,7 +284,7 @@ def main():
     run_skcrbm(random_rbm(4, 4, 2), all_returns)  # compile, or load from the cache
     machine_limits()
 
-    print("| model | what | seconds | ns per edge, iteration and model | times faster |")
+    print("| model | program | seconds | ns per edge, iteration and model | times faster |")
     print("|---|---|---|---|---|")
 
     def row(label, what, seconds, energy, faster):

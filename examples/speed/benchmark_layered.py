@@ -178,7 +178,7 @@ def levels(turns):
     """Print the table of batches where many grey levels make large matrices of weights."""
     data = load_fashion_mnist()
     X, y = (data.X_train / 255).astype(np.float32), data.y_train
-    print("\n| levels, net | weights | all moved, ms a batch | those read | times faster |")
+    print("\n| levels, net | weights | all moved, ms a batch | only rows read | times faster |")
     print("|---|---|---|---|---|")
     for n_levels, name, layer, n_batches in LEVELS:
         model = LayeredGMClassifier(

@@ -331,7 +331,7 @@ def markdown(fits, comparisons):
         lines += [f"## {metric[0].upper() + metric[1:]}", "", *metric_table(fits, metric), ""]
     lines += ["## The CRBM on the published split", "", *published_table(fits), ""]
     lines += ["## Processor seconds of a fit", "", *seconds_table(fits), ""]
-    lines += ["## What the CRBM chose", "", *choices_table(fits), ""]
+    lines += ["## Chosen by the CRBM", "", *choices_table(fits), ""]
     seeds = {len(fits.seeds_of(d, m)) for d in fits.data_names for m in fits.methods}
     if len(seeds) > 1:
         lines += [f"Fits of between {min(seeds)} and {max(seeds)} seeds are finished.", ""]

@@ -143,8 +143,8 @@ def main():
             others.append(f"| {label} | {first[0]} | {' | '.join(second)} |")
     print(
         "\n| models | std of W | best: dual | best: search | best: mixed | best: mixed, 10 | "
-        "mixed below dual bound | below that of search | ms | mixed, 10 below dual bound | below "
-        "that of search | ms |\n" + "|---" * 12 + "|"
+        "mixed below dual bound | below search bound | ms | mixed, 10 below dual bound | below "
+        "search bound | ms |\n" + "|---" * 12 + "|"
     )
     print("\n".join(others))
 
