@@ -2,7 +2,7 @@
 
 import numpy as np
 
-#: Of 100 sweeps a step and in sampling, and their standard deviations.
+#: Published log MMD (standard deviation) with 100 sweeps per step and in sampling.
 _TWOS_PUBLISHED = {
     "pmp 100": "-5.36 (.06)",
     "gibbs reset 100": "-4.18 (.05)",
@@ -14,7 +14,7 @@ _SCORE_COLUMNS = ("log_mmd", "log_mmd_05", "covariance_error", "worst_mean")
 
 
 def report(done):
-    """Markdown text of all tables whose cells are finished."""
+    """Return the Markdown text of all tables whose cells are finished."""
     sections = [
         ("four", "Four variables, all coupled at 0.5 (experiment 1)", _four),
         ("log Z", "Log Z from perturbed maxima (experiment 2)", _log_z),
@@ -34,7 +34,7 @@ def report(done):
 
 
 def _table(header, rows):
-    """Lines of a table; header "a | b", rows of texts."""
+    """Return the lines of a table with the header "a | b" and rows of texts."""
     width = header.count("|") + 1
     return [
         f"| {header} |",
@@ -50,8 +50,8 @@ def _four(rows):
 
     return [
         f"{len(rows)} seeds, least and largest. KL in nats from the truth, 10,000 samples; "
-        "samples by PMP at the true coupling are off, and the coupling that is learned makes up "
-        "for it: it belongs to the sampler.",
+        "samples by PMP at the true coupling are biased, and the learned coupling compensates for "
+        "the bias: it belongs to the sampler.",
         "",
         *_table(
             "figure | here | published or measured before",
@@ -120,7 +120,7 @@ def _log_z(rows):
 
 
 def _at(row, n_sweeps=None):
-    """Four texts of scores: of all numbers of sweeps, or at one of them."""
+    """Return four texts of scores, for all numbers of sweeps or for a given number."""
     values = [row[column].split() for column in _SCORE_COLUMNS]
     if n_sweeps is None:
         return [", ".join(part) for part in values]
@@ -135,7 +135,7 @@ def _references(rows):
 
 
 def _mean_text(values):
-    """Mean of numbers, and their range where there are several."""
+    """Return the mean of the values, and their range if there are several."""
     values = np.array([float(value) for value in values])
     if np.isnan(values).any():
         return "not kept"
@@ -147,12 +147,12 @@ def _mean_text(values):
 
 
 def _scores_of_seeds(rows, n_sweeps):
-    """Four texts of scores at a number of sweeps, over seeds."""
+    """Return four texts of scores at a number of sweeps, over the seeds."""
     return [_mean_text(column) for column in zip(*(_at(row, n_sweeps) for row in rows))]
 
 
 def _cells(rows, words=()):
-    """Finished cells by their keys without the seed: lists of rows."""
+    """Group the finished cells by their keys without the seed: lists of rows."""
     groups = {}
     for key, row in rows.items():
         if " seed=" in key and all(word in key for word in words):
@@ -192,7 +192,7 @@ def _digits(rows):
     best = [row for key, row in rows.items() if " best " in key]
     if best:
         lines += [
-            "The same RBM: each sample is the last state, then the best of those after 1, 2, .. "
+            "The same RBM: each sample is the last state, then the best of the states after 1, 2, .. "
             "sweeps.",
             "",
             *_table(
@@ -213,10 +213,10 @@ def _deconvolution(rows):
         for row in rows.values()
     ]  # fmt: skip
     return [
-        "Five shapes of 6 x 6 pixels for images made of four of 5 x 5; one sample. Measured "
-        "before: 97.9 and 98.0% of the pixels at 100 images and 1000 sweeps, 97.8 to 98.8% at 30 "
-        "and 500. The log-prior of the state, up to a constant, tells true shapes from single "
-        "pixels, which explain all, too, at many more places.",
+        "Five shapes of 6 x 6 pixels for images made of four shapes of 5 x 5; a single sample. "
+        "Measured before: 97.9 and 98.0% of the pixels at 100 images and 1000 sweeps, 97.8 to 98.8% at 30 "
+        "and 500. The log-prior of the state, up to a constant, distinguishes true shapes "
+        "from single pixels, which also explain all pixels, at many more places.",
         "",
         *_table(
             "images | sweeps | damping | seed | explained, % | all pixels off, % | places (true) | "
@@ -227,7 +227,7 @@ def _deconvolution(rows):
 
 
 def _learned(rows, prefix, sweeps, published=None):
-    """Lines of a table: reference rows, then each learner at each number of sweeps."""
+    """Return the lines of a table: reference rows, then each learner at each number of sweeps."""
     table = [(*row[:5], "", "", "", "") for row in _references(rows)]
     for name, cell in _cells(rows).items():
         for n in sweeps:
@@ -246,7 +246,7 @@ def _learned(rows, prefix, sweeps, published=None):
 def _twos(rows):
     return [
         "1000 steps of Adam at 0.01, batches and states of 50; 1000 samples against 1000 images. "
-        "The number behind a learner is that of its sweeps a step.",
+        "The number behind a learner is its number of sweeps per step.",
         "",
         *_learned(rows, "twos", (25, 100, 500), _TWOS_PUBLISHED),
     ]
@@ -274,27 +274,27 @@ def _recovery(rows):
     for key, row in rows.items():
         if " reference " in key:
             continue
-        goes_on = " persistent " in key
+        persists = " persistent " in key
         name = key.removeprefix("recovery ").replace(" persistent", "").removesuffix(" seed=0")
         line = (
             name.removesuffix(" plain"), *_at(row), row["log_rmse"], row["log_rmse_zero"],
             row["edges"], row["sweeps"], row["seconds"],
         )  # fmt: skip
-        (persistent if goes_on else table).append(line)
+        (persistent if persists else table).append(line)
     header = f"learned by | {_SCORES} | log RMSE | of zeros | slope | sweeps | seconds"
     lines = [
         "All pairs learned by 1000 steps with an L1 penalty of .01, 20 states; scores against "
-        "2000 fresh rows. Log RMSE of W, half the couplings; that of zeros beside it; the slope "
-        "is by how much couplings of true edges are learned too small (1 is right).",
+        "2000 fresh rows. Log RMSE of W, half the couplings, and beside it of the zeros. The "
+        "slope is the factor by which couplings of true edges are too small (1 is right).",
         "",
         *_table(header, table),
     ]
     if persistent:
         lines += [
             "",
-            "10,000 steps in place of the paper's 100,000. Chains go on, 256 of them, by so many "
-            "single updates a step; PMP starts afresh, with as many states and sweeps as the paper "
-            "gives it. All sample with 50 sweeps.",
+            "10,000 steps in place of the paper's 100,000. The 256 chains continue, with the given "
+            "number of single updates per step; PMP starts afresh, with the states and sweeps of "
+            "the paper. All methods sample with 50 sweeps.",
             "",
             *_table(header, persistent),
         ]
