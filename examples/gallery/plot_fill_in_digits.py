@@ -18,6 +18,7 @@ from sklearn.model_selection import train_test_split
 
 from skcrbm import LayeredGMClassifier
 from skcrbm.layers import Dense
+from skcrbm.learning import Backpropagation
 
 digits = load_digits()
 X, X_test, y, y_test = train_test_split(
@@ -34,7 +35,7 @@ def hide(pixels):
 seen = hide(X_test)
 model = LayeredGMClassifier(
     layers=(Dense(60),),
-    label_smoothing=0.1,
+    learning=Backpropagation(label_smoothing=0.1),
     max_iter=20,
     early_stopping=False,
     random_state=0,

@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 
 from skcrbm.density import RBM
 from skcrbm.inference import PerturbAndMaxProduct, sample
+from skcrbm.learning import Adam, PMPLearning
 from skcrbm.metrics import covariance_error, log_mmd
 
 # %%
@@ -26,7 +27,11 @@ from skcrbm.metrics import covariance_error, log_mmd
 digits = (load_digits().data > 7.5).astype(np.float32)
 sampler = PerturbAndMaxProduct(max_iter=25)
 model = RBM(
-    64, learning="pmp", sampler=sampler, max_iter=40, learning_rate_init=0.01, random_state=0
+    64,
+    learning=PMPLearning(sampler),
+    solver=Adam(learning_rate=0.01),
+    max_iter=40,
+    random_state=0,
 ).fit(digits)
 rng = np.random.default_rng(0)
 gibbs = sample(model.energy_, "gibbs", n_samples=len(digits), n_chains=len(digits), random_state=0)

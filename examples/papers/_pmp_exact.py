@@ -10,9 +10,10 @@ from skcrbm.density import IsingModel
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import PerturbAndMaxProduct, infer, sample
 from skcrbm.inference.random_numbers import logistic_noise, random_key
+from skcrbm.learning import Adam, LossPlateau
 
 SIDES = (5, 10, 15)
-#: Log Z of cyclic lattices of these sides with couplings of -0.2: transfer matrix.
+#: Log Z of cyclic lattices of these sides with couplings of -0.2, by transfer matrices.
 LATTICE_LOG_Z = {5: 18.35759, 10: 73.45310, 15: 165.26943}
 #: Methods that bound the maximum from above.
 BOUNDS = {"mplp": {"max_iter": 50_000, "tol": 1e-6}, "linear_program": {}}
@@ -21,41 +22,41 @@ _PAIRS = np.triu_indices(4, 1)
 
 
 def equal_couplings(theta):
-    """Ising model of four variables, all pairs coupled by theta."""
+    """Return an Ising model of four variables in which theta couples all pairs."""
     return IsingEnergy(theta * (1.0 - np.eye(4)), np.zeros((1, 4)))
 
 
 def probabilities(energy):
-    """Of the 16 states under the Gibbs distribution."""
+    """Return the probabilities of the 16 states under the Gibbs distribution."""
     score = energy.rows(np.zeros(16, int)).score(_STATES)
     weight = np.exp(score - score.max())
     return weight / weight.sum()
 
 
 def shares(states):
-    """Of the 16 states among samples (K, 4), with half a sample added to each."""
+    """Return the shares of the 16 states among samples (K, 4), half a sample added to each."""
     counts = np.bincount(states @ [8, 4, 2, 1], minlength=16) + 0.5
     return counts / counts.sum()
 
 
 def divergence(p, q):
-    """KL(p || q) in nats."""
+    """Return KL(p || q) in nats."""
     return float(p @ (np.log(p) - np.log(q)))
 
 
 def pmp_shares(energy, seed):
-    """Of the 16 states among 10,000 samples by perturb-and-max-product."""
+    """Return the shares of the 16 states among 10,000 samples by perturb-and-max-product."""
     states = sample(energy, PerturbAndMaxProduct(), n_samples=10_000, random_state=seed)[0]
     return shares(states)
 
 
 def learn_shared_coupling(mean, seed):
-    """Adam on the one coupling that all pairs share, 200 steps of 0.01 from 0, as in the paper.
+    """Learn the coupling that all pairs share by Adam, 200 steps of 0.01 from 0, as in the paper.
 
     Parameters
     ----------
     mean : float
-        Of the sum of ``y_i y_k`` over the pairs, to be met.
+        Target for the mean of the sum of ``y_i y_k`` over the pairs.
     seed : int
     """
     theta, first, second = 0.0, 0.0, 0.0
@@ -78,7 +79,7 @@ def learn_shared_coupling(mean, seed):
 
 
 def four_variables(seed):
-    """Experiment 1: what PMP learns of a model in which all couplings are 0.5."""
+    """Run experiment 1: PMP learns a model in which all couplings are 0.5."""
     truth = equal_couplings(0.5)
     p = probabilities(truth)
     y = 2.0 * _STATES - 1
@@ -91,9 +92,9 @@ def four_variables(seed):
     rows = _STATES[np.random.RandomState(seed).choice(16, size=10_000, p=p)]
     free = IsingModel(
         learning="pmp",
-        learning_rate_init=0.01,
+        solver=Adam(learning_rate=0.01),
         max_iter=200,
-        n_iter_no_change=200,
+        early_stopping=LossPlateau(n_iter_no_change=200),
         n_jobs=1,
         random_state=seed,
     ).fit(rows)
@@ -114,13 +115,13 @@ def four_variables(seed):
 
 
 def perturbed(energy, n, seed):
-    """N models with the noise of a sampler on the fields of one, and what the sampler makes of it.
+    """Add the noise of a sampler to the fields of a model, and maximise with this noise.
 
     Returns
     -------
     noisy : energy of n models
     states : ndarray (n, L)
-        Of perturb-and-max-product, 200 sweeps.
+        States of perturb-and-max-product, 200 sweeps.
     seconds : float
     """
     started = time.process_time()
@@ -131,13 +132,13 @@ def perturbed(energy, n, seed):
 
 
 def mean_and_error(values):
-    """Texts of the mean and its standard error."""
+    """Return the mean and its standard error as texts."""
     values = np.asarray(values)
     return f"{values.mean():.3f}", f"{values.std(ddof=1) / np.sqrt(len(values)):.3f}"
 
 
 def lattice_log_z(side, n_perturbations, n_bounds, seed=0):
-    """Experiment 2 on a lattice: mean perturbed maxima minus log Z."""
+    """Run experiment 2 on a lattice: mean perturbed maxima minus log Z."""
     energy, log_z = make_ising_lattice((side, side), -0.2), LATTICE_LOG_Z[side]
     if side <= 5:
         exact = infer(energy, "exact", returns="log_partition").log_partition[0]
@@ -159,7 +160,7 @@ def lattice_log_z(side, n_perturbations, n_bounds, seed=0):
         "pmp_error": f"{found.standard_error[0]:.3f}",
         "pmp_seconds": f"{time.process_time() - started:.1f}",
     }
-    # The same noise for all methods that maximise: what differs is the method alone.
+    # All methods that maximise get the same noise, so that only the method differs.
     noisy, states, _ = perturbed(energy, n_bounds, seed)
     pmp = noisy.score(states) - log_z
     row["pmp_same"], row["pmp_same_error"] = mean_and_error(pmp)
@@ -169,7 +170,7 @@ def lattice_log_z(side, n_perturbations, n_bounds, seed=0):
 
 
 def bounds(noisy, log_z, reached):
-    """Mean upper bounds of the perturbed maxima minus log Z, and their seconds."""
+    """Return mean upper bounds of the perturbed maxima minus log Z, and their seconds."""
     row = {}
     for name, options in BOUNDS.items():
         started = time.process_time()
@@ -184,7 +185,7 @@ def bounds(noisy, log_z, reached):
 
 
 def random_log_z(n_variables, n_models, n_perturbations, seed=0):
-    """Experiment 2 on random Ising models: means over models of maxima minus log Z."""
+    """Run experiment 2 on random Ising models: means over models of maxima minus log Z."""
     rng = np.random.RandomState(seed)
     names = ("pmp", "exact", "mplp", "linear_program")
     values = {name: [] for name in names}

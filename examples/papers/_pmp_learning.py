@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from examples.papers._pmp_quality import (
-    LEARNERS,
     compare,
+    learning_rule,
     reference,
     scores_of_model,
     texts,
@@ -17,21 +17,22 @@ from skcrbm.datasets import digit_contours, load_mnist
 from skcrbm.density import RBM, IsingModel
 from skcrbm.inference import PerturbAndMaxProduct, sample
 from skcrbm.inference.random_numbers import logistic_noise, random_key
+from skcrbm.learning import SGD, Adam, LossPlateau, PMPLearning
 
-#: Rows that scores are read by.
+#: Rows of samples that do not come from a model.
 REFERENCES = ("other half of the data", "independent with the data's means", "fair coins")
-#: Of the images that make a small one, 14 x 14 before contours are taken.
+#: Side of the small images before contours are taken.
 _SMALL_SIDE = 14
 
 
 def small_digits():
-    """0/1 images of 8 x 8 pixels, float32 (1797, 64)."""
+    """Return 0/1 images of 8 x 8 pixels, float32 (1797, 64)."""
     return (load_digits().data > 7.5).astype(np.float32)
 
 
 @cache
 def mnist_digits(label):
-    """0/1 training images of one digit, or of all (None), float32 (n, 784)."""
+    """Return 0/1 training images of a digit, or of all digits (None), float32 (n, 784)."""
     data = load_mnist()
     pixels = data.data[:60000] > 127
     if label is not None:
@@ -41,7 +42,7 @@ def mnist_digits(label):
 
 @cache
 def contours(side):
-    """Outlines of the MNIST zeros, (5923, side ** 2); side 30, or 16 of images at half size."""
+    """Return outlines of the MNIST zeros, (5923, side ** 2); side 30, or 16 at half size."""
     images = mnist_digits(0).reshape(-1, 28, 28)
     if side == _SMALL_SIDE + 2:
         blocks = images.reshape(-1, _SMALL_SIDE, 2, _SMALL_SIDE, 2)
@@ -49,33 +50,31 @@ def contours(side):
     return digit_contours(images).reshape(len(images), -1).astype(np.float32)
 
 
-def fit_ising(X, learner, n_sweeps, seed, *, n_steps, rate, n_chains=100, **options):
-    """Fit an Ising model of all pairs by full-batch steps; it and its processor seconds."""
+def fit_ising(X, learner, n_sweeps, seed, *, n_steps, rate, average, n_states=100, alpha_l1=0.0):
+    """Fit an Ising model of all pairs by full-batch steps; return it and its processor seconds."""
     model = IsingModel(
-        **LEARNERS[learner](n_sweeps),
-        n_chains=n_chains,
-        learning_rate_init=rate,
+        learning=learning_rule(learner, n_sweeps, n_states),
+        solver=Adam(learning_rate=rate, average=average),
         max_iter=n_steps,
-        n_iter_no_change=n_steps,
+        alpha_l1=alpha_l1,
+        early_stopping=LossPlateau(n_iter_no_change=n_steps),
         n_jobs=1,
         random_state=seed,
-        **options,
     )
     started = time.process_time()
     model.fit(X)
     return model, time.process_time() - started
 
 
-def fit_rbm(X, learner, n_sweeps, seed, *, n_hidden, n_steps, rate, batch_size, **options):
-    """Fit an RBM with as many states of the model as rows in a step; it and its seconds."""
-    n_epochs = -(-n_steps // (len(X) // batch_size))
+def fit_rbm(X, rule, seed, *, n_hidden, n_steps, solver):
+    """Fit an RBM by a learning rule; return it and its processor seconds."""
+    n_epochs = -(-n_steps // (len(X) // solver.batch_size))
     model = RBM(
         n_hidden,
-        **{**LEARNERS[learner](n_sweeps), "n_chains": batch_size, **options},
-        batch_size=batch_size,
-        learning_rate_init=rate,
+        learning=rule,
+        solver=solver,
         max_iter=n_epochs,
-        n_iter_no_change=n_epochs,
+        early_stopping=LossPlateau(n_iter_no_change=n_epochs),
         n_jobs=1,
         random_state=seed,
     )
@@ -85,25 +84,24 @@ def fit_rbm(X, learner, n_sweeps, seed, *, n_hidden, n_steps, rate, batch_size, 
 
 
 def row_of(model, learner, X, seed, seconds, sweeps, n_rows):
-    """Row of a fitted model: scores against the first rows of X."""
+    """Return the row of a fitted model: scores against the first rows of X."""
     scores = scores_of_model(model.energy_, learner, X[:n_rows], sweeps, seed)
     return {"learner": learner, "seed": seed, "seconds": f"{seconds:.1f}", **scores}
 
 
 def digits_ising(learner, seed, average):
-    """Ising model of the 8 x 8 digits."""
+    """Fit an Ising model of the 8 x 8 digits; return its row."""
     X = small_digits()
     model, seconds = fit_ising(X, learner, 50, seed, n_steps=500, rate=0.01, average=average)
     return row_of(model, learner, X, seed, seconds, (10, 50, 100), len(X))
 
 
 def digits_sweeps(n_sweeps, damping):
-    """RBM of 64 hidden units learned by PMP with other sweeps and damping; as `digits_rbm`."""
+    """Fit the RBM of `digits_rbm` by PMP with other sweeps and damping; return its row."""
     X = small_digits()
     sampler = PerturbAndMaxProduct(max_iter=n_sweeps, damping=damping)
-    model, seconds = fit_rbm(
-        X, "pmp", n_sweeps, 0, n_hidden=64, n_steps=600, rate=0.01, batch_size=100, sampler=sampler
-    )
+    rule, solver = PMPLearning(sampler, n_samples=100), Adam(learning_rate=0.01, batch_size=100)
+    model, seconds = fit_rbm(X, rule, 0, n_hidden=64, n_steps=600, solver=solver)
     states = sample(model.energy_, sampler, n_samples=len(X), random_state=1)[0, :, :64]
     return {
         "learner": "pmp",
@@ -116,15 +114,14 @@ def digits_sweeps(n_sweeps, damping):
 
 
 def digits_best(n_sweeps, damping):
-    """As `digits_sweeps`; a sample is the best of the states after 1, 2, .. sweeps, not the last.
+    """Do the same as `digits_sweeps`, with the best state after 1, 2, .. sweeps as the sample.
 
-    The noise is that of the sampler, so that all these states are of one run.
+    The sampler draws the same noise each time, so all these states belong to the same run.
     """
     X = small_digits()
     sampler = PerturbAndMaxProduct(max_iter=n_sweeps, damping=damping)
-    model, seconds = fit_rbm(
-        X, "pmp", n_sweeps, 0, n_hidden=64, n_steps=600, rate=0.01, batch_size=100, sampler=sampler
-    )
+    rule, solver = PMPLearning(sampler, n_samples=100), Adam(learning_rate=0.01, batch_size=100)
+    model, seconds = fit_rbm(X, rule, 0, n_hidden=64, n_steps=600, solver=solver)
     noise = logistic_noise(random_key(1), np.arange(len(X)), 0, 128)
     energy = model.energy_.rows(np.zeros(len(X), int))
     best, states, last = np.full(len(X), -np.inf), None, None
@@ -141,18 +138,19 @@ def digits_best(n_sweeps, damping):
 
 
 def digits_rbm(learner, seed, average):
-    """RBM of 64 hidden units on the 8 x 8 digits, 600 steps."""
+    """Fit an RBM of 64 hidden units to the 8 x 8 digits, 600 steps; return its row."""
     X = small_digits()
-    model, seconds = fit_rbm(
-        X, learner, 50, seed, n_hidden=64, n_steps=600, rate=0.01, batch_size=100, average=average
-    )
+    rule = learning_rule(learner, 50, 100)
+    solver = Adam(learning_rate=0.01, batch_size=100, average=average)
+    model, seconds = fit_rbm(X, rule, seed, n_hidden=64, n_steps=600, solver=solver)
     return row_of(model, learner, X, seed, seconds, (10, 50, 100), len(X))
 
 
 def zeros(learner, n_sweeps, seed, side, rate, average):
-    """Experiment 3: contours of the zeros.
+    """Run experiment 3: contours of the zeros.
 
-    A coupling of -1/+1 units is a quarter of one of 0/1 units, so 0.00025 is the paper's step.
+    A coupling in -1/+1 units is a quarter of the coupling in 0/1 units, so the step of the paper
+    is 0.00025.
     """
     X = contours(side)
     model, seconds = fit_ising(X, learner, n_sweeps, seed, n_steps=1000, rate=rate, average=average)
@@ -160,37 +158,35 @@ def zeros(learner, n_sweeps, seed, side, rate, average):
 
 
 def twos(learner, n_sweeps, seed, average):
-    """Appendix B.3: an RBM of 250 hidden units on 5000 twos, 1000 steps of Adam."""
+    """Run appendix B.3: an RBM of 250 hidden units on 5000 twos, 1000 steps of Adam."""
     X = mnist_digits(2)[:5000]
-    model, seconds = fit_rbm(
-        X, learner, n_sweeps, seed, n_hidden=250, n_steps=1000, rate=0.01, batch_size=50,
-        average=average,
-    )  # fmt: skip
+    rule = learning_rule(learner, n_sweeps, 50)
+    solver = Adam(learning_rate=0.01, batch_size=50, average=average)
+    model, seconds = fit_rbm(X, rule, seed, n_hidden=250, n_steps=1000, solver=solver)
     sweeps = (25, 100, 500) if learner.startswith("gibbs") else (25, 50, 100, 200)
     return row_of(model, learner, X, seed, seconds, sweeps, 1000)
 
 
 def mnist_rbm(learner, n_sweeps, seed, n_epochs, average):
-    """Experiment 5: an RBM of 500 hidden units on all digits, plain gradient steps."""
+    """Run experiment 5: an RBM of 500 hidden units on all digits, plain gradient steps."""
     X = mnist_digits(None)
-    model, seconds = fit_rbm(
-        X, learner, n_sweeps, seed, n_hidden=500, n_steps=600 * n_epochs, rate=0.01,
-        batch_size=100, solver="sgd", average=average,
-    )  # fmt: skip
+    rule = learning_rule(learner, n_sweeps, 100)
+    solver = SGD(learning_rate=0.01, batch_size=100, average=average)
+    model, seconds = fit_rbm(X, rule, seed, n_hidden=500, n_steps=600 * n_epochs, solver=solver)
     return row_of(model, learner, X, seed, seconds, (25, 100), 5000)
 
 
 def reference_row(data, n_rows, name):
-    """Row that scores are read by.
+    """Return the row of samples that do not come from a model.
 
     Parameters
     ----------
     data : callable
-        Returns the rows, or training rows and others of a model of experiment 4.
+        Returns the rows, or training rows and other rows of a model of experiment 4.
     n_rows : int
-        Samples that scores are of.
+        Number of samples.
     name : str
-        One of `REFERENCES`.
+        An entry of `REFERENCES`.
     """
     X = data()
     if isinstance(X, tuple):

@@ -1,10 +1,11 @@
-"""How like the data samples are: the scores of Lazaro-Gredilla et al. (2021), and more."""
+"""Scores that compare samples with data: the scores of Lazaro-Gredilla et al. (2021), and more."""
 
 import time
 
 import numpy as np
 
 from skcrbm.inference import Gibbs, GibbsWithGradients, PerturbAndMaxProduct, sample
+from skcrbm.learning import PersistentContrastiveDivergence, PMPLearning
 from skcrbm.metrics import covariance_error, log_mmd
 
 COLUMNS = ("log_mmd", "log_mmd_05", "covariance_error", "worst_mean")
@@ -17,24 +18,29 @@ class ResetGibbs(Gibbs):
 
 
 class ResetGibbsWithGradients(GibbsWithGradients):
-    """The same of Gibbs with gradients."""
+    """Gibbs chains with gradients that begin at coin flips in every step of training."""
 
     accepts = frozenset({"state"})
 
 
-#: How the estimators learn by each method, with `n` sweeps a step.
-LEARNERS = {
-    "pmp": lambda n: {"learning": "pmp", "sampler": PerturbAndMaxProduct(max_iter=n)},
-    "gibbs reset": lambda n: {"learning": "pmp", "sampler": ResetGibbs(burn_in=n - 1)},
-    "gibbs pcd": lambda n: {"learning": "pcd", "n_gibbs_steps": n},
-    "gwg reset": lambda n: {"learning": "pmp", "sampler": ResetGibbsWithGradients(burn_in=n - 1)},
+_SAMPLERS = {
+    "pmp": lambda n_sweeps: PerturbAndMaxProduct(max_iter=n_sweeps),
+    "gibbs reset": lambda n_sweeps: ResetGibbs(burn_in=n_sweeps - 1),
+    "gwg reset": lambda n_sweeps: ResetGibbsWithGradients(burn_in=n_sweeps - 1),
 }
 
 
-def draw(energy, learner, n_sweeps, n_samples, seed):
-    """Visible states of a learned model by the sampler that it was learned with.
+def learning_rule(learner, n_sweeps, n_states):
+    """Return the learning rule of a learner with its number of sweeps and states per step."""
+    if learner == "gibbs pcd":
+        return PersistentContrastiveDivergence(n_steps=n_sweeps, n_chains=n_states)
+    return PMPLearning(_SAMPLERS[learner](n_sweeps), n_samples=n_states)
 
-    Chains begin at coin flips; each gives one sample.
+
+def draw(energy, learner, n_sweeps, n_samples, seed):
+    """Draw visible states of a learned model by the sampler that it was learned with.
+
+    Each chain begins at coin flips and gives a single sample.
     """
     if learner == "pmp":
         method = PerturbAndMaxProduct(max_iter=n_sweeps)
@@ -46,7 +52,7 @@ def draw(energy, learner, n_sweeps, n_samples, seed):
 
 
 def compare(data, states):
-    """Scores of samples against data, in the order of `COLUMNS`."""
+    """Return the scores of samples against data, in the order of `COLUMNS`."""
     return (
         log_mmd(data, states),
         log_mmd(data, states, bandwidth=0.05),
@@ -56,7 +62,7 @@ def compare(data, states):
 
 
 def scores_of_model(energy, learner, data, sweeps, seed):
-    """Columns of a row: scores at each number of sweeps, in one text each, and their seconds."""
+    """Return columns of a row: a text with the scores at each number of sweeps, and the seconds."""
     started = time.process_time()
     found = [compare(data, draw(energy, learner, n, len(data), seed + 1)) for n in sweeps]
     return {
@@ -67,7 +73,7 @@ def scores_of_model(energy, learner, data, sweeps, seed):
 
 
 def texts(found):
-    """Columns of scores, the scores of several comparisons in one text."""
+    """Return columns of scores; a text joins the scores of several comparisons."""
     return {
         name: " ".join(f"{value:.3f}" for value in values)
         for name, values in zip(COLUMNS, zip(*found, strict=True), strict=True)
@@ -75,19 +81,16 @@ def texts(found):
 
 
 def reference(X, n_rows, name):
-    """Columns of a row to read the scores by.
+    """Return the scores of samples that do not come from a model, for comparison.
 
     Parameters
     ----------
     X : ndarray (N, D)
         All data.
     n_rows : int
-        Rows that samples are compared with, and samples; of two halves no more than there are.
+        Number of samples, and of rows that they are compared with; at most half of the data if
+        the samples are the other half.
     name : {"other half of the data", "independent with the data's means", "fair coins"}
-
-    Returns
-    -------
-    dict
     """
     rng = np.random.RandomState(0)
     data = X[:n_rows]

@@ -13,7 +13,7 @@ from skcrbm.energies import IsingEnergy
 from skcrbm.inference import Gibbs, PerturbAndMaxProduct, sample
 from skcrbm.kernels.ising_gradients import ising_gradients
 
-#: Persistent chains, and samples of PMP a step and their sweeps, for u single updates.
+#: Number of persistent chains; samples of PMP per step and their sweeps, for u single updates.
 N_CHAINS = 256
 PERTURBED = {
     "lattice": lambda u: (int(4.5 * u**0.5), 10),
@@ -23,7 +23,7 @@ _RATE, _L1 = 0.001, 0.01
 
 
 def ising_truth(kind, side):
-    """Model of experiment 4: a lattice, or an Erdos-Renyi graph of average degree 4."""
+    """Return the model of experiment 4: a lattice, or an Erdos-Renyi graph of average degree 4."""
     if kind == "lattice":
         return make_ising_lattice((side, side), -0.2)
     return make_random_ising(side, mean_degree=4, random_state=0)
@@ -31,7 +31,7 @@ def ising_truth(kind, side):
 
 @cache
 def ising_data(kind, side, n_sweeps, seed=0):
-    """2000 training rows and 2000 others of a model of experiment 4, by long Gibbs chains."""
+    """Return 2000 training rows and 2000 other rows of a model of experiment 4, by Gibbs chains."""
     method = Gibbs(burn_in=n_sweeps - 1, n_chains=4000)
     rows = sample(ising_truth(kind, side), method, n_samples=4000, random_state=seed)[0]
     rows = rows.astype(np.float32)
@@ -39,10 +39,10 @@ def ising_data(kind, side, n_sweeps, seed=0):
 
 
 def recovery(kind, side, learner, n_sweeps, seed, n_data_sweeps, average):
-    """Experiment 4: the couplings of an Ising model, from its samples.
+    """Run experiment 4: learn the couplings of an Ising model from its samples.
 
-    W of the paper is half of a coupling, as it counts every pair twice: a step of W is two of
-    the coupling's.
+    W of the paper counts every pair twice, so it is half of a coupling: a step of W corresponds to
+    two steps of the coupling.
     """
     X, other = ising_data(kind, side, n_data_sweeps)
     model, seconds = fit_ising(
@@ -52,7 +52,7 @@ def recovery(kind, side, learner, n_sweeps, seed, n_data_sweeps, average):
         seed,
         n_steps=1000,
         rate=0.002,
-        n_chains=20,
+        n_states=20,
         alpha_l1=0.01,
         average=average,
     )
@@ -61,7 +61,7 @@ def recovery(kind, side, learner, n_sweeps, seed, n_data_sweeps, average):
 
 
 def errors(coupling, kind, side):
-    """Columns on how far learned couplings (n, n) are from those of the truth, halved as W is."""
+    """Return the errors of learned couplings (n, n) against the truth, halved as W is."""
     truth = ising_truth(kind, side).coupling.toarray() / 2
     found = coupling / 2
     return {
@@ -73,7 +73,7 @@ def errors(coupling, kind, side):
 
 @njit(cache=True)
 def _update_one_by_one(coupling, field, which, u, state):
-    """Draw one variable of each chain after the other given the rest.
+    """Draw single variables of each chain in turn, given the other variables.
 
     coupling (n, n), field (n,), which (R, T) of int, u (R, T), state (R, n) of -1/+1, changed.
     """
@@ -87,7 +87,7 @@ def _update_one_by_one(coupling, field, which, u, state):
 
 
 class Chains:
-    """Persistent chains of `n_updates` single updates a step, at random places or by gradients."""
+    """Persistent chains with `n_updates` single updates per step, random or by gradients."""
 
     def __init__(self, learner, n, n_updates):
         self.gradients = learner.startswith("gwg")
@@ -97,7 +97,7 @@ class Chains:
         self.state = None
 
     def __call__(self, coupling, field, rng):
-        """Go on; returns the states (R, n) of -1/+1."""
+        """Continue the chains and return their states (R, n) of -1/+1."""
         shape = N_CHAINS, len(field)
         if self.state is None:
             self.state = 2.0 * (rng.uniform(size=shape) < 0.5) - 1
@@ -118,7 +118,7 @@ class Chains:
 
 
 class Perturbed:
-    """As many samples by PMP as the paper gives it for `n_updates`."""
+    """Samples by PMP, in the number that the paper uses for `n_updates`."""
 
     def __init__(self, kind, n_updates):
         self.n_samples, n_sweeps = PERTURBED[kind](n_updates)
@@ -133,14 +133,14 @@ class Perturbed:
 
 
 def recovery_persistent(kind, side, learner, n_updates, n_data_sweeps, n_steps, seed=0):
-    """Experiment 4 with less than a sweep of persistent chains a step, in the units of the paper.
+    """Run experiment 4 with less than a sweep of persistent chains per step.
 
-    All methods sample with 50 sweeps in the end.
+    The units are the units of the paper. All methods sample with 50 sweeps in the end.
     """
     X, other = ising_data(kind, side, n_data_sweeps)
     y, rng, n = 2.0 * X - 1, np.random.RandomState(seed), X.shape[1]
     draw = Perturbed(kind, n_updates) if learner == "pmp" else Chains(learner, n, n_updates)
-    # Symmetric W and b as one matrix (n + 1, n); the score is x'Wx + b'x.
+    # Symmetric W and b in a single matrix (n + 1, n); the score is x'Wx + b'x.
     target = np.vstack([y.T @ y / len(y), y.mean(axis=0)])
     params, first, second = np.zeros((3, n + 1, n))
     started = time.process_time()

@@ -192,8 +192,8 @@ def _digits(rows):
     best = [row for key, row in rows.items() if " best " in key]
     if best:
         lines += [
-            "The same RBM: each sample is the last state, then the best of the states after 1, 2, .. "
-            "sweeps.",
+            "The same RBM: each sample is the last state, then the best of the states after 1, 2, "
+            ".. sweeps.",
             "",
             *_table(
                 f"sweeps | damping | {_SCORES}",
@@ -214,9 +214,9 @@ def _deconvolution(rows):
     ]  # fmt: skip
     return [
         "Five shapes of 6 x 6 pixels for images made of four shapes of 5 x 5; a single sample. "
-        "Measured before: 97.9 and 98.0% of the pixels at 100 images and 1000 sweeps, 97.8 to 98.8% at 30 "
-        "and 500. The log-prior of the state, up to a constant, distinguishes true shapes "
-        "from single pixels, which also explain all pixels, at many more places.",
+        "Measured before: 97.9 and 98.0% of the pixels at 100 images and 1000 sweeps, 97.8 to "
+        "98.8% at 30 and 500. The log-prior of the state, up to a constant, distinguishes true "
+        "shapes from single pixels, which also explain all pixels, at many more places.",
         "",
         *_table(
             "images | sweeps | damping | seed | explained, % | all pixels off, % | places (true) | "

@@ -43,6 +43,14 @@ from skcrbm.datasets import (
 from skcrbm.density import MarkovRandomField
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference import BPChain, infer, sample
+from skcrbm.learning import (
+    SGD,
+    BPChainLearning,
+    BPLearning,
+    ContrastiveDivergence,
+    LossPlateau,
+    PersistentContrastiveDivergence,
+)
 
 SIZES = {"mrf": range(10, 32, 3), "sat": range(10, 32, 3), "sequences": range(5, 32, 2)}
 QUICK_SIZES = {"mrf": (10, 13), "sat": (10, 13), "sequences": (5, 7, 9, 11)}
@@ -62,18 +70,19 @@ COLORS = {
 
 
 def settings(learner, n):
-    """Hyperparameters of a learner at n variables."""
-    name = learner.split()[0]
-    if name == "mle":
+    """Return the hyperparameters of a learner for n variables."""
+    if learner == "mle":
         return {"learning": "mle", "inference": "exact"}
-    if name in ("bp_chain", "weighted_bp_chain"):
-        return {"learning": name, "sampler": BPChain(max_iter=20, warm_iter=5), "n_chains": 100}
-    options = {"learning": name, "n_chains": 3000}
-    if learner == "cd 100 updates":
-        options["n_gibbs_steps"] = max(1, round(100 / n))
-    elif learner == "cd 100 sweeps":
-        options["n_gibbs_steps"] = 100
-    return options
+    chain = BPChain(max_iter=20, warm_iter=5)
+    rules = {
+        "bp": BPLearning(n_samples=3000),
+        "bp_chain": BPChainLearning(chain, n_samples=100),
+        "weighted_bp_chain": BPChainLearning(chain, n_samples=100, weighted=True),
+        "pcd": PersistentContrastiveDivergence(n_chains=3000),
+        "cd 100 updates": ContrastiveDivergence(max(1, round(100 / n)), n_chains=3000),
+        "cd 100 sweeps": ContrastiveDivergence(100, n_chains=3000),
+    }
+    return {"learning": rules[learner]}
 
 
 def problem(kind, n, instance):
@@ -100,11 +109,7 @@ def learn(kind, n, instance, learner):
     start = graph.with_log_potentials(np.log(np.maximum(entries, 1e-3)))
     model = MarkovRandomField(
         factors=start,
-        solver="sgd",
-        average=False,  # as in the paper
-        batch_size=len(train),
-        early_stopping=False,
-        n_iter_no_change=N_STEPS,
+        early_stopping=LossPlateau(n_iter_no_change=N_STEPS),
         warm_start=True,
         binarize=None,
         n_jobs=1,
@@ -116,7 +121,9 @@ def learn(kind, n, instance, learner):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for (first, rate), (end, _) in pairwise(schedule):
-            model.set_params(learning_rate_init=rate, max_iter=end - first).fit(train)
+            # As in the paper, without an average of the iterates.
+            solver = SGD(learning_rate=rate, batch_size=len(train), average=False)
+            model.set_params(solver=solver, max_iter=end - first).fit(train)
     seconds = time.process_time() - started
     energy = model.energy_
     log_z = infer(energy, "exact", returns="log_partition").log_partition

@@ -40,6 +40,7 @@ from skcrbm.datasets import (
     occlude_patch,
 )
 from skcrbm.inference import MaxProduct, MeanField, MixedProduct, SumProduct
+from skcrbm.learning import SGD, CDPercLoss, ContrastiveDivergence
 
 # Data set, corruption, its strength.
 TASKS = {
@@ -73,13 +74,12 @@ METHODS = {
     "CD-1": (CRBMClassifier, {"learning": "cd", "inference": MeanField(tol=0.01)}),
     "CD-10": (
         CRBMClassifier,
-        {"learning": "cd", "n_gibbs_steps": 10, "inference": MeanField(tol=0.01)},
+        {"learning": ContrastiveDivergence(n_steps=10), "inference": MeanField(tol=0.01)},
     ),
     "CD-PercLoss": (
         CRBMClassifier,
         {
-            "learning": "cd_percloss",
-            "n_gibbs_steps": 10,
+            "learning": CDPercLoss(n_steps=10),
             "inference": MeanField(tol=0.01),
             "decode": "marginal_map",
         },
@@ -211,10 +211,7 @@ def train(method, rate, strength, images, size, max_iter, n_jobs, checkpoint):
         model = kind(
             n_hidden=0 if method == "LR" else size.n_hidden,
             **{**options, "inference": inference},
-            average=True,
-            solver="sgd",
-            learning_rate_init=rate,
-            batch_size=20,
+            solver=SGD(learning_rate=rate, batch_size=20, average=True),
             alpha=strength / len(X),
             n_jobs=n_jobs,
             random_state=0,

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skcrbm import LayeredGMClassifier
 from skcrbm.inference import TruncatedInference
+from skcrbm.learning import Adam, EarlyStopping
 
 
 def probabilities(scores, n_states):
@@ -175,10 +176,9 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         self.top_ = LayeredGMClassifier(
             layers=(),
             inference=TruncatedInference(n_iter=1),
-            batch_size=self.batch_size,
+            solver=Adam(batch_size=self.batch_size),
             max_iter=self.max_iter,
-            early_stopping=True,
-            refit=False,
+            early_stopping=EarlyStopping(0.2, n_iter_no_change=5, refit=False),
             random_state=self.random_state,
         ).fit(v, y)
         self.n_iter_ = self.top_.n_iter_

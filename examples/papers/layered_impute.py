@@ -1,7 +1,7 @@
 """Fill in partially observed images with a layered graphical model.
 
 After Shen et al. (2019), figures 7 and 8: a local net sees 30% and 70% of the pixels of
-Fashion-MNIST and 70% of those of MNIST. The unobserved pixels are nodes of the model, so
+Fashion-MNIST and 70% of the pixels of MNIST. The unobserved pixels are nodes of the model, so
 their beliefs come with the prediction. Writes two pictures, of reduced size: 4000 training
 images, where the paper has all.
 
@@ -18,6 +18,7 @@ from examples._harness import OUTPUT
 from skcrbm import LayeredGMClassifier
 from skcrbm.datasets import load_fashion_mnist, load_mnist
 from skcrbm.layers import Dense, Local2d
+from skcrbm.learning import Adam, Backpropagation
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -36,8 +37,8 @@ def fit(data, visible, arguments):
     model = LayeredGMClassifier(
         layers=(Local2d(7, 5, 2, padding=1), Local2d(17, 5, 2), Dense(10, 11)),
         input_shape=(28, 28),
-        label_smoothing=0.1,
-        batch_size=20,
+        learning=Backpropagation(label_smoothing=0.1),
+        solver=Adam(batch_size=20),
         max_iter=arguments.max_iter,
         early_stopping=False,
         random_state=0,

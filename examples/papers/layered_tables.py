@@ -1,10 +1,10 @@
 """Tables 1 to 8 of Shen et al. (2019): layered graphical models on MNIST and Fashion-MNIST.
 
-Every cell is one fit, but that cells which would repeat a finished fit bit for bit take its
-result ("same_as"). Finished cells are kept in a CSV file, so the program can be
-stopped and started again, or given a part of the tables; the Markdown tables are made
-from the file, beside the published figures. ``--quick`` runs everything on few images to
-see that it works: its accuracies mean nothing.
+Every cell is a single fit. Cells that would repeat a finished fit bit for bit take its result
+("same_as"). Finished cells are kept in a CSV file, so the program can be stopped and restarted, or
+given a part of the tables. The Markdown tables are made from the file, beside the published
+figures. ``--quick`` runs everything on few images to check that it works: its accuracies mean
+nothing.
 
     python -m examples.papers.layered_tables --only "table 4," dense
     python -m examples.papers.layered_tables --n-train 12000 --only "table 5,"
@@ -28,19 +28,21 @@ from skcrbm import LayeredGMClassifier
 from skcrbm.datasets import load_fashion_mnist, load_mnist
 from skcrbm.inference import TruncatedInference
 from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
+from skcrbm.learning import Adam, Backpropagation, EarlyStopping
 
 METHODS = {"MF": "mean_field", "LBP": "sum_product", "TRW": "tree_reweighted"}
 SCHEDULES = {"Par": "parallel", "Seq": "sequential"}
+STOPPING = EarlyStopping(validation_fraction=0.2, n_iter_no_change=5, refit=False)
 LARGE = ("32 colors", "256 colors")  # up to 160 million weights: not in a quick run
 
 
 def dense(depth=1, n_states=2, n_nodes=100):
-    """Keyword arguments of a dense net."""
+    """Return the keyword arguments of a dense net."""
     return {"layers": (Dense(n_nodes, n_states),) * depth}
 
 
 def grid(kind, first_states=7):
-    """Keyword arguments of the convolutional or local net of the demonstration."""
+    """Return the keyword arguments of the convolutional or local net of the demonstration."""
     layer = {"conv": Conv2d, "local": Local2d}[kind]
     return {
         "layers": (layer(first_states, 5, 2, padding=1), layer(17, 5, 2), Dense(10, 11)),
@@ -49,7 +51,7 @@ def grid(kind, first_states=7):
 
 
 def seq(method, n_iter=5, **net):
-    """Keyword arguments with a sequential method."""
+    """Return keyword arguments with a sequential method."""
     return {"inference": TruncatedInference(METHODS[method], n_iter=n_iter), **net}
 
 
@@ -85,7 +87,7 @@ def cells():
     ):
         for gradient in ("analytic", "backprop"):
             options = seq("LBP", n_iter, **dense(depth), clamping="hard")
-            options["gradient"] = gradient
+            options["learning"] = gradient
             shown = published if gradient == "analytic" else None
             yield 3, f"{depth} hidden, T={n_iter}", gradient, "mnist", "layered", options, shown
 
@@ -147,7 +149,7 @@ def cells():
     table6 = {"conv": (0.884, 0.865, 0.889, 0.894), "local": (0.894, 0.863, 0.894, 0.894)}
     for net, (soft, requantised, sigmoid, relu) in table6.items():
         yield 6, net, "soft", "fashion_mnist", "layered", seq("TRW", **grid(net)), soft
-        # 4 colors; the first hidden layer gets 3 states per binary one.
+        # 4 colors; a node of the first hidden layer gets 3 states per binary state.
         cuts = HardClamping((0.25, 0.5, 0.75))
         options = seq("TRW", **grid(net, first_states=19), clamping=cuts)
         yield 6, net, "4 colors", "fashion_mnist", "layered", options, requantised
@@ -169,7 +171,7 @@ def cells():
     }
     for (table, net, visible), figures in partial.items():
         data = "mnist" if table == 7 else "fashion_mnist"
-        options = seq("TRW", **grid(net), label_smoothing=0.1)
+        options = seq("TRW", **grid(net), learning=Backpropagation(label_smoothing=0.1))
         row = f"{net} ({visible})"
         options["visible"] = visible
         yield table, row, "LGM", data, "layered", options, figures[0]
@@ -188,7 +190,7 @@ _CACHE = {}
 
 
 def load(name, n_train):
-    """Training and test images in [0, 1], float32, with their classes."""
+    """Return training and test images in [0, 1], float32, with their classes."""
     if name not in _CACHE:
         data = {"mnist": load_mnist, "fashion_mnist": load_fashion_mnist}[name]()
         _CACHE[name] = data
@@ -204,19 +206,19 @@ def load(name, n_train):
 
 
 def hide(X, visible, seed, fill):
-    """Observe each pixel with probability `visible`; `fill` elsewhere."""
+    """Observe each pixel with probability `visible`; put `fill` elsewhere."""
     hidden = np.random.RandomState(seed).random_sample(X.shape) >= visible
     return np.where(hidden, np.float32(fill), X)
 
 
 def fit_redrawn(model, X, y, visible):
-    """Fit to whole images of which every epoch shows other pixels; returns model and best epoch.
+    """Fit to images whose visible pixels change in every epoch; return model and best epoch.
 
-    Early stopping as in `fit`, around one `partial_fit` an epoch, but by the loss of the classes
-    without label smoothing. The pixels that the validation images show are drawn once.
+    Stops early as `fit` does, around a `partial_fit` per epoch, but by the loss of the classes
+    without label smoothing. The visible pixels of the validation images are drawn once.
     """
     X, X_val, y, y_val = train_test_split(
-        X, y, test_size=model.validation_fraction, stratify=y, random_state=0
+        X, y, test_size=STOPPING.validation_fraction, stratify=y, random_state=0
     )
     X_val = hide(X_val, visible, 3, np.nan)
     best, kept, kept_at = np.inf, None, 0
@@ -226,13 +228,13 @@ def fit_redrawn(model, X, y, visible):
         print(f"  epoch {epoch}: validation {loss:.4f}", flush=True)
         if loss < best:
             best, kept, kept_at = loss, copy.deepcopy(model), epoch
-        elif epoch - kept_at >= model.n_iter_no_change:
+        elif epoch - kept_at >= STOPPING.n_iter_no_change:
             break
     return kept, kept_at
 
 
 def run(kind, options, data, max_iter):
-    """Fit one cell; returns accuracy on the test images, epochs and seconds."""
+    """Fit a cell; return the accuracy on the test images, epochs and seconds."""
     X, y, X_test, y_test = data
     options = dict(options)
     visible = options.pop("visible", None)
@@ -245,12 +247,9 @@ def run(kind, options, data, max_iter):
     if kind in ("layered", "redrawn"):
         model = LayeredGMClassifier(
             **options,
-            batch_size=20,
+            solver=Adam(batch_size=20),
             max_iter=max_iter,
-            early_stopping=kind == "layered",
-            validation_fraction=0.2,
-            n_iter_no_change=5,
-            refit=False,
+            early_stopping=STOPPING if kind == "layered" else False,
             random_state=0,
             verbose=1,
         )
@@ -261,8 +260,8 @@ def run(kind, options, data, max_iter):
             alpha=0.0,
             batch_size=20,
             early_stopping=True,
-            validation_fraction=0.2,
-            n_iter_no_change=5,
+            validation_fraction=STOPPING.validation_fraction,
+            n_iter_no_change=STOPPING.n_iter_no_change,
             tol=0.0,
             max_iter=max_iter,
             random_state=0,
@@ -280,22 +279,22 @@ def run(kind, options, data, max_iter):
 
 
 def identity(name, kind, options):
-    """Text that is equal for cells whose fits are the same, bit for bit."""
-    options = {"clamping": "soft", "gradient": "backprop", **options}
+    """Return a text that is equal for cells whose fits are the same, bit for bit."""
+    options = {"clamping": "soft", "learning": "backprop", **options}
     if kind == "layered":
         layers = options["layers"]
         inference = options["inference"]
         star = len(layers) == 0 or (len(layers) == 1 and isinstance(layers[0], Dense))
         if inference.method == "mean_field":  # both schedules are the same
             options.update(inference=TruncatedInference("mean_field", n_iter=inference.n_iter))
-        elif star and options["gradient"] == "backprop" and "visible" not in options:
-            # Given the image a tree, on which all messages are exact after two iterations.
+        elif star and options["learning"] == "backprop" and "visible" not in options:
+            # Given the image this is a tree: all messages are exact after two iterations.
             options.update(inference="exact")
     return repr((name, kind, sorted(options.items())))
 
 
 def markdown(done):
-    """Markdown tables: measured, beside published, with the number of images if reduced."""
+    """Return Markdown tables: measured beside published, with the number of images if reduced."""
     lines = []
     every = list(cells())
     for table in sorted({cell[0] for cell in every}):
@@ -318,7 +317,7 @@ def markdown(done):
 
 
 def cell_text(done, table, row, column, kind, published):
-    """One cell: the fit on most images there is, and the published figure in brackets."""
+    """Return a cell: the fit on the most images, and the published figure in brackets."""
     found = [
         r for r in done.values() if (r["table"], r["row"], r["column"]) == (str(table), row, column)
     ]
@@ -334,9 +333,9 @@ def cell_text(done, table, row, column, kind, published):
 
 
 def runs(n_train, max_iter, quick, store):
-    """Yield the key of every cell that can be run, and what runs it.
+    """Yield the key of every cell that can be run, and the function that runs it.
 
-    Equal fits with as many images and epochs are taken from the store of finished cells.
+    Equal fits with the same number of images and epochs come from the store of finished cells.
     """
 
     def key_of(table, row, column, *_):
@@ -371,8 +370,8 @@ def runs(n_train, max_iter, quick, store):
 
 
 def main():
-    """Run what is asked for and not done yet; write the tables."""
-    parser = make_parser(__doc__, "layered_tables", "500 images, one epoch, 8 colors at most")
+    """Run the requested cells that are not finished; write the tables."""
+    parser = make_parser(__doc__, "layered_tables", "500 images, a single epoch, 8 colors at most")
     parser.add_argument("--n-train", type=int, default=60000, help="training images, with the 20%%")
     parser.add_argument("--max-iter", type=int, default=100, help="epochs at most")
     arguments = parser.parse_args()

@@ -214,7 +214,7 @@ def run(data, pipeline, grid, quick):
 def markdown(done):
     """Markdown tables, measured (printed)."""
     lines = [
-        "Measured (printed by Miao and Rao 2009). Times are processor seconds of a single thread: the",
+        "Measured (printed by Miao and Rao 2009). Times are processor seconds (single thread): the",
         "fit on all training rows with the chosen parameters, the prediction of the test rows.",
         "",
     ]

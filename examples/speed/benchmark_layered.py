@@ -1,9 +1,9 @@
-"""Speed of training layered graphical models, on one thread.
+"""Speed of training layered graphical models, in a single thread.
 
-Milliseconds per batch of 20 images, forward and backward, for the nets of the
-demonstration at several numbers of iterations; and an epoch of ``Dense(100)`` beside one
-of scikit-learn's MLPClassifier with the same hidden size and batch, taking turns. With many
-grey levels: a batch where Adam moves the weights that it reads, and where it moves all of them.
+Measures milliseconds per batch of 20 images, forward and backward, for the nets of the
+demonstration at several numbers of iterations; an epoch of ``Dense(100)`` in turns with an epoch of
+scikit-learn's MLPClassifier with the same hidden size and batch; and, with many grey levels, a
+batch if Adam moves only the weights that it reads, and if it moves all of them.
 
     python -m examples.speed.benchmark_layered
     python -m examples.speed.benchmark_layered --only levels
@@ -23,7 +23,8 @@ from skcrbm.datasets import load_fashion_mnist, load_mnist
 from skcrbm.inference import TruncatedInference
 from skcrbm.inference.layered.network import LayeredInput
 from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
-from skcrbm.learning import LAYERED_OBJECTIVES, Batch, Clock
+from skcrbm.learning import Adam, Backpropagation
+from skcrbm.learning.data import Batch, Clock
 
 GRID = {"input_shape": (28, 28)}
 NETS = {
@@ -32,7 +33,7 @@ NETS = {
     "local": {"layers": (Local2d(7, 5, 2, padding=1), Local2d(17, 5, 2), Dense(10, 11)), **GRID},
     "conv": {"layers": (Conv2d(7, 5, 2, padding=1), Conv2d(17, 5, 2), Dense(10, 11)), **GRID},
 }
-# Hard clamping: grey levels, dense net, and batches that are timed where all weights are moved.
+# Hard clamping: grey levels, dense net, and number of timed batches if all weights are moved.
 LEVELS = (
     (32, "F", Dense(100), 100),
     (32, "N", Dense(500), 50),
@@ -41,14 +42,14 @@ LEVELS = (
     (256, "N", Dense(800), 10),
     (256, "L", Dense(100, 9), 10),
 )
-# From how many weights on steps move the rows that are read.
+# Number of weights from which on steps move only the rows that are read.
 LIMIT = "skcrbm.inference.layered.network.ROW_SPARSE_WEIGHTS"
-# Milliseconds per training batch of the paper's PyTorch code at T = 5, one core.
+# Milliseconds per training batch of the paper's PyTorch code at T = 5, a single core.
 PUBLISHED_CODE = {"dense, 10 nodes of 11 states": 32, "conv": 1140}
 
 
 def trace_bytes(structure, n_iter, itemsize=4):
-    """Bytes that the messages and beliefs of one example take over all iterations."""
+    """Return the bytes of the messages and beliefs of an example over all iterations."""
     hidden = structure.connections[1:]
     message = sum(
         (c.n_tables if c.dense else len(c.left)) * (c.n_left_states + c.n_right_states - 2)
@@ -59,7 +60,7 @@ def trace_bytes(structure, n_iter, itemsize=4):
 
 
 def median_ms(function, repeats):
-    """Median time of a call, in milliseconds."""
+    """Return the median time of a call, in milliseconds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -83,14 +84,14 @@ def batches(X, y, repeats):
             model = LayeredGMClassifier(
                 **net,
                 inference=TruncatedInference(n_iter=n_iter),
+                solver=Adam(batch_size=20),
                 max_iter=1,
-                batch_size=20,
                 early_stopping=False,
                 random_state=0,
             )
             # Parameters as after some training, not at their start.
             model.fit(X[:2000], y[:2000])
-            objective = LAYERED_OBJECTIVES.get("backprop")(TruncatedInference(n_iter=n_iter))
+            objective = Backpropagation().layered(TruncatedInference(n_iter=n_iter))
             fitted = model._model
 
             def forward(objective=objective, fitted=fitted):
@@ -137,7 +138,7 @@ def linearity(X, y, repeats):
         cells, totals, counts = [], [], np.array([1, 3, 5, 10])
         for t in counts:
             network = TruncatedInference(n_iter=int(t)).network(model)
-            inputs = LayeredInput(X[:20], alike=False)  # each row its own first iteration
+            inputs = LayeredInput(X[:20], alike=False)  # each row has its own first iteration
             trace = network.run(inputs, complete=True, keep=True)
             d = np.ones_like(trace.beliefs[-1][-1])
             ahead = median_ms(
@@ -158,7 +159,9 @@ def linearity(X, y, repeats):
 
 def epochs(X, y, turns):
     """Print the table of epochs beside MLPClassifier."""
-    layered = LayeredGMClassifier(max_iter=1, batch_size=20, early_stopping=False, random_state=0)
+    layered = LayeredGMClassifier(
+        solver=Adam(batch_size=20), max_iter=1, early_stopping=False, random_state=0
+    )
     network = MLPClassifier((100,), batch_size=20, max_iter=1, random_state=0)
     layered.fit(X[:500], y[:500])
     seconds = {"LayeredGMClassifier": [], "MLPClassifier": []}
@@ -175,7 +178,7 @@ def epochs(X, y, turns):
 
 
 def levels(turns):
-    """Print the table of batches where many grey levels make large matrices of weights."""
+    """Print the table of batches if many grey levels make large matrices of weights."""
     data = load_fashion_mnist()
     X, y = (data.X_train / 255).astype(np.float32), data.y_train
     print("\n| levels, net | weights | all moved, ms a batch | only rows read | times faster |")
@@ -184,8 +187,8 @@ def levels(turns):
         model = LayeredGMClassifier(
             layers=(layer,),
             clamping=HardClamping(np.arange(1, n_levels) / n_levels),
+            solver=Adam(batch_size=20),
             max_iter=1,
-            batch_size=20,
             early_stopping=False,
             random_state=0,
         )

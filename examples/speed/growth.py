@@ -18,6 +18,7 @@ import warnings
 import numpy as np
 
 from skcrbm import CRBMClassifier, LMBMClassifier
+from skcrbm.learning import Adam
 
 N_FEATURES, N_LABELS = 100, 20
 # A given number of passes: whether each takes longer with more rows is the question.
@@ -27,9 +28,9 @@ MODELS = {
     "exact CRBM, 20 steps on all rows": CRBMClassifier(
         n_hidden=8, inference="exact", solver="lbfgs", alpha=0.01, max_iter=20, random_state=0
     ),
-    "exact CRBM, one epoch in batches": CRBMClassifier(
-        n_hidden=8, inference="exact", solver="adam", alpha=0.01, max_iter=1,
-        early_stopping=False, batch_size=100, random_state=0,
+    "exact CRBM, an epoch in batches": CRBMClassifier(
+        n_hidden=8, inference="exact", solver=Adam(batch_size=100), alpha=0.01,
+        max_iter=1, early_stopping=False, random_state=0,
     ),
     "exact CRBM, nothing set": CRBMClassifier(random_state=0),
 }  # fmt: skip

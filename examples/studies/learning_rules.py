@@ -21,13 +21,14 @@ from sklearn.preprocessing import StandardScaler
 from examples._harness import make_parser, run_tables
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.datasets import load_scene, load_yeast
+from skcrbm.learning import CDPercLoss, ContrastiveDivergence
 from skcrbm.metrics import masked_scorer
 
 METHODS = {
     "LR": CRBMClassifier(n_hidden=0),
     "CD-1": CRBMClassifier(learning="cd"),
-    "CD-10": CRBMClassifier(learning="cd", n_gibbs_steps=10),
-    "CD-PercLoss": CRBMClassifier(learning="cd_percloss", n_gibbs_steps=10),
+    "CD-10": CRBMClassifier(learning=ContrastiveDivergence(n_steps=10)),
+    "CD-PercLoss": CRBMClassifier(learning=CDPercLoss(n_steps=10)),
     "MLE-MF": CRBMClassifier(inference="mean_field"),
     "MLE-BP": CRBMClassifier(inference="sum_product"),
     "LSSVM": MSSVMCRBM(hidden="max", inference="max_product"),

@@ -1,13 +1,13 @@
-"""Messages that go on where the last visit to a training image ended, and how many a visit.
+"""Messages that continue from the last visit to a training image, by iterations per visit.
 
-Conditional RBMs trained by belief propagation on digits with noise or a patch, at the reduced size
-of `papers/crbm_tables.py`. In every visit messages run for so many iterations at most, from a cold
-start or from where the row's last visit left them, as persistent chains do. Errors are those of
-validation images, in % of pixels, by the average of the iterates; their inference always begins
-afresh and takes up to 60 iterations, or, "by as many", after the last epoch those of a visit. The
-last columns compare fixed points on training images, of the trained model: wrong pixels from a
-cold start and from the messages of the last visit, and the share of images that these restore
-differently. Seconds are of the processor. Finished cells are kept in a CSV file.
+Conditional RBMs are trained by belief propagation on digits with noise or a patch, at the reduced
+size of `papers/crbm_tables.py`. In every visit messages run for a limited number of iterations,
+from a cold start or from the end of the row's last visit, as persistent chains do. Errors refer to
+validation images, in % of pixels, by the average of the iterates. Their inference always begins
+afresh and takes up to 60 iterations, or, "by as many", after the last epoch as many as a visit. The
+last columns compare fixed points of the trained model on training images: wrong pixels from a cold
+start and from the messages of the last visit, and the share of images that the two restore
+differently. Seconds are processor seconds. Finished cells are kept in a CSV file.
 
     python -m examples.studies.persistent_messages --quick
     python -m examples.studies.persistent_messages          # half an hour
@@ -18,66 +18,61 @@ import warnings
 from functools import partial
 
 import numpy as np
-from skcrbm.learning._likelihood import Likelihood
-from skcrbm.learning._phases import Expected, Moments
 from sklearn.exceptions import ConvergenceWarning
 
 from examples._harness import make_parser, run_tables
 from examples.papers.crbm_tables import SIZES, errors, task_images
 from skcrbm import CRBMClassifier
 from skcrbm.inference import InferenceResult, SumProduct, infer
+from skcrbm.learning import SGD, Likelihood
+from skcrbm.learning.objectives import Contrast
+from skcrbm.learning.phases import Expected, Moments, Observed
 
 TASKS = ("noisy MNIST 10%", "occluded MNIST 12x12")
-# Iterations of a visit at most; None: 7 in the first epoch and one more in each, as `SumProduct`
-# has it unless told otherwise.
+# Largest number of iterations per visit. None stands for 7 in the first epoch and another iteration
+# in each further epoch, the default of `SumProduct` in training.
 VISITS = (1, 2, 5, 10, None)
 STARTS = ("cold", "messages", "beliefs")
-RATE = 0.15  # the best one of both tasks in `crbm_tables.py`
+RATE = 0.15  # the best rate of both tasks in `crbm_tables.py`
 TOL = 0.01
 N_PREDICTION_ITER = 60
 MARKS = (2, 5, 10, 20)  # epochs after which errors are reported
-# Training images whose fixed points are compared, and how inference finds those.
+# Number of training images whose fixed points are compared, and the method that finds them.
 N_COMPARED = 1000
-TO_THE_END = SumProduct(max_iter=200, tol=1e-4)
+UNTIL_CONVERGED = SumProduct(max_iter=200, tol=1e-4)
 
 
 class LastVisits:
-    """Where inference on each row ended.
-
-    Attributes
-    ----------
-    n_iter : ndarray of int (N,)
-        0 before the first visit.
-    values : dict of ndarray (N, ...)
-        "messages" (N, V, H) as odds, and "sums" of log messages (N, V + H), by which beliefs
-        differ from fields; or "beliefs" (N, V + H); nothing of a cold start.
-    """
+    """End of the last inference on each row."""
 
     def __init__(self, n_rows):
+        # Iterations of the last visit (N,); 0 before the first visit.
         self.n_iter = np.zeros(n_rows, int)
+        # "messages" (N, V, H) as odds, and "sums" of log messages (N, V + H), the difference of
+        # beliefs and fields; or "beliefs" (N, V + H). Empty for a cold start.
         self.values = {}
 
     def __deepcopy__(self, memo):
-        """Return itself: half a gigabyte is not copied every epoch in case the next one fails."""
+        """Return itself: half a gigabyte is not copied every epoch in case the next fails."""
         return self
 
     def put(self, index, **parts):
-        """Keep arrays of the given rows."""
+        """Store arrays of the given rows."""
         for name, part in parts.items():
             if name not in self.values:
                 self.values[name] = np.zeros((len(self.n_iter), *part.shape[1:]), part.dtype)
             self.values[name][index] = part
 
 
-class GoingOn(Expected):
-    """Moments of the model by inference that goes on from the row's last visit.
+class ContinuedInference(Expected):
+    """Moments of the model by inference that continues from the last visit of each row.
 
     Parameters
     ----------
     inference : SumProduct
     start : {"cold", "messages", "beliefs"}
-        What a visit goes on from. Messages are those visible -> hidden; beliefs follow from them
-        and from the fields as they are now.
+        Start of a visit. Messages are the messages visible -> hidden; beliefs follow from them and
+        from the present fields.
     """
 
     def __init__(self, inference, start):
@@ -89,7 +84,7 @@ class GoingOn(Expected):
         return LastVisits(n_rows)
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the model's `Moments`, and where inference ended."""
+        """Return the `Moments` of the model, and the end of inference."""
         found = infer(
             energy,
             self.inference.at_epoch(clock.epoch),
@@ -110,7 +105,7 @@ class GoingOn(Expected):
         return moments, state
 
     def earlier(self, energy, index, state):
-        """Return what `infer` goes on from; None where a row has not been visited."""
+        """Return the start of `infer`, or None if a row has not been visited."""
         if self.begin == "cold" or not state.n_iter[index].all():
             return None
         if self.begin == "beliefs":
@@ -120,54 +115,60 @@ class GoingOn(Expected):
         return InferenceResult(log_odds=log_odds, state=messages)
 
 
-class GoingOnLikelihood(Likelihood):
-    """Maximum likelihood with `GoingOn` for the moments of the model."""
+class ContinuedLikelihood(Likelihood):
+    """Maximum likelihood with `ContinuedInference` for the moments of the model.
 
-    def __init__(self, inference, visit, start):
-        super().__init__(inference)
-        self.negative = GoingOn(SumProduct(max_iter=visit, tol=inference.tol), start)
+    Rows must be the same in every `partial_fit`. The `inference` of the estimator predicts.
 
-
-class GoingOnCRBM(CRBMClassifier):
-    """Conditional RBM of that rule; rows must be the same in every `partial_fit`.
-
-    Its `inference` is that of prediction. `visit` and `start` are set before the first call.
+    Parameters
+    ----------
+    visit : int or None
+        Largest number of iterations per visit; None grows with the epochs.
+    start : {"cold", "messages", "beliefs"}
+        Start of a visit.
     """
 
-    visit, start = None, "cold"
+    def __init__(self, visit=None, start="cold"):
+        self.visit = visit
+        self.start = start
 
-    def _make_objective(self, visible):
-        return GoingOnLikelihood(self._method, self.visit, self.start)
+    def conditional(self, inference, n_jobs=None):
+        """Return the objective of a conditional model."""
+        method = SumProduct(max_iter=self.visit, tol=inference.tol)
+        return Contrast(
+            Observed(inference, n_jobs),
+            ContinuedInference(method, self.start),
+            inference=inference,
+            n_jobs=n_jobs,
+            state_key=self.name,
+        )
 
-    def phase_and_state(self):
-        """Return the negative phase, to run to the end, and where its last visits ended."""
-        return GoingOn(TO_THE_END, self.start), self._progress.state[1]
+
+def phase_and_state(model):
+    """Return the negative phase, to run until it converges, and the ends of its last visits."""
+    return ContinuedInference(UNTIL_CONVERGED, model.learning.start), model._progress.state[1]
 
 
 def make_model(size, rate, visit, start, seed):
     """Return a model that has not been trained."""
-    model = GoingOnCRBM(
+    return CRBMClassifier(
         n_hidden=size.n_hidden,
+        learning=ContinuedLikelihood(visit, start),
         inference=SumProduct(max_iter=N_PREDICTION_ITER, tol=TOL),
-        average=True,
-        solver="sgd",
-        learning_rate_init=rate,
-        batch_size=20,
+        solver=SGD(learning_rate=rate, batch_size=20, average=True),
         alpha=0.0,
         random_state=seed,
     )
-    model.visit, model.start = visit, start
-    return model
 
 
 def compare_ends(model, X, Y):
-    """Wrong pixels in % of training images: from a cold start, and from the last visit.
+    """Compare a cold start with the last visit on training images.
 
-    And the share of images that the two restore differently.
+    Returns the wrong pixels of both in %, and the share of images that they restore differently.
     """
     rows = np.arange(min(N_COMPARED, len(X)))
-    phase, state = model.phase_and_state()
-    energy = model._fitted_model(X).energy(X[rows])
+    phase, state = phase_and_state(model)
+    energy = model._fitted_model().energy(X[rows])
     clean = Y[rows] == 1
     ends = []
     for init in (None, phase.earlier(energy, rows, state)):
@@ -182,14 +183,14 @@ def compare_ends(model, X, Y):
 
 
 def error_as_trained(model, X, Y):
-    """Wrong pixels in % if prediction takes as many iterations as a visit, from a cold start."""
-    method = SumProduct(max_iter=model.visit, tol=TOL).at_epoch(model.n_iter_ - 1)
-    found = infer(model._fitted_model(X).energy(X), method).marginals[:, : Y.shape[1]] >= 0.5
+    """Return the wrong pixels in % if prediction takes as many iterations as a visit."""
+    method = SumProduct(max_iter=model.learning.visit, tol=TOL).at_epoch(model.n_iter_ - 1)
+    found = infer(model._fitted_model().energy(X), method).marginals[:, : Y.shape[1]] >= 0.5
     return 100 * (found != Y).mean()
 
 
 def run(images, size, visit, start, seed):
-    """Train one model; its errors epoch by epoch."""
+    """Train a model; return its errors epoch by epoch."""
     (X, Y), validation, _ = images
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -219,7 +220,7 @@ def run(images, size, visit, start, seed):
         **after,
         "as_trained": f"{error_as_trained(model, *validation):.3f}",
         "seconds_per_epoch": f"{seconds / len(curve):.2f}",
-        "iterations": f"{model.phase_and_state()[1].n_iter.mean():.1f}",
+        "iterations": f"{phase_and_state(model)[1].n_iter.mean():.1f}",
         "converged": f"{model.convergence_curve_[-1]:.3f}",
         **compare_ends(model, X, Y),
         "errors": " ".join(f"{error:.3f}" for error in curve),
@@ -228,12 +229,12 @@ def run(images, size, visit, start, seed):
 
 
 def title(visit):
-    """Return how many iterations a visit has, as text."""
+    """Return the number of iterations per visit as text."""
     return "7 + epoch" if visit is None else str(visit)
 
 
 def settings():
-    """Yield what is run: iterations a visit, start, seed."""
+    """Yield the settings to run: iterations per visit, start, seed."""
     for visit in VISITS:
         for start in ("cold", "messages"):
             yield visit, start, 0
@@ -243,7 +244,7 @@ def settings():
 
 
 def cells(size):
-    """Yield the key of every cell and what runs it."""
+    """Yield the key of every cell and the function that runs it."""
     images = {}
 
     def work(task, visit, start, seed):
@@ -260,12 +261,12 @@ def cells(size):
 
 
 def short(figure):
-    """Return a figure of a finished row with two decimals; "" where there is none."""
+    """Return a figure of a finished row with two decimals, or "" if the row lacks it."""
     return figure and f"{float(figure):.2f}"
 
 
 def markdown(done):
-    """Markdown tables of the finished rows, one per task."""
+    """Return Markdown tables of the finished rows, a table per task."""
     columns = (
         "iterations a visit | start | seed | best (epoch) | "
         f"{' | '.join(f'after {mark}' for mark in MARKS)} | by as many | s per epoch | "
@@ -294,7 +295,7 @@ def markdown(done):
 
 
 def main():
-    """Run what is not done yet; write the tables."""
+    """Run the cells that are not finished; write the tables."""
     parser = make_parser(__doc__, "persistent_messages", "a few hundred images, two epochs")
     arguments = parser.parse_args()
     size = SIZES["quick" if arguments.quick else "reduced"]

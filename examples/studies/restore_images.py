@@ -20,6 +20,7 @@ from examples._harness import OUTPUT
 from skcrbm import CRBMClassifier
 from skcrbm.datasets import flip_pixels, load_mnist, occlude_patch
 from skcrbm.inference import SumProduct
+from skcrbm.learning import SGD
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -37,13 +38,10 @@ def restore(clean, n_hidden, max_iter, corrupt):
     model = CRBMClassifier(
         n_hidden=n_hidden,
         inference=SumProduct(max_iter=50, tol=0.01) if n_hidden else "exact",
-        solver="sgd",
-        learning_rate_init=0.05,
-        batch_size=20,
+        solver=SGD(learning_rate=0.05, batch_size=20, average=True),
         alpha=0.0,
         max_iter=max_iter,
         early_stopping=False,
-        average=True,
         n_jobs=2,
         random_state=0,
     )

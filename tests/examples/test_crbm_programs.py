@@ -37,7 +37,7 @@ def test_an_interrupted_cell_goes_on_where_it_was(tmp_path, monkeypatch):
     partial_fit, calls = CRBMClassifier.partial_fit, []
 
     def interrupted(self, X, Y):
-        calls.append(self.learning_rate_init)
+        calls.append(self.solver.learning_rate)
         if len(calls) == 5:
             raise KeyboardInterrupt
         return partial_fit(self, X, Y)
@@ -55,7 +55,7 @@ def test_rates_that_diverge_are_left_out_and_named_if_all_do(tmp_path, monkeypat
     partial_fit = CRBMClassifier.partial_fit
 
     def diverges(self, X, Y):
-        if self.learning_rate_init > 0.1:
+        if self.solver.learning_rate > 0.1:
             raise FloatingPointError("training diverged")
         return partial_fit(self, X, Y)
 

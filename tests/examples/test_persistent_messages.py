@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.base import clone
 
 from examples.papers.crbm_tables import SIZES
 from examples.studies import persistent_messages as study
@@ -23,7 +24,7 @@ def images():
 
 
 def coupled(images, rate, visit, start):
-    """A model after one epoch, its couplings then made some 100 times as large."""
+    """Return a model after an epoch, with couplings made some 100 times as large."""
     model = study.make_model(SIZE, rate, visit, start, 0)
     model.partial_fit(*images[0])
     model.weights_ = (150 * model.weights_).astype(model.weights_.dtype)
@@ -35,7 +36,7 @@ def coupled(images, rate, visit, start):
 def test_short_visits_to_a_model_that_stays_end_where_a_long_run_does(images, start):
     X, Y = images[0]
     model = coupled(images, 1e-12, 1, start)
-    energy = model._fitted_model(X).energy(X)
+    energy = model._fitted_model().energy(X)
     long = infer(energy, SumProduct(max_iter=500, tol=1e-7))
     assert long.converged.all()
     assert (long.n_iter > 5).any()
@@ -44,7 +45,7 @@ def test_short_visits_to_a_model_that_stays_end_where_a_long_run_does(images, st
         model.partial_fit(X, Y)
         shares.append(model.convergence_curve_[-1])
     assert shares[0] < 1 == shares[-1]
-    phase, state = model.phase_and_state()
+    phase, state = study.phase_and_state(model)
     log_odds = phase.earlier(energy, np.arange(len(X)), state).log_odds
     np.testing.assert_allclose(expit(log_odds), long.marginals, atol=1e-4)
 
@@ -54,8 +55,8 @@ def test_the_first_iteration_of_a_visit_reads_the_messages_of_the_last_one(image
     """Held against sum-product in its plainest form, after the parameters have moved."""
     X = images[0][0]
     model = coupled(images, 0.5, 3, "messages")
-    energy = model._fitted_model(X).energy(X)
-    phase, state = model.phase_and_state()
+    energy = model._fitted_model().energy(X)
+    phase, state = study.phase_and_state(model)
     earlier = phase.earlier(energy, np.arange(len(X)), state)
     found = infer(energy, SumProduct(max_iter=1), init=earlier)
     odds = np.exp(energy.weights.astype(float))
@@ -76,7 +77,7 @@ def test_the_first_iteration_of_a_visit_reads_the_messages_of_the_last_one(image
 def test_a_cold_start_is_the_rule_of_the_library(images):
     X, Y = images[0]
     model = study.make_model(SIZE, 0.1, 60, "cold", 0)
-    plain = study.CRBMClassifier(**model.get_params(deep=False))
+    plain = clone(model).set_params(learning="mle")
     for _ in range(2):
         model.partial_fit(X, Y)
         plain.partial_fit(X, Y)
