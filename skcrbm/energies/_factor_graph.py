@@ -1,6 +1,9 @@
 """Markov random fields on factor graphs: tables, OR and AND over 0/1 variables."""
 
+from __future__ import annotations
+
 from numbers import Integral
+from typing import Self
 
 import numpy as np
 
@@ -13,7 +16,7 @@ from skcrbm.energies._factors import (
     as_log_potentials,
     as_variables,
 )
-from skcrbm.energies.base import QUERIES, BaseEnergy
+from skcrbm.energies.base import QUERIES, BaseEnergy, Block
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     FORBIDDEN_LOG_ODDS,
@@ -300,17 +303,17 @@ class FactorGraphEnergy(BaseEnergy):
     # ------------------------------------------------------------------ shape
 
     @property
-    def fields(self):
+    def fields(self) -> tuple[np.ndarray, ...]:
         """(field,)."""
         return (self.field,)
 
     @property
-    def couplings(self):
+    def couplings(self) -> tuple[np.ndarray, ...]:
         """Log-potentials of each group of tables."""
         return tuple(group.log_potentials for group in self.tables)
 
-    def own_log_odds(self):
-        """Fields, and the ranges of the tables; infinite beside weights of 0; see the base."""
+    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Fields, and the ranges of the tables; infinite beside weights of 0."""
         influence = np.zeros(self.n_variables)
         for group in self.tables:
             logs = group.log_potentials.astype(np.float64)
@@ -321,23 +324,23 @@ class FactorGraphEnergy(BaseEnergy):
             influence[group.inputs] = influence[group.outputs] = np.inf
         return self.field.astype(np.float64), influence
 
-    def lost_beside(self):
-        """Large fields of variables beside weights of 0; see the base."""
+    def dominant_fields(self) -> np.ndarray:
+        """Large fields of variables beside weights of 0."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
-    def n_variables(self):
+    def n_variables(self) -> int:
         """Number of variables n."""
         return self.field.shape[1]
 
-    def n_enumerated(self, query="log_partition"):
-        """Variables of the largest table of an elimination; see the base."""
+    def n_enumerated(self, query: str = "log_partition") -> int:
+        """Variables of the largest table of an elimination."""
         found = self.graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 
     @property
-    def max_enumerated(self):
-        """Variables of the largest table that "exact" makes unless told to; see the base."""
+    def max_enumerated(self) -> int:
+        """Variables of the largest table that "exact" makes unless told to."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
@@ -355,18 +358,18 @@ class FactorGraphEnergy(BaseEnergy):
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
-    def tilted(self, shift):
-        """Models with weights times ``exp(shift' x)``; see the base."""
+    def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
+        """Models with weights times ``exp(shift' x)``."""
         other, _ = super().tilted(shift)
         return other, self.offset - other.offset
 
     @property
-    def has_zeros(self):
-        """Whether there are entries of -inf, ORs or ANDs; see the base."""
+    def has_zeros(self) -> bool:
+        """Whether there are entries of -inf, ORs or ANDs."""
         logic = len(self.ors.outputs) + len(self.ands.outputs) > 0
         return logic or bool((self.log_potentials == -np.inf).any())
 
-    def scaled(self, beta):
+    def scaled(self, beta: float) -> Self:
         """Return the same fields with all log-potentials times `beta`; see the base.
 
         Entries of -inf, ORs and ANDs stay as they are.
@@ -376,7 +379,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.with_log_potentials(scaled.astype(self.dtype))
 
     @property
-    def is_pairwise(self):
+    def is_pairwise(self) -> bool:
         """Whether there are tables of one or two variables only, no OR and no AND."""
         logic = len(self.ors.outputs) + len(self.ands.outputs)
         return not logic and all(group.variables.shape[1] <= 2 for group in self.tables)
@@ -405,11 +408,11 @@ class FactorGraphEnergy(BaseEnergy):
         linear = (np.asarray(states, np.float64) * self.field).sum(axis=1)
         return linear + self.offset + self._factor_scores(states)
 
-    def log_weight(self, visible, hidden="marginal"):
+    def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Score of states (N, n), one per model; there are no hidden variables to sum out."""
         return self.score(visible)
 
-    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Score (N, K), float64, of each of K states (K, n) under each of N models."""
         sets = np.asarray(visible_sets, np.float64)
         scores = self.field.astype(np.float64) @ sets.T + self.offset[:, None]
@@ -418,7 +421,7 @@ class FactorGraphEnergy(BaseEnergy):
     # ----------------------------------------------------- conditionals
 
     @property
-    def sampling_blocks(self):
+    def sampling_blocks(self) -> tuple[Block, ...]:
         """Index arrays of variables that share no factor."""
         return self.graph.blocks
 
@@ -468,8 +471,8 @@ class FactorGraphEnergy(BaseEnergy):
         log_odds[(zeros_off > 0) & ~neither] = np.inf
         return log_odds.reshape(n, n_chains, len(variables))
 
-    def visible_log_odds(self, visible, hidden="marginal"):
-        """Log-odds of each variable given all others, (N, n); see the base."""
+    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Log-odds of each variable given all others, (N, n)."""
         states = np.asarray(visible)[:, None]
         return self.conditional_log_odds(states, slice(0, self.n_variables))[:, 0].astype(
             self.dtype
@@ -478,12 +481,12 @@ class FactorGraphEnergy(BaseEnergy):
     # ------------------------------------------------- sufficient statistics
 
     @property
-    def statistic_shapes(self):
+    def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
         """((n_entries,),), the probability of every entry of the tables."""
         return ((self.n_entries,),)
 
-    def sum_statistics(self, means, weight):
-        """((n_entries,),): weighted sums of the probabilities of all entries; see the base."""
+    def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        """((n_entries,),): weighted sums of the probabilities of all entries."""
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
         certain = ((means == 0) | (means == 1)).all()
@@ -503,8 +506,8 @@ class FactorGraphEnergy(BaseEnergy):
             flat[group.entries[:, None] + np.arange(size)] = total
         return (flat.astype(self.dtype),)
 
-    def expected_score(self, means, statistics):
-        """Score of a model's moments, which an OR or AND must allow; see the base."""
+    def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
+        """Score of a model's moments, which an OR or AND must allow."""
         (entries,) = statistics
         there = entries > 0  # weight 0 where there is nothing costs nothing
         score = self.log_potentials[there].astype(np.float64) @ entries[there]

@@ -1,27 +1,32 @@
 """Pairwise Boltzmann machines (Ising models) over -1/+1 labels."""
 
-import numpy as np
+from __future__ import annotations
 
-from skcrbm.energies.base import QUERIES, PairwiseEnergy
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.energies.base import QUERIES, infinite_where_held
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 
 class IsingEnergy(PairwiseEnergy):
     """A batch of pairwise Boltzmann machines that share their couplings.
 
-    ``-E_n(y) = f_n' y + 1/2 y' S y`` for y in {-1, +1}^L, the fully visible Boltzmann
-    machine; given x, that of a large-margin Boltzmann machine has fields
-    ``f_n = A x_n + b`` [1]_.
+    ``-E_n(y) = f_n' y + 1/2 y' S y`` for y in {-1, +1}^L: the fully visible Boltzmann machine. A
+    large-margin Boltzmann machine given x is this energy with fields ``f_n = A x_n + b`` [1]_.
 
-    Wherever a state is passed or returned as numbers (clamps, assignments), 0 stands for
-    y = -1 and 1 for y = +1, as for every other energy; marginals are P(y_i = +1).
+    States are passed and returned as 0/1 like those of every other energy (clamps, assignments):
+    0 stands for y = -1 and 1 for y = +1. Marginals are P(y_i = +1).
 
     Parameters
     ----------
     coupling : array-like of shape (L, L)
-        S, symmetric with a zero diagonal.
+        Couplings S, symmetric with a zero diagonal.
     field : array-like of shape (L,) or (N, L)
-        f, one row per model.
+        Fields f, one row per model.
 
     Attributes
     ----------
@@ -29,7 +34,7 @@ class IsingEnergy(PairwiseEnergy):
     field : ndarray (N, L)
     n_models, n_variables : int
     dtype : numpy dtype
-        float32 if both inputs are float32, else float64. Inference runs in it.
+        Dtype of inference: float32 if both inputs are float32, else float64.
 
     Raises
     ------
@@ -56,7 +61,7 @@ class IsingEnergy(PairwiseEnergy):
 
     queries = QUERIES - {"marginal_map"}
 
-    def __init__(self, coupling, field):
+    def __init__(self, coupling: ArrayLike, field: ArrayLike):
         coupling = as_float_array(coupling, "coupling", "(L, L)")
         if coupling.shape[0] != coupling.shape[1]:
             raise ValueError(f"coupling must have shape (L, L), got {coupling.shape}")
@@ -72,56 +77,58 @@ class IsingEnergy(PairwiseEnergy):
         self.field = kernel_array(field, dtype)
 
     @property
-    def fields(self):
-        """(field,)."""
+    def fields(self) -> tuple[np.ndarray, ...]:
+        """Tuple (field,)."""
         return (self.field,)
 
     @property
-    def couplings(self):
-        """(coupling,)."""
+    def couplings(self) -> tuple[np.ndarray, ...]:
+        """Tuple (coupling,)."""
         return (self.coupling,)
 
-    def own_log_odds(self):
-        """Twice the fields, and twice the sums of absolute couplings; see the base."""
+    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return twice the fields, and twice the sums of absolute couplings."""
         return 2.0 * self.field, 2 * np.abs(self.coupling).sum(axis=0, dtype=np.float64)
 
     @property
-    def n_variables(self):
+    def n_variables(self) -> int:
         """Number of labels L."""
         return len(self.coupling)
 
     @property
-    def statistic_shapes(self):
-        """((L, L),), P(y_i = +1, y_k = +1), the marginals on the diagonal."""
+    def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """((L, L),): P(y_i = +1, y_k = +1), with the marginals on the diagonal."""
         return (self.coupling.shape,)
 
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
-    def tilted(self, shift):
-        """Models with weights times ``exp(shift' v)`` of v = (y + 1) / 2; see the base."""
+    def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
+        """Return the models with weights times ``exp(shift' v)`` for v = (y + 1) / 2."""
         half = np.broadcast_to(np.asarray(shift, np.float64) / 2, self.field.shape)
         return self.with_fields(self.field + half), half.sum(axis=1)
 
-    def fold_evidence(self):
-        """Fields of the free labels, with the pull of the held ones in them; see the base."""
+    def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return the fields of the free labels, with the pull of held labels added."""
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = ~np.isnan(self.evidence)
         signs = np.where(held, 2 * np.nan_to_num(self.evidence) - 1, 0.0)
         coupling = self.coupling.astype(np.float64)
-        # Not a product of matrices, whose rounding depends on the rest of the batch.
+        # The rounding of a matrix product would depend on the other rows of the batch.
         pull = np.einsum("nl,lk->nk", signs, coupling)
         offset = (signs * (self.field + 0.5 * pull)).sum(1)
         field = np.where(held, 0.0, self.field + pull)
         return (kernel_array(field, self.dtype),), offset
 
-    def scaled(self, beta):
-        """Return the same fields with the couplings times `beta`; see the base."""
+    def scaled(self, beta: float) -> Self:
+        """Return the same fields with the couplings times `beta`."""
         return self._copy_with(coupling=self.coupling * self.dtype.type(beta))
 
-    def held_pairs(self, values, free):
-        """Factors of the pair probabilities (N, L, L) with a held label; see the base."""
+    def held_pairs(
+        self, values: np.ndarray, free: np.ndarray
+    ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Return factors of the probabilities (N, L, L) of pairs with a held label."""
         return ((values, values + free), (free, values))
 
     def _conditional_log_odds(self, states, block):
@@ -132,39 +139,39 @@ class IsingEnergy(PairwiseEnergy):
         y = 2 * states.astype(np.float64) - 1
         return (y * self.field).sum(1) + 0.5 * ((y @ self.coupling.astype(np.float64)) * y).sum(1)
 
-    def log_weight(self, visible, hidden="marginal"):
-        """Score of states (N, L), one per model; there are no hidden units to sum out."""
+    def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the score of states (N, L), one per model; there are no hidden units."""
         return self.score(visible)
 
-    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
-        """Score (N, K), float64, of each of K states (K, L) under each of N models."""
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the score (N, K), float64, of K states (K, L) under each of N models."""
         y = 2 * visible_sets.astype(np.float64) - 1
         pairs = 0.5 * ((y @ self.coupling.astype(np.float64)) * y).sum(1)
         return self._without_contradictions(
             self.field.astype(np.float64) @ y.T + pairs, visible_sets
         )
 
-    def visible_log_odds(self, visible, hidden="marginal"):
-        """Log-odds ``2 (f_i + S_i y)`` of each label given the others, (N, L); see the base."""
+    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-odds ``2 (f_i + S_i y)`` of each label given the others, (N, L)."""
         y = 2 * visible.astype(self.dtype) - 1
         log_odds = 2 * (self.field + y @ self.coupling)
         if self.evidence is not None:
             held = self.evidence
-            log_odds = np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))
+            log_odds = infinite_where_held(log_odds, held)
         return log_odds.astype(self.dtype, copy=False)
 
-    def sum_statistics(self, means, weight):
-        """((L, L),): weighted sum of ``u u'``, u = (y + 1) / 2; see the base."""
+    def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return ((L, L),), the weighted sum of ``u u'`` for u = (y + 1) / 2."""
         means = means.astype(self.dtype, copy=False)
         weighted = weight[:, None].astype(self.dtype) * means
         pairs = weighted.T @ means
-        pairs = (pairs + pairs.T) / 2  # rounding apart, it is symmetric already
+        pairs = (pairs + pairs.T) / 2  # symmetric already, up to rounding
         np.fill_diagonal(pairs, weighted.sum(axis=0))
         return (pairs,)
 
-    def expected_score(self, means, statistics):
-        """Score of a model's moments; see the base."""
+    def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
+        """Return the mean score of states with the given moments."""
         y = 2 * means.astype(np.float64) - 1
-        # Of pairs <y_i y_k> = 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1, of which the means add up.
+        # Sum over pairs of <y_i y_k> = 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1.
         pairs = 2 * np.vdot(self.coupling, statistics[0]) - self.coupling.sum(axis=0) @ y
         return float(self.field[0] @ y + pairs - 0.5 * self.coupling.sum())

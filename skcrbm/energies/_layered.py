@@ -1,11 +1,14 @@
 """The energy of layered models: outputs and hidden nodes given the inputs."""
 
+from __future__ import annotations
+
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies.base import BaseEnergy
+from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import CACHED_ENTRIES, UNDECIDED_FIELD
 from skcrbm.utils.parallel import row_chunks
@@ -79,8 +82,8 @@ class LayeredEnergy(BaseEnergy):
         other.evidence = self.evidence
         return other
 
-    def scaled(self, beta):
-        """Return the same unaries with all pairwise scores times `beta`; see the base."""
+    def scaled(self, beta: float) -> Self:
+        """Return the same unaries with all pairwise scores times `beta`."""
         weights = [w * self.dtype.type(beta) for w in self.weights]
         other = LayeredEnergy(self.structure, weights, self.field, self.unaries)
         other.evidence = self.evidence
@@ -89,16 +92,16 @@ class LayeredEnergy(BaseEnergy):
     # ------------------------------------------------------------------ shape
 
     @property
-    def fields(self):
+    def fields(self) -> tuple[np.ndarray, ...]:
         """(field,)."""
         return (self.field,)
 
     @property
-    def couplings(self):
+    def couplings(self) -> tuple[np.ndarray, ...]:
         """Scores of each connection."""
         return self.weights
 
-    def own_log_odds(self):
+    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
         """Scores of units against all other states of their node, (N, n_variables); see the base.
 
         Couplings move them by those of the unit, and of the state it is compared with.
@@ -116,25 +119,25 @@ class LayeredEnergy(BaseEnergy):
             reach[block] = np.repeat(2 * most, self._shape(layer)[1])
         return log_odds, reach
 
-    def lost_beside(self):
-        """Fields larger than couplings, as equal ones of two states of a node; see the base."""
+    def dominant_fields(self) -> np.ndarray:
+        """Fields larger than couplings, as equal ones of two states of a node."""
         influence = self.own_log_odds()[1]
         return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
 
     @property
-    def n_variables(self):
+    def n_variables(self) -> int:
         """Number of units: states but the first of all nodes but the inputs."""
         return self.field.shape[1]
 
     @property
-    def n_visible(self):
+    def n_visible(self) -> int:
         """Number of units of the output layer."""
         return self._slices[-1].stop
 
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
-    def without_held_fields(self):
+    def without_held_fields(self) -> tuple[Self, np.ndarray]:
         """Return the same models with fields of 0 for held units, and what these gave."""
         if self.evidence is None:
             return self, np.zeros(self.n_models)
@@ -203,13 +206,13 @@ class LayeredEnergy(BaseEnergy):
             weights[rows] = found
         return np.where(possible, weights, -np.inf)
 
-    def log_weight(self, visible, hidden="marginal"):
-        """Negative free energy of visible states (N, V), one per model; see the base."""
+    def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Negative free energy of visible states (N, V), one per model."""
         if self.structure.depth > 2:
             return super().log_weight(visible, hidden)
         return self._log_weight(visible[:, None], hidden)[:, 0]
 
-    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Negative free energy (N, K) of K visible states (K, V); see the base.
 
         One hidden layer sums out in closed form; with several, their units are enumerated.
@@ -221,7 +224,7 @@ class LayeredEnergy(BaseEnergy):
     # --------------------------------------------------------- conditionals
 
     @property
-    def sampling_blocks(self):
+    def sampling_blocks(self) -> tuple[Block, ...]:
         """The output layer, then the hidden layers from the input on."""
         return (self._slices[-1], *self._slices[1:-1])
 
@@ -258,15 +261,15 @@ class LayeredEnergy(BaseEnergy):
             scores = np.where(excluded, -np.inf, scores)
         return scores
 
-    def conditional_log_odds(self, states, block):
-        """Log-odds of each unit of a layer given the other layers; see the base."""
+    def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
+        """Log-odds of each unit of a layer given the other layers."""
         layer = self._layer_of(block)
         if self._shape(layer)[1] == 1:
             return super().conditional_log_odds(states, block)
         log_odds = one_against_rest(self._node_scores(states, layer))[..., 1:]
         return log_odds.reshape(*states.shape[:2], -1)
 
-    def draw(self, log_odds, u, block):
+    def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
         """Draw the units of a layer; a node of several by the first of its uniform numbers."""
         n_nodes, n_units = self._shape(self._layer_of(block))
         if n_units == 1:
@@ -277,16 +280,16 @@ class LayeredEnergy(BaseEnergy):
         below = np.concatenate([np.zeros((*shape[:-1], 1)), mass[..., :-1]], axis=-1)
         return ((below <= u) & (u < mass)).reshape(log_odds.shape)
 
-    def hidden_given_visible(self, visible, hidden="marginal"):
-        """P(h_j = 1 | v), or with ``hidden="max"`` the most probable h; see the base."""
+    def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """P(h_j = 1 | v), or with ``hidden="max"`` the most probable h."""
         if hidden == "max" and self.structure.depth == 2 and self._shape(1)[1] > 1:
             states = np.zeros((len(visible), 1, self.n_variables), self.dtype)
             states[:, 0, : self.n_visible] = visible
             return _modes(self._node_scores(states, 1)[:, 0]).astype(self.dtype)
         return super().hidden_given_visible(visible, hidden)
 
-    def marginal_modes(self, log_odds):
-        """Units (N, V) of the most probable state of each output, ties on; see the base."""
+    def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
+        """Units (N, V) of the most probable state of each output, ties on."""
         n_nodes, n_units = self._shape(self.structure.depth)
         if n_units == 1:
             return super().marginal_modes(log_odds)
@@ -297,15 +300,15 @@ class LayeredEnergy(BaseEnergy):
     # ------------------------------------------------- sufficient statistics
 
     @property
-    def statistic_shapes(self):
+    def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
         """(n_tables, l - 1, k - 1) of each connection; edges that share a table add up."""
         return tuple(
             (c.n_tables, c.n_left_states - 1, c.n_right_states - 1)
             for c in self.structure.connections[1:]
         )
 
-    def sum_statistics(self, means, weight):
-        """Weighted sums of products of units by table of each connection; see the base."""
+    def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Weighted sums of products of units by table of each connection."""
         layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
         weight = weight[:, None].astype(self.dtype)
         return tuple(

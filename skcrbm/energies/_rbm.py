@@ -1,15 +1,22 @@
-"""Restricted Boltzmann machines with 0/1 units, also with one visible unit on."""
+"""Restricted Boltzmann machines with 0/1 units, and those with exactly one visible unit on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from skcrbm.energies.base import PairwiseEnergy
+from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.energies.base import Block, infinite_where_held
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
-# What a hidden unit adds to the score of a visible state: _GAIN[...](0, its input).
+# A hidden unit adds _GAIN[...](0, its input) to the log-weight of a visible state.
 _GAIN = {"marginal": np.logaddexp, "max": np.maximum}
 
 
@@ -23,11 +30,11 @@ class RBMEnergy(PairwiseEnergy):
     Parameters
     ----------
     weights : array-like of shape (V, H)
-        Couplings W. Either side may be empty.
+        Couplings W; V or H may be 0.
     visible_bias : array-like of shape (V,) or (N, V)
-        b, one row per model.
+        Biases b of the visible units, one row per model.
     hidden_bias : array-like of shape (H,) or (N, H)
-        c, one row per model. A single row is shared by all N models.
+        Biases c of the hidden units, one row per model. All N models share a single row.
 
     Attributes
     ----------
@@ -35,7 +42,7 @@ class RBMEnergy(PairwiseEnergy):
     visible_bias, hidden_bias : ndarray (N, V), (N, H)
     n_models, n_visible, n_hidden, n_variables : int
     dtype : numpy dtype
-        float32 if all inputs are float32, else float64. Inference runs in it.
+        Dtype of inference: float32 if all inputs are float32, else float64.
 
     Raises
     ------
@@ -58,7 +65,7 @@ class RBMEnergy(PairwiseEnergy):
 
     _saved = ("weights", "visible_bias", "hidden_bias")
 
-    def __init__(self, weights, visible_bias, hidden_bias):
+    def __init__(self, weights: ArrayLike, visible_bias: ArrayLike, hidden_bias: ArrayLike):
         weights = as_float_array(weights, "weights", "(V, H)")
         n_visible, n_hidden = weights.shape
         visible_bias = as_row_fields(visible_bias, "visible_bias", n_visible, "V")
@@ -84,38 +91,38 @@ class RBMEnergy(PairwiseEnergy):
         return kernel_array(fields, dtype)
 
     @property
-    def fields(self):
-        """(visible_bias, hidden_bias)."""
+    def fields(self) -> tuple[np.ndarray, ...]:
+        """Tuple (visible_bias, hidden_bias)."""
         return self.visible_bias, self.hidden_bias
 
     @property
-    def couplings(self):
-        """(weights,)."""
+    def couplings(self) -> tuple[np.ndarray, ...]:
+        """Tuple (weights,)."""
         return (self.weights,)
 
-    def own_log_odds(self):
-        """Biases, and sums of absolute weights; see the base."""
+    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the biases, and sums of absolute weights."""
         size = np.abs(self.weights).astype(np.float64)
         influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
         return np.hstack(self.fields).astype(np.float64), influence
 
     @property
-    def n_visible(self):
+    def n_visible(self) -> int:
         """Number of visible units V."""
         return self.weights.shape[0]
 
     @property
-    def n_hidden(self):
+    def n_hidden(self) -> int:
         """Number of hidden units H."""
         return self.weights.shape[1]
 
     @property
-    def n_variables(self):
-        """V + H, visible units first."""
+    def n_variables(self) -> int:
+        """Number of units V + H; the visible units come first."""
         return self.n_visible + self.n_hidden
 
-    def n_enumerated(self, query="log_partition"):
-        """Units of the smaller layer, as the other one is summed out; see the base."""
+    def n_enumerated(self, query: str = "log_partition") -> int:
+        """Return the number of units of the smaller layer: the other layer is summed out."""
         return self.n_visible if query == "marginal_map" else min(self.n_visible, self.n_hidden)
 
     def _with_fields(self, visible_bias, hidden_bias):
@@ -124,18 +131,19 @@ class RBMEnergy(PairwiseEnergy):
             hidden_bias=kernel_array(hidden_bias, self.dtype),
         )
 
-    def scaled(self, beta):
-        """Return the same biases with the weights times `beta`; see the base."""
+    def scaled(self, beta: float) -> Self:
+        """Return the same biases with the weights times `beta`."""
         return self._copy_with(weights=self.weights * self.dtype.type(beta))
 
     # -------------------------------------------------------------- evidence
 
     def _held(self):
-        """Evidence of the visible and of the hidden units, (N, V) and (N, H)."""
+        """Return the evidence of the visible and of the hidden units, (N, V) and (N, H)."""
+        assert self.evidence is not None
         return self.evidence[:, : self.n_visible], self.evidence[:, self.n_visible :]
 
-    def fold_evidence(self):
-        """Biases of the free units, with the pull of the held ones in them; see the base."""
+    def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return the biases of the free units, with the pull of held units added."""
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = [~np.isnan(part) for part in self._held()]
@@ -143,22 +151,24 @@ class RBMEnergy(PairwiseEnergy):
         pull = h @ self.weights.T
         b = self.visible_bias + pull
         c = self.hidden_bias + v @ self.weights
-        # Each by itself: a float32 may not hold the sum of a bias and what pulls at it. v' W h of
-        # two held units stands in both fields, and counts once.
+        # The terms are summed one by one, as a float32 may not hold a bias plus its pull. The
+        # term v' W h of two held units is in both fields and counts once.
         parts = (v, self.visible_bias), (v, pull), (h, self.hidden_bias)
         offset = sum((x * field).sum(1, dtype=np.float64) for x, field in parts)
         b[held[0]] = 0
         c[held[1]] = 0
         return (b, c), offset
 
-    def held_pairs(self, values, free):
-        """Factors of the pair probabilities (N, V, H) with a held unit; see the base."""
+    def held_pairs(
+        self, values: np.ndarray, free: np.ndarray
+    ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Return factors of the probabilities (N, V, H) of pairs with a held unit."""
         v, h = values[:, : self.n_visible], values[:, self.n_visible :]
         free_v, free_h = free[:, : self.n_visible], free[:, self.n_visible :]
         return ((v, h + free_h), (free_v, h))
 
     def _hidden_gain(self, inputs, hidden):
-        """Gain in log-weight by each hidden unit, given their inputs (N, ..., H)."""
+        """Return the log-weight that each hidden unit adds, given their inputs (N, ..., H)."""
         gain = _GAIN[hidden](0, inputs)
         if self.evidence is None:
             return gain
@@ -169,11 +179,11 @@ class RBMEnergy(PairwiseEnergy):
     # --------------------------------------------------------- conditionals
 
     @property
-    def sampling_blocks(self):
-        """All visible units, then all hidden ones."""
+    def sampling_blocks(self) -> tuple[Block, ...]:
+        """All visible units, then all hidden units."""
         return slice(0, self.n_visible), slice(self.n_visible, self.n_variables)
 
-    def _conditional_log_odds(self, states, block):
+    def _conditional_log_odds(self, states: np.ndarray, block: slice):
         n, n_chains, _ = states.shape
         if block.start == 0 and block.stop == self.n_visible:
             others, bias, coupling = (
@@ -184,7 +194,7 @@ class RBMEnergy(PairwiseEnergy):
         else:
             others, bias, coupling = states[..., : self.n_visible], self.hidden_bias, self.weights
         flat = others.reshape(n * n_chains, others.shape[2]).astype(self.dtype, copy=False)
-        with np.errstate(invalid="ignore"):  # some BLAS raise the flag for what lies beside `flat`
+        with np.errstate(invalid="ignore"):  # a BLAS may raise it for memory next to `flat`
             inputs = flat @ coupling
         return bias[:, None, :] + inputs.reshape(n, n_chains, bias.shape[1])
 
@@ -192,8 +202,8 @@ class RBMEnergy(PairwiseEnergy):
         """Return the inputs (N, H) of the hidden units, for visible (N, V) in the dtype."""
         return self.hidden_bias + visible @ self.weights
 
-    def hidden_given_visible(self, visible, hidden="marginal"):
-        """P(h_j = 1 | v), or with ``hidden="max"`` the conditional mode; (N, H)."""
+    def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return P(h_j = 1 | v), or with ``hidden="max"`` the conditional mode; (N, H)."""
         return self._hidden_of(self._hidden_inputs(visible.astype(self.dtype, copy=False)), hidden)
 
     def _hidden_of(self, inputs, hidden):
@@ -203,14 +213,16 @@ class RBMEnergy(PairwiseEnergy):
         held = self._held()[1]
         return np.where(np.isnan(held), found, held).astype(self.dtype)
 
-    def hidden_and_log_weight(self, visible, hidden="marginal"):
-        """Both from one product of matrices; see the base."""
+    def hidden_and_log_weight(
+        self, visible: np.ndarray, hidden: str = "marginal"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return both from one product of matrices."""
         visible = visible.astype(self.dtype, copy=False)
         inputs = self._hidden_inputs(visible)
         return self._hidden_of(inputs, hidden), self._log_weight_of(visible, inputs, hidden)
 
-    def visible_log_odds(self, visible, hidden="marginal"):
-        """Log-odds of each visible unit given all other visible ones, (N, V); see the base."""
+    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-odds of each visible unit given all other visible units, (N, V)."""
         visible = visible.astype(self.dtype, copy=False)
         inputs = self.hidden_bias + visible @ self.weights
         log_odds = self.visible_bias.copy()
@@ -221,7 +233,7 @@ class RBMEnergy(PairwiseEnergy):
             log_odds[rows] += (on - part._hidden_gain(off, hidden)).sum(2)
         if self.evidence is not None:
             held = self._held()[0]
-            log_odds = np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))
+            log_odds = infinite_where_held(log_odds, held)
         return log_odds.astype(self.dtype, copy=False)
 
     # ----------------------------------------------------- weights of states
@@ -232,10 +244,10 @@ class RBMEnergy(PairwiseEnergy):
         linear = (v * self.visible_bias).sum(1) + (h * self.hidden_bias).sum(1)
         return linear + ((v @ self.weights.astype(np.float64)) * h).sum(1)
 
-    def log_weight(self, visible, hidden="marginal"):
-        """Negative free energy ``-F(v) = v' b + sum_j sp(v' W_j + c_j)``, (N,); see the base.
+    def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the negative free energy ``-F(v) = v' b + sum_j softplus(v' W_j + c_j)``, (N,).
 
-        With ``hidden="max"`` it is ``max_h -E(v, h)``, relu in place of the softplus.
+        With ``hidden="max"`` it is ``max_h -E(v, h)``, which has relu in place of softplus.
         """
         visible = visible.astype(self.dtype, copy=False)
         return self._log_weight_of(visible, self._hidden_inputs(visible), hidden)
@@ -247,8 +259,8 @@ class RBMEnergy(PairwiseEnergy):
             weight[~self._agrees(visible)] = -np.inf
         return weight
 
-    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
-        """Negative free energy of each of K visible states (K, V), (N, K); see the base."""
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the negative free energy (N, K) of K visible states (K, V)."""
         sets = visible_sets.astype(self.dtype, copy=False)
         coupling = sets @ self.weights
         result = (self.visible_bias @ sets.T).astype(np.float64)
@@ -261,23 +273,23 @@ class RBMEnergy(PairwiseEnergy):
     # ------------------------------------------------- sufficient statistics
 
     @property
-    def statistic_shapes(self):
-        """((V, H),), P(v_i = 1, h_j = 1)."""
+    def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """((V, H),): P(v_i = 1, h_j = 1)."""
         return (self.weights.shape,)
 
-    def sum_statistics(self, means, weight):
-        """((V, H),): weighted sum of ``v h'``; see the base."""
+    def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return ((V, H),), the weighted sum of ``v h'``."""
         v, h = means[:, : self.n_visible], means[:, self.n_visible :]
         weight = weight[:, None].astype(self.dtype)
         return ((weight * v).T @ h.astype(self.dtype, copy=False),)
 
-    def expected_score(self, means, statistics):
-        """Score of a model's moments; see the base."""
+    def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
+        """Return the mean score of states with the given moments."""
         fields = np.concatenate([self.visible_bias[0], self.hidden_bias[0]]).astype(np.float64)
         return float(fields @ means + np.vdot(self.weights, statistics[0]))
 
-    def row_blocks(self, entries_per_row):
-        """Slices of the rows that keep a temporary of so many entries a row in the cache."""
+    def row_blocks(self, entries_per_row: int) -> Sequence[slice]:
+        """Return slices of the rows whose temporaries fit the cache."""
         return row_chunks(self.n_models, max(1, CACHED_ENTRIES // max(1, entries_per_row)))
 
 
@@ -285,9 +297,9 @@ class OneHotRBMEnergy(RBMEnergy):
     """An RBM restricted to visible vectors with exactly one unit on.
 
     With V = K visible units, unit k stands for class k and
-    ``p(k) ∝ exp(b_k + sum_j sp(W_kj + c_j))``: the classification RBM [1]_, for which
-    every query is exact and cheap. Parameters and attributes as `RBMEnergy`. A visible unit
-    that is held on fixes the class, one that is held off excludes its class.
+    ``p(k) ∝ exp(b_k + sum_j softplus(W_kj + c_j))``. This is the classification RBM [1]_; every
+    query has an exact and cheap answer. Parameters and attributes are those of `RBMEnergy`. A
+    visible unit that is held on fixes the class; a unit that is held off excludes its class.
 
     References
     ----------
@@ -305,22 +317,22 @@ class OneHotRBMEnergy(RBMEnergy):
 
     categorical = True
 
-    def n_enumerated(self, query="log_partition"):
-        """0: all is a sum over the classes; see the base."""
+    def n_enumerated(self, query: str = "log_partition") -> int:
+        """Return 0: every query is a sum over the classes."""
         return 0
 
-    def own_log_odds(self):
-        """As of `RBMEnergy` for the hidden units; the visible ones depend on each other."""
+    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values of `RBMEnergy`, but no bound for the visible units."""
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible] = np.inf
         return log_odds, influence
 
-    def class_log_weights(self, hidden="marginal"):
-        """``b_k + sum_j sp(W_kj + c_j)`` of each class, relu for "max"; (N, K), float64."""
+    def class_log_weights(self, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-weights (N, K), float64, of the classes."""
         return self.log_weight_of_sets(np.eye(self.n_visible), hidden)
 
-    def marginal_modes(self, log_odds):
-        """One-hot visible units (N, K) of the most probable class."""
+    def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
+        """Return the one-hot visible units (N, K) of the most probable class."""
         return np.eye(self.n_visible, dtype=np.int8)[log_odds.argmax(axis=1)]
 
     def _check_evidence(self):
@@ -328,8 +340,8 @@ class OneHotRBMEnergy(RBMEnergy):
         on = (held == 1).sum(axis=1)
         if ((on > 1) | (held == 0).all(axis=1)).any():
             raise ValueError(
-                "clamp contradicts itself: of the visible units, exactly one of which is on, it "
-                "holds two on or all off"
+                "clamp contradicts itself: exactly one visible unit is on, but clamp holds two on "
+                "or all off"
             )
 
     def _score(self, states):
@@ -340,22 +352,22 @@ class OneHotRBMEnergy(RBMEnergy):
         one = visible.sum(axis=1) == 1
         return np.where(one, super()._log_weight_of(visible, inputs, hidden), -np.inf)
 
-    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
-        """Negative free energy (N, S) of S visible states, -inf unless one unit is on."""
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the negative free energy (N, S) of S states, -inf unless one unit is on."""
         weights = super().log_weight_of_sets(visible_sets, hidden)
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
-    def visible_log_odds(self, visible, hidden="marginal"):
-        """±inf: a unit is certain given all the others."""
+    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return ±inf: all other units decide a unit."""
         others = visible.sum(axis=1, keepdims=True) - visible
         return np.where(others == 0, np.inf, -np.inf).astype(self.dtype)
 
-    def class_log_odds(self, log_weights):
-        """Log-odds (..., K) of each class against all others, given log-weights (..., K)."""
+    def class_log_odds(self, log_weights: np.ndarray) -> np.ndarray:
+        """Return the log-odds (..., K) of classes against all others, given log-weights."""
         return one_against_rest(log_weights)
 
-    def conditional_log_odds(self, states, block):
-        """As in the base; the visible units are drawn together, given the hidden ones."""
+    def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
+        """Return the log-odds of a block; the visible units are drawn together as one class."""
         if not self._is_visible(block):
             return super().conditional_log_odds(states, block)
         scores = self._conditional_log_odds(states, block)
@@ -365,8 +377,8 @@ class OneHotRBMEnergy(RBMEnergy):
             scores = np.where((held == 0) | (chosen & (held != 1)), -np.inf, scores)
         return self.class_log_odds(scores)
 
-    def draw(self, log_odds, u, block):
-        """Draw the variables of a block; a class by the first uniform number of its chain."""
+    def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
+        """Draw the variables of a block; a class takes the first uniform number of its chain."""
         if not self._is_visible(block):
             return super().draw(log_odds, u, block)
         mass = expit(log_odds).cumsum(axis=2)

@@ -1,14 +1,18 @@
 """Ising models over -1/+1 variables on lattices and other sparse graphs."""
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from skcrbm.energies._factor_graph_structure import colour_classes
 from skcrbm.energies._factors import as_variables
-from skcrbm.energies.base import QUERIES, PairwiseEnergy
+from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.energies.base import QUERIES, Block
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.parallel import row_chunks
@@ -17,32 +21,20 @@ from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 
 class Neighbours(NamedTuple):
-    """The edges of a graph, seen from both ends (CSR).
+    """The edges of a graph in both directions (CSR); arrays of int64."""
 
-    Attributes
-    ----------
-    start : ndarray of int64 (L + 1,)
-        The directed edges out of variable i are ``start[i]`` to ``start[i + 1] - 1``.
-    variables : ndarray of int64 (2 E,)
-        Where each leads to, ascending for each i.
-    edge : ndarray of int64 (2 E,)
-        Number of the undirected edge.
-    reverse : ndarray of int64 (2 E,)
-        Number of the directed edge that leads back.
-    """
-
-    start: np.ndarray
-    variables: np.ndarray
-    edge: np.ndarray
-    reverse: np.ndarray
+    start: np.ndarray  # (L + 1,): edges out of variable i are start[i] to start[i + 1] - 1
+    variables: np.ndarray  # (2 E,): end of each directed edge, ascending for each i
+    edge: np.ndarray  # (2 E,): number of the undirected edge
+    reverse: np.ndarray  # (2 E,): number of the directed edge in the other direction
 
 
 class _Edges(Versioned):
-    """The graph alone, shared by all energies made of it."""
+    """The graph alone, which energies with the same edges share."""
 
     _saved = ("edges", "n_variables")
 
-    def __init__(self, edges, n_variables):
+    def __init__(self, edges: np.ndarray, n_variables: int):
         self.edges, self.n_variables = edges, n_variables
 
     @cached_property
@@ -60,7 +52,7 @@ class _Edges(Versioned):
 
     @cached_property
     def elimination(self):
-        """Order in which to eliminate the variables."""
+        """Order in which 'exact' eliminates the variables."""
         return min_fill(self.edges.tolist(), range(self.n_variables))
 
     @cached_property
@@ -76,16 +68,17 @@ class _Edges(Versioned):
 class SparseIsingEnergy(PairwiseEnergy):
     """A batch of Ising models on a sparse graph that share their couplings.
 
-    ``-E_n(y) = f_n' y + sum_(i<k) s_ik y_i y_k`` for y in {-1, +1}^L, the sum over the edges of
-    the graph: `IsingEnergy` for lattices, at a cost in proportion to the edges. Wherever a
-    state is passed or returned, 0 stands for y = -1.
+    ``-E_n(y) = f_n' y + sum_(i<k) s_ik y_i y_k`` for y in {-1, +1}^L; the sum is over the edges of
+    the graph. It is an `IsingEnergy` for lattices: the cost is in proportion to the edges. States
+    are passed and returned as 0/1: 0 stands for y = -1.
 
     Parameters
     ----------
     coupling : sparse matrix or array (L, L)
-        S, symmetric with a zero diagonal. What it stores is an edge, zeros included.
+        Couplings S, symmetric with a zero diagonal. Each stored entry of a sparse matrix is an
+        edge, zeros included.
     field : array-like (L,) or (N, L), default=None
-        f, one row per model; None: one model, 0.
+        Fields f, one row per model. None is one model with fields of 0.
 
     Attributes
     ----------
@@ -94,8 +87,8 @@ class SparseIsingEnergy(PairwiseEnergy):
     edge_coupling : ndarray (E,)
     field : ndarray (N, L)
     neighbours : Neighbours
-        The edges from both ends: ``start`` (L + 1,), ``variables``, ``edge`` and ``reverse``
-        (2 E,).
+        The edges in both directions: ``start`` (L + 1,), ``variables``, ``edge`` and
+        ``reverse`` (2 E,).
     n_models, n_variables : int
     dtype : numpy dtype
         float32 if both inputs are float32, else float64.
@@ -119,7 +112,7 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     queries = QUERIES - {"marginal_map"}
 
-    def __init__(self, coupling, field=None):
+    def __init__(self, coupling: Any, field: ArrayLike | None = None):
         if not sparse.issparse(coupling):
             coupling = as_float_array(coupling, "coupling", "(L, L)")
         if coupling.ndim != 2 or coupling.shape[0] != coupling.shape[1]:
@@ -139,9 +132,9 @@ class SparseIsingEnergy(PairwiseEnergy):
             raise ValueError(
                 "coupling must be symmetric; (coupling + coupling.T) / 2 gives the same model"
             )
-        self._fill(_Edges(edges.reshape(-1, 2), coupling.shape[0]), weights[:, 1], field)
+        self._set(_Edges(edges.reshape(-1, 2), coupling.shape[0]), weights[:, 1], field)
 
-    def _fill(self, graph, weights, field):
+    def _set(self, graph, weights, field):
         width = graph.n_variables
         field = np.zeros((1, width), weights.dtype) if field is None else field
         field = as_row_fields(field, "field", width, "L")
@@ -151,26 +144,29 @@ class SparseIsingEnergy(PairwiseEnergy):
         self.field = kernel_array(field, dtype)
 
     @classmethod
-    def from_edges(cls, edges, weights, field):
-        """Make the energy of a list of edges.
+    def from_edges(
+        cls, edges: ArrayLike, weights: ArrayLike, field: ArrayLike
+    ) -> SparseIsingEnergy:
+        """Make an energy from a list of edges.
 
         Parameters
         ----------
         edges : array-like of int (E, 2)
             Pairs of different variables, each pair once, in any order.
         weights : array-like (E,) or float
-            Coupling of each.
+            Coupling of each pair.
         field : array-like (L,) or (N, L)
+            Fields, one row per model.
 
         Returns
         -------
         SparseIsingEnergy
-            With its edges sorted.
+            Energy with its edges sorted.
 
         Raises
         ------
         ValueError
-            If a pair is there twice or joins a variable to itself, or on other shapes.
+            If a pair occurs twice or joins a variable to itself, or an array has another shape.
         """
         edges = np.empty((0, 2), np.int64) if np.size(edges) == 0 else edges
         pairs = as_variables(edges, "edges", "(E, 2)")
@@ -186,7 +182,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         width = np.shape(field)[-1]
         if pairs.max(initial=-1) >= width:
             raise ValueError(
-                f"edges name variable {pairs.max()}; by field they go from 0 to {width - 1}"
+                f"edges name variable {pairs.max()}; field has the variables 0 to {width - 1}"
             )
         if (pairs[:, 0] == pairs[:, 1]).any():
             raise ValueError("edges must join different variables")
@@ -196,38 +192,39 @@ class SparseIsingEnergy(PairwiseEnergy):
         twice = np.flatnonzero((pairs[1:] == pairs[:-1]).all(axis=1))
         if len(twice):
             raise ValueError(
-                f"edges must hold each pair once; {pairs[twice[0]].tolist()} is there twice"
+                f"edges must hold each pair once; {pairs[twice[0]].tolist()} occurs twice"
             )
         energy = cls.__new__(cls)
-        energy._fill(_Edges(pairs, width), weights[order], field)
+        energy._set(_Edges(pairs, width), weights[order], field)
         return energy
 
     @property
-    def edges(self):
-        """Pairs i < k (E, 2) of int64, sorted."""
+    def edges(self) -> np.ndarray:
+        """Pairs i < k, ndarray (E, 2) of int64, sorted."""
         return self._graph.edges
 
     @property
-    def neighbours(self):
-        """The edges from both ends: ``start``, ``variables``, ``edge``, ``reverse``."""
+    def neighbours(self) -> Neighbours:
+        """The edges in both directions: ``start``, ``variables``, ``edge``, ``reverse``."""
         return self._graph.neighbours
 
     @property
-    def coupling(self):
-        """S as a symmetric CSR array (L, L)."""
-        there = self.neighbours
+    def coupling(self) -> sparse.csr_array:
+        """Couplings S as a symmetric CSR array (L, L)."""
+        neighbours = self.neighbours
         shape = self.n_variables, self.n_variables
         return sparse.csr_array(
-            (self.edge_coupling[there.edge], there.variables, there.start), shape=shape
+            (self.edge_coupling[neighbours.edge], neighbours.variables, neighbours.start),
+            shape=shape,
         )
 
-    def with_edge_coupling(self, weights):
+    def with_edge_coupling(self, weights: ArrayLike) -> SparseIsingEnergy:
         """Return the same graph, fields and evidence with other couplings (E,).
 
         Raises
         ------
         ValueError
-            On another shape, or values that are not finite.
+            If the shape is another, or a value is not finite.
         """
         weights = as_float_array(weights, "weights", "(E,)")
         if weights.shape != self.edge_coupling.shape:
@@ -239,57 +236,57 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ------------------------------------------------------------------ shape
 
     @property
-    def fields(self):
-        """(field,)."""
+    def fields(self) -> tuple[np.ndarray, ...]:
+        """Tuple (field,)."""
         return (self.field,)
 
     @property
-    def couplings(self):
-        """(edge_coupling,)."""
+    def couplings(self) -> tuple[np.ndarray, ...]:
+        """Tuple (edge_coupling,)."""
         return (self.edge_coupling,)
 
-    def own_log_odds(self):
-        """Twice the fields, and twice the sums of absolute couplings; see the base."""
+    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return twice the fields, and twice the sums of absolute couplings."""
         size = np.repeat(2 * np.abs(self.edge_coupling).astype(np.float64), 2)
         influence = np.bincount(self.edges.ravel(), size, self.n_variables)
         return 2.0 * self.field, influence
 
     @property
-    def n_variables(self):
+    def n_variables(self) -> int:
         """Number of variables L."""
         return self._graph.n_variables
 
-    def n_enumerated(self, query="log_partition"):
-        """Variables of the largest table of an elimination; see the base."""
+    def n_enumerated(self, query: str = "log_partition") -> int:
+        """Return the number of variables of the largest table of an elimination."""
         found = self._graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 
     @property
-    def max_enumerated(self):
-        """Variables of the largest table that "exact" makes unless told to; see the base."""
+    def max_enumerated(self) -> int:
+        """Number of variables of the largest table that "exact" makes by default."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
-    def statistic_shapes(self):
-        """((E,),), P(y_i = +1, y_k = +1) of each edge."""
+    def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """((E,),): P(y_i = +1, y_k = +1) of each edge."""
         return (self.edge_coupling.shape,)
 
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
-    def scaled(self, beta):
-        """Return the same fields with the couplings times `beta`; see the base."""
+    def scaled(self, beta: float) -> Self:
+        """Return the same fields with the couplings times `beta`."""
         return self._copy_with(edge_coupling=self.edge_coupling * self.dtype.type(beta))
 
-    def tilted(self, shift):
-        """Models with weights times ``exp(shift' v)`` of v = (y + 1) / 2; see the base."""
+    def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
+        """Return the models with weights times ``exp(shift' v)`` for v = (y + 1) / 2."""
         half = np.broadcast_to(np.asarray(shift, np.float64) / 2, self.field.shape)
         return self.with_fields(self.field + half), half.sum(axis=1)
 
     # -------------------------------------------------------------- evidence
 
-    def fold_evidence(self):
-        """Fields of the free variables, with the pull of the held ones in them; see the base."""
+    def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return the fields of the free variables, with the pull of held variables added."""
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = ~np.isnan(self.evidence)
@@ -300,19 +297,27 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (kernel_array(field, self.dtype),), offset
 
     def _pull(self, y, variables=None):
-        """Return what neighbours at y (K, L) add to the fields of some variables, (K, B)."""
+        """Return the sum (K, B) that neighbours at y (K, L) add to the fields of B variables."""
         coupling = self.coupling.astype(np.float64)
         if variables is not None:
             coupling = coupling[variables]
         return np.ascontiguousarray((coupling @ y.T).T)
 
-    def held_pairs(self, values, free):
-        """Factors of the edge probabilities (N, E) with a held variable; see the base."""
+    def held_pairs(
+        self, values: np.ndarray, free: np.ndarray
+    ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Return factors of the probabilities (N, E) of edges with a held variable."""
         i, k = self.edges.T
         return ((values[:, i], values[:, k] + free[:, k]), (free[:, i], values[:, k]))
 
-    def add_held_pairs(self, statistics, values, free, weight):
-        """Add the edges with a held variable to statistics; see the base."""
+    def add_held_pairs(
+        self,
+        statistics: tuple[np.ndarray, ...],
+        values: np.ndarray,
+        free: np.ndarray,
+        weight: np.ndarray | None,
+    ) -> None:
+        """Add the edges with a held variable to statistics, in place."""
         for left, right in self.held_pairs(values, free):
             both = left * right
             statistics[0][...] += both if weight is None else weight @ both
@@ -320,7 +325,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ----------------------------------------------------- weights of states
 
     def _edge_scores(self, y):
-        """Return the score (K,) of the edges, of states y (K, L) in -1/+1."""
+        """Return the score (K,) of the edges in states y (K, L) of -1/+1."""
         total = np.empty(len(y))
         weights = self.edge_coupling.astype(np.float64)
         i, k = self.edges.T
@@ -332,12 +337,12 @@ class SparseIsingEnergy(PairwiseEnergy):
         y = 2 * np.asarray(states).astype(np.float64) - 1
         return (y * self.field).sum(axis=1) + self._edge_scores(y)
 
-    def log_weight(self, visible, hidden="marginal"):
-        """Score of states (N, L), one per model; there are no hidden variables to sum out."""
+    def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the score of states (N, L), one per model; there are no hidden variables."""
         return self.score(visible)
 
-    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
-        """Score (N, K), float64, of each of K states (K, L) under each of N models."""
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the score (N, K), float64, of K states (K, L) under each of N models."""
         y = 2 * np.asarray(visible_sets).astype(np.float64) - 1
         scores = self.field.astype(np.float64) @ y.T + self._edge_scores(y)
         return self._without_contradictions(scores, np.asarray(visible_sets, np.float64))
@@ -345,8 +350,8 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ----------------------------------------------------- conditionals
 
     @property
-    def sampling_blocks(self):
-        """Index arrays of variables of which no two are neighbours."""
+    def sampling_blocks(self) -> tuple[Block, ...]:
+        """Index arrays of variables; no two variables of a block are neighbours."""
         return self._graph.blocks
 
     def _conditional_log_odds(self, states, block):
@@ -356,8 +361,8 @@ class SparseIsingEnergy(PairwiseEnergy):
         pull = self._pull(y, variables).reshape(n, n_chains, len(variables))
         return 2 * (self.field[:, None, variables] + pull)
 
-    def visible_log_odds(self, visible, hidden="marginal"):
-        """Log-odds ``2 (f_i + S_i y)`` of each variable given the others, (N, L); see the base."""
+    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-odds ``2 (f_i + S_i y)`` of each variable given the others, (N, L)."""
         states = np.asarray(visible)[:, None]
         return self.conditional_log_odds(states, slice(0, self.n_variables))[:, 0].astype(
             self.dtype
@@ -365,8 +370,8 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     # ------------------------------------------------- sufficient statistics
 
-    def sum_statistics(self, means, weight):
-        """((E,),): weighted sums of ``u_i u_k`` over the edges, u = (y + 1) / 2; see the base."""
+    def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return ((E,),), weighted sums of ``u_i u_k`` for each edge, u = (y + 1) / 2."""
         i, k = self.edges.T
         total = np.zeros(len(self.edge_coupling))
         means = np.asarray(means).astype(self.dtype, copy=False)
@@ -374,8 +379,8 @@ class SparseIsingEnergy(PairwiseEnergy):
             total += np.asarray(weight[rows], np.float64) @ (means[rows][:, i] * means[rows][:, k])
         return (total.astype(self.dtype),)
 
-    def expected_score(self, means, statistics):
-        """Score of a model's moments; see the base."""
+    def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
+        """Return the mean score of states with the given moments."""
         i, k = self.edges.T
         products = 4 * statistics[0] - 2 * (means[i] + means[k]) + 1
         linear = self.field[0].astype(np.float64) @ (2 * means - 1)

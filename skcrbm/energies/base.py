@@ -1,20 +1,23 @@
-"""What every energy declares: all that inference, learning and decoding ask of a model.
+"""The interface of every energy: all questions that inference, learning and decoding ask a model.
 
 An energy is a batch of N models ``p(s) ∝ exp(-E(s))`` over 0/1 variables that share their
 couplings and differ in their *fields* (the terms linear in one variable) and in their
-*evidence* (the variables that are held at a value). Inputs x, loss augmentation and
-perturbation noise act on the fields alone, so one signature carries every learner and every
+*evidence* (the values of the variables that are held). Inputs x, loss augmentation and
+perturbation noise change the fields alone, so one signature serves every learning rule and every
 inference method.
 
 `tests/reference/conformance.py` compares every member of an energy with enumeration.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
@@ -22,7 +25,7 @@ from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
-#: What `infer` may be asked about a model; a kind of energy may have no answer to some.
+#: Questions that `infer` answers about a model; a kind of energy may have answers to some only.
 QUERIES = frozenset(
     {
         "marginals",
@@ -36,105 +39,113 @@ QUERIES = frozenset(
     }
 )
 
+#: Variables of one block, as `BaseEnergy.sampling_blocks` has them.
+Block = slice | np.ndarray
+
 
 class BaseEnergy(Versioned, ABC):
-    """A batch of N models over n 0/1 variables, visible ones first.
+    """A batch of N models over n 0/1 variables, visible variables first.
 
     Subclasses store arrays of one floating dtype, C-contiguous, and define the abstract
-    members. The others follow from these; a subclass overrides what it can do faster.
+    members. The other members follow from these; a subclass overrides a member if it has a faster
+    way.
 
     Attributes
     ----------
     evidence : ndarray (N, n_variables) or None
-        Values 0 and 1 of the variables that are held, NaN where free; None without evidence.
+        Values 0 and 1 of the held variables, NaN where a variable is free; None without evidence.
     """
 
-    #: What `infer` may be asked about this kind of energy.
-    queries: ClassVar[frozenset] = QUERIES
-    #: Whether the visible variables are the states of one categorical variable: one is on.
+    #: Questions that `infer` answers about this kind of energy.
+    queries: ClassVar[frozenset[str]] = QUERIES
+    #: True if the visible variables are the states of one categorical variable: one is on.
     categorical: ClassVar[bool] = False
-    evidence = None
+    evidence: np.ndarray | None = None
 
     # ------------------------------------------------------------------ shape
 
     @property
     @abstractmethod
-    def fields(self):
+    def fields(self) -> tuple[np.ndarray, ...]:
         """Tuple of (N, ...) arrays, the part of the energy that differs from row to row."""
 
     @property
-    def couplings(self):
-        """Tuple of arrays: the part of the energy that all models share, by default nothing."""
+    def couplings(self) -> tuple[np.ndarray, ...]:
+        """Tuple of arrays, the part of the energy that all models share; empty by default."""
         return ()
 
-    def own_log_odds(self):
-        """Log-odds (N, n_variables) of each variable by its field alone, and what may change them.
+    def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log-odds of each variable by its field alone, and the reach of couplings.
+
+        `infer` uses them to fix variables that their field decides.
 
         Returns
         -------
         log_odds : ndarray (N, n_variables), float64
         influence : ndarray (n_variables,), float64
-            Couplings move no log-odds by more; infinite where nothing is known, the default.
+            Couplings change the log-odds by at most this much. The default is infinity: no bound
+            is known.
         """
         shape = self.n_models, self.n_variables
         return np.zeros(shape), np.full(shape[1], np.inf)
 
-    def lost_beside(self):
-        """Which fields (N, n_variables) are too large unless they decide their variable.
+    def dominant_fields(self) -> np.ndarray:
+        """Return True (N, n_variables) for fields so large that other numbers are lost in rounding.
 
-        Beside one nothing else would be told apart. By default none is: solvers take such fields
-        out of their sums, or rounding is relative to couplings of that size.
+        `infer` refuses such a field unless it decides its variable. By default all fields are
+        accepted: solvers take large fields out of their sums, or round relative to couplings of
+        that size.
         """
         return np.zeros((self.n_models, self.n_variables), bool)
 
     @property
     @abstractmethod
-    def n_variables(self):
+    def n_variables(self) -> int:
         """Number of variables of one model."""
 
     @property
-    def n_visible(self):
-        """Number of visible variables, which come first; all of them by default."""
+    def n_visible(self) -> int:
+        """Number of visible variables, which come first; all variables by default."""
         return self.n_variables
 
     @property
-    def n_hidden(self):
+    def n_hidden(self) -> int:
         """Number of hidden variables."""
         return self.n_variables - self.n_visible
 
-    def n_enumerated(self, query="log_partition"):
-        """Return how many variables are enumerated by "exact" to answer a query.
+    def n_enumerated(self, query: str = "log_partition") -> int:
+        """Return the number of variables that "exact" enumerates to answer a query.
 
-        Its cost is exponential in this number alone.
+        The cost of "exact" is exponential in this number alone.
         """
         return self.n_variables
 
     @property
-    def max_enumerated(self):
-        """Largest `n_enumerated` of a model that "exact" does not refuse unless told to."""
+    def max_enumerated(self) -> int:
+        """Largest `n_enumerated` that "exact" accepts by default."""
         return MAX_ENUMERATED
 
     def __repr__(self):
         return f"{type(self).__name__}({self.n_models} models of {self.n_variables} variables)"
 
     @property
-    def n_models(self):
+    def n_models(self) -> int:
         """Number of models N in the batch."""
         return self.fields[0].shape[0]
 
     @property
-    def dtype(self):
-        """float32 if all inputs are float32, else float64; inference runs in it."""
+    def dtype(self) -> np.dtype:
+        """Dtype of inference: float32 if all inputs are float32, else float64."""
         return self.fields[0].dtype
 
     # ------------------------------------------------------- changing the batch
 
     @abstractmethod
-    def _with_fields(self, *fields):
+    def _with_fields(self, *fields: np.ndarray) -> Self:
         """Return the same couplings with other fields."""
 
-    def with_fields(self, *fields):
-        """Return the same couplings, and evidence, with other fields of the same shapes."""
+    def with_fields(self, *fields: np.ndarray) -> Self:
+        """Return the same couplings and evidence with other fields of the same shapes."""
         other = self._with_fields(*fields)
         if self.evidence is not None and len(self.evidence) != other.n_models:
             raise ValueError(
@@ -143,94 +154,90 @@ class BaseEnergy(Versioned, ABC):
             )
         return other
 
-    def tilted(self, shift):
-        """Return the models with the weight of each state times ``exp(shift' v)``, v visible.
+    def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
+        """Return the models with the weight of each state multiplied by ``exp(shift' v)``.
 
-        By default the first of `fields` is taken to hold the factors of the 0/1 variables.
+        v are the visible variables. By default the first array of `fields` is taken to hold the
+        factors of the 0/1 variables.
 
         Parameters
         ----------
-        shift : ndarray (N, V) or broadcast to that
+        shift : ndarray (N, V), or an array that broadcasts to that shape
 
         Returns
         -------
         energy : BaseEnergy
-            Of the same kind, with the same evidence.
+            Energy of the same kind with the same evidence.
         offset : ndarray (N,), float64
-            To be added to its log-weights and log Z.
+            Number to add to its log-weights and log Z.
         """
         first, *others = self.fields
         first = first.copy()
         first[:, : self.n_visible] += shift
         return self.with_fields(first, *others), np.zeros(self.n_models)
 
-    def without_held_fields(self):
-        """Return the same models with fields of 0 for held variables, and what these gave.
+    def without_held_fields(self) -> tuple[Self, np.ndarray]:
+        """Return the same models with fields of 0 for held variables, and the scores taken out.
 
-        So that large ones are in no sum of scores. By default nothing changes.
+        Large fields of held variables then enter no sum of scores. By default nothing changes.
 
         Returns
         -------
         energy : BaseEnergy
-            With the same evidence.
+            Energy with the same evidence.
         offset : ndarray (N,), float64
-            To be added to its scores, log-weights and log Z.
+            Number to add to its scores, log-weights and log Z.
         """
         return self, np.zeros(self.n_models)
 
     @property
-    def has_zeros(self):
-        """Whether some states have weight 0, also those of ``scaled(0)``."""
+    def has_zeros(self) -> bool:
+        """True if some states have weight 0, also in ``scaled(0)``."""
         return False
 
-    def scaled(self, beta):
-        """Return the same fields, and evidence, with the couplings times a number.
+    def scaled(self, beta: float) -> Self:
+        """Return the same fields and evidence with the couplings multiplied by a number.
 
-        Without couplings, ``scaled(0)``, the variables are independent, but for states of weight
-        0: these keep it, whatever the number.
+        In ``scaled(0)`` the variables are independent, except that states of weight 0 keep
+        weight 0.
 
         Parameters
         ----------
         beta : float
-            At least 0.
-
-        Returns
-        -------
-        BaseEnergy
-            Of the same kind.
+            Factor, at least 0.
 
         Raises
         ------
         NotImplementedError
-            If this kind of energy does not say what its couplings are.
+            If this kind of energy does not define its couplings.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define scaled")
 
-    def rows(self, index):
-        """Return the models of the given rows, sharing the couplings."""
+    def rows(self, index: Any) -> Self:
+        """Return the models of the given rows, which share the couplings."""
         other = self._with_fields(*(f[index] for f in self.fields))
         if self.evidence is not None:
             other.evidence = self.evidence[index]
         return other
 
-    def condition(self, evidence):
+    def condition(self, evidence: ArrayLike) -> Self:
         """Return the models given the values of some variables.
 
         Parameters
         ----------
         evidence : array-like (N, n_variables) or (n_variables,)
-            0 or 1 holds a variable, NaN leaves it as it is: free, or held already.
+            0 or 1 holds a variable. NaN leaves a variable as it is: free, or held already.
 
         Returns
         -------
         BaseEnergy
-            Of the same kind, with the same fields. States that contradict the evidence have
+            Energy of the same kind with the same fields. States that contradict the evidence have
             weight 0.
 
         Raises
         ------
         ValueError
-            On another shape, another value, or evidence that contradicts what is held.
+            If the evidence has another shape or value, or contradicts values held already.
         """
         shape = self.n_models, self.n_variables
         expected = f"({shape[0]}, {shape[1]}) or ({shape[1]},)"
@@ -238,9 +245,7 @@ class BaseEnergy(Versioned, ABC):
         if evidence.shape not in (shape, shape[1:]):
             raise ValueError(f"clamp must have shape {expected}, got {evidence.shape}")
         if not (np.isnan(evidence) | (evidence == 0) | (evidence == 1)).all():
-            raise ValueError(
-                "clamp must hold 0 or 1 where a unit is fixed and NaN where it is free"
-            )
+            raise ValueError("clamp must hold 0 or 1 for a held unit and NaN for a free unit")
         evidence = np.broadcast_to(evidence, shape)
         if self.evidence is not None:
             if (evidence + self.evidence == 1).any():
@@ -251,29 +256,33 @@ class BaseEnergy(Versioned, ABC):
         other._check_evidence()
         return other
 
-    def _check_evidence(self):
+    def _check_evidence(self) -> None:
         """Raise a ValueError if no state agrees with the evidence."""
 
     @property
-    def is_pairwise(self):
-        """Whether the score is a sum of terms of one or two variables, each of them 0/1."""
+    def is_pairwise(self) -> bool:
+        """True if the score is a sum of terms of one or two variables, each of them 0/1."""
         return False
 
     @property
-    def free(self):
-        """Which variables are free, (N, n_variables) of bool."""
+    def free(self) -> np.ndarray:
+        """True (N, n_variables) where a variable is free."""
         if self.evidence is None:
             return np.ones((self.n_models, self.n_variables), bool)
         return np.isnan(self.evidence)
 
-    def _agrees(self, states, first=0):
-        """Whether 0/1 states (N or 1, ..., k) of variables `first` and on agree with evidence."""
+    def _agrees(self, states: np.ndarray, first: int = 0) -> np.ndarray:
+        """Return True where 0/1 states (N or 1, ..., k) agree with the evidence.
+
+        The k variables are those from number `first` on. The energy must have evidence.
+        """
+        assert self.evidence is not None
         held = self.evidence[:, first : first + states.shape[-1]]
         held = held.reshape(len(held), *(1,) * (states.ndim - 2), held.shape[1])
         return ~(states + held == 1).any(axis=-1)
 
-    def _without_contradictions(self, log_weight, sets):
-        """Log-weights (N, K) of visible states (K, V), -inf where these contradict evidence."""
+    def _without_contradictions(self, log_weight: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        """Set log-weights (N, K) of visible states (K, V) that contradict the evidence to -inf."""
         if self.evidence is not None:
             held, off = self.evidence[:, : self.n_visible], 1.0 - sets
             log_weight[(held == 1) @ off.T + (held == 0) @ (1.0 - off).T > 0] = -np.inf
@@ -282,11 +291,11 @@ class BaseEnergy(Versioned, ABC):
     # ----------------------------------------------------- weights of states
 
     @abstractmethod
-    def _score(self, states):
-        """``-E`` of 0/1 states (N, n_variables), float64, without regard to evidence."""
+    def _score(self, states: np.ndarray) -> np.ndarray:
+        """Return ``-E`` (N,), float64, of 0/1 states (N, n_variables); evidence is ignored."""
 
-    def score(self, states):
-        """``-E`` of joint 0/1 states (N, n_variables), one per model.
+    def score(self, states: ArrayLike) -> np.ndarray:
+        """Return ``-E`` of joint 0/1 states (N, n_variables), one per model.
 
         Returns
         -------
@@ -299,17 +308,17 @@ class BaseEnergy(Versioned, ABC):
             scores = np.where(self._agrees(states), scores, -np.inf)
         return scores
 
-    def log_weight_of_sets(self, visible_sets, hidden="marginal"):
-        """Log-weight (negative free energy) of each of K visible states under each model.
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-weight (negative free energy) of K visible states under each model.
 
-        By default the hidden variables are enumerated, which takes few of them.
+        By default all states of the hidden variables are enumerated, which works for few of them.
 
         Parameters
         ----------
         visible_sets : ndarray of shape (K, V)
-            0/1.
+            States of 0/1.
         hidden : {"marginal", "max"}, default="marginal"
-            Whether the hidden variables are summed out or take their best values.
+            Sum over the hidden variables, or take their best values.
 
         Returns
         -------
@@ -334,8 +343,8 @@ class BaseEnergy(Versioned, ABC):
                 weights[n, part] = reduce(scores.reshape(k, h), axis=1)
         return weights
 
-    def _hidden_states(self):
-        """All 0/1 states (2^H, H) of the hidden variables; a ValueError if they are too many."""
+    def _hidden_states(self) -> np.ndarray:
+        """Return all 0/1 states (2^H, H) of the hidden variables, or raise a ValueError."""
         if self.n_hidden > MAX_GENERIC_UNITS:
             raise ValueError(
                 f"{type(self).__name__} enumerates its hidden variables for this, of which there "
@@ -343,8 +352,8 @@ class BaseEnergy(Versioned, ABC):
             )
         return _binary_states(self.n_hidden)
 
-    def log_weight(self, visible, hidden="marginal"):
-        """Log-weight (N,), float64, of visible states (N, V), one per model.
+    def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-weight (N,), float64, of visible states (N, V), one per model.
 
         See `log_weight_of_sets` for `hidden`.
         """
@@ -355,16 +364,16 @@ class BaseEnergy(Versioned, ABC):
     # ----------------------------------------------------- conditionals
 
     @property
-    def sampling_blocks(self):
-        """Tuple of slices or index arrays: blocks that are drawn in turn, each variable once.
+    def sampling_blocks(self) -> tuple[Block, ...]:
+        """Blocks that samplers draw in turn: slices or index arrays, each variable in one block.
 
-        The variables of a block are independent given those outside of it, or the energy
-        draws them together by a `draw` of its own. By default they are drawn one by one.
+        The variables of a block are independent given the variables outside of it, or the energy
+        draws them together by a `draw` of its own. By default each variable is a block.
         """
         return tuple(slice(i, i + 1) for i in range(self.n_variables))
 
-    def _conditional_log_odds(self, states, block):
-        """`conditional_log_odds` without regard to evidence; here of a block of one variable."""
+    def _conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
+        """Return `conditional_log_odds` without evidence; here for a block of one variable."""
         n, n_chains, width = states.shape
         flat = states.reshape(n * n_chains, width)
         off, on = np.array(flat, np.float64), np.array(flat, np.float64)
@@ -372,15 +381,15 @@ class BaseEnergy(Versioned, ABC):
         models = self._with_fields(*(np.repeat(f, n_chains, axis=0) for f in self.fields))
         return (models._score(on) - models._score(off)).reshape(n, n_chains, 1)
 
-    def conditional_log_odds(self, states, block):
-        """Log-odds of each variable of a block given those outside of it.
+    def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
+        """Return the log-odds of each variable of a block given the variables outside of it.
 
         Parameters
         ----------
         states : ndarray (N, C, n_variables)
             C states of 0/1 of each model.
         block : slice or ndarray of int
-            One of `sampling_blocks`.
+            A member of `sampling_blocks`.
 
         Returns
         -------
@@ -389,12 +398,19 @@ class BaseEnergy(Versioned, ABC):
         """
         log_odds = self._conditional_log_odds(states, block)
         if self.evidence is not None:
-            held = self.evidence[:, None, block]
-            log_odds = np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))
+            log_odds = infinite_where_held(log_odds, self.evidence[:, None, block])
         return log_odds
 
-    def draw(self, log_odds, u, block):
-        """Draw the variables of a block from `conditional_log_odds` and uniform numbers u.
+    def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
+        """Draw the variables of a block.
+
+        Parameters
+        ----------
+        log_odds : ndarray (N, C, size of the block)
+            Result of `conditional_log_odds`.
+        u : ndarray that broadcasts to this shape
+            Uniform random numbers.
+        block : slice or ndarray of int
 
         Returns
         -------
@@ -402,16 +418,17 @@ class BaseEnergy(Versioned, ABC):
         """
         return u < expit(log_odds)
 
-    def hidden_given_visible(self, visible, hidden="marginal"):
-        """P(h_j = 1 | v) or, with ``hidden="max"``, the most probable h given v.
+    def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return P(h_j = 1 | v) or, with ``hidden="max"``, the most probable h given v.
 
-        Where the hidden variables are one of `sampling_blocks`, they are independent given v
-        and each has its own mode; elsewhere they are enumerated, which takes few of them.
+        If the hidden variables are one of `sampling_blocks`, they are independent given v and
+        each takes its own mode. Otherwise their states are enumerated, which works for few of
+        them.
 
         Parameters
         ----------
         visible : ndarray of shape (N, V)
-            0/1, one per model.
+            States of 0/1, one per model.
         hidden : {"marginal", "max"}, default="marginal"
 
         Returns
@@ -435,13 +452,13 @@ class BaseEnergy(Versioned, ABC):
         return found.astype(self.dtype)
 
     def _enumerate_hidden(self, visible, hidden):
-        """`hidden_given_visible` by a sum or maximum over all hidden states."""
+        """Return `hidden_given_visible` by a sum or maximum over all hidden states."""
         states = self._hidden_states()
         found = np.empty((len(visible), self.n_hidden), self.dtype)
         for n, v in enumerate(visible):
             part = self.rows(np.full(len(states), n))
             scores = part._score(np.hstack([np.tile(v, (len(states), 1)), states]))
-            if self.evidence is not None:  # of the hidden variables: v is what is given
+            if self.evidence is not None:  # about the hidden variables alone, as v is given
                 scores[~part._agrees(states, self.n_visible)] = -np.inf
             if hidden == "max":
                 found[n] = states[scores.argmax()]
@@ -449,63 +466,67 @@ class BaseEnergy(Versioned, ABC):
                 found[n] = np.minimum(np.exp(scores - logsumexp(scores)) @ states, 1)
         return found
 
-    def hidden_and_log_weight(self, visible, hidden="marginal"):
+    def hidden_and_log_weight(
+        self, visible: np.ndarray, hidden: str = "marginal"
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return `hidden_given_visible` and `log_weight` of visible states (N, V) at once."""
         return self.hidden_given_visible(visible, hidden), self.log_weight(visible, hidden)
 
-    def visible_log_odds(self, visible, hidden="marginal"):
-        """Log-odds of each visible variable given all other visible ones.
+    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-odds of each visible variable given all other visible variables.
 
         Parameters
         ----------
         visible : ndarray of shape (N, V)
-            0/1, one per model.
+            States of 0/1, one per model.
         hidden : {"marginal", "max"}, default="marginal"
-            Whether hidden variables are summed out or take their best values.
+            Sum over the hidden variables, or take their best values.
 
         Returns
         -------
         ndarray of shape (N, V)
-            ±inf where held.
+            ±inf where a variable is held.
         """
         log_odds = np.empty(visible.shape, np.float64)
-        free = self.free
         for i in range(visible.shape[1]):
             on, off = visible.copy(), visible.copy()
             on[:, i], off[:, i] = 1, 0
             with np.errstate(invalid="ignore"):
                 log_odds[:, i] = self.log_weight(on, hidden) - self.log_weight(off, hidden)
-            if not free[:, i].all():
-                held = self.evidence[:, i]
-                sides = np.where(held == 1, np.inf, -np.inf)
-                log_odds[:, i] = np.where(np.isnan(held), log_odds[:, i], sides)
+        if self.evidence is not None:
+            log_odds = infinite_where_held(log_odds, self.evidence[:, : self.n_visible])
         return log_odds.astype(self.dtype)
 
-    def marginal_modes(self, log_odds):
-        """0/1 outputs (N, V) of belief log-odds (N, V), ties on."""
+    def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
+        """Return 0/1 outputs (N, V) of belief log-odds (N, V); ties are on."""
         return (log_odds >= 0).astype(np.int8)
 
     # ------------------------------------------------- sufficient statistics
 
     @property
     @abstractmethod
-    def statistic_shapes(self):
-        """Shapes of the sufficient statistics of one model, the couplings' gradients.
+    def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the sufficient statistics of one model, the gradients of its couplings.
 
-        A tuple with the shape of each array: ``((V, H),)`` of an RBM. The statistics of the
-        fields are the variables themselves and not among them.
+        A tuple with the shape of each array, such as ``((V, H),)`` for an RBM. The statistics of
+        the fields are the variables themselves and are not included.
         """
 
     @property
-    def n_statistics(self):
+    def n_statistics(self) -> int:
         """Number of sufficient statistics."""
         return sum(math.prod(shape) for shape in self.statistic_shapes)
 
     @abstractmethod
-    def sum_statistics(self, means, weight):
-        """Sum the sufficient statistics of K states (K, n_variables) with weights (K,).
+    def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return weighted sums of the sufficient statistics of states.
 
-        If the states are means of independent variables, the statistics are expectations.
+        Parameters
+        ----------
+        means : ndarray (K, n_variables)
+            States of 0/1, or means of independent variables: then the sums are expectations.
+        weight : ndarray (K,)
+            Weight of each state.
 
         Returns
         -------
@@ -513,14 +534,21 @@ class BaseEnergy(Versioned, ABC):
             Arrays of the shapes in `statistic_shapes`.
         """
 
-    def statistics(self, states, sample_weight=None):
-        """Weighted means of the sufficient statistics of K 0/1 states (K, n_variables)."""
+    def statistics(self, states: np.ndarray, sample_weight: ArrayLike | None = None) -> Any:
+        """Return weighted means of the sufficient statistics of 0/1 states (K, n_variables)."""
         weight = np.ones(len(states)) if sample_weight is None else np.asarray(sample_weight)
         total = weight.sum()
         return tuple(part / total for part in self.sum_statistics(states, weight))
 
-    def expected_score(self, means, statistics):
-        """Mean of ``-E`` over states whose variables and statistics have these means.
+    def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
+        """Return the mean of ``-E`` over states with the given moments, under one model.
+
+        Parameters
+        ----------
+        means : ndarray (n_variables,)
+            Means of the variables.
+        statistics : tuple of ndarray
+            Means of the sufficient statistics.
 
         Raises
         ------
@@ -529,72 +557,17 @@ class BaseEnergy(Versioned, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no score of moments")
 
-    def _copy_with(self, **attributes):
+    def _copy_with(self, **attributes) -> Self:
         other = copy.copy(self)
-        other.__dict__.update(attributes)
+        vars(other).update(attributes)
         return other
 
 
-def _binary_states(k):
-    """All 0/1 states (2^k, k), the first variable fastest."""
+def _binary_states(k: int) -> np.ndarray:
+    """Return all 0/1 states (2^k, k), the first variable fastest."""
     return (np.arange(2**k)[:, None] >> np.arange(k)) & 1
 
 
-class PairwiseEnergy(BaseEnergy):
-    """A batch of models whose couplings are products of two variables.
-
-    What a held variable says to a free one is then a shift of its field, so that solvers need
-    not know of values, only of which variables are left out.
-    """
-
-    @property
-    def is_pairwise(self):
-        """True."""
-        return True
-
-    @abstractmethod
-    def fold_evidence(self):
-        """Fields of the free variables, with the pull of the held ones in them.
-
-        Returns
-        -------
-        fields : tuple of ndarray
-            As `fields`, 0 where a variable is held: with `free` at hand it is to be left out.
-        offset : ndarray (N,), float64
-            Score of the held variables among themselves, to be added to log Z.
-        """
-
-    @abstractmethod
-    def held_pairs(self, values, free):
-        """Return the expected statistics of the pairs with a held variable, as products.
-
-        Parameters
-        ----------
-        values, free : ndarray (N, n_variables)
-            The held values, 0 where free; the marginals, 0 where held.
-
-        Returns
-        -------
-        tuple of (left, right)
-            Each stands for the products ``left[:, :, None] * right[:, None, :]``, which are
-            to be added; of a sparse energy for those edge by edge, ``left * right``.
-        """
-
-    def add_held_pairs(self, statistics, values, free, weight):
-        """Add the pairs with a held variable, plain products of means, to statistics.
-
-        Parameters
-        ----------
-        statistics : tuple of ndarray
-            Of `statistic_shapes`, or with a leading axis N; changed.
-        values, free : ndarray (N, n_variables)
-            As of `held_pairs`.
-        weight : ndarray (N,) or None
-            To sum over the models; None: statistics of each.
-        """
-        (pairs,) = statistics
-        for left, right in self.held_pairs(values, free):
-            if weight is None:
-                pairs += left[:, :, None] * right[:, None, :]
-            else:
-                pairs += (weight[:, None] * left).T @ right
+def infinite_where_held(log_odds: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """Return log-odds, but inf where `held` is 1, -inf where it is 0; NaN means free."""
+    return np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))

@@ -132,7 +132,7 @@ class Case:
         try:
             result = self.infer()
         except MagnitudeError:  # a large field may be refused, if it does not decide
-            self.check((self.given.lost_beside() & self.given.free).any(), "refused")
+            self.check((self.given.dominant_fields() & self.given.free).any(), "refused")
             return self.failures
         self._check_fields(result)
         self._check_same(result)
