@@ -274,7 +274,7 @@ def _clamp_large_fields(energy, largest):
         return energy, None, None
     log_odds, influence = energy.own_log_odds()
     decided = energy.free & (np.abs(log_odds) >= np.maximum(LARGE_FIELD, _DOMINANCE * influence))
-    lossy = energy.free & ~decided & energy.lost_beside()
+    lossy = energy.free & ~decided & energy.dominant_fields()
     if lossy.any():
         n, i = np.argwhere(lossy)[0]
         raise MagnitudeError(
