@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skcrbm.energies._conversions import pair_tables, read_uai, write_uai
-from skcrbm.energies._factor_graph_structure import FactorGraph
+from skcrbm.energies._factor_graph_structure import BlockEdges, FactorGraph, LogicGroup
 from skcrbm.energies._factors import (
     AndFactors,
+    Factors,
     OrFactors,
     TableFactors,
+    as_factors,
     as_log_potentials,
     as_variables,
+    count_variables,
 )
 from skcrbm.energies.base import QUERIES, BaseEnergy, Block
 from skcrbm.utils.limits import (
@@ -32,36 +37,42 @@ class FactorGraphEnergy(BaseEnergy):
     """A batch of Markov random fields over 0/1 variables that share their factors.
 
     ``-E_n(x) = f_n' x + sum_a log phi_a(x_a)`` over table factors of one to six variables, and
-    OR and AND factors, which have weight 1 where their output is right and 0 where it is
-    not. The fields f differ from row to row.
+    OR and AND factors. An OR or AND has weight 1 if its output is right, else 0. The fields f
+    differ from row to row.
 
     Parameters
     ----------
     factors : sequence of TableFactors, OrFactors or AndFactors
+        Factors that all models share.
     field : array-like (n,) or (N, n), default=None
-        Log-odds of each variable on top of its factors, one row per model; None: one model, 0.
+        Log-odds that are added to each variable, one row per model. None is one model with
+        fields of 0.
     n_variables : int, default=None
-        Number of variables n. None: as many as the fields have, or as the factors name.
+        Number of variables n. None takes the number of columns of `field`, or, without fields,
+        the largest variable of the factors plus 1.
 
     Attributes
     ----------
     factors : tuple of TableFactors, OrFactors and AndFactors
-        As given, with the present log-potentials.
+        The given factors with the present log-potentials.
     log_potentials : ndarray (n_entries,)
-        All tables: group by group as given, factor by factor, entry by entry. The first
+        Entries of all tables: by group as given, then by factor, then by entry. The first
         variable of a scope is the slowest digit of an entry's number (C order).
     tables : tuple of TableGroup
-        The same, all tables of one number of variables together: ``variables`` (F, k),
-        ``log_potentials`` (F, 2**k), and ``entries`` (F,), the place of each table's first entry
-        among all.
+        The same entries by number of variables k of a table: ``variables`` (F, k),
+        ``log_potentials`` (F, 2**k), and ``entries`` (F,), the position of each table's first
+        entry in `log_potentials`.
     ors, ands : LogicGroup
-        All factors of a kind: ``start`` (F + 1,), ``inputs`` (start[F],), ``outputs`` (F,).
+        All OR factors and all AND factors: ``start`` (F + 1,), ``inputs`` (start[F],),
+        ``outputs`` (F,).
     field : ndarray (N, n)
+        Log-odds that are added to each variable.
     graph : FactorGraph
-        The factors without their numbers, shared by all energies made of this one.
+        The factors without their numbers, which all energies derived from this one share.
     offset : ndarray (N,), float64
-        Part of the score that no state changes, 0 unless made by `from_energy`.
+        Constant part of the score; 0 unless the energy comes from `from_energy`.
     n_models, n_variables, n_entries : int
+        Number of models, variables, and entries of all tables.
     dtype : numpy dtype
         float32 if all inputs are float32, else float64.
 
@@ -69,7 +80,7 @@ class FactorGraphEnergy(BaseEnergy):
     ------
     ValueError
         If an array has the wrong shape or holds NaN or +inf, or a factor names a variable that
-        is not there.
+        does not exist.
 
     Examples
     --------
@@ -86,66 +97,79 @@ class FactorGraphEnergy(BaseEnergy):
     queries = QUERIES - {"marginal_map"}
     _centred = False
 
-    def __init__(self, factors, field=None, *, n_variables=None):
-        factors = _as_factors(factors)
-        width = _n_variables(factors, field, n_variables)
-        graph = FactorGraph(factors, width)
-        dtypes = [p.log_potentials.dtype for p in factors if isinstance(p, TableFactors)]
+    def __init__(
+        self,
+        factors: Factors | Sequence[Factors],
+        field: ArrayLike | None = None,
+        *,
+        n_variables: int | None = None,
+    ):
+        parts = as_factors(factors)
+        width = count_variables(parts, field, n_variables)
+        graph = FactorGraph(parts, width)
+        dtypes = [p.log_potentials.dtype for p in parts if isinstance(p, TableFactors)]
         if field is None:
             field = np.zeros((1, width), np.result_type(*dtypes) if dtypes else np.float64)
         field = as_row_fields(field, "field", width, "n")
         dtype = np.result_type(field, *dtypes)
         self.graph = graph
         self.field = kernel_array(field, dtype)
-        flat = [p.log_potentials.reshape(-1) for p in factors if isinstance(p, TableFactors)]
+        flat = [p.log_potentials.reshape(-1) for p in parts if isinstance(p, TableFactors)]
         self._set_log_potentials(np.concatenate([np.empty(0, dtype), *flat]).astype(dtype))
 
-    def _set_log_potentials(self, flat):
+    def _set_log_potentials(self, flat: np.ndarray) -> None:
         self.log_potentials = flat
         self.tables = self.graph.tables(flat)
         self._finite = [bool((g.log_potentials > -np.inf).all()) for g in self.tables]
 
-    # ---------------------------------------------------------- other ways in and out
+    # ---------------------------------------------------------- conversions
 
     @classmethod
-    def from_tables(cls, scopes, log_potentials, field=None, *, n_variables=None):
-        """Make the energy of ragged lists of tables.
+    def from_tables(
+        cls,
+        scopes: Sequence[ArrayLike],
+        log_potentials: Sequence[ArrayLike],
+        field: ArrayLike | None = None,
+        *,
+        n_variables: int | None = None,
+    ) -> FactorGraphEnergy:
+        """Make an energy from lists of tables of different sizes.
 
         Parameters
         ----------
         scopes : sequence of index arrays
-            One to six variables each.
+            Variables of each table, one to six.
         log_potentials : sequence of array-like (2**k,) or (2, ..., 2)
-            The table of each scope.
+            Table of each scope.
         field, n_variables
-            As above.
+            As in the constructor.
 
         Returns
         -------
         FactorGraphEnergy
-            With its tables grouped by number of variables, ascending, and in the order
-            given within.
+            Energy with its tables in groups by number of variables, ascending. Tables of one
+            group keep their order.
 
         Raises
         ------
         ValueError
-            As above, and if there is not one table for each scope.
+            If the constructor would raise one, or there is not one table for each scope.
         """
-        scopes = [as_variables(s, f"scopes[{i}]", "(k,)") for i, s in enumerate(scopes)]
-        if len(scopes) != len(log_potentials):
+        checked = [as_variables(s, f"scopes[{i}]", "(k,)") for i, s in enumerate(scopes)]
+        if len(checked) != len(log_potentials):
             raise ValueError(
-                f"log_potentials must hold one table for each of {len(scopes)} scopes; got "
+                f"log_potentials must hold one table for each of {len(checked)} scopes; got "
                 f"{len(log_potentials)}"
             )
         by_arity = {}
-        for i, (scope, table) in enumerate(zip(scopes, log_potentials, strict=True)):
+        for i, (scope, values) in enumerate(zip(checked, log_potentials, strict=True)):
             k = len(scope)
             if not 1 <= k <= MAX_TABLE_VARIABLES or len(set(scope.tolist())) < k:
                 raise ValueError(
                     f"scopes[{i}] must name 1 to {MAX_TABLE_VARIABLES} variables, each once; got "
                     f"{scope.tolist()}"
                 )
-            table = as_log_potentials(table, f"({2**k},)")
+            table = as_log_potentials(values, f"({2**k},)")
             if table.shape not in ((2**k,), (2,) * k):
                 raise ValueError(
                     f"log_potentials[{i}] must have shape ({2**k},) or {(2,) * k}; got "
@@ -156,11 +180,11 @@ class FactorGraphEnergy(BaseEnergy):
         return cls(factors, field, n_variables=n_variables)
 
     @classmethod
-    def from_energy(cls, energy):
-        """Make the same models, evidence included, with a table for each pair that is coupled.
+    def from_energy(cls, energy: BaseEnergy) -> FactorGraphEnergy:
+        """Make the same models, evidence included, with a table for each coupled pair.
 
-        Scores and log Z are the same, too. All edges of a sparse Ising model have tables, of
-        other energies the couplings that are not 0.
+        Scores and log Z stay the same. Every edge of a sparse Ising model has a table; other
+        energies have a table for each coupling that is not 0.
 
         Parameters
         ----------
@@ -169,12 +193,12 @@ class FactorGraphEnergy(BaseEnergy):
         Returns
         -------
         FactorGraphEnergy
-            Over the visible units, then the hidden ones, of an RBM.
+            Energy whose variables are, for an RBM, the visible units and then the hidden units.
 
         Raises
         ------
         ValueError
-            On another kind of energy.
+            If the energy is of another kind.
         """
         parts = pair_tables(energy)
         other = cls([TableFactors(parts.variables, parts.log_potentials)], parts.field)
@@ -183,25 +207,25 @@ class FactorGraphEnergy(BaseEnergy):
         return other
 
     @classmethod
-    def from_uai(cls, text):
+    def from_uai(cls, text: str) -> FactorGraphEnergy:
         """Read a model from text in the format of the UAI competitions.
 
         Parameters
         ----------
         text : str
-            "MARKOV", variables of two states each, tables of weights, not of their
-            logarithms. Tables of one to six variables; larger ones if they are those of an OR
-            or AND of the variables before the last.
+            "MARKOV", then variables of two states each and tables of weights (not their
+            logarithms). Tables have one to six variables. A larger table must be an OR or AND
+            of its variables before the last, which is the output.
 
         Returns
         -------
         FactorGraphEnergy
-            As of `from_tables`.
+            Energy with its tables in the order of `from_tables`.
 
         Raises
         ------
         ValueError
-            If the text is cut off or otherwise not of this format, naming what was expected.
+            If the text is cut off or not in this format; the message names the expected word.
         """
         n_variables, scopes, weights, ors, ands = read_uai(text)
         with np.errstate(divide="ignore"):
@@ -213,17 +237,18 @@ class FactorGraphEnergy(BaseEnergy):
             factors.append(AndFactors([s[:-1] for s in ands], [s[-1] for s in ands]))
         return cls(factors, n_variables=n_variables)
 
-    def to_uai(self, row=0):
+    def to_uai(self, row: int = 0) -> str:
         """Write one model as text in the format of the UAI competitions.
 
         Parameters
         ----------
         row : int, default=0
+            Number of the model.
 
         Returns
         -------
         str
-            Fields, and what is held, stand as tables of one variable, OR and AND as tables of
+            Fields and evidence become tables of one variable, OR and AND become tables of
             zeros and ones.
 
         Raises
@@ -232,13 +257,13 @@ class FactorGraphEnergy(BaseEnergy):
             If there is no such row, a log-potential does not fit as a weight, or an OR or AND
             has more than 15 inputs.
         """
-        if not isinstance(row, Integral) or not -self.n_models <= row < self.n_models:
+        if not isinstance(row, Integral) or not -self.n_models <= int(row) < self.n_models:
             raise ValueError(f"row must be the number of one of {self.n_models} models: {row!r}")
         return write_uai(self, int(row))
 
     @property
-    def factors(self):
-        """Tuple of the factors as given, with the present log-potentials."""
+    def factors(self) -> tuple[Factors, ...]:
+        """Tuple of the given factors, with the present log-potentials."""
         return tuple(
             TableFactors(part.variables, self.log_potentials[where].reshape(len(part), -1))
             if isinstance(part, TableFactors)
@@ -247,27 +272,27 @@ class FactorGraphEnergy(BaseEnergy):
         )
 
     @property
-    def ors(self):
+    def ors(self) -> LogicGroup:
         """All OR factors: ``start`` (F + 1,), ``inputs`` and ``outputs`` (F,)."""
         return self.graph.ors
 
     @property
-    def ands(self):
+    def ands(self) -> LogicGroup:
         """All AND factors: ``start`` (F + 1,), ``inputs`` and ``outputs`` (F,)."""
         return self.graph.ands
 
-    def with_log_potentials(self, log_potentials):
+    def with_log_potentials(self, log_potentials: ArrayLike) -> Self:
         """Return the same graph, fields and evidence with other tables.
 
         Parameters
         ----------
         log_potentials : array-like (n_entries,)
-            In the order of `log_potentials`.
+            Entries in the order of the attribute `log_potentials`.
 
         Raises
         ------
         ValueError
-            On another shape, NaN or +inf.
+            If the shape is another, or a number is NaN or +inf.
         """
         flat = as_log_potentials(log_potentials, f"({self.n_entries},)")
         if flat.shape != (self.n_entries,):
@@ -278,8 +303,8 @@ class FactorGraphEnergy(BaseEnergy):
         other._set_log_potentials(np.array(flat, self.dtype))
         return other
 
-    def unflatten(self, flat):
-        """Cut numbers of all entries (..., n_entries) into the groups of tables as given.
+    def unflatten(self, flat: ArrayLike) -> tuple[np.ndarray, ...]:
+        """Cut numbers of all entries (..., n_entries) into the given groups of tables.
 
         Returns
         -------
@@ -288,7 +313,7 @@ class FactorGraphEnergy(BaseEnergy):
         Raises
         ------
         ValueError
-            On another shape.
+            If the last axis has another length.
         """
         flat = np.asarray(flat)
         if flat.ndim == 0 or flat.shape[-1] != self.n_entries:
@@ -304,7 +329,7 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def fields(self) -> tuple[np.ndarray, ...]:
-        """(field,)."""
+        """Tuple (field,)."""
         return (self.field,)
 
     @property
@@ -313,7 +338,7 @@ class FactorGraphEnergy(BaseEnergy):
         return tuple(group.log_potentials for group in self.tables)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Fields, and the ranges of the tables; infinite beside weights of 0."""
+        """Return the fields, and the ranges of the tables, which are infinite with weights of 0."""
         influence = np.zeros(self.n_variables)
         for group in self.tables:
             logs = group.log_potentials.astype(np.float64)
@@ -325,7 +350,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Large fields of variables beside weights of 0."""
+        """Return True for large fields of variables that factors with weights of 0 join."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -334,24 +359,24 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.shape[1]
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Variables of the largest table of an elimination."""
+        """Return the number of variables of the largest table of an elimination."""
         found = self.graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 
     @property
     def max_enumerated(self) -> int:
-        """Variables of the largest table that "exact" makes unless told to."""
+        """Number of variables of the largest table that "exact" makes by default."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
-    def n_entries(self):
+    def n_entries(self) -> int:
         """Number of entries of all tables."""
         return self.graph.n_entries
 
     @property
-    def offset(self):
-        """Part (N,) of the score that no state changes."""
-        if self._centred:  # fields of -1/+1 variables
+    def offset(self) -> np.ndarray:
+        """Constant part (N,) of the score."""
+        if self._centred:  # the fields act on -1/+1 variables
             return -0.5 * self.field.sum(axis=1, dtype=np.float64)
         return np.zeros(self.n_models)
 
@@ -359,20 +384,20 @@ class FactorGraphEnergy(BaseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Models with weights times ``exp(shift' x)``."""
+        """Return the models with weights times ``exp(shift' x)``."""
         other, _ = super().tilted(shift)
         return other, self.offset - other.offset
 
     @property
     def has_zeros(self) -> bool:
-        """Whether there are entries of -inf, ORs or ANDs."""
+        """True if there are entries of -inf, OR factors or AND factors."""
         logic = len(self.ors.outputs) + len(self.ands.outputs) > 0
         return logic or bool((self.log_potentials == -np.inf).any())
 
     def scaled(self, beta: float) -> Self:
-        """Return the same fields with all log-potentials times `beta`; see the base.
+        """Return the same fields with all log-potentials times `beta`.
 
-        Entries of -inf, ORs and ANDs stay as they are.
+        Entries of -inf, OR factors and AND factors stay as they are.
         """
         flat = self.log_potentials
         scaled = np.where(flat == -np.inf, flat, np.nan_to_num(flat) * self.dtype.type(beta))
@@ -380,14 +405,14 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def is_pairwise(self) -> bool:
-        """Whether there are tables of one or two variables only, no OR and no AND."""
+        """True if all factors are tables of one or two variables."""
         logic = len(self.ors.outputs) + len(self.ands.outputs)
         return not logic and all(group.variables.shape[1] <= 2 for group in self.tables)
 
     # ----------------------------------------------------- weights of states
 
     def _factor_scores(self, states):
-        """Return the score (K,) that the factors give to states (K, n)."""
+        """Return the score (K,) of states (K, n) by the factors alone."""
         bits = np.asarray(states).astype(bool)
         total = np.zeros(len(bits))
         for group in self.tables:
@@ -409,11 +434,11 @@ class FactorGraphEnergy(BaseEnergy):
         return linear + self.offset + self._factor_scores(states)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Score of states (N, n), one per model; there are no hidden variables to sum out."""
+        """Return the score of states (N, n), one per model; there are no hidden variables."""
         return self.score(visible)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Score (N, K), float64, of each of K states (K, n) under each of N models."""
+        """Return the score (N, K), float64, of K states (K, n) under each of N models."""
         sets = np.asarray(visible_sets, np.float64)
         scores = self.field.astype(np.float64) @ sets.T + self.offset[:, None]
         return self._without_contradictions(scores + self._factor_scores(sets), sets)
@@ -426,16 +451,16 @@ class FactorGraphEnergy(BaseEnergy):
         return self.graph.blocks
 
     def _conditional_log_odds(self, states, block):
-        """Log-odds of variables given all others.
+        """Return the log-odds of variables given all others.
 
-        Where neither value is possible given the others, the one that fewer factors forbid
-        is the more probable.
+        If the others forbid both values, the value that fewer factors forbid is more probable.
         """
         n, n_chains, width = states.shape
         bits = np.asarray(states).reshape(n * n_chains, width).astype(bool)
         variables = np.arange(width)[block]
         edges = self.graph.edges_of(variables)
-        total = np.zeros((4, len(bits), len(variables)))  # finite parts and zeros, off and on
+        # Sums of finite log-potentials (off, on), and numbers of weights of 0 (off, on).
+        total = np.zeros((4, len(bits), len(variables)))
         for group, finite, block in zip(self.tables, self._finite, edges, strict=False):
             code = _codes(bits, block.scopes) & ~block.bit
             if finite:
@@ -472,7 +497,7 @@ class FactorGraphEnergy(BaseEnergy):
         return log_odds.reshape(n, n_chains, len(variables))
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Log-odds of each variable given all others, (N, n)."""
+        """Return the log-odds of each variable given all others, (N, n)."""
         states = np.asarray(visible)[:, None]
         return self.conditional_log_odds(states, slice(0, self.n_variables))[:, 0].astype(
             self.dtype
@@ -482,11 +507,11 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((n_entries,),), the probability of every entry of the tables."""
+        """((n_entries,),): the probability of every entry of the tables."""
         return ((self.n_entries,),)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """((n_entries,),): weighted sums of the probabilities of all entries."""
+        """Return ((n_entries,),), weighted sums of the probabilities of all entries."""
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
         certain = ((means == 0) | (means == 1)).all()
@@ -507,61 +532,22 @@ class FactorGraphEnergy(BaseEnergy):
         return (flat.astype(self.dtype),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Score of a model's moments, which an OR or AND must allow."""
+        """Return the mean score of states with the given moments; no state has weight 0."""
         (entries,) = statistics
-        there = entries > 0  # weight 0 where there is nothing costs nothing
-        score = self.log_potentials[there].astype(np.float64) @ entries[there]
+        seen = entries > 0  # an entry of weight 0 that no state uses must not add NaN
+        score = self.log_potentials[seen].astype(np.float64) @ entries[seen]
         return float(score + self.field[0].astype(np.float64) @ means + self.offset[0])
 
-    def statistics(self, states, sample_weight=None):
-        """Weighted mean frequencies (n_entries,) of all entries, of 0/1 states (K, n).
+    def statistics(self, states: np.ndarray, sample_weight: ArrayLike | None = None) -> np.ndarray:
+        """Return weighted mean frequencies (n_entries,) of all entries in 0/1 states (K, n).
 
-        The one array itself, as `InferenceResult.pairwise`, not a tuple.
+        The result is the array itself, as in `InferenceResult.pairwise`, not a tuple.
         """
         return super().statistics(states, sample_weight)[0]
 
 
-def _as_factors(factors):
-    kinds = (TableFactors, OrFactors, AndFactors)
-    if isinstance(factors, kinds):
-        factors = (factors,)
-    try:
-        factors = tuple(factors)
-    except TypeError:
-        factors = (factors,)
-    wrong = [part for part in factors if not isinstance(part, kinds)]
-    if wrong:
-        raise ValueError(
-            "factors must be a sequence of TableFactors, OrFactors or AndFactors; got "
-            f"{type(wrong[0]).__name__} among them (from_tables takes lists of scopes and tables)"
-        )
-    return factors
-
-
-def _n_variables(factors, field, n_variables):
-    """Return how many variables there are, and check that no factor names others."""
-    named = -1
-    for part in factors:
-        if isinstance(part, TableFactors):
-            named = max(named, part.variables.max(initial=-1))
-        else:
-            named = max(named, part.inputs.max(initial=-1), part.outputs.max(initial=-1))
-    width, source = named + 1, "the factors"
-    if n_variables is not None:
-        if not isinstance(n_variables, Integral) or isinstance(n_variables, bool):
-            raise ValueError(f"n_variables must be an int, got {n_variables!r}")
-        width, source = int(n_variables), "n_variables"
-    elif field is not None and np.ndim(field) in (1, 2):
-        width, source = np.shape(field)[-1], "the columns of field"
-    if named >= width:
-        raise ValueError(
-            f"factors name variable {named}; by {source} they are numbered from 0 to {width - 1}"
-        )
-    return int(width)
-
-
-def _codes(bits, variables):
-    """Return where in tables of (F, k) variables states (K, n) of bool are, (K, F)."""
+def _codes(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
+    """Return the entries (K, F) of states (K, n) of bool in tables of (F, k) variables."""
     code = np.zeros((len(bits), len(variables)), np.int64)
     for column in variables.T:
         code *= 2
@@ -569,8 +555,8 @@ def _codes(bits, variables):
     return code
 
 
-def _products(means, variables):
-    """Probability (K, F, 2**k) of all entries, of independent variables of means (K, n)."""
+def _products(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
+    """Return the probability (K, F, 2**k) of entries; independent variables have means (K, n)."""
     found = np.ones((len(means), len(variables), 1))
     for column in variables.T:
         on = means[:, column, None].astype(np.float64)
@@ -579,14 +565,16 @@ def _products(means, variables):
     return found
 
 
-def _add_edges(total, values, block):
+def _add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
     """Add values (K, M) of the edges of a block to the total (K, B) of its variables."""
     if len(block.first):
         total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
 
 
-def _or_zeros(group, bits, edge):
-    """Whether an OR has weight 0 with the variable of an edge off, and on: two (K, M) of bool."""
+def _or_zeros(
+    group: LogicGroup, bits: np.ndarray, edge: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return where (K, M) an OR has weight 0 with the variable of an edge off, and with it on."""
     is_input = edge < len(group.inputs)
     n_inputs = len(group.inputs)
     of_input = np.repeat(np.arange(len(group.outputs)), np.diff(group.start))
@@ -594,7 +582,7 @@ def _or_zeros(group, bits, edge):
     count = np.add.reduceat(bits[:, group.inputs].astype(np.int64), group.start[:-1], axis=1)
     count = count[:, factor]
     own = bits[:, group.inputs[np.minimum(edge, n_inputs - 1)]]
-    others = (count - (own & is_input)) > 0  # some input other than this one
+    others = (count - (own & is_input)) > 0  # some other input is on
     output = bits[:, group.outputs[factor]]
     return (
         np.where(is_input, output != others, others),

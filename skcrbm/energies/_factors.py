@@ -1,23 +1,30 @@
-"""Factors of a factor graph as values: tables, and OR and AND of any number of inputs."""
+"""Factors of a factor graph: tables, and OR and AND of any number of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
 
-def as_variables(array, name, shape):
-    """Return numbers of variables as an int64 array of the given rank.
+def as_variables(array: ArrayLike, name: str, shape: str) -> np.ndarray:
+    """Return numbers of variables as an int64 array; its rank is that of `shape`, a text.
 
     Raises
     ------
     ValueError
-        If they are not whole numbers from 0 on, or have another rank.
+        If they are not whole numbers of at least 0, or have another rank.
     """
     try:
         given = np.asarray(array)
-    except ValueError as error:  # ragged
+    except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} must be integers of shape {shape}: {error}") from error
     if given.size == 0 and given.dtype.kind == "f":
         given = given.astype(np.int64)
@@ -26,17 +33,17 @@ def as_variables(array, name, shape):
             f"{name} must be integers of shape {shape}, got {given.dtype} of shape {given.shape}"
         )
     if given.size and given.min() < 0:
-        raise ValueError(f"{name} must be numbers of variables from 0 on; got {given.min()}")
+        raise ValueError(f"{name} must be numbers of variables, at least 0; got {given.min()}")
     return given.astype(np.int64)
 
 
-def as_log_potentials(array, shape):
+def as_log_potentials(array: ArrayLike, shape: str) -> np.ndarray:
     """Return log-potentials as floats, -inf allowed.
 
     Raises
     ------
     ValueError
-        If they are not real numbers, or NaN or +inf is among them.
+        If a number is not real, or is NaN or +inf.
     """
     values = as_real(array, "log_potentials", shape)
     if np.isnan(values).any() or (values == np.inf).any():
@@ -46,43 +53,44 @@ def as_log_potentials(array, shape):
     return values
 
 
-def logic_table(n_inputs, kind):
-    """Weights (2^(n_inputs + 1),) of an OR or AND, the output last and so the fastest digit."""
+def logic_table(n_inputs: int, kind: str) -> np.ndarray:
+    """Return the weights (2^(n_inputs + 1),) of an OR or AND; the output is the fastest digit."""
     number = np.arange(2**n_inputs)
     output = number > 0 if kind == "or" else number == 2**n_inputs - 1
     return np.column_stack([~output, output]).astype(float).reshape(-1)
 
 
-def _read_only(array):
-    """Return a copy in C order, closed to writing."""
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return a read-only copy in C order."""
     array = np.array(array, order="C")
     array.flags.writeable = False
     return array
 
 
 class TableFactors(Versioned):
-    """Factors that are tables over k variables each, one to six.
+    """Factors that are tables over k variables each, where k is 1 to 6.
 
     Parameters
     ----------
     variables : array-like of int (F, k)
-        The scope of each factor; a variable stands there once.
+        Scope of each factor; a variable occurs in a scope at most once.
     log_potentials : array-like (F, 2**k), (F, 2, ..., 2), or (2**k,)
-        Log-weights of the states of a scope; the first variable is the slowest digit of a
-        state's number (C order). One table of shape (2**k,) or (2, ..., 2) serves all
-        factors. -inf is a weight of 0.
+        Log-weights of the states of a scope. The first variable is the slowest digit of a
+        state's number (C order). All factors share a single table of shape (2**k,) or
+        (2, ..., 2). -inf is a weight of 0.
 
     Attributes
     ----------
     variables : ndarray of int64 (F, k), read-only
+        Scope of each factor.
     log_potentials : ndarray (F, 2**k), read-only
-        float32 if given as such, else float64.
+        Log-weights, float32 if given as float32, else float64.
 
     Raises
     ------
     ValueError
-        If a scope has more than six variables or none, or one of them twice; or on
-        another size of the tables, NaN or +inf.
+        If a scope has no variable, more than six, or the same variable twice, or if the tables
+        have another size or hold NaN or +inf.
 
     Examples
     --------
@@ -94,7 +102,7 @@ class TableFactors(Versioned):
 
     _saved = ("variables", "log_potentials")
 
-    def __init__(self, variables, log_potentials):
+    def __init__(self, variables: ArrayLike, log_potentials: ArrayLike):
         scopes = as_variables(variables, "variables", "(F, k)")
         n_factors, k = scopes.shape
         if not 1 <= k <= MAX_TABLE_VARIABLES:
@@ -106,7 +114,7 @@ class TableFactors(Versioned):
         twice = np.flatnonzero((in_order[:, 1:] == in_order[:, :-1]).any(axis=1))
         if len(twice):
             raise ValueError(
-                "variables must name a variable once in a scope; scope "
+                "variables must name each variable of a scope once; scope "
                 f"{twice[0]} is {scopes[twice[0]].tolist()}"
             )
         shape = f"({n_factors}, {2**k}), ({n_factors}, {', '.join('2' * k)}) or ({2**k},)"
@@ -126,11 +134,11 @@ class TableFactors(Versioned):
 
 
 class _LogicFactors(Versioned):
-    """Factors of weight 1 where the output is the function of the inputs, else 0."""
+    """Factors of weight 1 if the output is the function of the inputs, else 0."""
 
     _saved = ("start", "inputs", "outputs")
 
-    def __init__(self, inputs, outputs):
+    def __init__(self, inputs: ArrayLike | Sequence[ArrayLike], outputs: ArrayLike):
         flat, start = _flat_inputs(inputs)
         out = as_variables(outputs, "outputs", "(F,)")
         if len(out) != len(start) - 1:
@@ -140,18 +148,20 @@ class _LogicFactors(Versioned):
             )
         if (np.diff(start) == 0).any():
             empty = int(np.flatnonzero(np.diff(start) == 0)[0])
-            raise ValueError(f"inputs must hold at least one variable a factor; {empty} has none")
+            raise ValueError(
+                f"inputs must hold at least one variable per factor; factor {empty} has no input"
+            )
         factor = np.repeat(np.arange(len(out)), np.diff(start))
         all_factors = np.concatenate([factor, np.arange(len(out))])
         everything = np.concatenate([flat, out])
-        # One number for each pair of factor and variable: sorting them takes a fifth of `lexsort`.
+        # Sorting one number per pair of factor and variable takes a fifth of the time of `lexsort`.
         width = everything.max(initial=0) + 1
         pairs = np.sort(all_factors * width + everything)
         same = np.flatnonzero(pairs[1:] == pairs[:-1])
         if len(same):
             where, twice = divmod(int(pairs[same[0]]), int(width))
             raise ValueError(
-                "inputs and outputs must name a variable once in a factor; factor "
+                "inputs and outputs must name each variable of a factor once; factor "
                 f"{where} has {twice} twice"
             )
         self.start = _read_only(start)
@@ -165,8 +175,8 @@ class _LogicFactors(Versioned):
         return f"{type(self).__name__}({len(self)} factors of {len(self.inputs)} inputs)"
 
 
-def _flat_inputs(inputs):
-    """Return all inputs one after the other, and where those of each factor start."""
+def _flat_inputs(inputs: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the inputs of all factors in one array, and where each factor's inputs start."""
     if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
         flat = as_variables(inputs, "inputs", "(F, k)")
         return flat.reshape(-1), np.arange(len(flat) + 1) * flat.shape[1]
@@ -179,27 +189,30 @@ def _flat_inputs(inputs):
 
 
 class OrFactors(_LogicFactors):
-    """Factors by which an output is 1 if and only if some of its inputs are 1.
+    """Factors that make an output 1 if and only if some of its inputs are 1.
 
-    They cost time in proportion to their inputs, of which there may be any number.
+    A factor may have any number of inputs; its cost is in proportion to them.
 
     Parameters
     ----------
     inputs : array-like of int (F, k), or sequence of F index arrays
-        The inputs of each factor, at least one.
+        Input variables of each factor, at least one.
     outputs : array-like of int (F,)
+        Output variable of each factor.
 
     Attributes
     ----------
     start : ndarray of int64 (F + 1,)
         The inputs of factor f are ``inputs[start[f]:start[f + 1]]``.
     inputs : ndarray of int64 (start[F],)
+        Input variables of all factors.
     outputs : ndarray of int64 (F,)
+        Output variable of each factor.
 
     Raises
     ------
     ValueError
-        If a factor has no inputs or a variable twice, or on other than whole numbers.
+        If a factor has no inputs or the same variable twice, or a number is not whole.
 
     Examples
     --------
@@ -212,26 +225,24 @@ class OrFactors(_LogicFactors):
 
 
 class AndFactors(_LogicFactors):
-    """Factors by which an output is 1 if and only if all of its inputs are 1.
-
-    Parameters and attributes are those of `OrFactors`.
+    """Factors that make an output 1 if and only if all of its inputs are 1.
 
     Parameters
     ----------
     inputs : array-like of int (F, k), or sequence of F index arrays
-        The inputs of each factor, at least one.
+        Input variables of each factor, at least one.
     outputs : array-like of int (F,)
+        Output variable of each factor.
 
     Attributes
     ----------
-    start : ndarray of int64 (F + 1,)
-    inputs : ndarray of int64 (start[F],)
-    outputs : ndarray of int64 (F,)
+    start, inputs, outputs : ndarray of int64
+        As in `OrFactors`.
 
     Raises
     ------
     ValueError
-        If a factor has no inputs or a variable twice, or on other than whole numbers.
+        If a factor has no inputs or the same variable twice, or a number is not whole.
 
     Examples
     --------
@@ -241,3 +252,47 @@ class AndFactors(_LogicFactors):
     >>> infer(energy, "exact").marginals
     array([[0.5 , 0.5 , 0.25]])
     """
+
+
+#: All kinds of factors.
+Factors = TableFactors | OrFactors | AndFactors
+
+
+def as_factors(factors: Any) -> tuple[Factors, ...]:
+    """Return factors as a tuple, or raise a ValueError."""
+    kinds = (TableFactors, OrFactors, AndFactors)
+    if isinstance(factors, kinds):
+        factors = (factors,)
+    try:
+        factors = tuple(factors)
+    except TypeError:
+        factors = (factors,)
+    wrong = [part for part in factors if not isinstance(part, kinds)]
+    if wrong:
+        raise ValueError(
+            "factors must be a sequence of TableFactors, OrFactors or AndFactors; got "
+            f"{type(wrong[0]).__name__} among them (from_tables takes lists of scopes and tables)"
+        )
+    return factors
+
+
+def count_variables(factors: tuple[Factors, ...], field: Any, n_variables: Any) -> int:
+    """Return the number of variables; a ValueError if a factor names a larger variable."""
+    named = -1
+    for part in factors:
+        if isinstance(part, TableFactors):
+            named = max(named, part.variables.max(initial=-1))
+        else:
+            named = max(named, part.inputs.max(initial=-1), part.outputs.max(initial=-1))
+    width, source = named + 1, "the factors"
+    if n_variables is not None:
+        if not isinstance(n_variables, Integral) or isinstance(n_variables, bool):
+            raise ValueError(f"n_variables must be an int, got {n_variables!r}")
+        width, source = int(n_variables), "n_variables"
+    elif field is not None and np.ndim(field) in (1, 2):
+        width, source = np.shape(field)[-1], "field"
+    if named >= width:
+        raise ValueError(
+            f"factors name variable {named}; {source} allows the variables 0 to {width - 1}"
+        )
+    return int(width)

@@ -154,7 +154,9 @@ class RBMEnergy(PairwiseEnergy):
         # The terms are summed one by one, as a float32 may not hold a bias plus its pull. The
         # term v' W h of two held units is in both fields and counts once.
         parts = (v, self.visible_bias), (v, pull), (h, self.hidden_bias)
-        offset = sum((x * field).sum(1, dtype=np.float64) for x, field in parts)
+        offset = np.zeros(self.n_models)
+        for x, field in parts:
+            offset += (x * field).sum(1, dtype=np.float64)
         b[held[0]] = 0
         c[held[1]] = 0
         return (b, c), offset
@@ -370,7 +372,7 @@ class OneHotRBMEnergy(RBMEnergy):
         """Return the log-odds of a block; the visible units are drawn together as one class."""
         if not self._is_visible(block):
             return super().conditional_log_odds(states, block)
-        scores = self._conditional_log_odds(states, block)
+        scores = self._conditional_log_odds(states, slice(0, self.n_visible))
         if self.evidence is not None:
             held = self._held()[0][:, None]
             chosen = (held == 1).any(axis=2, keepdims=True)

@@ -387,7 +387,7 @@ pair = TableFactors([[0, 5]], np.zeros(4))
         (lambda: OrFactors([[0, 1]], [1]), "once in a factor; factor 0 has 1 twice"),
         (lambda: OrFactors([[0, 0]], [1]), "once in a factor; factor 0 has 0 twice"),
         (lambda: AndFactors([[0], [1]], [2]), "outputs must hold one variable for each of 2"),
-        (lambda: OrFactors([[0], []], [1, 2]), "at least one variable a factor; 1 has none"),
+        (lambda: OrFactors([[0], []], [1, 2]), "at least one variable per factor; factor 1"),
         (lambda: OrFactors([[0.5]], [1]), r"inputs\[0\] must be integers"),
         (lambda: OrFactors(3, [1]), "inputs must be"),
         (lambda: OrFactors([[0]], [-1]), "from 0 on; got -1"),
