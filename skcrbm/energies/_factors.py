@@ -114,7 +114,7 @@ class TableFactors(Versioned):
         twice = np.flatnonzero((in_order[:, 1:] == in_order[:, :-1]).any(axis=1))
         if len(twice):
             raise ValueError(
-                "variables must name each variable of a scope once; scope "
+                "variables must name each variable once in a scope; scope "
                 f"{twice[0]} is {scopes[twice[0]].tolist()}"
             )
         shape = f"({n_factors}, {2**k}), ({n_factors}, {', '.join('2' * k)}) or ({2**k},)"
@@ -161,7 +161,7 @@ class _LogicFactors(Versioned):
         if len(same):
             where, twice = divmod(int(pairs[same[0]]), int(width))
             raise ValueError(
-                "inputs and outputs must name each variable of a factor once; factor "
+                "inputs and outputs must name each variable once in a factor; factor "
                 f"{where} has {twice} twice"
             )
         self.start = _read_only(start)

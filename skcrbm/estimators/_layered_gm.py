@@ -70,12 +70,11 @@ _MAP_ITERATIONS = 50
 class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     """Layered graphical model trained through truncated inference.
 
-    Categorical nodes in layers, pairwise energies between the nodes of neighbouring
-    layers: dense, local or convolutional [1]_. T iterations of approximate inference give
-    the beliefs of the output; training follows the exact gradient of ``-log belief(y)`` through
-    these iterations, so the same T is used in prediction. The output layer follows from
-    y: one categorical node for 1-D y, one binary node per column of 2-D y (NaN = not
-    observed).
+    Layers of categorical nodes with pairwise energies between neighbouring layers, which are
+    dense, local or convolutional [1]_. T iterations of approximate inference give the beliefs of
+    the output. Training follows the exact gradient of ``-log belief(y)`` through these
+    iterations, so prediction uses the same T. The output layer follows from y: one categorical
+    node for 1-D y, one binary node per column of 2-D y (NaN = not observed).
 
     Parameters
     ----------
@@ -84,11 +83,11 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         `Conv2d`. An empty tuple is (multinomial) logistic regression.
     input_shape : tuple of int, default=None
         (height, width) or (height, width, channels) of the images in the rows of X, in C
-        order, for local and convolutional layers. None: a plain vector.
+        order, for local and convolutional layers. None stands for a plain vector.
     clamping : {"soft", "hard"} or HardClamping, default="soft"
-        How features set the states of the input nodes. "soft": a feature is the mean of a binary
-        node, any real number if it is never missing. "hard": a feature is in state 1 if it is at
-        least 0.5; ``HardClamping(thresholds=...)`` has other thresholds, and more states.
+        Effect of the features on the input nodes. "soft": a feature is the mean of a binary node;
+        it may be any real number if it is never missing. "hard": a node is in state 1 if its
+        feature is at least 0.5; ``HardClamping(thresholds=...)`` has other and more thresholds.
     inference : {"tree_reweighted", "sum_product", "mean_field"} or TruncatedInference, \
             default="tree_reweighted"
         Method of inference in training and in prediction. A name stands for 5 iterations with
@@ -101,7 +100,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Solver, by name or as an object from `skcrbm.learning`: "adam" or "sgd". The automatic
         `batch_size` is all rows up to 200, else 20; the automatic `average` is False.
     max_iter : int, default=200
-        Most epochs.
+        Largest number of epochs.
     alpha : float, default=0.0
         L2 penalty on the pairwise scores of the input, ``alpha / 2 |W|^2`` beside the mean
         loss of a row.
@@ -130,19 +129,17 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Unary scores of the input nodes, which matter where a feature is not observed.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_names_ : ndarray of str (n_outputs,)
-        Where y has names, as a data frame or a series, see `set_label_output`.
-    allow_empty_ : bool
-        Whether no output may be predicted to be on, as in `CRBMClassifier`.
-    unseen_share_ : float
+        Names of the outputs, if y is a data frame or a series; see `set_label_output`.
+    allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     n_inference_iter_ : int
-        T of the fit, used in prediction.
+        Number of iterations T of the fit, used in prediction.
     loss_curve_, convergence_curve_ : list of float
         Training loss, and share of rows whose output moved by less than 0.001 in the last
-        iteration, per epoch, of the run that gave the parameters. Truncated inference
-        need not converge.
+        iteration, per epoch of the run that gave the parameters. Truncated inference need not
+        converge.
     validation_scores_ : list of float or None
-        Minus the validation loss, per epoch of the run with early stopping.
+        Minus the validation loss, per epoch of the run with held-out rows.
     n_iter_ : int
         Number of epochs behind the parameters.
     n_features_in_, feature_names_in_
@@ -150,12 +147,10 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
     Notes
     -----
-    A feature that is NaN somewhere in X is a binary node with a unary score. Where observed
-    it must lie in [0, 1] (an overshoot of 0.5 is let through, as scaled new rows have it);
-    where it is not, its belief is an output, see `impute`.
-
-    With soft clamping, a feature can become NaN in a later call to `partial_fit` if its values
-    were in [0, 1] in all calls before.
+    With soft clamping, a feature that is NaN in some row is a binary node with a unary score. Its
+    observed values must lie in [0, 1]; new rows may overshoot by 0.5, as scaled rows do. If a
+    value is not observed, the node has a belief, see `impute`. A feature can become NaN in a later
+    call to `partial_fit` if its values were in [0, 1] in all earlier calls.
 
     References
     ----------
@@ -260,7 +255,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN where not observed, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the row.
+            Non-negative weights; a weight k counts as k copies of the row.
 
         Returns
         -------
@@ -269,7 +264,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Raises
         ------
         ValueError
-            On an invalid X, y, weight or hyperparameter.
+            If X, y, a weight or a hyperparameter is invalid.
         FloatingPointError
             If the training diverges.
         """
@@ -348,17 +343,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> Plan:
-        """Return the plan of a fit.
+        """Return the plan of a fit; `resume` goes on from the fitted model.
 
-        Parameters
-        ----------
-        rows : Rows
-        rng : RandomState
-            Random numbers of the initial parameters.
-        resume : bool
-            True if training goes on from the fitted model.
-        partial : bool, default=False
-            True in `partial_fit`, which sees a part of the rows.
+        `partial` is True in `partial_fit`, which sees a part of the rows.
         """
         n_rows = len(rows.visible)
         rule = resolve_rule(self.learning, "layered")
@@ -464,24 +451,24 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
             return list(ordered_map(chunk, chunks, self.n_jobs))
 
     @label_output
-    def decision_function(self, X):
-        """Log-odds of the output's beliefs.
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
+        """Return the log-odds of the beliefs of the output.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            NaN where not observed.
+            Features, NaN where not observed.
 
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), (n_samples,) or (n_samples, n_classes)
-            Per output; for multiclass y unnormalised log-probabilities, 0 for the first
-            class.
+            Log-odds of each output. For multiclass y they are unnormalised log-probabilities, 0
+            for the first class.
         """
         return self._decision(self._output_scores(X))
 
     def _output_scores(self, X):
-        """Scores (N, V or V - 1) of the output's states but the first."""
+        """Return the scores (N, V or V - 1) of all states of the output except the first."""
         check_is_fitted(self)
 
         def scores(trace):
@@ -508,13 +495,12 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return np.hstack([np.zeros((len(scores), 1), scores.dtype), scores])
 
     @label_output
-    def predict_proba(self, X):
-        """P(y_i = 1 | x) of each output, or the probability of each class.
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Return P(y_i = 1 | x) of each output, or the probability of each class.
 
         Parameters
         ----------
-        X
-            As in `decision_function`.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -523,15 +509,14 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return self._proba(self._output_scores(X))
 
     @label_output
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the most probable class, or the labels with probability 0.5 or more.
 
-        Where no row of fit was without a label, the most probable one is on in any case.
+        If every row of the training data had a label, the most probable label is always on.
 
         Parameters
         ----------
-        X
-            As in `decision_function`.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
@@ -539,21 +524,21 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         """
         return self._predict(self._output_scores(X))
 
-    def map_states(self, X):
-        """States of all hidden and output nodes by max-product decoding.
+    def map_states(self, X: ArrayLike) -> list[np.ndarray]:
+        """Return the states of all hidden and output nodes by max-product decoding.
 
-        They approximate the jointly most probable ones given X, exactly so for one
-        hidden layer below one output node, where the graph is a tree.
+        They approximate the jointly most probable states given X. With one hidden layer below
+        one output node the graph is a tree and they are exact.
 
         Parameters
         ----------
-        X
-            As in `decision_function`.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
         list of ndarray of shape (n_samples, n_nodes), int
-            One per hidden layer, then the outputs: ``classes_[states[-1][:, 0]]`` for 1-D y.
+            States of each hidden layer, then of the outputs. For 1-D y the predicted classes are
+            ``classes_[states[-1][:, 0]]``.
         """
         check_is_fitted(self)
 
@@ -569,19 +554,18 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         chunks = self._runs(X, network, states, complete=True)
         return [np.concatenate(layer) for layer in zip(*chunks)]
 
-    def impute(self, X):
-        """Fill in what is not observed by its belief.
+    def impute(self, X: ArrayLike) -> np.ndarray:
+        """Replace the features that are not observed by their beliefs.
 
         Parameters
         ----------
-        X
-            As in `decision_function`.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            X with each NaN replaced by the mean of its node's belief: P(feature = 1), or
-            with more than two states the expectation of s / (n_states - 1).
+            X with each NaN replaced by the mean of the belief of its node: P(feature = 1), or,
+            with more than two states, the expectation of s / (n_states - 1).
 
         Raises
         ------

@@ -11,7 +11,6 @@ from reference.naive_layered import NaiveLayered
 from reference.steps import first_step
 from scipy import sparse
 from scipy.special import softmax
-from skcrbm.learning._truncated import MomentMatching, TruncatedLikelihood
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
@@ -25,7 +24,9 @@ from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.inference import TruncatedInference, infer
 from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
-from skcrbm.learning import Batch
+from skcrbm.learning import Adam, Backpropagation, EarlyStopping, LossPlateau
+from skcrbm.learning.data import Batch
+from skcrbm.learning.truncated import TruncatedLikelihood, TruncatedMoments
 
 SMALL = (Dense(4, 3),)
 IMAGE = {"input_shape": (8, 8), "layers": (Conv2d(3, 3, 2, padding=1), Local2d(2, 2, 1))}
@@ -123,7 +124,9 @@ def test_analytic_gradient_is_the_gradient_on_trees(net, inference):
     model = make_model("none") if net == "none" else star_model()
     X = np.random.RandomState(0).random_sample((6, 4))
     batch = batch_of(X, np.eye(3)[[0, 1, 2, 0, 1, 2]])
-    analytic = first_step(MomentMatching(TruncatedInference(inference, n_iter=6)), model, batch, 0)
+    analytic = first_step(
+        TruncatedMoments(TruncatedInference(inference, n_iter=6)), model, batch, 0
+    )
     backprop = first_step(
         TruncatedLikelihood(TruncatedInference(inference, n_iter=6)), model, batch, 0
     )
@@ -139,7 +142,7 @@ def test_analytic_gradient_needs_the_iteration_that_tells_hidden_nodes_about_the
     for n_iter, same in ((2, False), (3, True)):
         analytic, backprop = (
             first_step(kind(TruncatedInference("sum_product", n_iter=n_iter)), model, batch, 0)
-            for kind in (MomentMatching, TruncatedLikelihood)
+            for kind in (TruncatedMoments, TruncatedLikelihood)
         )
         np.testing.assert_allclose(analytic.loss, backprop.loss, rtol=1e-12)
         error = abs(analytic.gradient.input_weights - backprop.gradient.input_weights).max()
@@ -163,7 +166,7 @@ def test_analytic_gradient_is_off_on_loopy_graphs(inference):
     batch = batch_of(X, np.eye(3)[[0, 1, 2, 0, 1, 2]])
     steps = [
         first_step(kind(TruncatedInference(inference, n_iter=6)), model, batch, 0)
-        for kind in (MomentMatching, TruncatedLikelihood)
+        for kind in (TruncatedMoments, TruncatedLikelihood)
     ]
     difference = np.linalg.norm(steps[0].gradient.weights - steps[1].gradient.weights)
     assert difference > 1e-3 * np.linalg.norm(steps[1].gradient.weights)
@@ -199,7 +202,7 @@ def test_objective_does_not_depend_on_chunks_or_threads():
         np.testing.assert_allclose(steps[0].gradient[k], total, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [TruncatedLikelihood, MomentMatching])
+@pytest.mark.parametrize("kind", [TruncatedLikelihood, TruncatedMoments])
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("method", ["sum_product", "tree_reweighted", "mean_field"])
 @pytest.mark.parametrize("net", ["dense", "conv"])
@@ -232,8 +235,8 @@ def test_no_hidden_layer_is_logistic_regression(data):
         inference=TruncatedInference(n_iter=1),
         alpha=alpha,
         max_iter=1500,
-        n_iter_no_change=1500,
-        learning_rate_init=0.02,
+        early_stopping=LossPlateau(1500),
+        solver=Adam(learning_rate=0.02),
     )
     reference = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-10, max_iter=5000)
     p = clone(model).fit(X, y > 0).predict_proba(X)
@@ -255,7 +258,7 @@ def test_learns_digits(inference, schedule):
         inference=TruncatedInference(inference, schedule),
         max_iter=8,
         early_stopping=False,
-        learning_rate_init=0.02,
+        solver=Adam(learning_rate=0.02),
         random_state=0,
     ).fit(X[:600] / 16, y[:600])
     assert model.loss_curve_[-1] < 0.7 * model.loss_curve_[0]
@@ -430,7 +433,7 @@ def test_interrupt_keeps_what_was_learned(data, interrupt, monkeypatch):
 
 def test_interrupt_in_the_first_epoch_propagates(data, interrupt, monkeypatch):
     X, y = data
-    model = quick(batch_size=10)
+    model = quick(solver=Adam(batch_size=10))
     interrupt(3)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
@@ -460,7 +463,9 @@ def test_map_states_equal_enumeration(data):
     """One hidden layer below one output is a tree; the states are those of all nodes at once."""
     X, y = data
     for options in ({}, {"inference": TruncatedInference("mean_field", "parallel")}):
-        model = quick(max_iter=60, n_iter_no_change=60, learning_rate_init=0.3, **options).fit(X, y)
+        model = quick(
+            max_iter=60, early_stopping=LossPlateau(60), solver=Adam(learning_rate=0.3), **options
+        ).fit(X, y)
         hidden, output = model.map_states(X)
         assert len(np.unique(hidden)) > 1
         assert len(np.unique(output)) > 1
@@ -487,12 +492,14 @@ def test_grid_search_and_pipeline(data):
 def test_early_stopping_keeps_the_best_epoch(data):
     X, y = data
     model = quick(
-        early_stopping=True, refit=False, max_iter=30, n_iter_no_change=2, learning_rate_init=0.5
+        early_stopping=EarlyStopping(validation_fraction=0.2, n_iter_no_change=2, refit=False),
+        max_iter=30,
+        solver=Adam(learning_rate=0.5),
     )
     model.fit(X, y)
     assert len(model.validation_scores_) == len(model.loss_curve_)
     assert model.n_iter_ == np.argmax(model.validation_scores_) + 1
-    again = clone(model).set_params(refit=True).fit(X, y)
+    again = clone(model).set_params(early_stopping__refit=True).fit(X, y)
     assert again.n_iter_ == model.n_iter_
     assert len(again.loss_curve_) == model.n_iter_
 
@@ -501,7 +508,10 @@ def test_early_stopping_keeps_the_best_epoch(data):
 def test_label_smoothing_tempers_probabilities(data):
     X, y = data
     sharp, soft = (
-        quick(max_iter=200, n_iter_no_change=200, label_smoothing=eps).fit(X, y) for eps in (0, 0.5)
+        quick(max_iter=200, early_stopping=LossPlateau(200), learning=Backpropagation(eps)).fit(
+            X, y
+        )
+        for eps in (0.0, 0.5)
     )
     assert soft.predict_proba(X).max() < sharp.predict_proba(X).max()
 

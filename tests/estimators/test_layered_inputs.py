@@ -7,13 +7,14 @@ import pytest
 from reference.naive_layered import NaiveLayered
 from scipy import sparse
 from scipy.special import softmax
-from skcrbm.learning._truncated import TruncatedLikelihood
 from sklearn.datasets import make_classification
 from sklearn.preprocessing import MinMaxScaler
 
 from skcrbm import LayeredGMClassifier
 from skcrbm.inference import TruncatedInference
 from skcrbm.layers import Conv2d, Dense, HardClamping, Local2d
+from skcrbm.learning import SGD, Adam, Backpropagation, LossPlateau
+from skcrbm.learning.truncated import TruncatedLikelihood
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +63,11 @@ def test_missing_inputs(data, inference, options):
 @pytest.mark.parametrize(
     "layers", [(Dense(4, 3),), (Local2d(2, 2, 1), Dense(3))], ids=["dense", "local"]
 )
-@pytest.mark.parametrize("gradient", ["backprop", "analytic"])
-def test_many_states_as_a_sparse_matrix(data, monkeypatch, gradient, layers, share):
+@pytest.mark.parametrize("learning", ["backprop", "analytic"])
+def test_many_states_as_a_sparse_matrix(data, monkeypatch, learning, layers, share):
     X, y = data
     X = with_nan(X[:, :4], share)
-    options = {"clamping": HardClamping(np.arange(1, 9) / 9), "gradient": gradient}
+    options = {"clamping": HardClamping(np.arange(1, 9) / 9), "learning": learning}
     if len(layers) > 1:
         options["input_shape"] = (2, 2)
     expected = []
@@ -103,7 +104,8 @@ def test_imputation_finds_a_copied_feature():
     holes = X.copy()
     holes[::2, 0] = np.nan
     holes[1::4, 1] = np.nan
-    model = quick(max_iter=150, n_iter_no_change=150, batch_size=400).fit(holes, x.astype(int))
+    settings = {"early_stopping": LossPlateau(150), "solver": Adam(batch_size=400)}
+    model = quick(max_iter=150, **settings).fit(holes, x.astype(int))
     assert model.score(holes, x) > 0.98
 
 
@@ -198,8 +200,8 @@ def test_infinity_is_refused(data):
         ({"inference": "exact"}, "'inference' parameter"),
         ({"inference": TruncatedInference("exact")}, "'method' parameter"),
         ({"inference": TruncatedInference(n_iter=0)}, "'n_iter' parameter"),
-        ({"gradient": "cd"}, "'gradient' parameter"),
-        ({"label_smoothing": 1.0}, "'label_smoothing' parameter"),
+        ({"learning": "cd"}, "'learning' parameter"),
+        ({"learning": Backpropagation(label_smoothing=1.0)}, "'label_smoothing' parameter"),
     ],
 )
 def test_errors(data, options, message):
@@ -252,19 +254,20 @@ def weights(model):
     [
         ({}, True),
         ({"inference": "mean_field"}, True),
-        ({"gradient": "analytic", "inference": TruncatedInference(n_iter=3)}, True),
+        ({"learning": "analytic", "inference": TruncatedInference(n_iter=3)}, True),
         ({"layers": (Dense(4), Dense(3, 3))}, True),
         ({"layers": ()}, True),
-        ({"batch_size": 130}, True),
+        ({"solver": Adam(batch_size=130)}, True),
         ({"alpha_hidden": 0.1}, True),
         ({"alpha": 0.1}, False),
-        ({"solver": "sgd"}, False),
+        ({"solver": SGD(batch_size=10)}, False),
     ],
 )
 def test_moving_the_rows_that_are_read_is_training_as_before(monkeypatch, options, by_rows):
     rng = np.random.RandomState(0)
     X, y = rng.random_sample((260, 6)), rng.randint(3, size=260)
-    settings = {"layers": (Dense(4, 3),), "max_iter": 4, "batch_size": 10, "random_state": 0}
+    solver = Adam(batch_size=10)
+    settings = {"layers": (Dense(4, 3),), "max_iter": 4, "solver": solver, "random_state": 0}
 
     def fit():
         model = LayeredGMClassifier(**{**settings, **MANY_STATES, **options})
@@ -284,7 +287,11 @@ def test_rows_that_are_read_with_early_stopping_and_partial_fit(monkeypatch):
 
     def fit():
         model = LayeredGMClassifier(
-            max_iter=6, early_stopping=True, batch_size=10, random_state=0, **MANY_STATES
+            max_iter=6,
+            early_stopping=True,
+            solver=Adam(batch_size=10),
+            random_state=0,
+            **MANY_STATES,
         ).fit(X, y)
         kept = [w.copy() for w in weights(model)]
         model.set_params(early_stopping=False)
@@ -303,7 +310,7 @@ def test_sparse_columns_are_read_by_rows(monkeypatch):
     y = rng.randint(2, size=120)
 
     def fit():
-        return LayeredGMClassifier(max_iter=5, batch_size=10, random_state=0).fit(X, y)
+        return LayeredGMClassifier(max_iter=5, solver=Adam(batch_size=10), random_state=0).fit(X, y)
 
     rows, arrays = by_rows_and_all(monkeypatch, fit)
     assert late(rows)
@@ -317,7 +324,11 @@ def test_rows_that_are_read_do_not_depend_on_threads(monkeypatch):
     X, y = rng.random_sample((300, 6)), rng.randint(2, size=300)
     one, two = (
         LayeredGMClassifier(
-            max_iter=3, batch_size=150, n_jobs=n_jobs, random_state=0, **MANY_STATES
+            max_iter=3,
+            solver=Adam(batch_size=150),
+            n_jobs=n_jobs,
+            random_state=0,
+            **MANY_STATES,
         ).fit(X, y)
         for n_jobs in (1, 2)
     )
@@ -326,7 +337,7 @@ def test_rows_that_are_read_do_not_depend_on_threads(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"inference": "mean_field"}, {"gradient": "analytic"}], ids=str
+    "options", [{}, {"inference": "mean_field"}, {"learning": "analytic"}], ids=str
 )
 def test_pixels_that_are_missing_now_and_then_move_all_rows(monkeypatch, options):
     rng = np.random.RandomState(0)
@@ -335,7 +346,7 @@ def test_pixels_that_are_missing_now_and_then_move_all_rows(monkeypatch, options
 
     def fit():
         return LayeredGMClassifier(
-            max_iter=3, batch_size=5, random_state=0, **MANY_STATES, **options
+            max_iter=3, solver=Adam(batch_size=5), random_state=0, **MANY_STATES, **options
         ).fit(X, y)
 
     rows, arrays = by_rows_and_all(monkeypatch, fit)
@@ -350,15 +361,18 @@ def test_batches_that_read_most_rows_move_all(monkeypatch):
     X = sparse.random(60, 40, density=0.3, format="csr", random_state=rng)
     model = LayeredGMClassifier(max_iter=2, random_state=0, early_stopping=False)
     y = rng.randint(2, size=60)
-    assert late(model.set_params(batch_size=1).fit(X, y))
-    assert not late(model.set_params(batch_size=20).fit(X, y))
+    assert late(model.set_params(solver=Adam(batch_size=1)).fit(X, y))
+    assert not late(model.set_params(solver__batch_size=20).fit(X, y))
 
 
 def test_divergence_by_rows(monkeypatch):
     def fit():
         with pytest.raises(FloatingPointError, match="diverged"):
             LayeredGMClassifier(
-                max_iter=4, batch_size=2, random_state=0, learning_rate_init=1e20, **MANY_STATES
+                max_iter=4,
+                solver=Adam(learning_rate=1e20, batch_size=2),
+                random_state=0,
+                **MANY_STATES,
             ).fit(X, y)
 
     rng = np.random.RandomState(0)
@@ -372,7 +386,11 @@ def test_interrupted_by_rows_goes_on_from_what_is_kept(monkeypatch):
 
     def fit():
         model = LayeredGMClassifier(
-            max_iter=5, batch_size=5, random_state=0, early_stopping=False, **MANY_STATES
+            max_iter=5,
+            solver=Adam(batch_size=5),
+            random_state=0,
+            early_stopping=False,
+            **MANY_STATES,
         )
         step, visits = TruncatedLikelihood.step, []
 

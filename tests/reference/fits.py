@@ -23,6 +23,7 @@ from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRand
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.inference import TruncatedInference
 from skcrbm.layers import Dense
+from skcrbm.learning import Adam
 
 N_COLUMNS, N_LABELS = 3, 3
 
@@ -159,10 +160,10 @@ def _all():
     fits["ssvm-classes"] = Fit(SSVMClassifier(), target="classes")
     fits["layered"] = Fit(_layered())
     fits["layered-threads"] = Fit(_layered(n_jobs=2), target="classes", n_rows=150)
-    fits["layered-analytic"] = Fit(_layered(gradient="analytic"))
+    fits["layered-analytic"] = Fit(_layered(learning="analytic"))
     fits["layered-stopped"] = Fit(_layered(early_stopping=True))
     fits["layered-warm"] = Fit(_layered(warm_start=True), "refit")
-    fits["layered-partial"] = Fit(_layered(batch_size=8), "partial_fit")
+    fits["layered-partial"] = Fit(_layered(solver=Adam(batch_size=8)), "partial_fit")
     inner = _crbm(alpha=0.1)
     fits["decoded"] = Fit(DecodedClassifier(inner))
     fits["decoded-refit"] = Fit(DecodedClassifier(inner), "refit")

@@ -1,6 +1,6 @@
 """One step of a learning rule from a new state."""
 
-from skcrbm.learning import Clock
+from skcrbm.learning.data import Clock
 
 
 def first_step(objective, model, batch, epoch=0, key=None):
