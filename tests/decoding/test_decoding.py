@@ -25,7 +25,7 @@ RULES = [
 
 
 def log_weight(energy, row, v):
-    """-F(v) of one row, from the formula."""
+    """Return -F(v) of a row, from the formula."""
     inputs = energy.hidden_bias[row] + v @ energy.weights
     return v @ energy.visible_bias[row] + np.log1p(np.exp(inputs)).sum()
 
@@ -97,7 +97,7 @@ def test_label_set_over_all_vectors_is_the_most_probable_one():
 
 
 def test_label_set_with_consistent_sets():
-    """The best of the sets that agree with what is known, not the best one overwritten."""
+    """The best of the sets that agree with the known outputs, not the best set overwritten."""
     known = np.full((N, V), np.nan)
     known[:, 0] = np.arange(N) % 2
     known[::3, 4] = 0
@@ -119,7 +119,7 @@ def test_label_set_without_consistent_set():
     """All sets compete with the known outputs written over them."""
     known = np.full((N, V), np.nan)
     known[:, 0], known[:, 3] = 1, 0  # no set has these two
-    known[0] = np.nan  # one row that has consistent sets beside them
+    known[0] = np.nan  # a row with consistent sets beside the others
     posterior = make_posterior(known)
     result = resolve_decoder("label_set").decode(posterior)
     for n in range(N):

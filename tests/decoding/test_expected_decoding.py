@@ -139,7 +139,7 @@ def test_samples(seed, n_labels, metric, zero_division):
     zero_division=st.sampled_from([0.0, 1.0]),
 )
 def test_without_the_empty_vector(seed, n_labels, metric, zero_division):
-    """The best vector with a label on, but where no label is possible."""
+    """The best vector with a label on, unless no label is possible."""
     rng = np.random.default_rng(seed)
     options = {"zero_division": zero_division, "allow_empty": False}
     vectors = all_vectors(n_labels)
@@ -231,7 +231,7 @@ def test_weights_of_label_sets_need_no_common_scale():
 
 
 def test_many_independent_labels():
-    """Stable where the number of labels is large and the probabilities are extreme."""
+    """Stable if the number of labels is large and the probabilities are extreme."""
     rng = np.random.default_rng(0)
     p = np.sort(rng.beta(0.1, 0.3, (3, 100)), axis=1)[:, ::-1]
     drawn = (rng.random((3, 3000, 100)) < p[:, None, :]).astype(int)
@@ -257,7 +257,7 @@ def test_ties_go_to_the_fewest_and_first_labels():
         np.testing.assert_array_equal(result[0], np.arange(4) < k)
     sets = np.eye(4)
     np.testing.assert_array_equal(decode_label_sets(sets, [[1, 2, 2, 1]]), [[0, 1, 0, 0]])
-    # One label of four, each alone: 1/4 with one label on, 2 * 1/4 * 2/3 with two, ...
+    # A single label of four is on: 1/4 with one label on, 2 * 1/4 * 2/3 with two, ...
     np.testing.assert_array_equal(decode_label_sets(sets, [[1.0] * 4], "f1"), [[1, 1, 1, 1]])
     # Nothing is ever right: the empty vector.
     for metric in METRICS:
@@ -358,7 +358,7 @@ def test_many_rows(metric):
 
 
 def test_memory_does_not_grow_with_rows():
-    """But for the result, F1's tables are those of a block of rows."""
+    """Besides the result, F1 holds the tables of a single block of rows."""
     peaks = []
     for n in (10000, 30000):
         proba = np.random.default_rng(0).random((n, 14))

@@ -62,7 +62,7 @@ def test_enumeration():
 
 
 def test_known_labels():
-    """The best among the labels that agree with what is known."""
+    """The best among the labels that agree with the known labels."""
     for seed in range(0, N_MODELS, 2):
         model = random_model(seed)
         known = random_evidence(seed, model[0].shape)
@@ -158,7 +158,7 @@ def test_weak_couplings_are_quick_for_many_labels():
 @pytest.mark.parametrize("n_labels", [4, 12])
 @pytest.mark.parametrize("method", [None, BranchAndBound(), MixedIntegerProgram(), ICM()])
 def test_highest_score(n_labels, method):
-    """The rule "map" on pairwise machines: the same searches, and none is named by default."""
+    """The rule "map" on pairwise machines: the same searches, also without a named method."""
     fields, S, margin = random_model(3, n_labels=n_labels)
     known = random_evidence(0, fields.shape)
     result = search(fields, S, margin, method, known, rule="map")

@@ -31,7 +31,7 @@ def all_vectors(n_labels):
 
 
 def table(metric, judges, candidates):
-    """Metric (J, C) of 0/1 vectors (J, L) and (C, L), 1 for two empty ones."""
+    """Metric (J, C) of 0/1 vectors (J, L) and (C, L), 1 for two empty vectors."""
     both = judges @ candidates.T
     sizes = judges.sum(axis=1)[:, None] + candidates.sum(axis=1)
     top, bottom = (2 * both, sizes) if metric == "f1" else (both, sizes - both)
@@ -113,7 +113,7 @@ def test_expectations_are_those_of_enumeration(n_labels, share):
 
 
 def test_independent_expectations_are_those_of_enumeration():
-    """Of an RBM without couplings, whose outputs are independent; also of its label sets."""
+    """An RBM without couplings has independent outputs; its label sets, too."""
     n_labels, known = 7, random_known(7, 0.3)
     energy = random_rbm(0, n_labels, 2, N, scale=0.0)
     sets = sets_of(n_labels).astype(float)
@@ -178,12 +178,12 @@ def test_expected_jaccard_is_the_best_of_its_candidates(share, allow_empty):
             if allow_empty:
                 assert mine >= expected[0] - 1e-11
             seen = (vectors[:, None] == sets).all(axis=2).any(axis=1) & agrees
-            if seen.sum() == 1:  # else that of the largest value is a candidate
+            if seen.sum() == 1:  # else the set of the largest value is a candidate
                 assert mine >= expected[seen].max() - 1e-11
 
 
 def test_label_sets_that_were_seen_count_more():
-    """A pair seen together wins where the model alone would take one label."""
+    """A pair seen together wins although the model alone would take a single label."""
     energy = RBMEnergy(np.zeros((3, 0)), [[0.4, -0.3, -4.0]], np.zeros((1, 0)))
     none = Posterior(energy, Exact(), None, np.zeros((0, 3), np.int8), None, allow_empty=False)
     pair = none._replace(label_sets=np.array([[1, 1, 0]], np.int8), unseen_share=1 / 13)
@@ -274,9 +274,9 @@ def test_empty_vector_is_excluded(rule, method):
     posterior = posterior._replace(allow_empty=False)
     np.testing.assert_array_equal(decode(posterior), np.tile(np.eye(6)[2], (N, 1)))
     known = np.full((N, 6), np.nan)
-    known[0, :] = 0  # nothing is left to be on
-    known[1, 2] = 0  # the best one is not
-    known[2, :5] = 0  # one is left
+    known[0, :] = 0  # no label can be on
+    known[1, 2] = 0  # the best label cannot be on
+    known[2, :5] = 0  # a single label is left
     known[3, 4] = 1
     found = decode(posterior._replace(known=known))
     np.testing.assert_array_equal(found[0], 0)

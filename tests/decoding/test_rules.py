@@ -122,7 +122,7 @@ def test_options_in_a_search(data):
     grid = {"decode__metric": ["f1", "jaccard"], "decode__zero_division": [0.0, 1.0]}
     search = GridSearchCV(model, grid, scoring="f1_samples", cv=KFold(2)).fit(X, Y)
     assert set(search.best_params_) == set(grid)
-    assert repr(model.decode) == "ExpectedMetric()"  # of the search's own copies
+    assert repr(model.decode) == "ExpectedMetric()"  # the search fits copies
 
 
 @pytest.mark.parametrize("name", [name for name in RULES if name not in ("threshold", "hinge")])
@@ -187,7 +187,7 @@ def test_folds_of_a_models_thresholds(data, cv):
     model = quick(decode=Threshold("f1_micro", cv=cv), alpha=0.1, n_hidden=0).fit(X, Y)
     splitter = cv
     if cv == 3:
-        seed = 0  # of the folds; the fit is that of a convex function
+        seed = 0  # another seed of the folds than in the fit
         splitter = MultilabelStratifiedKFold(3, shuffle=True, random_state=seed)
     unseen = out_of_fold(
         clone(model).set_params(decode="marginal"),

@@ -90,7 +90,7 @@ def test_one_threshold(seed, n_labels, metric, missing, ties, weighted):
     ties=st.booleans(),
 )
 def test_one_threshold_and_a_label_in_each_row(seed, n_labels, metric, missing, ties):
-    """The search counts the label that goes on where none reaches the threshold."""
+    """The search counts the label that goes on if no label reaches the threshold."""
     y, p, weight = make_data(seed, 8, n_labels, missing, ties)
     p[-1] = 0
     options = {"allow_empty": False}
@@ -161,7 +161,7 @@ def test_closest_to_one_half_of_equals():
     for metric in METRICS:
         assert not apply_thresholds(p, fit_thresholds(np.zeros((2, 2)), p, metric)).any()
         assert apply_thresholds(p, fit_thresholds(np.ones((2, 2)), p, metric)).all()
-    # 0 cannot be told from what is on.
+    # A probability of 0 is not separated from entries that are on.
     assert apply_thresholds([[0.0]], fit_thresholds([[1]], [[0.0]], "neg_hamming_loss")).all()
 
 
@@ -208,7 +208,7 @@ def test_rule():
     energy = random_rbm(0, 4, 3, 10)
     known = np.full((10, 4), np.nan)
     known[:, 0], known[:, 1] = 1, 0
-    thresholds = np.array([2.0, 0.0, 0.3, 0.7])  # the known ones: never on, never off
+    thresholds = np.array([2.0, 0.0, 0.3, 0.7])  # for the known labels: never on, never off
     sets = np.zeros((1, 4), np.int8)
     for some in (None, known):
         posterior = Posterior(energy, Exact(), some, sets, None, thresholds=thresholds)
@@ -241,7 +241,7 @@ def test_fit_thresholds_by_cross_validation(data, kind, metric):
     X, Y = data
     model = quick(kind, decode=Threshold(metric)).fit(X, Y)
     plain = quick(kind, decode="marginal").fit(X, Y)
-    # What fit learns besides does not depend on how predict decodes.
+    # The fitted model does not depend on the decoding rule.
     np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
     assert model.thresholds_.shape == (5,)
     assert len(set(model.thresholds_)) == (5 if metric == "f1_macro" else 1)
@@ -273,7 +273,7 @@ def test_thresholds_help_their_metric(data):
 
 
 def test_entries_not_observed(data):
-    """Incomplete rows take part with what is observed."""
+    """Incomplete rows take part with their observed entries."""
     X, Y = data
     Y = np.where(np.random.default_rng(1).random(Y.shape) < 0.2, np.nan, Y)
     model = quick().fit(X, Y)
@@ -326,7 +326,7 @@ def test_interrupted_cross_validation(data, monkeypatch, model, place):
     if place == "between the fits":
         inner = kind.predict_proba
         monkeypatch.setattr(kind, "predict_proba", interrupted)
-    else:  # which by itself warns, and keeps what was learned so far
+    else:  # a fit alone warns, and keeps the parameters so far
         inner = kind.fit
 
         def keeps(self, *args, **kwargs):

@@ -211,7 +211,7 @@ def test_known_labels_that_a_model_cannot_condition_on(data, inner, decode):
 
 
 def test_interrupted_folds_leave_the_earlier_fit(data, monkeypatch):
-    """Ctrl-C in a fold stops the whole fit, also where the model would keep what it has."""
+    """Ctrl-C in a fold stops the whole fit, even if the model would keep its parameters."""
     X, Y = data
     inner = CRBMClassifier(n_hidden=2, max_iter=5, random_state=0)
     model = DecodedClassifier(inner, decode=Threshold(cv=2)).fit(X, Y)
@@ -315,7 +315,7 @@ def test_sample_weight(data):
 
 
 class Recorder(ClassifierMixin, BaseEstimator):
-    """Keeps what its fit was given."""
+    """Keeps the arguments of its fit."""
 
     def fit(self, X, y, sample_weight=None, note=None):
         self.given_ = sample_weight, note
@@ -388,7 +388,7 @@ def test_no_rows_to_predict():
 
 
 def test_rows_without_labels_score_as_in_scikit_learn():
-    """0 by default, so that no label is predicted only where none is possible; or 1."""
+    """0 by default, so that no label is predicted only if no label is possible; or 1."""
     X, Y = np.zeros((40, 1)), np.zeros((40, 2), int)
     Y[:12, 0] = 1
     logistic = MultiOutputClassifier(DummyClassifier())
@@ -406,7 +406,7 @@ def test_rows_without_labels_score_as_in_scikit_learn():
 
 
 def test_metrics_have_the_names_of_scorers():
-    """The same in every function, and those of scikit-learn where it has them."""
+    """The same names in every function, and in scikit-learn if it has the metric."""
     known = set(get_scorer_names())
     ours = {"neg_calibration_error", "roc_auc_micro", "average_precision_micro"}
     ours |= {"neg_hamming_loss", "label_ranking_average_precision", "neg_label_ranking_loss"}

@@ -126,7 +126,7 @@ def test_sample(fitted, method, with_known):
         return
     share = (draws[:, :, None] == VECTORS).all(axis=3).mean(axis=1)
     p = np.exp(log_joint(model, X))
-    # Of vectors that are next to impossible one draw or two.
+    # Vectors that are nearly impossible may be drawn once or twice.
     assert (np.abs(share - p) <= 5 * np.sqrt(p * (1 - p) / n) + 3 / n).all()
     np.testing.assert_array_equal(draws, model.sample(X, n, random_state=1))
     assert (draws != model.sample(X, n, random_state=2)).any()
@@ -170,7 +170,7 @@ def test_topk_over_candidates(fitted):
         first = model.predict(X, y_known=known)
         top = model.predict_topk(X, candidates="label_sets", y_known=known)
         np.testing.assert_array_equal(top.labels[:, 0], first)
-    # No candidate agrees: all of them with what is known written over.
+    # No candidate agrees: all of them with the known labels written over.
     known = np.full(Y.shape, np.nan)
     known[:, :2] = [1, 0]
     top = model.predict_topk(X, 2, candidates=[[0, 0, 1, 1], [0, 1, 1, 1]], y_known=known)
@@ -218,7 +218,7 @@ def test_transform_in_a_pipeline():
 
 
 def test_approximate_inference():
-    """Pairs and hidden marginals are those of the inference method of the model."""
+    """Pairs and hidden marginals come from the inference method of the model."""
     X, Y = make_data()
     model = CRBMClassifier(n_hidden=3, inference="sum_product", max_iter=20, random_state=0)
     model.fit(X, Y)

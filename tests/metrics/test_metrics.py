@@ -75,7 +75,7 @@ def average_precision(entries):
 
 
 def calibration(entries, n_bins=10):
-    """Bins (0, 0.1], (0.1, 0.2], ... of which the first holds 0."""
+    """Bins (0, 0.1], (0.1, 0.2], ...; the first bin holds 0."""
     bins = [[] for _ in range(n_bins)]
     for _, _, t, q, w in entries:
         k = next(k for k in range(n_bins) if q <= np.linspace(0, 1, n_bins + 1)[k + 1])
@@ -84,7 +84,7 @@ def calibration(entries, n_bins=10):
 
 
 def row_ranking(name, row):
-    """Score the order of one row's labels."""
+    """Score the order of the labels of a row."""
     on = [s for _, _, t, s, _ in row if t == 1]
     off = [s for _, _, t, s, _ in row if t == 0]
     if name == "neg_coverage_error":
@@ -264,7 +264,7 @@ def test_degenerate_labels_and_rows_follow_scikit_learn(which, average):
     )
 
 
-# --- what is left out -----------------------------------------------------------------------
+# --- entries that are left out --------------------------------------------------------------
 
 
 def test_rows_and_labels_without_observation_are_left_out():

@@ -231,7 +231,7 @@ def test_ranking_scores_of_large_numbers(scale):
         assert report[f"neg_{name}"] == pytest.approx(-expected, rel=1e-9)
     expected = skm.label_ranking_average_precision_score(y, score)
     assert report["label_ranking_average_precision"] == pytest.approx(expected, rel=1e-9)
-    # What is not observed comes below the lowest score.
+    # Entries that are not observed come below the lowest score.
     missing = masked_score("neg_label_ranking_loss", [[1, NAN, 0, 0]], y_score=score[:1, :4] * 0)
     lowest = np.array([[score.min(), 0, 0, 0]], np.float32)
     assert missing == -1
@@ -251,7 +251,7 @@ def test_rows_of_the_labels():
     jaccard = skm.jaccard_score(y, pred, average=None, sample_weight=weight)
     np.testing.assert_allclose(report.by_label["jaccard"], jaccard)
     assert report.target_names == ["0", "1", "2"]
-    # Only where observed, and NaN where nothing is.
+    # Observed entries only; NaN if a label has no observed entry.
     missing = y.astype(float)
     missing[:10, 0] = np.nan
     missing[:, 2] = np.nan

@@ -45,7 +45,7 @@ def test_what_a_bandwidth_of_one_hides():
     # From means that are off by 0.1 alone: 2 * 0.1^2 exp(-0.5); without, of the order 1 / n.
     assert log_mmd(data, pairs) == pytest.approx(np.log(0.02 * np.exp(-0.5)), abs=0.4)
     assert log_mmd(data, coins) < log_mmd(data, pairs) - 1.5
-    # C_X is a matrix of 80 quarters, of which 40 are missing in that of coins.
+    # C_X is a matrix of 80 quarters; 40 of these are missing in the matrix of the coins.
     assert covariance_error(data, coins) == pytest.approx(0.5**0.5, abs=0.1)
     assert covariance_error(data, pairs) < 0.25
 
