@@ -48,11 +48,7 @@ GROUPS = {
     "gate": {
         "skcrbm/utils/labels.py": "targets decoding/test_decoding.py",
         "skcrbm/utils/validation.py": "energies/test_energies.py targets",
-        "skcrbm/targets/_base.py": "targets",
-        "skcrbm/targets/_make.py": "targets",
-        "skcrbm/targets/_multilabel.py": "targets",
-        "skcrbm/targets/_classes.py": "targets",
-        "skcrbm/targets/_class_weight.py": "targets estimators/test_lmbm.py",
+        "skcrbm/targets/kinds.py": "targets estimators/test_lmbm.py",
         "skcrbm/datasets/_read.py": "datasets/test_damaged_files.py datasets/test_datasets.py",
     },
     "references": {

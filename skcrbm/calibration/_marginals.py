@@ -12,8 +12,10 @@ from sklearn.utils.validation import (
 )
 
 from skcrbm.model_selection import out_of_fold
-from skcrbm.targets import TargetsMixin, label_output, make_targets
+from skcrbm.targets.kinds import make_targets
+from skcrbm.targets.mixin import TargetsMixin, label_output
 from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.labels import require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.validation import check_same_length, check_sample_weight, note_features
 
@@ -151,9 +153,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         """
         targets = make_targets(y, estimator=self)
         if targets.one_hot:
-            n_classes = len(targets.classes)
-            if n_classes < 2:
-                raise ValueError(f"y must hold 2 classes, got {n_classes} class")
+            require_two_classes(targets.classes)
             raise ValueError(
                 "Only binary classification is supported. The type of the target is "
                 f"{type_of_target(y)}; scikit-learn's CalibratedClassifierCV is for such a y."

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from skcrbm.decoding.posterior import check_zero_division, with_a_label
 from skcrbm.metrics.scores import SCORES, scores_maximized_by
 from skcrbm.utils.classifiers import label_marginals
-from skcrbm.utils.labels import in_order_of, indicator_with_nan
+from skcrbm.utils.labels import in_order_of, indicator_with_nan, require_observed
 from skcrbm.utils.limits import TIE
 from skcrbm.utils.validation import as_float_array, check_sample_weight
 
@@ -94,8 +94,7 @@ def fit_thresholds(
         raise ValueError(f"proba must have the shape of y, {y.shape}, got {proba.shape}")
     weight = check_sample_weight(sample_weight, proba)
     observed = ~np.isnan(y) & (weight > 0)[:, None]
-    if not observed.any():
-        raise ValueError("y must have an observed entry, in a row of positive weight")
+    require_observed(observed)
     y = np.where(observed, y, 0.0)
     mass = np.where(observed, weight[:, None], 0.0)
     if metric in ("f1_samples", "jaccard_samples"):

@@ -26,7 +26,7 @@ from skcrbm.utils.fitting import (
     pass_hooks,
     with_callbacks,
 )
-from skcrbm.utils.labels import signs_of
+from skcrbm.utils.labels import require_observed, signs_of
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_TABLE_VARIABLES
 from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
@@ -238,10 +238,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         is_output = checked_inputs(self.inputs, visible.shape[1])
         cliques = cliques_of(self.cliques, is_output)
         mixing = checked_ties(self.ties, len(cliques))
-        if np.isnan(visible[:, is_output]).all():
-            raise ValueError(
-                "X holds no observed entry of an output in the rows with a positive sample_weight"
-            )
+        require_observed(~np.isnan(visible[:, is_output]), "X", "entry of an output")
         # Rows that are equal are one, of the weight of all.
         signs, which = np.unique(signs_of(visible), axis=0, return_inverse=True)
         weight = np.bincount(which.reshape(-1), weight)

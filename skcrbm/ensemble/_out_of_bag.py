@@ -16,9 +16,10 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.model_selection import out_of_fold
-from skcrbm.targets import BinaryTargets, make_targets
+from skcrbm.targets.kinds import BinaryTargets, make_targets
 from skcrbm.utils.classifiers import final_model
 from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.labels import require_complete, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import check_same_length, note_features
@@ -248,8 +249,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         else:
             if self.label_powerset:
                 raise ValueError("label_powerset=True is for a 2-D y with more than one column")
-            if len(targets.classes) < 2:
-                raise ValueError("y must hold at least 2 classes, got 1 class")
+            require_two_classes(targets.classes)
             y = targets.for_classifier(y)
         self._targets = targets
         self.classes_ = targets.classes
@@ -257,10 +257,11 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
 
     def _label_targets(self, Y):
         missing = np.isnan(Y)
-        if missing.any() and (self.label_powerset or isinstance(self.cv, str)):
-            raise ValueError(
-                "y has entries that are not observed (NaN); label_powerset=True and cv='oob' need "
-                "them all, an estimator that takes NaN can be given folds, as in cv=5"
+        if self.label_powerset or isinstance(self.cv, str):
+            require_complete(
+                Y,
+                "label_powerset=True and cv='oob' need every entry. Use folds, as in cv=5, with an "
+                "estimator that accepts NaN",
             )
         self._constant = np.where(missing, 0.0, Y).max(axis=0)
         self._varying = (Y == 0).any(axis=0) & (Y == 1).any(axis=0)
@@ -272,11 +273,8 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
             self.label_sets_, index = np.unique(Y.astype(np.int64), axis=0, return_inverse=True)
             return index.ravel()
         Y = Y[:, self._varying]
-        if Y.shape[1] == 1 and np.isnan(Y).any():
-            raise ValueError(
-                "y has only one label that varies, and some of its entries are not observed (NaN): "
-                "drop those rows"
-            )
+        if Y.shape[1] == 1:
+            require_complete(Y, "only one label varies, and it needs every entry. Drop these rows")
         Y = Y if np.isnan(Y).any() else Y.astype(np.int64)
         return Y if Y.shape[1] > 1 else Y[:, 0]
 

@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.targets import TargetsMixin, make_targets
+from skcrbm.targets.kinds import make_targets
+from skcrbm.targets.mixin import TargetsMixin
 from skcrbm.utils.fitting import forget
 from skcrbm.utils.labels import may_be_empty, unseen_share
 from skcrbm.utils.options import check_parameters

@@ -65,6 +65,7 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.labels import require_complete
 from skcrbm.utils.options import Integer
 
 _UNCONVERGED = (
@@ -550,10 +551,10 @@ class CRBMClassifier(RBMClassifier):
                 f"learning={rule.name!r} keeps a chain for each training row, and partial_fit "
                 "cannot tell which rows are the same; use fit, or learning='cd'"
             )
-        if rule.needs_complete and np.isnan(rows.visible).any():
-            raise ValueError(
-                f"y has entries that are not observed (NaN); learning={rule.name!r} needs every "
-                "entry, learning='mle' does not"
+        if rule.needs_complete:
+            require_complete(
+                rows.visible,
+                f"learning={rule.name!r} needs every entry, learning='mle' does not",
             )
         if rule.draws and self._targets.one_hot:
             raise ValueError(

@@ -55,9 +55,10 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.targets import flat_images, make_image_targets
+from skcrbm.targets.images import make_image_targets
 from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.labels import flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer
 

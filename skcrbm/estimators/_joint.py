@@ -17,7 +17,8 @@ from skcrbm.estimators._base import StructuredClassifier
 from skcrbm.inference import available_methods, sample
 from skcrbm.inference.choice import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.targets import Targets, label_output
+from skcrbm.targets.kinds import Targets
+from skcrbm.targets.mixin import label_output
 from skcrbm.utils.labels import distinct_rows, indicator_by_name, is_frame, ranked_index
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import one_blas_thread

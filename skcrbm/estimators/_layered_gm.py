@@ -44,7 +44,7 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.targets import label_output
+from skcrbm.targets.mixin import label_output
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,

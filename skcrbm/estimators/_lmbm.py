@@ -29,7 +29,7 @@ from skcrbm.utils.fitting import (
     pass_hooks,
     with_callbacks,
 )
-from skcrbm.utils.labels import label_sets_of, signs_of, visible_of
+from skcrbm.utils.labels import label_sets_of, require_observed, signs_of, visible_of
 from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
 
@@ -293,8 +293,7 @@ class LMBMClassifier(PairwiseClassifier):
         self._search_method()  # fail before the training, not after it
         given = X  # callbacks score on what the user passed, with rows of weight 0
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
-        if np.isnan(visible).all():
-            raise ValueError("y holds no observed entry in the rows with a positive sample_weight")
+        require_observed(~np.isnan(visible))
         factors = self._targets.loss_factors(self.class_weight, visible, weight)
         cliques = cliques_of(self)
         if cliques:

@@ -10,7 +10,7 @@ from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._joint import JointClassifier
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.choice import first_that_answers, resolve_method
-from skcrbm.targets import label_output
+from skcrbm.targets.mixin import label_output
 from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.fitting import CallbackSupportMixin
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE

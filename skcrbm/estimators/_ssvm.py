@@ -21,7 +21,7 @@ from skcrbm.utils.fitting import (
     pass_hooks,
     with_callbacks,
 )
-from skcrbm.utils.labels import label_sets_of
+from skcrbm.utils.labels import label_sets_of, require_complete
 from skcrbm.utils.options import Integer
 from skcrbm.utils.validation import weighted_rows
 from skcrbm.utils.warnings import warn_user
@@ -213,12 +213,11 @@ class SSVMClassifier(PairwiseClassifier):
         method = seeded_copy(self._search_method(), rng)
         given = X  # callbacks score on what the user passed, with rows of weight 0
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=True)
-        if np.isnan(visible).any():
-            raise ValueError(
-                "y holds NaN (not observed), of which SSVMClassifier learns nothing: a margin is "
-                "one of whole label vectors. Leave these rows out, or take LMBMClassifier, "
-                "CRBMClassifier or MSSVMCRBM"
-            )
+        require_complete(
+            visible,
+            "SSVMClassifier needs complete label vectors, because a margin compares whole vectors. "
+            "Leave these rows out, or use LMBMClassifier, CRBMClassifier or MSSVMCRBM",
+        )
         if self.class_weight is not None:
             weight = self._targets.class_weighted(self.class_weight, visible, weight)
             (X, visible), weight = weighted_rows((X, visible), weight)

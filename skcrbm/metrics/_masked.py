@@ -13,7 +13,13 @@ from sklearn.utils.validation import check_array
 
 from skcrbm.metrics.scores import SCORES
 from skcrbm.utils.classifiers import final_model, is_list_of_outputs, positive_columns
-from skcrbm.utils.labels import in_order_of, indicator_by_name, is_frame
+from skcrbm.utils.labels import (
+    in_order_of,
+    indicator_by_name,
+    is_frame,
+    require_observed,
+    require_zero_or_one,
+)
 
 
 def _check_name(name):
@@ -87,13 +93,11 @@ def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tup
     values = in_order_of(values, y_true, argument)
     y = _dense_2d(y_true, "y_true")
     observed = ~np.isnan(y)
-    if not np.isin(y[observed], (0, 1)).all():
-        raise ValueError("y_true should hold 0, 1, or NaN for an entry that is not observed")
+    require_zero_or_one(y[observed], "y_true")
     p = _check_predictions(values, argument, kind, observed)
     weight = _check_weight(sample_weight, len(y))
     observed &= (weight > 0)[:, None]
-    if not observed.any():
-        raise ValueError("y_true should have at least one observed entry in a row of weight > 0")
+    require_observed(observed, "y_true")
     return np.where(observed, y, 0.0), p, observed, weight
 
 

@@ -3,29 +3,10 @@
 from numbers import Integral
 
 import numpy as np
-from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils import check_random_state
 
-from skcrbm.utils.labels import indicator_with_nan
-
-
-def _present_labels(y):
-    """CSC matrix (n, L) with a 1 for each label that is on; NaN counts as off."""
-    if y is None or np.ndim(y) != 2:
-        raise ValueError(
-            "y must be an indicator matrix (n_samples, n_labels) of 0 and 1, NaN where not "
-            "observed; classes in a 1-D y are for scikit-learn's StratifiedKFold and "
-            "StratifiedShuffleSplit"
-        )
-    if not sparse.issparse(y):
-        return sparse.csc_matrix(indicator_with_nan(y, dtype=np.float32) == 1)
-    y = sparse.csc_matrix(y, dtype=np.float64)
-    if not (np.isin(y.data, (0, 1)) | np.isnan(y.data)).all():
-        raise ValueError("y must hold 0, 1, or NaN where not observed")
-    present = y == 1
-    present.eliminate_zeros()
-    return present.tocsc()
+from skcrbm.utils.labels import positive_labels
 
 
 def _parts(present, sizes, rng=None):
@@ -171,7 +152,7 @@ class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
         return self.n_splits
 
     def _iter_test_masks(self, X=None, y=None, groups=None):
-        present = _present_labels(y)
+        present = positive_labels(y)
         n_rows = present.shape[0]
         if self.n_splits > n_rows:
             raise ValueError(f"n_splits={self.n_splits} is more than the number of rows, {n_rows}")
@@ -227,7 +208,7 @@ class MultilabelStratifiedShuffleSplit(_IndicatorSplit, BaseShuffleSplit):
         )
 
     def _iter_indices(self, X, y=None, groups=None):
-        present = _present_labels(y)
+        present = positive_labels(y)
         n_rows = present.shape[0]
         rng = check_random_state(self.random_state)
         for train, test in super()._iter_indices(X):  # for the sizes, and an order

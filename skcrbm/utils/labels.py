@@ -1,11 +1,21 @@
-"""Matrices of 0/1 labels, NaN for missing labels: validation, column names, distinct rows."""
+"""The one place that refuses y: 0/1 matrices, vectors of classes, images, and their names.
+
+Missing labels are NaN in matrices. `skcrbm.targets` decides which kind of y was given; everything
+that takes labels from a user validates them by these functions. The second half of the module
+answers questions about validated matrices, such as their distinct rows.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
@@ -14,29 +24,34 @@ from skcrbm.utils.warnings import warn_user
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
+_MAX_LISTED = 20  # names in an error message
+RANK = "rank"  # name of the index level that counts the answers to a row
 
 
-def with_dimensions(y, name="y"):
-    """Return y as it is if it has `ndim`, else as an ndarray; a ValueError if it is ragged."""
+# ----------------------------------------------------------------------- 0/1 matrices
+
+
+def with_dimensions(y: Any, name: str = "y") -> Any:
+    """Return y unchanged if it has `ndim`, else as an ndarray; a ValueError if it is ragged."""
     try:
         array = y if hasattr(y, "ndim") else np.asarray(y)
     except ValueError as error:
-        raise ValueError(_label_lists(name)) from error
+        raise ValueError(_ragged_text(name)) from error
     if array.ndim == 1 and array.dtype == object and any(isinstance(row, _LISTS) for row in array):
-        raise ValueError(_label_lists(name))
+        raise ValueError(_ragged_text(name))
     return array
 
 
-def _label_lists(name):
+def _ragged_text(name):
     return (
-        f"{name} holds sets, or lists of different lengths, where rows of a matrix are wanted. "
-        "Lists of the labels that are on become a 0/1 indicator matrix by sklearn.preprocessing: "
+        f"{name} holds sets, or lists of different lengths, instead of the rows of a matrix. "
+        "Convert lists of positive labels to a 0/1 indicator matrix with sklearn.preprocessing: "
         f"{name} = MultiLabelBinarizer().fit_transform({name})"
     )
 
 
-def _strings_advice(y, name, columns):
-    """How strings (N, L) become 0/1, as far as can be told."""
+def _advice_on_strings(y, name, columns):
+    """Return the conversion of strings (N, L) to 0/1 that the values suggest."""
     values = sorted({str(value) for value in y.flat if isinstance(value, (str, bytes))})
     if len(values) <= 2:  # the last in this order: "yes", "true", "on", "present", "1"
         gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
@@ -44,44 +59,34 @@ def _strings_advice(y, name, columns):
         return f"convert it with {name} == {values[-1]!r}{then}"
     if columns:
         return (
-            "compare each column with the value that stands for a label that is on, as in "
+            "compare each column with the value of a positive label, as in "
             f"{name}[column] == {values[-1]!r}"
         )
     return (
-        "if each row lists the labels that are on, convert it with MultiLabelBinarizer; if each "
-        f"column has two values, compare it with the one for on, as in {name} == 'yes'"
+        "if each row lists its positive labels, convert it with MultiLabelBinarizer; if each "
+        f"column has two values, compare it with the positive value, as in {name} == 'yes'"
     )
 
 
-def indicator_with_nan(y, name="y", dtype=np.float64):
+def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.ndarray:
     """Return a copy of a 2-D y in a float `dtype`, with values 0, 1 and NaN.
 
-    Parameters
-    ----------
-    y : array-like or sparse matrix (N, L)
-    name : str
-        Argument name, for the error messages.
-    dtype : numpy dtype
-
-    Raises
-    ------
-    ValueError
-        On any other value, naming the conversion where there is a usual one.
+    A ValueError about any other value names the argument and the usual conversion.
     """
     prefix = _PREFIX.replace("y", name, 1)
     if sparse.issparse(y):
         y = y.toarray()
     columns = hasattr(y, "columns")
-    if hasattr(y, "isna"):  # pandas: NA of any kind is not observed
+    if hasattr(y, "isna"):  # pandas: a missing value of any type is not observed
         y = y.astype(object).where(y.notna(), np.nan)
     y = np.asarray(with_dimensions(y, name))
     if y.dtype.kind in "US" or (
         y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
     ):
-        raise ValueError(f"{prefix}; it holds strings: {_strings_advice(y, name, columns)}")
+        raise ValueError(f"{prefix}; it holds strings: {_advice_on_strings(y, name, columns)}")
     if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
         raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
-    if y.dtype.kind in "biuf" and y.size and _all_right(y):
+    if y.dtype.kind in "biuf" and y.size and _is_indicator(y):
         return y.astype(dtype)
     if hold_dates(y):
         raise ValueError(f"{prefix}; it holds dates or times")
@@ -104,120 +109,183 @@ def indicator_with_nan(y, name="y", dtype=np.float64):
     values = ", ".join(f"{value:g}" for value in np.unique(observed)[:5])
     advice = ""
     if not columns and (observed == np.round(observed)).all():
-        advice = " (if each row lists the labels that are on, convert it with MultiLabelBinarizer)"
+        advice = " (if each row lists its positive labels, convert it with MultiLabelBinarizer)"
     raise ValueError(
         f"{prefix}; it holds other values: {values}{advice}. Unknown label type: continuous"
     )
 
 
-def _chunks(y):
-    """Rows of y that are looked at together: what that takes is small beside large y."""
+def _row_blocks(y):
+    """Cut the rows of y into blocks that take little memory beside a large y."""
     return row_chunks(len(y), max(1, BLOCK_ENTRIES // max(1, y[:1].size)))
 
 
-def _all_right(y):
-    """Whether all entries of numbers y (N, ...) are 0, 1 or NaN."""
-    for rows in _chunks(y):
+def _is_indicator(y):
+    """Return True if all entries of numbers y (N, ...) are 0, 1 or NaN."""
+    for rows in _row_blocks(y):
         part = y[rows]
         if not ((part == 0) | (part == 1) | (part != part)).all():
             return False
     return True
 
 
-def observed_weight(visible, weight):
-    """Weight (L,) of the rows in which a label is on, and of those in which it is observed.
+def positive_labels(y: Any) -> sparse.csc_matrix:
+    """Return a CSC matrix (n, L) with a 1 for each positive label; NaN counts as 0."""
+    if y is None or np.ndim(y) != 2:
+        raise ValueError(
+            f"{_PREFIX}; for classes in a 1-D y use scikit-learn's StratifiedKFold and "
+            "StratifiedShuffleSplit"
+        )
+    if not sparse.issparse(y):
+        return sparse.csc_matrix(indicator_with_nan(y, dtype=np.float32) == 1)
+    y = sparse.csc_matrix(y, dtype=np.float64)
+    require_zero_or_one(y.data[~np.isnan(y.data)])
+    present = y == 1
+    present.eliminate_zeros()
+    return present.tocsc()
 
-    Parameters
-    ----------
-    visible : ndarray (N, L)
-        0/1, NaN where not observed.
-    weight : ndarray (N,)
+
+def require_zero_or_one(observed: np.ndarray, name: str = "y") -> None:
+    """Raise a ValueError unless all observed entries are 0 or 1."""
+    if not np.isin(observed, (0, 1)).all():
+        raise ValueError(f"{_PREFIX.replace('y', name, 1)}; it holds other values")
+
+
+def require_observed(observed: np.ndarray, name: str = "y", entry: str = "entry") -> None:
+    """Raise a ValueError if no entry is observed; `observed` is False in rows of weight 0."""
+    if not observed.any():
+        raise ValueError(
+            f"{name} holds no observed {entry} in the rows with a positive sample_weight: "
+            "all are NaN (not observed)"
+        )
+
+
+def require_complete(visible: np.ndarray, reason: str) -> None:
+    """Raise a ValueError with the reason if an entry of y is missing."""
+    if np.isnan(visible).any():
+        raise ValueError(f"y holds NaN (not observed): {reason}")
+
+
+# -------------------------------------------------------------------- vectors of classes
+
+
+def class_vector(y: Any, warn: bool) -> np.ndarray:
+    """Return a 1-D y without NaN; a column is accepted, with scikit-learn's warning if asked."""
+    y = y.toarray() if sparse.issparse(y) else y
+    y = with_dimensions(y)
+    column = y.ndim == 2
+    try:
+        y = column_or_1d(y)
+    except ValueError as error:
+        raise ValueError(f"y must hold a label for each row: {error}") from error
+    if column and warn:  # the warning of scikit-learn itself would point into this file
+        warn_user(
+            "A column-vector y was passed when a 1d array was expected. Please change the shape of "
+            "y to (n_samples,), for example using ravel().",
+            DataConversionWarning,
+        )
+    found = _missing_classes(y)
+    if found and column:
+        raise ValueError(
+            f"y contains {found}, and has one column, which makes it a 1-D y: a 1-D y needs a "
+            "label in every row. Leave out the rows without a label; NaN (not observed) needs a y "
+            "of two columns or more"
+        )
+    if found:
+        raise ValueError(f"y contains {found}; only a 2-D indicator y may hold NaN (not observed)")
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # casts of large labels to integers
+            check_classification_targets(y)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold labels of one type, which can be sorted: {error}") from error
+    return y
+
+
+def distinct_classes(classes: Any) -> np.ndarray:
+    """Return the sorted distinct labels (K,) of an argument `classes`; ValueError if invalid."""
+    form = "classes must be a vector of labels of one type, which can be sorted"
+    try:
+        labels = np.asarray(classes)
+        if labels.ndim == 1 and len(labels) and not _missing_classes(labels):
+            return np.unique(labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{form}: {error}") from error
+    raise ValueError(f"{form}, without NaN; got {classes!r}")
+
+
+def _missing_classes(y):
+    """Name the values of y (N,) that cannot be classes; "" if there are no such values."""
+    if y.dtype == object and any(v is None or v != v for v in y):
+        return "NaN or None"
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        return "NaN or infinity"
+    if y.dtype.kind in "mM" and np.isnat(y).any():
+        return "NaT"
+    return ""
+
+
+def require_two_classes(classes: np.ndarray) -> None:
+    """Raise a ValueError if a 1-D y holds fewer than two classes."""
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least 2 classes, got {len(classes)} class")
+
+
+# ---------------------------------------------------------------------------- images
+
+
+def is_images(y: Any, name: str) -> bool:
+    """Return True if y has more than two dimensions."""
+    return y is not None and not is_frame(y) and with_dimensions(y, name).ndim > 2
+
+
+def binary_images(images: Any, name: str) -> np.ndarray:
+    """Return images as an ndarray; a ValueError about grey images says how to make them binary."""
+    images = np.asarray(images)
+    if images.dtype.kind in "iuf" and not np.isin(images[~np.isnan(images)], (0, 1)).all():
+        if np.isnan(images).any():  # which a comparison would make 0
+            recipe = f"np.where(np.isnan({name}), np.nan, {name} > np.nanmax({name}) / 2)"
+        else:
+            recipe = f"{name} > {name}.max() / 2"
+        raise ValueError(
+            f"{name} must hold binary images, of 0, 1 and NaN where not observed; make grey images "
+            f"binary, as in {recipe}"
+        )
+    return images
+
+
+def flat_images(
+    images: np.ndarray,
+    name: str,
+    n_pixels: int | None = None,
+    shape: tuple[int, int] | None = None,
+) -> np.ndarray:
+    """Return images (N, height, width) as rows of pixels (N, height * width).
+
+    A ValueError names the shape that `n_pixels` and `shape`, (height, width), ask for if the
+    images have another shape, or no pixels.
     """
-    on, observed = np.zeros((2, visible.shape[1]))
-    for rows in _chunks(visible):
-        part = visible[rows]
-        on += weight[rows] @ np.nan_to_num(part)
-        observed += weight[rows] @ ~np.isnan(part)
-    return on, observed
+    found = images.shape[1:]
+    pixels = math.prod(found)
+    fits = shape in (None, found) and n_pixels in (None, pixels)
+    if len(found) == 2 and pixels > 0 and fits:
+        return images.reshape(len(images), pixels)
+    if n_pixels is None:
+        wanted = "(n_samples, height, width) or (n_samples, n_pixels)"
+    elif shape is None:
+        wanted = f"(n_samples, height, width) of {n_pixels} pixels or (n_samples, {n_pixels})"
+    else:
+        wanted = f"(n_samples, {shape[0]}, {shape[1]}) as in fit, or (n_samples, {n_pixels})"
+    raise ValueError(f"{name} must have shape {wanted}, got {images.shape}")
 
 
-def _bits(y, complete):
-    """Rows of y (N, L) of 0/1 as bytes of eight labels; only those without NaN if asked for."""
-    parts = [np.empty((0, -(-y.shape[1] // 8)), np.uint8)]
-    for rows in _chunks(y):
-        part = y[rows]
-        part = part[~np.isnan(part).any(axis=1)] if complete else part
-        parts.append(np.packbits(part.astype(bool), axis=1))
-    return np.concatenate(parts)
+# ------------------------------------------------------------------- names of columns
 
 
-def _distinct(bits, n_labels):
-    # Sorting strings of bits takes milliseconds where np.unique(axis=0) takes many seconds.
-    found = sorted({row.tobytes() for row in bits})
-    bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), bits.shape[1])
-    return np.unpackbits(bits, axis=1, count=n_labels).astype(np.int8)
+def label_names_of(y: Any, argument: str = "y") -> np.ndarray | None:
+    """Return the column names (L,) of a data frame, or the name (1,) of a series.
 
-
-def distinct_rows(rows):
-    """Distinct rows of a 0/1 array (N, V) in lexicographic order, as int8."""
-    return _distinct(_bits(rows, complete=False), rows.shape[1])
-
-
-def signs_of(visible):
-    """-1, +1, and 0 for NaN, as int8, of 0, 1 and NaN."""
-    return np.subtract(visible == 1, visible == 0, dtype=np.int8)
-
-
-def visible_of(signs, dtype):
-    """0, 1 and NaN of signs, the other way round."""
-    return np.where(signs == 0, dtype.type(np.nan), (signs > 0).astype(dtype))
-
-
-def label_sets_of(visible):
-    """Distinct complete rows of visible (N, V), as int8; (0, V) if there is none."""
-    return _distinct(_bits(visible, complete=True), visible.shape[1])
-
-
-def may_be_empty(y):
-    """Whether y (N, L) of 0/1/NaN leaves open that no label of a row is on.
-
-    It does not if some row has a label on and no complete row has none. Rows with an entry that
-    is not observed and no label on decide nothing. A single label may always be off.
-    """
-    if y.shape[1] < 2:
-        return True
-    return bool((y == 0).all(axis=1).any() or not (y == 1).any())
-
-
-def unseen_share(y):
-    """Share of new rows whose label set is not among those of y (N, L) of 0/1/NaN.
-
-    By Good and Turing: the share of the complete rows whose label set no other one has. 1 if no
-    row is complete.
-    """
-    bits = _bits(y, complete=True)
-    if not len(bits):
-        return 1.0
-    counts = Counter(row.tobytes() for row in bits)
-    return sum(count == 1 for count in counts.values()) / len(bits)
-
-
-_MOST_NAMES = 20  # in an error message
-RANK = "rank"  # name of the level of an index that counts answers to a row
-
-
-def label_names_of(y, argument="y"):
-    """Names (L,) of the columns of a data frame, of any library, or the name (1,) of a series.
-
-    Returns
-    -------
-    ndarray of object, or None
-        None if y is neither, or a series without a name.
-
-    Raises
-    ------
-    ValueError
-        If two columns of y have the same name.
+    The data frame may come from any library. The result is None if y has no names. A ValueError
+    is raised if two columns have the same name.
     """
     if is_frame(y):
         names = list(y.columns)
@@ -236,44 +304,34 @@ def label_names_of(y, argument="y"):
     return found
 
 
-def is_frame(y):
-    """Whether y is a data frame, of any library."""
+def is_frame(y: Any) -> bool:
+    """Return True if y is a data frame, of any library."""
     return hasattr(y, "columns") and hasattr(y, "dtypes")
 
 
-def indicator_by_name(y, names, n_labels, argument="y", dtype=np.float64):
-    """Return a 2-D y as `indicator_with_nan`, the columns of a data frame matched by name.
+def indicator_by_name(
+    y: Any,
+    names: np.ndarray | None,
+    n_labels: int,
+    argument: str = "y",
+    dtype: Any = np.float64,
+) -> np.ndarray:
+    """Return a 2-D y as `indicator_with_nan` does, the columns of a data frame matched by name.
 
-    Labels without a column are not observed. Anything but a data frame is taken by position, and
-    so, with a warning, is one with names of its own where the labels have none.
-
-    Parameters
-    ----------
-    y : array-like or sparse matrix (N, L), or data frame
-    names : ndarray (L,) or None
-        None: the labels have numbers only.
-    n_labels : int
-        L.
-    argument : str
-        What y is called in messages.
-    dtype : numpy dtype
-        Of the result.
-
-    Raises
-    ------
-    ValueError
-        On columns that are no labels, or values that are not 0, 1 or NaN.
+    Labels without a column become NaN. Other containers than data frames are taken by position.
+    If the labels of the model have no names (`names` is None), a data frame is taken by position,
+    too, with a warning. A ValueError lists columns that are not labels of the model.
     """
     values = indicator_with_nan(y, argument, dtype)
-    if not is_frame(y):
+    columns = label_names_of(y, argument) if is_frame(y) else None
+    if columns is None:
         return values
-    columns = label_names_of(y, argument)
     place = {name: i for i, name in enumerate(range(n_labels) if names is None else names)}
     unknown = [name for name in columns if name not in place]
     if unknown and names is None:
         warn_user(
             f"{argument} has names of labels, but this model was fitted on a y without names: its "
-            "columns are taken in the order in which they stand"
+            "columns are taken by position"
         )
         return values
     if unknown:
@@ -286,23 +344,12 @@ def indicator_by_name(y, names, n_labels, argument="y", dtype=np.float64):
     return full
 
 
-def in_order_of(y, names, argument="y"):
-    """Return a data frame with its columns in a given order.
+def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
+    """Return a data frame y with its columns in the order of `names`.
 
-    Parameters
-    ----------
-    y : array-like or data frame
-        Returned as it is unless there are names on both sides, and they are the same ones or
-        all strings.
-    names : data frame, ndarray of names, or anything else
-        Of a data frame, those of its columns.
-    argument : str
-        What y is called in the error message.
-
-    Raises
-    ------
-    ValueError
-        If the names are not the same ones.
+    `names` is an array of names, or a data frame whose column names count. y is returned
+    unchanged unless both sides have names, and the two sets are equal or hold only strings. A
+    ValueError is raised if two sets of strings differ.
     """
     if not is_frame(y) or not (is_frame(names) or all_strings(names)):
         return y
@@ -315,13 +362,13 @@ def in_order_of(y, names, argument="y"):
             return y
         raise ValueError(
             f"{argument} has columns with the names {_listed(has)}, where {_listed(wanted)} are "
-            "wanted"
+            "expected"
         )
     return y[list(wanted)]
 
 
-def ranked_index(index, n_ranks):
-    """Return a pandas index of rows and ranks: all levels of an index, and `RANK`."""
+def ranked_index(index: Any, n_ranks: int) -> Any:
+    """Return a pandas index with all levels of `index` and, as the last level, the rank."""
     import pandas as pd
 
     rows = [row if isinstance(row, tuple) else (row,) for row in index]
@@ -332,12 +379,89 @@ def ranked_index(index, n_ranks):
     return pd.MultiIndex.from_tuples(ranked, names=names)
 
 
-def all_strings(names):
-    """Whether there are names, and all are strings."""
+def all_strings(names: Any) -> bool:
+    """Return True if there are names, and all are strings."""
     return names is not None and all(isinstance(name, str) for name in names)
 
 
 def _listed(names):
-    text = ", ".join(repr(name) for name in list(names)[:_MOST_NAMES])
-    left = len(names) - _MOST_NAMES
+    text = ", ".join(repr(name) for name in list(names)[:_MAX_LISTED])
+    left = len(names) - _MAX_LISTED
     return f"{text} and {left} more" if left > 0 else text
+
+
+# ------------------------------------------------------- questions about valid matrices
+
+
+def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each label of 0/1/NaN (N, L) the weights (L,) of its positive and observed rows.
+
+    `weight` (N,) holds the weights of the rows.
+    """
+    on, observed = np.zeros((2, visible.shape[1]))
+    for rows in _row_blocks(visible):
+        part = visible[rows]
+        on += weight[rows] @ np.nan_to_num(part)
+        observed += weight[rows] @ ~np.isnan(part)
+    return on, observed
+
+
+def _bits(y, complete):
+    """Pack rows of y (N, L) of 0/1 into bytes of eight labels; `complete` drops rows with NaN."""
+    parts = [np.empty((0, -(-y.shape[1] // 8)), np.uint8)]
+    for rows in _row_blocks(y):
+        part = y[rows]
+        part = part[~np.isnan(part).any(axis=1)] if complete else part
+        parts.append(np.packbits(part.astype(bool), axis=1))
+    return np.concatenate(parts)
+
+
+def _distinct(bits, n_labels):
+    # Sorting strings of bits takes milliseconds where np.unique(axis=0) takes many seconds.
+    found = sorted({row.tobytes() for row in bits})
+    bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), bits.shape[1])
+    return np.unpackbits(bits, axis=1, count=n_labels).astype(np.int8)
+
+
+def distinct_rows(rows: np.ndarray) -> np.ndarray:
+    """Return the distinct rows of a 0/1 array (N, V) in lexicographic order, as int8."""
+    return _distinct(_bits(rows, complete=False), rows.shape[1])
+
+
+def signs_of(visible: np.ndarray) -> np.ndarray:
+    """Return int8 signs of 0/1/NaN entries: -1 for 0, +1 for 1, 0 for NaN."""
+    return np.subtract(visible == 1, visible == 0, dtype=np.int8)
+
+
+def visible_of(signs: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return the 0/1/NaN entries of signs, the inverse of `signs_of`."""
+    return np.where(signs == 0, dtype.type(np.nan), (signs > 0).astype(dtype))
+
+
+def label_sets_of(visible: np.ndarray) -> np.ndarray:
+    """Return the distinct complete rows of visible (N, V) as int8; there may be 0 rows."""
+    return _distinct(_bits(visible, complete=True), visible.shape[1])
+
+
+def may_be_empty(y: np.ndarray) -> bool:
+    """Return True if y (N, L) of 0/1/NaN allows rows without a positive label.
+
+    The answer is False if some row has a positive label and no complete row is all 0. Rows with
+    missing entries and no positive label decide nothing. A single label may always be 0.
+    """
+    if y.shape[1] < 2:
+        return True
+    return bool((y == 0).all(axis=1).any() or not (y == 1).any())
+
+
+def unseen_share(y: np.ndarray) -> float:
+    """Estimate the share of new rows whose label set does not occur in y (N, L) of 0/1/NaN.
+
+    This is the estimate of Good and Turing: the share of complete rows whose label set occurs
+    only once. It is 1 if no row is complete.
+    """
+    bits = _bits(y, complete=True)
+    if not len(bits):
+        return 1.0
+    counts = Counter(row.tobytes() for row in bits)
+    return sum(count == 1 for count in counts.values()) / len(bits)

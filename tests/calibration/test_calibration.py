@@ -196,7 +196,7 @@ def test_names_of_classes_tags_and_search(data):
     ("options", "y", "message"),
     [
         ({}, [0, 1, 2, 1] * 5, "Only binary classification is supported"),
-        ({}, [0] * 20, "y must hold 2 classes"),
+        ({}, [0] * 20, "y must hold at least 2 classes"),
         ({}, [[0, 2]] * 20, "0/1 indicator matrix"),
         ({}, None, "requires y"),
         ({"method": "beta"}, [0, 1] * 10, "'method' parameter"),

@@ -374,7 +374,7 @@ def test_pipeline_and_cross_validation(data):
         ({"class_weight": [1.0, 2.0]}, r"must have shape \(4,\)"),
         ({"class_weight": [1.0, 2.0, -1.0, 1.0]}, "not negative"),
         ({"class_weight": []}, r"must have shape \(4,\)"),
-        ({"class_weight": [{0: 1.0}, 1.0, 1.0, 1.0]}, "one dict per label or numbers"),
+        ({"class_weight": [{0: 1.0}, 1.0, 1.0, 1.0]}, "a dict for each label or numbers"),
         ({"marginal_inference": "gibbs"}, "'marginal_inference' parameter"),
         ({"tol": 0}, "'tol' parameter"),
         ({"max_iter": 0}, "'max_iter' parameter"),

@@ -166,7 +166,7 @@ def test_naive_reference(name, problem, weighted):
     weight = weight if weighted else None
     kwargs = arguments(name, labels, scores)
     if weighted and not (~np.isnan(y[weight > 0])).any():
-        with pytest.raises(ValueError, match="y_true should have at least one observed"):
+        with pytest.raises(ValueError, match="y_true holds no observed entry"):
             masked_score(name, y, sample_weight=weight, **kwargs)
         return
     expected = reference(
@@ -328,10 +328,10 @@ def test_the_prediction_that_is_not_needed_is_ignored():
 @pytest.mark.parametrize(
     ("name", "y", "kwargs", "message"),
     [
-        ("accuracy", [[2, 1]], {"y_pred": [[1, 1]]}, "y_true should hold 0, 1, or NaN"),
-        ("accuracy", [[np.inf, 1]], {"y_pred": [[1, 1]]}, "y_true should hold 0, 1, or NaN"),
+        ("accuracy", [[2, 1]], {"y_pred": [[1, 1]]}, "y_true must be a 0/1 indicator matrix"),
+        ("accuracy", [[np.inf, 1]], {"y_pred": [[1, 1]]}, "y_true must be a 0/1 indicator matrix"),
         ("accuracy", [1, 0], {"y_pred": [[1, 1]]}, r"y_true should have the shape .*\(2,\)"),
-        ("accuracy", [[NAN, NAN]], {"y_pred": [[1, 1]]}, "y_true should have at least one obs"),
+        ("accuracy", [[NAN, NAN]], {"y_pred": [[1, 1]]}, "y_true holds no observed entry"),
         ("accuracy", [[0, 1]], {"y_pred": [[1]]}, r"y_pred should have the shape of y_true"),
         ("accuracy", [[0, 1]], {"y_pred": [[0.5, 1]]}, "y_pred should be 0 or 1"),
         ("accuracy", [[0, 1]], {"y_pred": [[NAN, 1]]}, "y_pred should be 0 or 1"),

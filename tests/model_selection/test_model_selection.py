@@ -188,14 +188,14 @@ def test_in_model_selection():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([0, 1, 1, 0], "1-D y are for scikit-learn's StratifiedKFold"),
-        (None, "y must be an indicator matrix"),
+        ([0, 1, 1, 0], "1-D y use scikit-learn's StratifiedKFold"),
+        (None, "y must be a 0/1 indicator matrix"),
         ([[0, 2], [1, 1], [0, 0], [0, 1]], "y must be a 0/1 indicator matrix.*holds a 2"),
         ([[0, -1], [1, 1], [1, 0], [0, 1]], "y must be a 0/1 indicator matrix.*other values: -1"),
         ([[0, np.inf], [1, 1], [1, 0], [0, 1]], "infinity"),
         ([["a", "b"]] * 4, "y must be a 0/1 indicator matrix.*strings"),
-        (sp.csr_array([[0, 3], [1, 1], [1, 0], [0, 1]]), "y must hold 0, 1, or NaN"),
-        (np.zeros((4, 2, 2)), "y must be an indicator matrix"),
+        (sp.csr_array([[0, 3], [1, 1], [1, 0], [0, 1]]), "y must be a 0/1 indicator matrix"),
+        (np.zeros((4, 2, 2)), "y must be a 0/1 indicator matrix"),
     ],
 )
 def test_wrong_y(cv, y, message):

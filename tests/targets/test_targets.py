@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 
 from skcrbm import CRBMClassifier
-from skcrbm.targets import BinaryTargets, MulticlassTargets, make_targets
+from skcrbm.targets.kinds import BinaryTargets, MulticlassTargets, make_targets
 from skcrbm.utils.labels import indicator_with_nan
 
 NAN = np.nan

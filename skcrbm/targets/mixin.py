@@ -1,9 +1,10 @@
-"""Base of all classifiers over `Targets`: pickles, names of labels, accuracy."""
+"""Base of all classifiers: pickles with a version, names of labels, accuracy."""
 
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sklearn.base import ClassifierMixin
 from sklearn.utils._optional_dependencies import check_pandas_support
@@ -13,18 +14,21 @@ from skcrbm.utils.labels import all_strings
 from skcrbm.utils.pickling import checked_state, state_with_version
 from skcrbm.utils.validation import check_same_length
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _CONTAINERS = ("default", "pandas")
 # scikit-learn indexes these scores of 1-D y by position, as arrays.
 _SCORES = ("predict_proba", "decision_function")
 
 
 class TargetsMixin(ClassifierMixin):
-    """Mixin of classifiers whose `_targets` describe y; pickles say which version wrote them.
+    """Mixin of classifiers whose `_targets` describe y; pickles name the version that wrote them.
 
-    It stands before `BaseEstimator` in the bases of a class.
+    It must come before `BaseEstimator` in the bases of a class.
     """
 
-    #: Attributes that every fitted object has. A pickle without them is refused.
+    #: Attributes of every fitted object. A pickle that lacks them is refused.
     _saved: ClassVar[tuple] = ()
 
     def __getstate__(self):
@@ -34,17 +38,17 @@ class TargetsMixin(ClassifierMixin):
         super().__setstate__(checked_state(type(self), state))
 
     @property
-    def label_names_(self):
+    def label_names_(self) -> np.ndarray:
         """Names (n_outputs,) of the labels, if y had strings as column names in `fit`."""
         names = self._targets.names if "_targets" in vars(self) else None
         if not all_strings(names):
             raise AttributeError(
-                f"this {type(self).__name__} has no label_names_: it has them after a fit on a y "
+                f"this {type(self).__name__} has no label_names_: it gets them from a fit on a y "
                 "that is a data frame with strings as column names, or a series with a name"
             )
         return names
 
-    def set_label_output(self, container=None):
+    def set_label_output(self, container: str | None = None):
         """Set the container of predicted labels and their scores.
 
         It is the counterpart of `set_output`, which concerns the features of transformers.
@@ -61,7 +65,8 @@ class TargetsMixin(ClassifierMixin):
 
         Returns
         -------
-        self
+        self : object
+            This estimator.
 
         Raises
         ------
@@ -90,7 +95,7 @@ class TargetsMixin(ClassifierMixin):
         """True if predictions are pandas containers."""
         return getattr(self, "_sklearn_output_config", {}).get("labels") == "pandas"
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy; for 2-D y the subset accuracy over the observed entries.
 
         Parameters
@@ -111,7 +116,7 @@ class TargetsMixin(ClassifierMixin):
         return self._targets.accuracy(y, self.predict(X), sample_weight)
 
 
-def label_output(method):
+def label_output(method: Callable) -> Callable:
     """Decorate a predicting method, so that it answers in the container of `set_label_output`.
 
     The answer is an array with a row for each row of X, or a tuple that begins with such an array.

@@ -1,0 +1,89 @@
+"""y of binary images: (N, height, width), or rows of pixels as any indicator matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skcrbm.metrics import masked_score
+from skcrbm.targets.kinds import MultilabelTargets, Targets, make_targets
+from skcrbm.utils.labels import binary_images, flat_images, is_images
+
+
+def make_image_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
+    """Do the work of `make_targets` for a y that may be (N, height, width).
+
+    A 2-D y holds rows of pixels. The result is `ImageTargets`, unless y is 1-D.
+    """
+    shape = None
+    if is_images(y, "y"):
+        y = binary_images(y, "y")
+        shape = y.shape[1:]
+        y = flat_images(y, "y")
+        if y.shape[1] == 1:
+            raise ValueError(
+                f"y must hold images of more than one pixel, got shape {(len(y), *shape)}"
+            )
+    targets = make_targets(y, classes, estimator)
+    return ImageTargets(targets.n_visible, targets.names, shape) if targets.multilabel else targets
+
+
+class ImageTargets(MultilabelTargets):
+    """Binary images; predictions have the shape of the images of `fit`.
+
+    `n_outputs` is the number of pixels. `shape` is (height, width), or None for rows of pixels.
+    """
+
+    _saved = (*MultilabelTargets._saved, "shape")
+
+    def __init__(self, n_outputs: int, names=None, shape: tuple[int, int] | None = None):
+        super().__init__(n_outputs, names)
+        self.shape = (n_outputs,) if shape is None else shape
+
+    def encode(self, y, dtype=np.float64):
+        """Return y, images or rows of pixels, as (N, L) with NaN."""
+        return super().encode(self._flat(y, "y"), dtype)
+
+    def decode(self, visible):
+        """Return 0/1 visible units (..., L) as images (..., *shape)."""
+        return self._shaped(super().decode(visible))
+
+    def decision(self, scores):
+        """Return scores (N, L) as images (N, *shape)."""
+        return self._shaped(scores)
+
+    def proba(self, log_odds):
+        """Return P(y_i = 1), (N, *shape)."""
+        return self._shaped(super().proba(log_odds))
+
+    def check_known(self, y_known, n_rows):
+        """Return known pixels (N, L), NaN elsewhere, or None."""
+        flat = self._flat(y_known, "y_known")
+        if flat is not y_known and len(flat) != n_rows:
+            raise ValueError(
+                f"y_known must have shape {(n_rows, *self.shape)} or {(n_rows, self.n_visible)}, "
+                f"got {np.shape(y_known)}"
+            )
+        return super().check_known(flat, n_rows)
+
+    def accuracy(self, y, y_pred, sample_weight=None):
+        """Return the share of the observed pixels that are right."""
+        y_pred = np.reshape(y_pred, (len(y_pred), self.n_visible))
+        loss = masked_score(
+            "neg_hamming_loss", self.encode(y), y_pred=y_pred, sample_weight=sample_weight
+        )
+        return 1 + loss
+
+    def framed(self, values, index):
+        """Return a data frame with a column for each pixel."""
+        return super().framed(values.reshape(len(values), self.n_visible), index)
+
+    def _flat(self, y, name):
+        if not is_images(y, name):
+            return y
+        shape = self.shape if len(self.shape) == 2 else None
+        return flat_images(binary_images(y, name), name, self.n_visible, shape)
+
+    def _shaped(self, values):
+        return values.reshape(*values.shape[:-1], *self.shape)
