@@ -7,6 +7,7 @@ Statistical bounds are five standard errors at fixed seeds. Tests that draw many
 import numpy as np
 import pytest
 from reference.brute_force import best_states
+from reference.objectives import conditional
 from reference.steps import first_step
 from sklearn.linear_model import LogisticRegression
 
@@ -15,8 +16,10 @@ from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import PerturbAndMaxProduct, infer
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.choice import resolve_method
-from skcrbm.inference.random_numbers import random_key
-from skcrbm.learning import OBJECTIVES, Batch, Clock
+from skcrbm.learning import SGD, Adam, LossPlateau, PMPLearning
+from skcrbm.learning.data import Batch, Clock
+from skcrbm.learning.rules import LEARNING_RULES
+from skcrbm.utils.random import random_key
 
 RULES = ("cd", "pcd", "cd_percloss", "pmp")
 
@@ -41,8 +44,7 @@ def problem(n=6, n_visible=4, n_hidden=3, n_features=2, seed=0, scale=0.8):
 
 
 def rule(name, n_steps=1):
-    options = {"n_gibbs_steps": n_steps, "n_pmp_steps": n_steps}
-    return OBJECTIVES.get(name).from_options(resolve_method("exact"), **options)
+    return conditional(name, resolve_method("exact"), n_steps=n_steps)
 
 
 def clock(step=0, key=0):
@@ -184,8 +186,9 @@ def data(n=300, seed=0):
 @pytest.mark.parametrize("name", RULES)
 def test_fit_learns(name):
     X, Y = data()
-    options = {"learning": name, "n_gibbs_steps": 5, "max_iter": 60, "random_state": 0}
-    options["n_pmp_steps"] = 10
+    learning = LEARNING_RULES.get(name)()
+    short = {"sampler": PerturbAndMaxProduct(10)} if name == "pmp" else {"n_steps": 5}
+    options = {"learning": learning.set_params(**short), "max_iter": 60, "random_state": 0}
     model = CRBMClassifier(**options).fit(X, Y)
     assert (model.predict(X) == Y).mean() > 0.8
     assert (np.broadcast_to(Y.mean(0) > 0.5, Y.shape) == Y).mean() < 0.7
@@ -199,8 +202,8 @@ def test_without_hidden_units_cd_is_logistic_regression():
     """The chain of independent outputs is at equilibrium after one sweep: CD is unbiased."""
     X, Y = data(150)
     model = CRBMClassifier(
-        n_hidden=0, learning="cd", alpha=0.1, max_iter=3000, solver="sgd", learning_rate_init=0.05,
-        early_stopping=False, n_iter_no_change=3000, random_state=0,
+        n_hidden=0, learning="cd", alpha=0.1, max_iter=3000, solver=SGD(learning_rate=0.05),
+        early_stopping=LossPlateau(3000), random_state=0,
     ).fit(X, Y)  # fmt: skip
     for j in range(5):
         reference = LogisticRegression(C=1 / (0.1 * 150)).fit(X, Y[:, j])
@@ -228,7 +231,8 @@ def test_perturbed_maxima_are_samples_with_numbers_of_their_rows():
 def test_perturbed_maxima_learn_label_sets():
     """Outputs that depend on each other given x, of new rows, against the majority label set."""
     X, Y = data(600, seed=1)
-    options = {"learning": "pmp", "n_pmp_steps": 10, "max_iter": 15, "random_state": 0}
+    learning = PMPLearning(PerturbAndMaxProduct(10))
+    options = {"learning": learning, "max_iter": 15, "random_state": 0}
     options["alpha"] = 0.01
     model = CRBMClassifier(**options).fit(X[:400], Y[:400])
     sets, counts = np.unique(Y[:400], axis=0, return_counts=True)
@@ -238,7 +242,7 @@ def test_perturbed_maxima_learn_label_sets():
     np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
     binary = CRBMClassifier(**options).fit(X[:400], Y[:400, 0])
     assert binary.score(X[400:], Y[400:, 0]) > 0.8
-    warm = model.set_params(warm_start=True, learning_rate_init=1e-9).fit(X[:400], Y[:400])
+    warm = model.set_params(warm_start=True, solver=Adam(learning_rate=1e-9)).fit(X[:400], Y[:400])
     np.testing.assert_allclose(warm.predict_proba(X), again.predict_proba(X), atol=1e-5)
 
 
@@ -263,7 +267,9 @@ def test_refusals(name):
 def test_contrastive_differences_do_not_stop_the_training():
     X, Y = data(60)
     for name, n_epochs in (("cd", 30), ("pcd", 30), ("pmp", 30)):
-        model = CRBMClassifier(learning=name, max_iter=30, n_iter_no_change=2, random_state=0)
+        model = CRBMClassifier(
+            learning=name, max_iter=30, early_stopping=LossPlateau(2), random_state=0
+        )
         assert model.fit(X, Y).n_iter_ == n_epochs
 
 
@@ -294,7 +300,7 @@ def test_decode_to_the_most_probable_state(rule_name, exact, monkeypatch):
     for y_known in (None, known):
         found = model.predict(X[:60], y_known=y_known)
         assert found.shape == (60, 5)
-        energy = ConditionalRBM(model._params()).energy(X[:60])
+        energy = model._fitted_model().energy(X[:60])
         right = 0
         for n, (b, c) in enumerate(zip(*energy.fields, strict=True)):
             clamp = None if y_known is None else np.append(y_known[n], [np.nan] * 3)

@@ -7,10 +7,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize, rosen, rosen_der
-from skcrbm.learning._coordinates import CenteredCoordinates
-from skcrbm.learning._design import RowSpace
-from skcrbm.learning._full_batch import RowsObjective, fit_rows
-from skcrbm.learning._lbfgs import LBFGS
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
 
@@ -19,12 +15,17 @@ from skcrbm import CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference.choice import resolve_method
-from skcrbm.learning import OBJECTIVES, Batch, Design, crbm_params, crbm_penalty
+from skcrbm.learning.data import Batch
+from skcrbm.learning.design import Design, RowSpace
+from skcrbm.learning.initial import crbm_params
+from skcrbm.learning.lbfgs import CenteredCoordinates, Minimizer, RowsObjective, fit_rows
+from skcrbm.learning.penalties import crbm_penalty
+from skcrbm.learning.rules import Likelihood
 from skcrbm.utils.columns import Columns, LazyRows
 
 
 def objective():
-    return OBJECTIVES.get("mle")(resolve_method("exact"))
+    return Likelihood().conditional(resolve_method("exact"))
 
 
 def problem(n=30, d=5, n_visible=4, n_hidden=2, energy=RBMEnergy, missing=False, seed=0):
@@ -59,7 +60,7 @@ def test_a_quadratic_in_few_steps():
     A = rng.randn(8, 8)
     A = A @ A.T + np.eye(8)
     b = rng.randn(8)
-    minimiser = LBFGS(lambda x: (0.5 * x @ A @ x - b @ x, A @ x - b, None), np.zeros(8))
+    minimiser = Minimizer(lambda x: (0.5 * x @ A @ x - b @ x, A @ x - b, None), np.zeros(8))
     values = [minimiser.value]
     for _ in range(60):
         moved = minimiser.iterate()
@@ -78,7 +79,7 @@ def test_rosenbrock_as_fast_as_scipy():
         return rosen(x), rosen_der(x), None
 
     start = np.full(20, -1.2)
-    minimiser = LBFGS(evaluate, start)
+    minimiser = Minimizer(evaluate, start)
     while minimiser.value > 1e-10 and minimiser.iterate():
         pass
     assert minimiser.value <= 1e-10
@@ -93,14 +94,14 @@ def test_a_wall_is_stepped_back_from():
         with np.errstate(invalid="ignore", divide="ignore"):
             return x[0] - np.log(x[0]), np.array([1 - 1 / x[0]]), None
 
-    minimiser = LBFGS(evaluate, np.array([30.0]))
+    minimiser = Minimizer(evaluate, np.array([30.0]))
     for _ in range(40):
         minimiser.iterate()
     assert minimiser.x[0] == pytest.approx(1, abs=1e-6)
 
 
 def test_at_a_minimum_it_stays():
-    minimiser = LBFGS(lambda x: (x @ x, 2 * x, None), np.zeros(3))
+    minimiser = Minimizer(lambda x: (x @ x, 2 * x, None), np.zeros(3))
     assert not minimiser.iterate()
     assert (minimiser.x == 0).all()
 

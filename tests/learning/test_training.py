@@ -1,38 +1,35 @@
 """Runs: what they start from, what they leave, and where their rows come from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from reference.density import DensityParams, density_problem
+from reference.objectives import conditional
 
 from skcrbm import CRBMClassifier
 from skcrbm.inference import Exact
 from skcrbm.kernels import random_uniform
-from skcrbm.learning import OBJECTIVES, ArraySource, Source, Training
+from skcrbm.learning import Adam, EarlyStopping, LossPlateau
+from skcrbm.learning.data import ArraySource, Source
+from skcrbm.learning.design import Design
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch
+from skcrbm.learning.rules import LEARNING_RULES
 
 
-def training(name="mle", n_gibbs_steps=1, n_chains=None, **options):
-    rule = OBJECTIVES.get(name)
-    more = {} if n_chains is None else {"n_chains": n_chains}
-    more |= {"n_gibbs_steps": n_gibbs_steps} if "n_gibbs_steps" in rule.options else {}
+def training(model, source, name="mle", *, n_steps=None, n_chains=None, **options):
     defaults = {
-        "objective": rule(Exact(), **more),
+        "objective": conditional(name, Exact(), n_steps=n_steps, n_chains=n_chains),
         "penalty": None,
-        "solver": "adam",
-        "learning_rate": 0.01,
+        "solver": Adam(learning_rate=0.01),
         "rate_factors": DensityParams(1.0, 1.0, 1.0),
-        "momentum": 0.0,
-        "average": False,
         "batch_size": 4,
         "max_iter": 3,
-        "early_stopping": False,
-        "refit": True,
-        "validation_fraction": 0.25,
-        "stratify": False,
-        "n_iter_no_change": 5,
-        "tol": 0.0,
+        "stopping": LossPlateau(5),
         "verbose": 0,
     }
-    return Training(**{**defaults, **options})
+    design = Design(np.zeros((1, 0)))
+    return Plan(model=model, rows=source, design=design, **{**defaults, **options})
 
 
 def rng(seed=0):
@@ -55,7 +52,7 @@ def numbers(monkeypatch):
 @pytest.mark.parametrize("n_chains", [None, 10])
 def test_a_run_goes_on_where_the_last_one_was(n_chains, numbers):
     model, source = density_problem()
-    first = training("pcd", n_chains=n_chains).run(model, source, rng())
+    first = fit(training(model, source, "pcd", n_chains=n_chains), rng())
     progress = first.progress
     assert (progress.n_epochs, progress.n_steps) == (3, 9)
     chains = progress.state[1].states
@@ -70,12 +67,11 @@ def test_a_run_goes_on_where_the_last_one_was(n_chains, numbers):
             yield from source.batches(rng, size)
 
     # More sweeps than before: numbers drawn until now do not come again.
-    second = training("pcd", n_gibbs_steps=3, n_chains=n_chains).run(
-        model._replace(params=first.history.best.params), Watching(), rng(), progress
-    )
+    plan = training(first.model, Watching(), "pcd", n_steps=3, n_chains=n_chains)
+    second = fit(plan, rng(), progress)
     assert seen
     assert (second.progress.n_epochs, second.progress.n_steps) == (6, 18)
-    assert second.history.epochs[0].number == 3
+    assert second.epochs[0].number == 3
     assert len(set(numbers)) == len(numbers)
     np.testing.assert_array_equal(chains, kept)  # what an earlier call left is not touched
 
@@ -84,13 +80,13 @@ def test_chains_belong_to_their_rows_unless_all_rows_share_them():
     model, source = density_problem()
     _, other = density_problem(n=7)
     for n_chains, goes_on in ((None, False), (10, True)):
-        fit = training("pcd", n_chains=n_chains, max_iter=1)
-        progress = fit.run(model, source, rng()).progress
+        plan = training(model, source, "pcd", n_chains=n_chains, max_iter=1)
+        progress = fit(plan, rng()).progress
         marked = progress._replace(
             state=(None, progress.state[1]._replace(visited=np.full(n_chains or 12, True)))
         )
         steps = []
-        objective = fit.objective
+        objective = plan.objective
         original = objective.step
 
         def step(model, batch, clock, state, original=original, steps=steps):
@@ -98,42 +94,43 @@ def test_chains_belong_to_their_rows_unless_all_rows_share_them():
             return original(model, batch, clock, state)
 
         objective.step = step
-        fit.run_one_epoch(model, other, rng(), marked)
-        fit.run(model, source, rng(), marked)
+        fit_one_epoch(replace(plan, rows=other), rng(), marked)
+        fit(plan, rng(), marked)
         # The first step on other rows; the first one on the same rows.
         assert (steps[0], steps[2]) == (goes_on, True)
 
 
 def test_another_rule_begins_anew():
     model, source = density_problem()
-    progress = training("pcd").run(model, source, rng()).progress
-    result = training("cd").run(model, source, rng(), progress)
+    progress = fit(training(model, source, "pcd"), rng()).progress
+    result = fit(training(model, source, "cd"), rng(), progress)
     assert result.progress.state == (None, None)
     assert result.progress.n_steps == 18
 
 
 def test_a_refit_and_a_lost_run_use_up_numbers(numbers):
     model, source = density_problem(n=20)
-    fit = training("cd", early_stopping=True, batch_size=5, max_iter=4)
-    result = fit.run(model, source, rng())
+    stopping = EarlyStopping(validation_fraction=0.25, n_iter_no_change=5)
+    plan = training(model, source, "cd", stopping=stopping, batch_size=5, max_iter=4)
+    result = fit(plan, rng())
     assert len(result.validation_scores) == 4
-    n_refit = len(result.history.epochs)
+    n_refit = len(result.epochs)
     assert result.progress.n_steps == 4 * 3 + n_refit * 4
     assert len(set(numbers)) == len(numbers)
 
 
 def test_the_optimiser_goes_on_in_partial_runs_only():
     model, source = density_problem()
-    fit = training(max_iter=1)
-    one = fit.run_one_epoch(model, source, rng())
-    model = model._replace(params=one.history.best.params)
-    went_on = fit.run_one_epoch(model, source, rng(), one.progress)
+    plan = training(model, source, max_iter=1)
+    one = fit_one_epoch(plan, rng())
+    plan = replace(plan, model=one.model)
+    went_on = fit_one_epoch(plan, rng(), one.progress)
     assert went_on.progress.optimizer.n_steps == 6
     assert one.progress.optimizer.n_steps == 3  # a copy went on
-    anew = fit.run(model, source, rng(), one.progress)
+    anew = fit(plan, rng(), one.progress)
     assert anew.progress.optimizer.n_steps == 3
-    other = training(max_iter=1, learning_rate=0.1)
-    assert other.run_one_epoch(model, source, rng(), one.progress).progress.optimizer.n_steps == 3
+    other = replace(plan, solver=Adam(learning_rate=0.1))
+    assert fit_one_epoch(other, rng(), one.progress).progress.optimizer.n_steps == 3
 
 
 # -------------------------------------------------------------------------- sources
@@ -166,17 +163,17 @@ def test_blocks_give_the_same_as_arrays(name):
     everything = arrays.all
     blocks = Blocks([everything.rows(slice(0, 8)), everything.rows(slice(8, 12))])
     ordered = InOrder(everything.X, everything.visible, everything.weight)
-    found = [training(name).run(model, source, rng()) for source in (ordered, blocks)]
-    for a, b in zip(*(result.history.best.params for result in found), strict=True):
+    found = [fit(training(model, source, name), rng()) for source in (ordered, blocks)]
+    for a, b in zip(*(result.model.params for result in found), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
-    assert found[0].history.epochs[-1].loss == pytest.approx(found[1].history.epochs[-1].loss)
+    assert found[0].epochs[-1].loss == pytest.approx(found[1].epochs[-1].loss)
 
 
 def test_a_source_that_cannot_hold_rows_out():
     model, arrays = density_problem()
     blocks = Blocks([arrays.all])
     with pytest.warns(UserWarning, match="Blocks cannot hold rows out; training goes on") as caught:
-        result = training(early_stopping=True).run(model, blocks, rng())
+        result = fit(training(model, blocks, stopping=EarlyStopping()), rng())
     assert caught[0].filename == __file__
     assert result.validation_scores is None
 
@@ -202,10 +199,13 @@ def data(n=40):
 @pytest.mark.parametrize("name", ["cd", "pcd", "cd_percloss", "pmp"])
 def test_an_estimator_never_repeats_a_number(name, numbers):
     X, Y = data()
-    options = {"n_hidden": 2, "learning": name, "batch_size": 10, "max_iter": 3, "random_state": 0}
+    rule, solver = LEARNING_RULES.get(name)(), Adam(batch_size=10)
+    options = {"n_hidden": 2, "learning": rule, "solver": solver, "max_iter": 3, "random_state": 0}
     model = CRBMClassifier(warm_start=True, **options).fit(X, Y)
     first = len(numbers)
-    model.set_params(n_gibbs_steps=4).fit(X, Y)
+    if name != "pmp":
+        model.set_params(learning__n_steps=4)
+    model.fit(X, Y)
     assert len(numbers) > first
     model.set_params(early_stopping=True).fit(X, Y)
     if name != "pcd":
@@ -227,10 +227,10 @@ def test_a_warm_start_goes_on_with_its_chains():
     model.weights_ = np.full_like(model.weights_, 30.0)
     model.intercept_ = np.full_like(model.intercept_, -30.0)
     model.hidden_intercept_ = np.full_like(model.hidden_intercept_, -45.0)
-    model.set_params(max_iter=1, learning_rate_init=1e-9).fit(X, Y)
+    model.set_params(max_iter=1, solver=Adam(learning_rate=1e-9)).fit(X, Y)
     assert not model._progress.state[1].states.any()
     # On other rows the chains begin at their outputs.
-    other = CRBMClassifier(**model.get_params())
+    other = CRBMClassifier(**model.get_params(deep=False))
     model.fit(X[:30], Y[:30])
     assert model._progress.state[1].states.shape == (30, 5)
     assert model._progress.n_steps == 4

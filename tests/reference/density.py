@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.energies import RBMEnergy
-from skcrbm.learning import ArraySource
+from skcrbm.learning.data import ArraySource
 
 
 class DensityParams(NamedTuple):
