@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
-from skcrbm.learning._sampled import LEAST_SHARE, tempered_weights
 from sklearn.base import clone
 
 from skcrbm.datasets import make_structured_sequences
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
+from skcrbm.density._base import Rows
 from skcrbm.energies import (
     FactorGraphEnergy,
     IsingEnergy,
@@ -21,7 +21,17 @@ from skcrbm.energies import (
 )
 from skcrbm.inference import ICM, Exact, Gibbs, infer
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
-from skcrbm.learning import ArraySource, Clock, Design
+from skcrbm.learning import (
+    Adam,
+    BPChainLearning,
+    CDPercLoss,
+    ContrastiveDivergence,
+    EarlyStopping,
+    PersistentContrastiveDivergence,
+    PMPLearning,
+)
+from skcrbm.learning.data import Clock
+from skcrbm.learning.phases import LEAST_SHARE, tempered_weights
 
 RING = [[0, 1], [1, 2], [2, 3], [0, 3]]
 MODELS = {
@@ -95,10 +105,10 @@ def test_sequences_are_learned(n):
 
 
 @every_model
-@pytest.mark.parametrize("learning", ["cd", "pcd"])
+@pytest.mark.parametrize("learning", [ContrastiveDivergence(3), PersistentContrastiveDivergence(3)])
 def test_sampled_rules_come_near_maximum_likelihood(model, learning, X):
     best = clone(model).set_params(learning="mle", max_iter=300).fit(X).score(X)
-    model = clone(model).set_params(learning=learning, n_gibbs_steps=3).fit(X)
+    model = clone(model).set_params(learning=learning).fit(X)
     assert model.score(X) > best - 0.04
 
 
@@ -115,23 +125,24 @@ def test_draws_from_marginals_know_columns_alone(X):
 
 
 @pytest.mark.parametrize(
-    ("learning", "sampler"),
+    "learning",
     [
-        ("bp_chain", Exact()),
-        ("bp_chain", Gibbs(n_chains=100)),
-        ("weighted_bp_chain", Exact()),
-        ("pmp", Gibbs(n_chains=100)),
+        BPChainLearning(Exact()),
+        BPChainLearning(Gibbs(n_chains=100)),
+        BPChainLearning(Exact(), weighted=True),
+        PMPLearning(Gibbs(n_chains=100)),
     ],
+    ids=repr,
 )
 @pytest.mark.parametrize("name", ["pairwise", "ising", "rbm"])
-def test_rules_with_a_sampler(name, learning, sampler, X):
+def test_rules_with_a_sampler(name, learning, X):
     best = clone(MODELS[name]).set_params(learning="mle", max_iter=300).fit(X).score(X)
-    model = clone(MODELS[name]).set_params(learning=learning, sampler=sampler).fit(X)
+    model = clone(MODELS[name]).set_params(learning=learning).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert model.score(X) > best - 0.04
     assert model.sample(5, random_state=0).shape == (5, 4)
-    if learning == "weighted_bp_chain":
+    if getattr(learning, "weighted", False):
         # Independent draws from the model itself all have the same weight.
         np.testing.assert_allclose(model.effective_sample_size_curve_, 1, atol=1e-6)
         assert len(model.effective_sample_size_curve_) == model.n_iter_
@@ -143,16 +154,16 @@ def test_rbm_learns_more_than_independent_columns(X):
 
 
 @every_model
-@pytest.mark.parametrize("learning", ["mle", "pcd"])
+@pytest.mark.parametrize("learning", ["mle", PersistentContrastiveDivergence(3)])
 def test_gaps_cost_little(model, learning, X, gaps):
-    model = clone(model).set_params(learning=learning, n_gibbs_steps=3)
+    model = clone(model).set_params(learning=learning)
     best = clone(model).fit(X).score(X)
     assert clone(model).fit(gaps).score(X) > best - 0.08
 
 
 def test_penalties_pull_couplings_alone(X):
     plain = IsingModel(learning="mle").fit(X)
-    for options in ({"alpha": 50.0}, {"alpha_l1": 5.0, "learning_rate_init": 0.005}):
+    for options in ({"alpha": 50.0}, {"alpha_l1": 5.0, "solver": Adam(learning_rate=0.005)}):
         model = IsingModel(learning="mle", max_iter=300, **options).fit(X)
         assert np.abs(model.coupling_).max() < 0.1 * np.abs(plain.coupling_).max()
         np.testing.assert_allclose(model.marginals([[np.nan] * 4])[0], X.mean(axis=0), atol=0.02)
@@ -174,7 +185,7 @@ def test_weights_of_zero_and_fields_stay():
     either = TableFactors([[0, 1]], [-np.inf, 0, 0, 0])
     start = FactorGraphEnergy([either], [0.3, -0.2])
     X = np.repeat([[0, 1], [1, 0], [1, 1]], [3, 2, 1], axis=0)
-    model = MarkovRandomField(start, learning="mle", max_iter=500, learning_rate_init=0.05).fit(X)
+    model = MarkovRandomField(start, learning="mle", max_iter=500, solver=Adam(0.05)).fit(X)
     assert model.log_potentials_[0] == -np.inf
     np.testing.assert_array_equal(model.energy_.field, start.field)
     np.testing.assert_allclose(
@@ -270,7 +281,7 @@ def test_partial_fit_and_warm_start(model, X):
     )
     warm = clone(model).set_params(warm_start=True).fit(X)
     before = warm.energy_.fields[0].copy()
-    warm.set_params(learning_rate_init=1e-12).fit(X)
+    warm.set_params(solver=Adam(learning_rate=1e-12)).fit(X)
     np.testing.assert_allclose(warm.energy_.fields[0], before, atol=1e-6)
 
 
@@ -311,7 +322,11 @@ def test_threads_and_seeds(model, X, gaps):
 
 
 def test_early_stopping_keeps_the_best_epoch(X):
-    model = RBM(n_hidden=4, early_stopping=True, n_iter_no_change=5, random_state=0).fit(X)
+    model = RBM(
+        n_hidden=4,
+        early_stopping=EarlyStopping(n_iter_no_change=5, refit=False),
+        random_state=0,
+    ).fit(X)
     assert model.n_iter_ == np.argmax(model.validation_scores_) + 1
     with pytest.raises(ValueError, match="early_stopping"):
         model.partial_fit(X)
@@ -342,15 +357,17 @@ def test_early_stopping_keeps_the_best_epoch(X):
         (IsingModel([[0, 1, 2]]), "edges must be pairs"),
         (RBM(n_hidden=-1), "n_hidden"),
         (RBM(learning="bp_chains"), "learning"),
-        (RBM(learning="weighted_bp_chain", sampler=Gibbs()), "sampler=Gibbs.*sample_log_prob"),
-        (RBM(learning="pmp", sampler=ICM()), "sampler=ICM.*samples"),
-        (RBM(learning="pmp", sampler=Gibbs(n_chains=0)), "n_chains"),
-        (RBM(sampler=3), "sampler"),
+        (RBM(learning=BPChainLearning(Gibbs(), weighted=True)), "sampler=Gibbs.*sample_log_prob"),
+        (RBM(learning=PMPLearning(ICM())), "sampler=ICM.*samples"),
+        (RBM(learning=PMPLearning(Gibbs(n_chains=0))), "n_chains"),
+        (RBM(learning=PMPLearning(3)), "sampler"),
+        (RBM(learning="cd_percloss"), "learning"),
+        (RBM(learning=CDPercLoss()), "learning must be one of"),
         (IsingModel(binarize="a"), "binarize"),
         (IsingModel(alpha=-1), "alpha"),
         (IsingModel(alpha_l1=-1), "alpha_l1"),
         (IsingModel(solver="lbfgs"), "solver"),
-        (IsingModel(n_chains=0), "n_chains"),
+        (IsingModel(learning=PersistentContrastiveDivergence(n_chains=0)), "n_chains"),
         (IsingModel(inference="exactly"), "inference"),
     ],
     ids=repr,
@@ -394,7 +411,7 @@ def test_large_models_are_refused_where_exact_inference_is_needed():
 
 
 def test_weights_learned_by_perturbed_maxima_warn(X):
-    model = IsingModel(learning="pmp", sampler=Gibbs(), max_iter=2).fit(X)
+    model = IsingModel(learning=PMPLearning(Gibbs()), max_iter=2).fit(X)
     with pytest.warns(UserWarning, match="perturb-and-max-product"):
         model.score(X)
 
@@ -414,12 +431,9 @@ def test_gradient_by_finite_differences(name, gaps):
     """Of the likelihood of rows with gaps."""
     model = clone(MODELS[name]).set_params(learning="mle", max_iter=2, alpha=0.3).fit(gaps)
     learned, rng = model._model, np.random.default_rng(0)
-    training = model._make_training(gaps, np.random.RandomState(0), False)
-    source = ArraySource(np.empty((len(gaps), 0)), gaps, rng.uniform(0.5, 2, len(gaps)))
-    training, _, _ = model._settle(
-        training, learned, Design(source.all.X), source, np.random.RandomState(0), True, False
-    )
-    objective, batch = training.objective, source.all
+    rows = Rows(np.empty((len(gaps), 0)), gaps, rng.uniform(0.5, 2, len(gaps)))
+    training = model._plan(rows, np.random.RandomState(0), resume=True).training
+    objective, batch = training.objective, training.rows.all
 
     def step(params):
         state = objective.start(len(gaps))

@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 from skcrbm.density import RBM, IsingModel, MarkovRandomField
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import PerturbAndMaxProduct, sample
+from skcrbm.learning import Adam, PMPLearning
 from skcrbm.metrics import covariance_error, log_mmd
 
 pytestmark = pytest.mark.compiled
@@ -21,7 +22,7 @@ def digits():
 
 def test_ising_model_of_digits(digits):
     sampler = PerturbAndMaxProduct(25)
-    model = IsingModel(learning="pmp", sampler=sampler, random_state=0).fit(digits)
+    model = IsingModel(learning=PMPLearning(sampler), random_state=0).fit(digits)
     drawn = model.sample(len(digits), random_state=1)
     assert covariance_error(digits, drawn) < 0.2  # of independent columns .73
     assert np.abs(drawn.mean(axis=0) - digits.mean(axis=0)).max() < 0.07
@@ -30,14 +31,14 @@ def test_ising_model_of_digits(digits):
     own = sample(model.energy_, sampler, n_samples=5, random_state=1)[0]
     np.testing.assert_array_equal(model.sample(5, random_state=1), own)
     model.set_params(inference="sum_product")
-    with pytest.warns(UserWarning, match="no parameters of the Gibbs distribution"):
+    with pytest.warns(UserWarning, match="of the Gibbs distribution, which has other"):
         model.score_samples(digits[:2])
 
 
 def test_rbm_of_digits(digits):
     model = RBM(
-        n_hidden=64, learning="pmp", sampler=PerturbAndMaxProduct(20), max_iter=12,
-        learning_rate_init=0.01, random_state=0,
+        n_hidden=64, learning=PMPLearning(PerturbAndMaxProduct(20)), max_iter=12,
+        solver=Adam(learning_rate=0.01), random_state=0,
     ).fit(digits)  # fmt: skip
     drawn = model.sample(len(digits), random_state=1)
     assert covariance_error(digits, drawn) < 0.45  # measured: .34
@@ -74,6 +75,6 @@ def test_messages_of_other_noise_are_not_gone_on_from(persistence):
 
     X = np.random.RandomState(0).randint(2, size=(20, 3))
     sampler = Seen(5, persistence=persistence)
-    IsingModel(learning="pmp", sampler=sampler, max_iter=3, random_state=0).fit(X)
+    IsingModel(learning=PMPLearning(sampler), max_iter=3, random_state=0).fit(X)
     later = [start is not None for start in Seen.starts[-3:]]
     assert later == ([False] * 3 if persistence == 0 else [False, True, True])

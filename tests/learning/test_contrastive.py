@@ -19,7 +19,7 @@ from skcrbm.inference.choice import resolve_method
 from skcrbm.learning import SGD, Adam, LossPlateau, PMPLearning
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.rules import LEARNING_RULES
-from skcrbm.utils.random import random_key
+from skcrbm.inference.random_numbers import random_key
 
 RULES = ("cd", "pcd", "cd_percloss", "pmp")
 
