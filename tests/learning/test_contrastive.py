@@ -16,10 +16,10 @@ from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import PerturbAndMaxProduct, infer
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning import SGD, Adam, LossPlateau, PMPLearning
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.rules import LEARNING_RULES
-from skcrbm.inference.random_numbers import random_key
 
 RULES = ("cd", "pcd", "cd_percloss", "pmp")
 
