@@ -28,6 +28,7 @@ _SUBPACKAGES = (
     "inference",
     "inspection",
     "layers",
+    "learning",
     "metrics",
     "model_selection",
     "pipeline",
