@@ -1,4 +1,4 @@
-"""What a package outside of skcrbm writes: an energy, a method, and the solver of one for both."""
+"""An extension of skcrbm in a separate package: an energy, a method, and a solver for both."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class TripleEnergy(BaseEnergy):
 
 
 class GreedyFlips(IterativeMethod):
-    """Flip the variable that raises the score most, until none does."""
+    """Flip the variable that raises the score most, until no flip raises it."""
 
     name = "greedy_flips"
     answers = frozenset({"map"})
@@ -52,7 +52,7 @@ class GreedyFlips(IterativeMethod):
 
 
 def solve_greedy_flips(method, energy, query):
-    """Works on every energy without hidden variables: `visible_log_odds` is declared by all."""
+    """Solve any energy without hidden variables, by `visible_log_odds`, which all energies have."""
     state = np.zeros((energy.n_models, energy.n_variables))
     if energy.evidence is not None:
         state = np.nan_to_num(energy.evidence)
