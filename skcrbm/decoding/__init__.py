@@ -1,8 +1,10 @@
 """Decoding: from a distribution over outputs to one output vector.
 
-`rules.py` holds the rules that an estimator takes as `decode`, by name or as an object. The
-functions take the predictions of any classifier: marginals, a distribution over label sets, or
-joint samples.
+`rules.py` holds the rules that an estimator takes as `decode`, by name or as an object, and
+`posterior.py` their input: the posterior of a model, or the predictions of any classifier. The
+searches behind the rules are in `best_states.py`, `expected.py`, `_model_expected.py` and
+`thresholds.py`. The functions exported here take the predictions of any classifier: marginals, a
+distribution over label sets, or joint samples.
 """
 
 from skcrbm.decoding.expected import decode_label_sets, decode_marginals, decode_samples
