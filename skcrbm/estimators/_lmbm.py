@@ -17,7 +17,7 @@ from skcrbm.estimators._lmbm_auto import (
     settle,
     without_zeros,
 )
-from skcrbm.estimators._pairwise import MARGINAL_METHODS, PairwiseClassifier
+from skcrbm.estimators._pairwise import PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
@@ -207,7 +207,7 @@ class LMBMClassifier(PairwiseClassifier):
         "cliques": "no_validation",  # by `cliques_of`, in words of its own
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
-        "inference": [*method_constraint(_searches, also=MARGINAL_METHODS), list],
+        "inference": [*method_constraint(_searches), list],
         "decode": decoder_constraint(decoders_for(IsingEnergy)),
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],

@@ -30,7 +30,6 @@ from skcrbm.inference.choice import (
     first_that_answers,
     marginal_method,
     method_constraint,
-    methods_for,
     resolve_method,
     seeded_copy,
 )
@@ -220,7 +219,7 @@ class MSSVMCRBM(RBMClassifier):
         "n_hidden": [Integer(0)],
         "hidden": [StrOptions(set(MARGIN_OBJECTIVES))],
         "inference": [
-            *method_constraint(state_methods(), also=methods_for(RBMEnergy, {"marginals"})),
+            *method_constraint(state_methods()),
             list,
         ],
         "decode": decoder_constraint(decoders_for(RBMEnergy), auto=True),
@@ -440,8 +439,9 @@ class MSSVMCRBM(RBMClassifier):
 
     def _methods(self, n_visible: int) -> tuple[InferenceMethod, InferenceMethod]:
         """Return the methods that find best states and marginals."""
-        chosen = first_that_answers(self.inference, {"map"}, {"marginal_map"})
-        chosen = "mixed_product" if chosen is None else chosen
+        chosen = self.inference
+        if isinstance(chosen, list):
+            chosen = first_that_answers(chosen, {"map"}, {"marginal_map"}) or "mixed_product"
         method = resolve_method(chosen, valid_names=state_methods)
         marginals = first_that_answers(self.inference, {"marginals"})
         marginals = marginal_method(

@@ -79,7 +79,7 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         for method in methods:
             if method.name in self._searches:
                 return method
-            if method.name not in MARGINAL_METHODS:
+            if len(given) == 1 or method.name not in MARGINAL_METHODS:
                 raise ValueError(
                     f"inference must be one of {', '.join(map(repr, self._searches))} or a "
                     "configured object of these, such as ICM(n_restarts=10), or a list of such a "

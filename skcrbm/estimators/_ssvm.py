@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._pairwise import MARGINAL_METHODS, PairwiseClassifier
+from skcrbm.estimators._pairwise import PairwiseClassifier
 from skcrbm.inference.choice import method_constraint, seeded_copy
 from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem, fit_cutting_planes
 from skcrbm.utils.columns import warn_of_scales
@@ -141,7 +141,7 @@ class SSVMClassifier(PairwiseClassifier):
         "pairwise_penalty": [Interval(Real, 0, None, closed="right")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
-        "inference": [*method_constraint(_searches, also=MARGINAL_METHODS), list],
+        "inference": [*method_constraint(_searches), list],
         # Those that need neither a margin nor more fits.
         "decode": decoder_constraint(
             name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")

@@ -305,7 +305,7 @@ def test_interrupt_keeps_what_there_is(model, X, monkeypatch):
             raise KeyboardInterrupt
         return sweep(energy, *args, **kwargs)
 
-    monkeypatch.setattr("skcrbm.learning._phases.gibbs_sweep", interrupted)
+    monkeypatch.setattr("skcrbm.learning.phases.gibbs_sweep", interrupted)
     with pytest.warns(UserWarning, match="interrupted"):
         model.fit(X)
     assert model.n_iter_ == 3

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.objects import objects
 from sklearn.datasets import load_digits, make_blobs
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
@@ -19,7 +20,7 @@ def digits():
 
 
 def fitted(X, Y, **options):
-    return CRBMClassifier(**{**LARGE, "max_iter": 2, **options}).fit(X, Y)
+    return CRBMClassifier(**objects(**{**LARGE, "max_iter": 2, **options})).fit(X, Y)
 
 
 def params(model):

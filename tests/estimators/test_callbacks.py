@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from reference.objects import objects
 from sklearn.metrics import get_scorer
 
 from skcrbm import (
@@ -70,7 +71,7 @@ def data():
 
 def quick(*callbacks, **options):
     small = {"n_hidden": 2, "max_iter": 4, "solver": "adam", "alpha": 0.1, "random_state": 0}
-    model = CRBMClassifier(**{**small, **options})
+    model = CRBMClassifier(**objects(**{**small, **options}))
     return model.set_callbacks(*callbacks) if callbacks else model
 
 
@@ -163,7 +164,7 @@ def test_stop_with_early_stopping_keeps_the_best_epoch(data):
 def test_stop_in_the_refit(data, at):
     """A second run that is cut short is worth less than what the first one found."""
     X, Y = data
-    options = {"early_stopping": True, "max_iter": 6, "learning_rate_init": 1e-3}
+    options = {"early_stopping": True, "max_iter": 6, "learning_rate": 1e-3}
     whole = quick(**options).fit(X, Y)
     first = quick(refit=False, **options).fit(X, Y)
     assert whole.n_iter_ == first.n_iter_ == 6
@@ -306,8 +307,8 @@ import sklearn.model_selection, sklearn.pipeline  # they need the module that is
 sys.modules["sklearn.callback"] = None
 import numpy as np
 from skcrbm import MSSVMCRBM, CRBMClassifier, DecodedClassifier, LayeredGMClassifier, LMBMClassifier
-from skcrbm.learning import _callbacks
-assert _callbacks.CallbackSupportMixin.__module__ == "skcrbm.learning._callbacks"
+from skcrbm.utils import fitting
+assert fitting.CallbackSupportMixin.__module__ == "skcrbm.utils.fitting"
 rng = np.random.RandomState(0)
 X, Y = rng.randn(40, 3), rng.randint(0, 2, (40, 2))
 model = CRBMClassifier(n_hidden=2, max_iter=3, random_state=0).fit(X, Y)

@@ -22,6 +22,7 @@ from skcrbm import (
 )
 from skcrbm.inference import Exact, MeanField, SumProduct
 from skcrbm.layers import Dense
+from skcrbm.learning import SGD, AveragedSGD
 
 MODELS = [name for name in skcrbm.__all__ if name.endswith(("er", "RBM"))]
 MODELS.remove("DecodedClassifier")  # wraps another one; its checks are with its tests
@@ -72,10 +73,10 @@ OTHERS = {
     "mean_field": CRBMClassifier(inference="mean_field", n_hidden=4, max_iter=20),
     "label_set": CRBMClassifier(decode="label_set", n_hidden=4, max_iter=20),
     "no_hidden": CRBMClassifier(n_hidden=0, max_iter=20),
-    "sgd": CRBMClassifier(solver="sgd", momentum=0.9, learning_rate_init=0.02, max_iter=40),
+    "sgd": CRBMClassifier(solver=SGD(learning_rate=0.02, momentum=0.9), max_iter=40),
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),
     "lmbm": LMBMClassifier(tol=1e-9, decode="map", pairwise_penalty=10.0),
-    "lmbm_cliques": LMBMClassifier(max_order=3, C=0.1, pairwise_penalty=10.0, tol=1e-9),
+    "lmbm_cliques": LMBMClassifier(cliques=3, C=0.1, pairwise_penalty=10.0, tol=1e-9),
     "ssvm": SSVMClassifier(inference="linear_program", C=0.01),
     "layered": LayeredGMClassifier(
         layers=(Dense(5, 3), Dense(4)), inference="mean_field", max_iter=50
@@ -106,7 +107,7 @@ CONFIGURATIONS = [
         inference=SumProduct(max_iter=9, damping=0.3),
         decode="label_set",
         max_iter=4,
-        batch_size=16,
+        solver=AveragedSGD(batch_size=16),
         early_stopping=True,
         random_state=3,
     ),

@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 
 from skcrbm import CRBMClassifier
 from skcrbm.inference import Exact, SumProduct
+from skcrbm.learning import SGD, Adam, ContrastiveDivergence, EarlyStopping, LossPlateau
 from skcrbm.metrics import masked_scorer
 
 # -------------------------------------------------------------- logistic regression
@@ -28,7 +29,7 @@ def logistic(alpha, n):
     return LogisticRegression(C=1 / (alpha * n), tol=1e-10, max_iter=10_000)
 
 
-@pytest.mark.parametrize("solver", ["adam", "sgd"])
+@pytest.mark.parametrize("solver", [Adam(), SGD(learning_rate=0.2, momentum=0.9)])
 def test_without_hidden_units_it_is_logistic_regression(solver):
     X, Y = make_data(120, 5)
     X = X * [1, 2, 0.5, 1, 1] + 1  # an intercept that matters
@@ -36,8 +37,6 @@ def test_without_hidden_units_it_is_logistic_regression(solver):
         n_hidden=0,
         alpha=0.05,
         solver=solver,
-        momentum=0.9,
-        learning_rate_init="auto" if solver == "adam" else 0.2,
         max_iter=1000,
     ).fit(X, Y)
     assert model.weights_.shape == (3, 0)
@@ -159,7 +158,7 @@ def test_hidden_units_learn_what_linear_models_cannot():
     rng = np.random.RandomState(0)
     X = rng.choice([-1.0, 1.0], size=(200, 2)) + 0.1 * rng.randn(200, 2)
     y = (X[:, 0] > 0) ^ (X[:, 1] > 0)
-    model = CRBMClassifier(alpha=1e-3, max_iter=400, n_iter_no_change=400, random_state=0)
+    model = CRBMClassifier(alpha=1e-3, max_iter=400, random_state=0)
     assert model.fit(X, y).score(X, y) > 0.95
     assert CRBMClassifier(n_hidden=0, random_state=0).fit(X, y).score(X, y) < 0.7
 
@@ -517,14 +516,16 @@ def test_bad_targets():
         ({"n_hidden": -1}, r"'n_hidden' parameter .*range \[0, inf\)\. Got -1"),
         ({"n_hidden": 2.5}, "'n_hidden' parameter"),
         ({"max_iter": 0}, "'max_iter' parameter"),
-        ({"batch_size": 0}, "'batch_size' parameter"),
-        ({"learning_rate_init": 0}, "'learning_rate_init' parameter"),
-        ({"momentum": 1.0}, "'momentum' parameter"),
+        ({"batch_size": 0}, "'batch_size' parameter of Adam"),
+        ({"learning_rate": 0}, "'learning_rate' parameter of Adam"),
+        ({"solver": SGD(momentum=1.0)}, "'momentum' parameter of SGD"),
+        ({"solver": Adam}, "'solver' parameter"),
+        ({"learning": ContrastiveDivergence(n_steps=0)}, "'n_steps' parameter of Contrastive"),
         ({"alpha": -0.1}, "'alpha' parameter"),
         ({"alpha_hidden": -0.1}, "'alpha_hidden' parameter"),
         ({"early_stopping": "always"}, "'early_stopping' parameter"),
-        ({"validation_fraction": 1.0}, "'validation_fraction' parameter"),
-        ({"n_iter_no_change": 0}, "'n_iter_no_change' parameter"),
+        ({"early_stopping": EarlyStopping(1.0)}, "'validation_fraction' parameter of Early"),
+        ({"early_stopping": LossPlateau(0)}, "'n_iter_no_change' parameter of LossPlateau"),
         ({"random_state": "seed"}, "'random_state' parameter"),
         ({"inference": SumProduct(max_iter=0)}, "'max_iter' parameter of SumProduct"),
     ],

@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pytest
 from reference.crbm_data import PARAMETERS, assert_same_parameters, joint, make_data, quick
+from reference.objects import objects
 from scipy.special import softmax
-from skcrbm.learning._likelihood import Likelihood
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from threadpoolctl import threadpool_limits
@@ -16,7 +16,8 @@ from skcrbm import CRBMClassifier
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import MeanField, SumProduct, infer
 from skcrbm.inference.accuracy import checked_rows, exact_visible_marginals
-from skcrbm.learning import _contrast
+from skcrbm.learning import objectives
+from skcrbm.learning.objectives import Contrast
 
 # ------------------------------------------------------- warm starts, partial fits
 
@@ -24,7 +25,7 @@ from skcrbm.learning import _contrast
 def test_warm_start_goes_on():
     X, Y = make_data()
     # Plain gradient descent has no state besides the parameters.
-    options = {"solver": "sgd", "learning_rate_init": 0.1}
+    options = {"solver": "sgd", "learning_rate": 0.1}
     whole = quick(max_iter=7, **options).fit(X, Y)
     parts = quick(max_iter=3, warm_start=True, **options).fit(X, Y)
     assert parts.n_iter_ == 3
@@ -153,7 +154,7 @@ def test_curves():
 
 def test_stops_when_the_loss_does_not_get_better():
     X, Y = make_data()
-    model = CRBMClassifier(n_hidden=0, max_iter=2000, n_iter_no_change=5, tol=1e-3)
+    model = CRBMClassifier(**objects(n_hidden=0, max_iter=2000, n_iter_no_change=5, tol=1e-3))
     model.fit(X, Y)
     assert 5 < model.n_iter_ < 200
 
@@ -227,7 +228,7 @@ def interrupt(monkeypatch):
     """Calls up: the objective raises KeyboardInterrupt in the given step, from 0."""
 
     def at(step):
-        original, done = Likelihood.step, []
+        original, done = Contrast.step, []
 
         def interrupted(self, *args):
             if len(done) == step:
@@ -235,7 +236,7 @@ def interrupt(monkeypatch):
             done.append(1)
             return original(self, *args)
 
-        monkeypatch.setattr(Likelihood, "step", interrupted)
+        monkeypatch.setattr(Contrast, "step", interrupted)
 
     yield at
     monkeypatch.undo()
@@ -265,7 +266,7 @@ def test_interrupt_in_the_first_epoch_propagates(interrupt):
 @pytest.mark.parametrize("extra", [0, 2])
 def test_interrupt_in_the_refit_keeps_the_first_run(interrupt, monkeypatch, extra):
     X, Y = make_data()
-    options = {"early_stopping": True, "max_iter": 6, "learning_rate_init": 1e-3}
+    options = {"early_stopping": True, "max_iter": 6, "learning_rate": 1e-3}
     first = quick(refit=False, **options).fit(X, Y)
     assert first.n_iter_ > extra
     interrupt(6 + extra)  # one step an epoch: in the second run, before or after its first epoch
@@ -298,9 +299,8 @@ def overfitting(**options):
     rng = np.random.RandomState(3)
     X = rng.randn(60, 30)
     Y = (X[:, :3] + rng.randn(60, 3) > 0).astype(int)
-    model = CRBMClassifier(
-        early_stopping=True, alpha=0.0, learning_rate_init=0.02, random_state=0, **options
-    )
+    fixed = {"solver": "adam", "early_stopping": True, "alpha": 0.0, "learning_rate": 0.02}
+    model = CRBMClassifier(**objects(**fixed, random_state=0, **options))
     return X, Y, model
 
 
@@ -328,13 +328,13 @@ def test_refit_takes_all_rows_for_as_many_epochs():
 
 
 def test_refit_is_not_cut_short_by_the_training_loss(monkeypatch):
-    original = Likelihood.step
+    original = Contrast.step
 
     def flat(self, *args):
         step, state = original(self, *args)
         return step._replace(loss=1.0), state
 
-    monkeypatch.setattr(Likelihood, "step", flat)
+    monkeypatch.setattr(Contrast, "step", flat)
     X, Y, model = overfitting(n_iter_no_change=2)
     model.fit(X, Y)
     assert model.n_iter_ > 3
@@ -350,7 +350,7 @@ def test_validation_part_keeps_the_share_of_classes(monkeypatch):
         seen.append((len(batch), batch.visible[:, 0].sum()))
         return 0.0
 
-    monkeypatch.setattr(_contrast, "validation_score", spying)
+    monkeypatch.setattr(objectives, "validation_score", spying)
     quick(early_stopping=True, max_iter=1, validation_fraction=0.3).fit(X, y)
     assert seen == [(30, 6)]
 
@@ -396,13 +396,13 @@ def test_no_convergence_warning(inference):
 
 
 def test_convergence_is_judged_in_the_last_epoch(monkeypatch):
-    original = Likelihood.step
+    original = Contrast.step
 
     def early_trouble(self, model, batch, clock, state):
         step, state = original(self, model, batch, clock, state)
         return step._replace(n_converged=0) if clock.epoch < 2 else step, state
 
-    monkeypatch.setattr(Likelihood, "step", early_trouble)
+    monkeypatch.setattr(Contrast, "step", early_trouble)
     X, Y = make_data()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -454,7 +454,7 @@ def test_random_state():
 def test_initial_parameters_do_not_depend_on_the_number_of_rows():
     X, Y = make_data()
     a, b = (
-        quick(max_iter=1, learning_rate_init=1e-12).fit(np.tile(X, (k, 1)), np.tile(Y, (k, 1)))
+        quick(max_iter=1, learning_rate=1e-12).fit(np.tile(X, (k, 1)), np.tile(Y, (k, 1)))
         for k in (1, 2)
     )
     assert_same_parameters(a, b, atol=1e-9)
@@ -465,7 +465,7 @@ def test_couplings_beyond_belief_propagation():
     rng = np.random.RandomState(0)
     X = rng.randn(200, 2)
     Y = np.repeat(rng.randint(0, 2, (200, 1)), 6, axis=1)
-    model = quick(inference="sum_product", max_iter=200, learning_rate_init=0.02)
+    model = quick(inference="sum_product", max_iter=200, learning_rate=0.02)
     with pytest.warns(ConvergenceWarning, match="too strong for belief propagation to be trusted"):
         model.fit(X, Y)
     exact = quick(inference="exact").fit(X, Y)

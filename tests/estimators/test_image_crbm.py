@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 import skcrbm.model_selection
 from skcrbm import CRBMClassifier, ImageCRBM
 from skcrbm.datasets import flip_pixels, occlude_patch
+from skcrbm.learning import AveragedSGD
 from skcrbm.metrics import masked_score, masked_scorer
 
 SMALL = {"n_hidden": 3, "max_iter": 2, "random_state": 0}
@@ -207,7 +208,7 @@ def test_the_defaults_are_the_recipe():
     options = {"n_hidden": 12, "random_state": 0}
     X = occlude_patch(CLEAN, random_state=0)
     images = ImageCRBM(**options).fit(X, CLEAN)
-    recipe = {"solver": "asgd", "max_iter": 20, "early_stopping": False, "batch_size": 20}
+    recipe = {"solver": AveragedSGD(batch_size=20), "max_iter": 20, "early_stopping": False}
     crbm = CRBMClassifier(**recipe, alpha_hidden=1 / len(X), **options).fit(flat(X), flat(CLEAN))
     np.testing.assert_array_equal(images.weights_, crbm.weights_)
     assert images.inference_ == "sum_product"

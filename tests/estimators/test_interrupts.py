@@ -96,7 +96,7 @@ def test_an_interrupt_comes_out_as_one(monkeypatch):
         except KeyboardInterrupt as error:
             raise SystemError("returned a result with an exception set") from error
 
-    monkeypatch.setattr("skcrbm.learning._loop._one_epoch", struck)
+    monkeypatch.setattr("skcrbm.learning.loop._one_epoch", struck)
     with pytest.raises(KeyboardInterrupt):
         fit.run(model)
     assert vars(model).keys() == vars(before).keys()
@@ -117,7 +117,7 @@ def test_an_error_that_is_its_own_cause(monkeypatch):
         error = ZeroDivisionError("round")
         raise error from error
 
-    monkeypatch.setattr("skcrbm.learning._loop._one_epoch", circle)
+    monkeypatch.setattr("skcrbm.learning.loop._one_epoch", circle)
     fit = FITS["crbm-adam"]
     with pytest.raises(ZeroDivisionError, match="round"):
         fit.run(fit.start())

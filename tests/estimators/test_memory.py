@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skcrbm import CRBMClassifier, LMBMClassifier
+from skcrbm.learning import Adam
 
 N_FEATURES, N_LABELS = 60, 10
 FEW, MANY = 8192, 16384  # of which a warning about scales looks at as many rows
@@ -36,7 +37,7 @@ FITS = {
     "LMBM, nothing set": (LMBMClassifier(max_iter=50), 560),
     "CRBM, all rows": (CRBMClassifier(solver="lbfgs", max_iter=5, **GIVEN), 80),
     "CRBM, batches": (
-        CRBMClassifier(solver="adam", max_iter=1, early_stopping=False, batch_size=100, **GIVEN),
+        CRBMClassifier(solver=Adam(batch_size=100), max_iter=1, early_stopping=False, **GIVEN),
         80,
     ),
     "CRBM, nothing set": (CRBMClassifier(n_hidden=2, max_iter=3), 185),

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from reference.objects import objects
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skcrbm import CRBMClassifier
+from skcrbm.learning import SGD, Adam
 from skcrbm.metrics import masked_score, masked_scorer
 
 PARAMETERS = ("coef_", "hidden_coef_", "weights_", "intercept_", "hidden_intercept_")
@@ -37,7 +39,7 @@ def hide(Y, share, seed=1):
 def quick(**options):
     """Few epochs of stochastic training, whatever the defaults are."""
     small = {"n_hidden": 2, "max_iter": 6, "solver": "adam", "alpha": 0.1, "random_state": 0}
-    return CRBMClassifier(**{**small, **options})
+    return CRBMClassifier(**objects(**{**small, **options}))
 
 
 def assert_same_parameters(a, b, **tolerance):
@@ -71,11 +73,11 @@ def test_rows_without_observed_label(n_hidden, alpha):
     X, Y = make_data(80)
     partly = hide(Y, 0.2)
     blank = np.full((20, 4), np.nan)
-    options = {"n_hidden": n_hidden, "solver": "sgd", "max_iter": 30, "random_state": 0}
-    more = CRBMClassifier(alpha=alpha, learning_rate_init=0.1, **options)
+    options = {"n_hidden": n_hidden, "max_iter": 30, "random_state": 0}
+    more = CRBMClassifier(alpha=alpha, solver=SGD(0.1), **options)
     more.fit(np.vstack([X, X[:20]]), np.vstack([partly, blank]))
     # 100 rows, 80 of them with labels: every gradient is .8 of what it would be without.
-    fewer = CRBMClassifier(alpha=alpha / 0.8, learning_rate_init=0.08, **options).fit(X, partly)
+    fewer = CRBMClassifier(alpha=alpha / 0.8, solver=SGD(0.08), **options).fit(X, partly)
     assert_same_parameters(more, fewer, rtol=1e-7, atol=1e-10)
 
 
@@ -186,7 +188,11 @@ def curves():
     result = {}
     for name, (rows, y) in targets.items():
         model = CRBMClassifier(
-            n_hidden=3, max_iter=100, early_stopping=False, batch_size=400, random_state=0
+            n_hidden=3,
+            max_iter=100,
+            early_stopping=False,
+            solver=Adam(batch_size=400),
+            random_state=0,
         ).fit(rows, y)
         predicted = model.predict(X[test])
         result[name] = f1_score(Y[test], predicted, average="samples", zero_division=0)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from reference.steps import first_step
 from scipy.special import expit
-from skcrbm.learning._averaging import PolynomialAverage
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -19,7 +18,10 @@ from skcrbm.energies import OneHotRBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct
 from skcrbm.inference.choice import resolve_method
-from skcrbm.learning import MARGIN_OBJECTIVES, Batch, state_query
+from skcrbm.learning import Adam
+from skcrbm.learning.data import Batch
+from skcrbm.learning.margins import MARGIN_OBJECTIVES, state_query
+from skcrbm.learning.optimizers import PolynomialAverage
 
 HIDDEN = ("marginal", "max")
 SHAPES = ((4, 3), (4, 2), (3, 2), (4,), (3,))  # V = 4, H = 3, D = 2
@@ -181,7 +183,9 @@ def data():
 def test_training(data, hidden, inference, average):
     X, Y = data
     options = {"n_hidden": 3, "max_iter": 60, "alpha": 0.01, "random_state": 0}
-    model = MSSVMCRBM(hidden=hidden, inference=inference, average=average, **options).fit(X, Y)
+    model = MSSVMCRBM(
+        hidden=hidden, inference=inference, solver=Adam(average=average), **options
+    ).fit(X, Y)
     assert model.loss_curve_[-1] < 0.7 * model.loss_curve_[0]
     assert model.inference_ == inference
     assert (model.predict(X) != Y).mean() < 0.25  # always the more frequent label: 0.45
@@ -194,7 +198,7 @@ def test_training(data, hidden, inference, average):
 def test_decoding(data):
     X, Y = data
     model = MSSVMCRBM(n_hidden=3, max_iter=20, inference="exact", random_state=0).fit(X, Y)
-    params = model._params()
+    params = model._fitted_model().params
     best = [states(4)[scores(params, x, "marginal").argmax()] for x in X]
     np.testing.assert_array_equal(model.predict(X), best)
     np.testing.assert_array_equal(clone(model).set_params(decode="auto").fit(X, Y).predict(X), best)
@@ -218,7 +222,13 @@ def test_decision_function_is_what_an_output_adds(data):
         ).fit(X, Y)
         decision, decoded = model.decision_function(X), model.predict(X)
         for x, field, v in zip(X[:20], decision, decoded, strict=False):
-            s = dict(zip(map(tuple, states(4)), scores(model._params(), x, hidden), strict=True))
+            s = dict(
+                zip(
+                    map(tuple, states(4)),
+                    scores(model._fitted_model().params, x, hidden),
+                    strict=True,
+                )
+            )
             for i in range(4):
                 on, off = v.copy(), v.copy()
                 on[i], off[i] = 1, 0
@@ -295,8 +305,8 @@ def test_pipeline_and_nested_parameters(data):
     [
         ({"inference": SumProduct()}, "finds no best state, which max-margin learning needs"),
         (
-            {"marginal_inference": "icm"},
-            "'marginal_inference' parameter of MSSVMCRBM must be one of 'auto', 'exact'",
+            {"inference": ["icm", "guess"]},
+            "inference must be one of 'exact', .*got 'guess'",
         ),
         ({"hidden": "mean"}, "'hidden' parameter of MSSVMCRBM must be a str among"),
     ],
@@ -334,7 +344,7 @@ def test_a_fitted_model_keeps_its_inference(data):
     model = MSSVMCRBM(inference=MixedProduct(max_iter=20), max_iter=3, random_state=0).fit(X, Y)
     model.set_params(inference__max_iter=1, hidden="max")
     assert model._prediction_method.max_iter == model.n_inference_iter_ == 20
-    assert model._decode_name() == "marginal_map"
+    assert model._decoding_rule() == "marginal_map"
 
 
 def test_label_sets_go_by_the_trained_score(data):
@@ -343,7 +353,7 @@ def test_label_sets_go_by_the_trained_score(data):
         n_hidden=3, hidden="max", inference="exact", decode="label_set", max_iter=30, random_state=0
     ).fit(X, Y)
     index = (model.label_sets_ @ [8, 4, 2, 1]).astype(int)
-    best = [scores(model._params(), x, "max")[index].argmax() for x in X]
+    best = [scores(model._fitted_model().params, x, "max")[index].argmax() for x in X]
     np.testing.assert_array_equal(model.predict(X), model.label_sets_[best])
 
 
@@ -360,7 +370,7 @@ def test_inference_out_of_reach_fails_before_the_training(data):
     X, _ = data
     Y = np.random.RandomState(0).randint(2, size=(120, 30))
     for model in (
-        MSSVMCRBM(n_hidden=25, marginal_inference="exact"),
+        MSSVMCRBM(n_hidden=25, inference=["mixed_product", "exact"]),
         CRBMClassifier(n_hidden=25, learning="cd", inference="exact"),
     ):
         with pytest.raises(ValueError, match="'exact' enumerates"):

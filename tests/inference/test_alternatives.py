@@ -111,9 +111,11 @@ ESTIMATORS = {
     "CRBM": lambda m: CRBMClassifier(inference=m, **FEW).fit(X, Y),
     "images": lambda m: ImageCRBM(inference=m, **FEW).fit(X, Y),
     "MSSVM": lambda m: MSSVMCRBM(inference=m, **FEW).fit(X, Y),
-    "MSSVM, marginals": lambda m: MSSVMCRBM(marginal_inference=m, **FEW).fit(X, Y),
+    "MSSVM, marginals": lambda m: MSSVMCRBM(inference=["mixed_product", m], **FEW).fit(X, Y),
     "LMBM": lambda m: LMBMClassifier(inference=m, **FIXED).fit(X, Y),
-    "LMBM, marginals": lambda m: LMBMClassifier(marginal_inference=m, **FIXED).fit(X, Y),
+    "LMBM, marginals": lambda m: LMBMClassifier(inference=["branch_and_bound", m], **FIXED).fit(
+        X, Y
+    ),
     "SSVM": lambda m: SSVMClassifier(inference=m, max_iter=2).fit(X, Y),
     "layered": lambda m: LayeredGMClassifier(inference=m, max_iter=2).fit(X, Y),
     "RBM": lambda m: RBM(inference=m, learning="mle", **FEW).fit(Y),

@@ -170,7 +170,7 @@ def test_a_copy_goes_on_by_itself():
 
 def test_other_optimizers_say_that_they_take_arrays():
     for options in ({"solver": "sgd"}, {"solver": "adam", "average": True}):
-        optimizer = optimizer_of(learning_rates=Pair(0.1, 0.1), momentum=0.0, **options)
+        optimizer = optimizer_of(rates=Pair(0.1, 0.1), **options)
         assert not optimizer.takes_rows
         given = Pair(np.ones(2), np.ones(1))
         assert optimizer.ready(given, None) is given

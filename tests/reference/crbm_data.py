@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 
+from reference.objects import objects
 from skcrbm import CRBMClassifier
 
 PARAMETERS = ("coef_", "hidden_coef_", "weights_", "intercept_", "hidden_intercept_")
@@ -21,7 +22,7 @@ def make_data(n=90, n_features=4, n_outputs=3, seed=0):
 def quick(**options):
     """Few epochs of stochastic training, whatever the defaults are."""
     small = {"n_hidden": 2, "max_iter": 4, "solver": "adam", "alpha": 0.1, "random_state": 0}
-    return CRBMClassifier(**{**small, **options})
+    return CRBMClassifier(**objects(**{**small, **options}))
 
 
 def assert_same_parameters(a, b, **tolerance):

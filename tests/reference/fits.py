@@ -125,14 +125,14 @@ def _all():
         fits[f"crbm-{learning}"] = Fit(_crbm(learning=learning, alpha=0.1))
     for name, options in {
         "crbm-auto": {},
-        "crbm-adam": {"solver": "adam", "batch_size": 8, "alpha": 0.1},
+        "crbm-adam": {"solver": Adam(batch_size=8), "alpha": 0.1},
         "crbm-stopped": {"solver": "adam", "early_stopping": True, "alpha": 0.1},
         "crbm-asgd": {"solver": "asgd", "inference": "sum_product"},
         "crbm-threshold": {"decode": "threshold", "alpha": 0.1},
     }.items():
         fits[name] = Fit(_crbm(**options))
-    threads = {"inference": "sum_product", "alpha": 0.1, "solver": "adam", "n_jobs": 2}
-    fits["crbm-threads"] = Fit(_crbm(**threads, batch_size=200), n_rows=150)
+    threads = {"inference": "sum_product", "alpha": 0.1, "n_jobs": 2}
+    fits["crbm-threads"] = Fit(_crbm(**threads, solver=Adam(batch_size=200)), n_rows=150)
     fits["crbm-class"] = Fit(_crbm(alpha=0.1), target="class")
     fits["crbm-classes"] = Fit(_crbm(alpha=0.1), target="classes")
     fits["crbm-refit"] = Fit(_crbm(alpha=0.1), "refit")
@@ -140,7 +140,9 @@ def _all():
     fits["crbm-threshold-warm"] = Fit(
         _crbm(alpha=0.1, solver="adam", warm_start=True, decode="threshold"), "refit"
     )
-    fits["crbm-partial"] = Fit(_crbm(alpha=0.1, learning="cd", batch_size=8), "partial_fit")
+    fits["crbm-partial"] = Fit(
+        _crbm(alpha=0.1, learning="cd", solver=Adam(batch_size=8)), "partial_fit"
+    )
     images = ImageCRBM(n_hidden=2, max_iter=2, random_state=0)
     fits["images"] = Fit(images)
     fits["images-partial"] = Fit(images, "partial_fit")
@@ -149,7 +151,7 @@ def _all():
     fits["mssvm-asgd"] = Fit(_mssvm(solver="asgd"))
     fits["mssvm-threshold"] = Fit(_mssvm(decode="threshold"))
     fits["mssvm-refit"] = Fit(_mssvm(), "refit")
-    fits["mssvm-partial"] = Fit(_mssvm(batch_size=8), "partial_fit")
+    fits["mssvm-partial"] = Fit(_mssvm(solver=Adam(batch_size=8)), "partial_fit")
     fits["lmbm"] = Fit(_lmbm())
     fits["lmbm-fixed"] = Fit(_lmbm(C=1.0, pairwise_penalty=10.0))
     fits["lmbm-class"] = Fit(_lmbm(), target="class")

@@ -11,7 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skcrbm import MSSVMCRBM, CRBMClassifier, DecodedClassifier, LMBMClassifier
-from skcrbm.inference import MixedProduct, SumProduct
+from skcrbm.inference import BranchAndBound, MixedProduct, SumProduct
+from skcrbm.learning import EarlyStopping
 from skcrbm.utils.warnings import warn_user
 
 
@@ -33,12 +34,13 @@ def test_called_directly_it_is_the_callers_line():
 
 
 def test_frames_of_the_package_and_of_wrappers_do_not_count():
-    import skcrbm.learning._loop
     import sklearn.base
+
+    import skcrbm.learning.loop
 
     inner = compiled_inside(
         "def run():\n    warn('deep', Category)\n",
-        skcrbm.learning._loop,
+        skcrbm.learning.loop,
         warn=warn_user,
         Category=ConvergenceWarning,
     )["run"]
@@ -62,7 +64,7 @@ def test_a_fit_warns_at_the_line_of_fit(depth):
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(4, 2)), rng.integers(0, 2, (4, 3)).astype(float)
     Y[:, 0] = 1
-    model = CRBMClassifier(early_stopping=True, validation_fraction=0.999, max_iter=1)
+    model = CRBMClassifier(early_stopping=EarlyStopping(0.999), max_iter=1)
     if depth == "pipeline":
         model = make_pipeline(StandardScaler(), model)
     expected = line() + 2
@@ -99,7 +101,11 @@ def test_a_prediction_warns_at_its_line():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(60, 3)), rng.integers(0, 2, (60, 8))
     model = LMBMClassifier(
-        C=0.1, pairwise_penalty=1.0, decode="hinge", node_limit=1, random_state=0
+        C=0.1,
+        pairwise_penalty=1.0,
+        decode="hinge",
+        inference=BranchAndBound(node_limit=1),
+        random_state=0,
     ).fit(X, Y)
     for depth in (model, make_pipeline(model), DecodedClassifier(model).fit(X, Y).estimator_):
         expected = line() + 2
