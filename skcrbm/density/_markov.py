@@ -51,8 +51,8 @@ class MarkovRandomField(BaseDensity):
         is "sum_product".
     solver : str or object, default="adam"
         Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
-        `batch_size` is all rows, because the moments of complete rows are computed once. The automatic
-        `average` of a solver is True for all rules but "mle", because states drawn from the model
+        `batch_size` is all rows, because moments of complete rows are computed once. The
+        automatic `average` is True for all rules but "mle", because states drawn from the model
         make the iterates circle around the solution; an average lags behind an ascent that has not
         arrived.
     max_iter : int, default=100

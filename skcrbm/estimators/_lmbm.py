@@ -60,7 +60,7 @@ class LMBMClassifier(PairwiseClassifier):
     label, more are one-hot labels, of which prediction compares the states with one label on;
     as each is certain given the others, their pair weights are held at 0.
 
-    A change of `inference`, `decode` (to any rule but "threshold") or `n_jobs` takes effect at once.
+    A change of `inference`, `decode` (except to "threshold") or `n_jobs` takes effect at once.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ class MSSVMCRBM(RBMClassifier):
         Method that finds best states, in training and in prediction: "mixed_product",
         "max_product", "icm", "exact", or a configured object such as
         ``MixedProduct(max_iter=30)``. The papers use mixed-product for the MSSVM and max-product
-        for the LSSVM. By name these two are damped by 0.5, without which they would oscillate as the
+        for the LSSVM. By name these two are damped by 0.5, or they would oscillate as the
         couplings grow, and do up to 50 iterations; an object is used as it is. Undamped, an
         iteration of mixed-product takes some fiftieth of the time, an iteration of max-product as
         long as damped.
