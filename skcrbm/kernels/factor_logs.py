@@ -1,20 +1,20 @@
 """Message passing on factor graphs, one model after the other: messages as log-odds, float64.
 
-For all that the odds of `factor_tables` do not hold: weights of zero, OR and AND, strong tables
-and fields, any damping, and tree-reweighted messages. A message is kept within ±limit, far
-beyond what fields and weights other than zero can add up to: so there are no infinities, and a
-state that cannot be is one that costs about `limit`. A held variable sends ±limit.
+This form covers the models that the odds of `factor_tables` cannot hold: weights of zero, OR and
+AND, strong tables and fields, any damping, and tree-reweighted messages. A message is kept within
+±limit, far beyond the sums of fields and weights other than zero: so there are no infinities, and
+an impossible state costs about `limit`. A held variable sends ±limit.
 
-OR factors take time linear in their inputs. With a_i the log-odds that come from the inputs, b
-those from the output, and Q_i the probability that all inputs but i are off:
+OR factors take time linear in their inputs. Let a_i be the log-odds from input i, b the log-odds
+from the output, and Q_i the probability that all inputs but i are off:
 
     sum, to the output    log (1 - Q) / Q
     sum, to input i       -log((1 - Q_i) + Q_i e^-b)
     max, to the output    sum_j relu(a_j) + min(0, max_j a_j)
     max, to input i       min(b + sum_(j != i) relu(a_j), relu(-max_(j != i) a_j))
 
-Sums over all but one are made of sums from the front and from behind: a difference would lose
-small ones beside large ones. An AND is an OR of all variables negated.
+Sums over all inputs but i add a sum from the front and a sum from behind: a difference would lose
+small terms beside large terms. An AND is an OR of all variables negated.
 
 With theta_i = field_i + sum_a rho_a mu_{a->i} and c = theta_i - mu_{a->i}, the message a -> i is
 the log-odds of x_i under ``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)`` (rho = 1 but for
@@ -22,6 +22,7 @@ tree-reweighted), summed or maximised over the others.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,16 +39,25 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Sums of products below this may have lost terms that underflowed: then in logarithms.
+# Sums of products below this may have lost terms to underflow and are computed in logarithms.
 _SMALLEST = 1e-200
+
+
+class GraphRows(NamedTuple):
+    """Models that share a graph."""
+
+    limit: np.ndarray  # (N,) float64 bounds of the messages
+    field: np.ndarray  # (N, n) float64
+    held: np.ndarray  # (N, n) int8: 0 or 1, -1 if free
+    message: np.ndarray  # (N, E) float64 in and out
 
 
 @jit
 def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
-    """Fill sent (k,) by plain sums of products; returns the log of all, -inf if they underflow.
+    """Fill sent (k,) by plain sums of products; return the log of the total, -inf on underflow.
 
     partial[2^j:2^(j + 1)] is the table with all but the first j variables summed out,
-    prefix[2^j:2^(j + 1)] the product of what the first j variables send.
+    prefix[2^j:2^(j + 1)] the product of the messages of the first j variables.
     """
     size = 1 << k
     for s in range(size):
@@ -77,7 +87,7 @@ def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
 
 @jit
 def _log_one_minus(s):
-    """log(1 - e^-s) for s >= 0."""
+    """Return log(1 - e^-s) for s >= 0."""
     return math.log(-math.expm1(-s)) if s > 0 else -math.inf
 
 
@@ -88,16 +98,14 @@ def _send_or(kind, cavity, k, sent, behind):
     Parameters
     ----------
     kind : SUM or MAX
-    cavity : (at least k + 1,)
-        Log-odds that the variables send, finite.
-    sent : output, ±inf where a value is impossible
+    cavity : (k + 1 or more,) log-odds that the variables send, finite
+    sent : output, ±inf if a value is impossible
     behind : work array, as long
 
     Returns
     -------
-    float
-        Logarithm of the weight of all states that the factor allows, variables scaled to sum to
-        1; or of the best one, scaled to a largest value of 1.
+    float : log of the weight of all states that the factor allows, variables scaled to sum to 1;
+        or of the best state, variables scaled to a largest value of 1
     """
     b = cavity[k]
     if kind == MAX:
@@ -137,7 +145,7 @@ def _send_max(cavity, k, b, sent, behind):
 
 @jit
 def _add(kind, x, y):
-    """Sum or maximum of what x and y are logarithms of."""
+    """Return the log of the sum or maximum of two numbers, given their logs x and y."""
     if kind == SUM:
         return log_add(x, y)
     return max(x, y)
@@ -145,7 +153,7 @@ def _add(kind, x, y):
 
 @jit
 def _log_pair(kind, c):
-    """Logarithms of what a variable with log-odds c sends: scaled to sum or maximum 1."""
+    """Return the log weights that a variable with log-odds c sends, scaled to sum or maximum 1."""
     if kind == SUM:
         return -softplus(-c), -softplus(c)
     return min(c, 0.0), min(-c, 0.0)
@@ -153,7 +161,7 @@ def _log_pair(kind, c):
 
 @jit
 def _send_logs(kind, logs, first, k, cavity, sent, partial, prefix):
-    """`_send_weights` on logarithms; ±inf where a value is impossible, 0 where both are."""
+    """Fill sent as `_send_weights`, from logs; ±inf if a value is impossible, 0 if both are."""
     size = 1 << k
     for s in range(size):
         partial[size + s] = logs[first + s]
@@ -186,19 +194,15 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
     Parameters
     ----------
     kind : SUM or MAX
-    graph : tuple
-        ``variables`` (E,) and ``edge_start`` (F + 1,) int64, tables first; ``weight`` and
-        ``logs`` (n_entries,) float64 of the tables, to the power 1 / rho; ``table_start``
-        (F + 1,); ``n_tables``; ``negated`` (F,) bool, of logic factors: AND.
-    cavity : (at least k,)
-        Log-odds from the variables, finite; changed.
+    graph : FactorGraph
+    cavity : (k or more,) log-odds from the variables, finite; changed
+    work : the last arrays of `work_for`
 
     Returns
     -------
-    float
-        Logarithm of the factor's weight under what the variables send, -inf if all is zero.
+    float : log of the factor's weight under the messages of the variables, -inf if it is zero
     """
-    _, edge_start, weight, logs, table_start, n_tables, negated = graph
+    _, edge_start, weight, logs, table_start, n_tables, negated, _ = graph
     pair, partial, prefix, behind = work
     k = edge_start[f + 1] - edge_start[f]
     if f < n_tables:
@@ -224,7 +228,7 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
 @jit
 def read_cavities(graph, f, held, theta, message, limit, cavity):
     """Fill cavity[:k] with the log-odds that the variables of a factor send to it."""
-    variables, edge_start = graph[0], graph[1]
+    variables, edge_start = graph.variables, graph.edge_start
     for e in range(edge_start[f], edge_start[f + 1]):
         v = variables[e]
         c = theta[v] - message[e] if held[v] < 0 else (2.0 * held[v] - 1.0) * limit
@@ -232,9 +236,9 @@ def read_cavities(graph, f, held, theta, message, limit, cavity):
 
 
 @jit
-def add_messages(graph, rho, field, held, message, theta):
-    """Fill theta (n,) with the beliefs, 0 where held."""
-    variables, edge_start = graph[0], graph[1]
+def add_messages(graph, field, held, message, theta):
+    """Fill theta (n,) with the beliefs, 0 if held."""
+    variables, edge_start, rho = graph.variables, graph.edge_start, graph.rho
     for v in range(theta.shape[0]):
         theta[v] = field[v] if held[v] < 0 else 0.0
     for f in range(edge_start.shape[0] - 1):
@@ -244,15 +248,13 @@ def add_messages(graph, rho, field, held, message, theta):
 
 
 @jit
-def sweep_logs(kind, graph, rho, damping, limit, field, held, message, theta, after, work):
+def sweep_logs(kind, graph, damping, limit, field, held, message, theta, after, work):
     """Send all messages once, all from the old beliefs theta, and form the new ones in `after`.
 
-    Returns
-    -------
-    float
-        The least logarithm of a factor's weight: below -limit / 2 where states contradict.
+    Returns the least log of a factor's weight, below -limit / 2 if factors or evidence contradict
+    each other.
     """
-    edge_start = graph[1]
+    edge_start = graph.edge_start
     cavity, sent = work[0], work[1]
     least = 0.0
     for f in range(edge_start.shape[0] - 1):
@@ -261,14 +263,14 @@ def sweep_logs(kind, graph, rho, damping, limit, field, held, message, theta, af
         for e in range(edge_start[f], edge_start[f + 1]):
             new = sent[e - edge_start[f]]
             message[e] = damping * message[e] + (1.0 - damping) * new
-    add_messages(graph, rho, field, held, message, after)
+    add_messages(graph, field, held, message, after)
     return least
 
 
 @jit
 def work_for(graph):
-    """Arrays that `sweep_logs` works in: cavity, sent, and those of `send_factor`."""
-    edge_start = graph[1]
+    """Return the arrays that `sweep_logs` works in: cavity, sent, and four for `send_factor`."""
+    edge_start = graph.edge_start
     longest = 6
     for f in range(edge_start.shape[0] - 1):
         longest = max(longest, edge_start[f + 1] - edge_start[f])
@@ -283,26 +285,23 @@ def work_for(graph):
 
 
 @jit
-def repeat_logs(kind, graph, rho, damping, limit, field, held, message, belief, after, n_iter):
-    """Send all messages of N models `n_iter` times, each time from the beliefs of the last.
+def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after, n_iter):
+    """Send all messages of N models `n_iter` times, each time from the beliefs before.
 
     Parameters
     ----------
-    kind, graph, rho, damping, limit, field, held, message
-        As of `pass_logs`.
-    belief : (N, n) float64 in and out
-        Log-odds, 0 where held.
+    kind, graph, limit, field, held, message : see `pass_logs`
+    damping : float
+    belief : (N, n) float64 log-odds, in and out, 0 if held
     after : (N, n) work array
-    n_iter : int
     """
     work = work_for(graph)
     for m in range(field.shape[0]):
         theta, other = belief[m], after[m]
         for _ in range(n_iter):
             sweep_logs(
-                kind, graph, rho, damping, limit[m], field[m], held[m], message[m], theta, other,
-                work,
-            )  # fmt: skip
+                kind, graph, damping, limit[m], field[m], held[m], message[m], theta, other, work
+            )
             theta, other = other, theta
         if n_iter % 2:
             for v in range(belief.shape[1]):
@@ -310,9 +309,9 @@ def repeat_logs(kind, graph, rho, damping, limit, field, held, message, belief, 
 
 
 @jit
-def _score(graph, rho, field, held, theta):
-    """Score of the state that beliefs prefer, -inf where it cannot be."""
-    variables, edge_start, _, logs, table_start, n_tables, negated = graph
+def _score(graph, field, held, theta):
+    """Return the score of the state that beliefs prefer, -inf if it is impossible."""
+    variables, edge_start, _, logs, table_start, n_tables, negated, rho = graph
     total = 0.0
     for v in range(theta.shape[0]):
         if (theta[v] > 0) if held[v] < 0 else held[v] == 1:
@@ -337,8 +336,8 @@ def _score(graph, rho, field, held, theta):
 
 @jit
 def fit_messages(graph, limit, theta, held, n_rounds, message):
-    """Fill message (E,) so that each factor alone has the beliefs theta: iterated scaling."""
-    edge_start = graph[1]
+    """Fill message (E,) so that each factor alone has the beliefs theta, by iterated scaling."""
+    edge_start = graph.edge_start
     work = work_for(graph)
     cavity, sent = work[0], work[1]
     for f in range(edge_start.shape[0] - 1):
@@ -357,45 +356,29 @@ def fit_messages(graph, limit, theta, held, n_rounds, message):
 
 
 @jit
-def pass_logs(
-    kind, graph, rho, damping, limit, field, held, message, start, max_iter, tol, slack,
-    want_state, n_iter, converged, trace, score, state, log_odds,
-):  # fmt: skip
+def pass_logs(kind, graph, models, start, options, answers):
     """Pass messages for N models, each until it has converged.
 
     Parameters
     ----------
     kind : SUM or MAX
-    graph : tuple, see `send_factor`
-    rho : (F,) float64
-    damping : float
-    limit : (N,) float64
-    field : (N, n) float64
-    held : (N, n) int8
-        0 or 1, -1 where free.
-    message : (N, E) float64 in and out
-    start : (N or 0, n)
-        Beliefs that the first messages are sent from; none: those of fields and messages.
-    max_iter : int
-    tol : float
-        Largest change of a belief as a probability.
-    slack : float
-        Largest change of a belief log-odds.
-    want_state : bool
-        Whether to keep the best state met on the way.
-    n_iter, converged, score : (N,) output
-        A model whose factors or evidence contradict each other has not converged.
-    trace : (N, max_iter) output, or (N, 0)
-    state : (N, n) output
-    log_odds : (N, n) output
+    graph : FactorGraph
+    models : GraphRows
+    start : (N or 0, n) beliefs that the first messages are sent from; if it is empty, the beliefs
+        follow from fields and messages
+    options : GraphOptions
+    answers : GraphAnswers
     """
+    limit, field, held, message = models
+    max_iter, tol, slack, damping, want_state = options
+    n_iter, converged, trace, score, state, log_odds = answers
     n = field.shape[1]
     work = work_for(graph)
     rounding = ROUNDING * np.finfo(np.float64).eps
     kept = np.empty(message.shape[1])
     for m in range(field.shape[0]):
         theta, after = np.empty(n), np.empty(n)
-        add_messages(graph, rho, field[m], held[m], message[m], theta)
+        add_messages(graph, field[m], held[m], message[m], theta)
         if start.shape[0]:
             for v in range(n):
                 if held[m, v] < 0:
@@ -405,16 +388,15 @@ def pass_logs(
         copy_into(message[m], kept)
         for iteration in range(max_iter):
             least = sweep_logs(
-                kind, graph, rho, damping, limit[m], field[m], held[m], message[m], theta, after,
-                work,
-            )  # fmt: skip
+                kind, graph, damping, limit[m], field[m], held[m], message[m], theta, after, work
+            )
             change, moved = 0.0, False
             for v in range(n):
                 difference = abs(sigmoid_pair(after[v], 1.0)[0] - sigmoid_pair(theta[v], 1.0)[0])
                 change = max(change, difference)
                 moved |= log_odds_moved(after[v], theta[v], slack, rounding)
             if want_state:
-                here = _score(graph, rho, field[m], held[m], after)
+                here = _score(graph, field[m], held[m], after)
                 if here > score[m] or iteration == 0:
                     score[m] = here
                     for v in range(n):
@@ -439,33 +421,24 @@ def pass_logs(
 
 
 @jit
-def finish_logs(
-    kind, graph, rho, shift, place, limit, field, held, message, log_odds, weight, want_log_z,
-    want_statistics, each, log_partition, converged, statistics,
-):  # fmt: skip
-    """Log Z and the probabilities of all entries, from the messages and beliefs.
+def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
+    """Add up log Z and the probabilities of all entries, from the messages and beliefs.
 
-    With beliefs b_i, and q_i of what variables send: ``sum_i (f_i b_i + H_i) + sum_a rho_a (log Z_a
-    + sum_i KL(b_i || q_i))``, which is Bethe's and the tree-reweighted log Z where messages have
-    converged.
+    With beliefs b_i, and q_i of the messages of variables: ``sum_i (f_i b_i + H_i) + sum_a rho_a
+    (log Z_a + sum_i KL(b_i || q_i))``, which is Bethe's and the tree-reweighted log Z if messages
+    have converged.
 
     Parameters
     ----------
-    kind, graph, rho, limit, field, held, message, log_odds
-        As of `pass_logs`.
-    shift : (F,) float64
-        Logarithm of what the weights of each table were divided by.
-    place : (F,) int64
-        Where the entries of a table begin in the statistics.
-    weight : (N,) of the models, for the sum of the statistics
-    want_log_z, want_statistics : bool
-    each : bool
-        Whether the statistics are those of each model.
-    log_partition : (N,) output
-    converged : (N,) in and out, made false where a factor has no possible state
-    statistics : (1 or N, n_entries) output, added to
+    kind, graph, models, log_odds : see `pass_logs`
+    shift : (F,) float64, logarithm of the number that the weights of each table were divided by
+    place : (F,) int64, place of the first entry of each table in the statistics
+    converged : (N,) in and out, set to False if a factor has no possible state
+    sums : GraphSums
     """
-    edge_start, logs, table_start, n_tables = graph[1], graph[3], graph[4], graph[5]
+    limit, field, held, message = models
+    weight, want_log_z, want_statistics, each, log_partition, statistics = sums
+    variables, edge_start, _, logs, table_start, n_tables, _, rho = graph
     work = work_for(graph)
     cavity, sent = work[0], work[1]
     joint = np.empty(64)
@@ -485,7 +458,7 @@ def finish_logs(
                 converged[m] = False
             log_z += shift[f] + rho[f] * max(total, -limit[m])
             for j in range(k):
-                v = graph[0][start + j]
+                v = variables[start + j]
                 if held[m, v] < 0:
                     b = sigmoid_pair(theta[v], 1.0)[0]
                     apart = b * (theta[v] - cavity[j]) - softplus(theta[v]) + softplus(cavity[j])
@@ -505,9 +478,9 @@ def finish_logs(
 
 @jit
 def _log_joint(logs, first, k, cavity, joint):
-    """Fill joint[:2^k] with the logarithms of all entries' weights; return the largest.
+    """Fill joint[:2^k] with the logarithms of the weights of all entries; return the largest.
 
-    Where all are zero the entries count alike.
+    If all weights are zero, the entries count alike.
     """
     high = -math.inf
     for s in range(1 << k):

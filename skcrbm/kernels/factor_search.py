@@ -1,6 +1,7 @@
 """Random acyclic sets of factors, and mean field on factor graphs."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,8 +9,27 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import binary_entropy, sigmoid_pair
 
 
+class VariableEdges(NamedTuple):
+    """The edges of a factor graph by variable: variable v has those at variable_start[v] on."""
+
+    edge_factor: np.ndarray  # (E,) int64, factor of each edge
+    variable_start: np.ndarray  # (n + 1,)
+    variable_edges: np.ndarray  # (E,) int64, edges sorted by variable
+
+
+class MeanFieldAnswers(NamedTuple):
+    """Arrays that `graph_mean_field` fills in."""
+
+    log_odds: np.ndarray  # (N, n) float64 beliefs, in and out
+    n_iter: np.ndarray  # (N,)
+    converged: np.ndarray  # (N,) False if an impossible state has a probability
+    log_partition: np.ndarray  # (N,)
+    trace: np.ndarray  # (N, max_iter or 0) residuals
+
+
 @jit
 def _root(parent, v):
+    """Return the root of v in a forest of parents, and shorten the path to it."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]
@@ -18,10 +38,10 @@ def _root(parent, v):
 
 @jit
 def count_forest(variables, edge_start, order, n_variables, count):
-    """Add 1 to the count (F,) of each factor that a greedy acyclic set takes.
+    """Add 1 to the count (F,) of each factor in a greedy acyclic set.
 
-    Factors are tried in the given order (F,); one is taken if all its variables lie in
-    different components of what was taken before, which it joins.
+    Factors are tried in the given order (F,). The set takes a factor if all variables of the factor
+    lie in different components of the factors taken before; the factor joins these components.
     """
     parent = np.arange(n_variables)
     seen = np.full(n_variables, -1)
@@ -42,12 +62,12 @@ def count_forest(variables, edge_start, order, n_variables, count):
 
 @jit
 def _lift(graph, f, slot, limit, on, off, log_off):
-    """Return the expected difference of a factor's score with one variable of it on, and off.
+    """Return the expected score of a factor with a variable on, minus the score with it off.
 
-    What cannot be costs `limit`. log_off[f]: of OR and AND, the logarithm of the probability that
-    all inputs are off (negated, of AND).
+    An impossible state costs `limit`. log_off (F,) holds, for an OR, the logarithm of the
+    probability that all inputs are off; for an AND, that all inputs are on.
     """
-    variables, edge_start, _, logs, table_start, n_tables, negated = graph
+    variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph
     start = edge_start[f]
     k = edge_start[f + 1] - start
     if f < n_tables:
@@ -75,8 +95,8 @@ def _lift(graph, f, slot, limit, on, off, log_off):
 
 @jit
 def _factor_score(graph, f, limit, on, off, log_off):
-    """Return the expected score of a factor, and the probability of what cannot be."""
-    variables, edge_start, _, logs, table_start, n_tables, negated = graph
+    """Return the expected score of a factor, and the probability of impossible states."""
+    variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph
     start = edge_start[f]
     k = edge_start[f + 1] - start
     total, impossible = 0.0, 0.0
@@ -103,8 +123,8 @@ def _factor_score(graph, f, limit, on, off, log_off):
 
 @jit
 def _all_off(graph, f, on, off):
-    """Logarithm of the probability that all inputs of an OR are off, of an AND on."""
-    variables, edge_start, negated = graph[0], graph[1], graph[6]
+    """Return the log of the probability that all inputs of an OR are off, of an AND on."""
+    variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     total = 0.0
     for e in range(edge_start[f], edge_start[f + 1] - 1):
         own = on[variables[e]] if negated[f] else off[variables[e]]
@@ -113,35 +133,23 @@ def _all_off(graph, f, on, off):
 
 
 @jit
-def graph_mean_field(
-    graph, shift, edge_factor, variable_start, variable_edges, limit, field, held, max_iter, tol,
-    theta, n_iter, converged, log_partition, trace,
-):  # fmt: skip
-    """Coordinate ascent, variable after variable, of N models.
+def graph_mean_field(graph, edges, shift, models, max_iter, tol, answers):
+    """Run coordinate ascent, variable after variable, on N models.
 
     Parameters
     ----------
-    graph : tuple
-        As of the kernels of `factor_logs`.
-    shift : (F,) float64
-        Logarithm of what the weights of each table were divided by.
-    edge_factor : (E,) int64
-    variable_start : (n + 1,), variable_edges : (E,) int64
-        The edges of each variable.
-    limit : (N,) float64
-        What an impossible state costs.
-    field : (N, n) float64
-    held : (N, n) int8
-        0 or 1, -1 where free.
-    max_iter : int
-    tol : float
-    theta : (N, n) float64 in and out
-        Log-odds of the beliefs.
-    n_iter, converged, log_partition : (N,) output
-        Not converged where what cannot be has a probability.
-    trace : (N, max_iter) output, or (N, 0)
+    graph : FactorGraph
+    edges : VariableEdges
+    shift : (F,) float64, logarithm of the number that the weights of each table were divided by
+    models : (limit, field, held), (N,) float64, (N, n) float64, (N, n) int8: the cost of an
+        impossible state, the fields, and 0 or 1 for held variables, -1 for free ones
+    max_iter, tol : int, float (largest change of a probability)
+    answers : MeanFieldAnswers
     """
-    edge_start, n_tables = graph[1], graph[5]
+    edge_factor, variable_start, variable_edges = edges
+    limit, field, held = models
+    theta, n_iter, converged, log_partition, trace = answers
+    edge_start, n_tables = graph.edge_start, graph.n_tables
     n_factors, n = edge_start.shape[0] - 1, field.shape[1]
     on, off, log_off = np.empty(n), np.empty(n), np.zeros(n_factors)
     for m in range(field.shape[0]):
@@ -169,7 +177,7 @@ def graph_mean_field(
                 for at in range(variable_start[v], variable_start[v + 1]):
                     f = edge_factor[variable_edges[at]]
                     if f >= n_tables and variable_edges[at] < edge_start[f + 1] - 1:
-                        old, new = (old_on, on[v]) if graph[6][f] else (old_off, off[v])
+                        old, new = (old_on, on[v]) if graph.negated[f] else (old_off, off[v])
                         log_off[f] += math.log(max(new, 1e-300)) - math.log(max(old, 1e-300))
             if trace.shape[1]:
                 trace[m, iteration] = change

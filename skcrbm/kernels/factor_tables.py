@@ -1,43 +1,68 @@
 """Message passing on table factors, many models side by side: messages as odds.
 
 The innermost loops run over the models, as SIMD lanes. A message factor -> variable is the
-odds R = m(1) / m(0). With the belief of a variable ``on : off``, its own field times all
-messages to it, what it sends back to a factor is ``on : R off``, scaled to sum to 1 (a
-division); what the factor answers is a ratio of two sums over its table (another one).
+odds R = m(1) / m(0). If the belief of a variable, its own field times all messages to it, is
+``on : off``, the variable sends ``on : R off`` back to the factor, scaled to sum to 1 (a
+division); the factor answers by a ratio of two sums over its table (another division).
 
 The variables of a table are cut into two halves. The table is contracted with the product of
-what one half sends, which leaves a small table of the other half, and that with all but one of
-these: about 3 * 2^k multiplications and additions for the messages to all k variables.
+the messages of one half, which leaves a small table of the other half; that table is contracted
+with all messages but one: about 3 * 2^k multiplications and additions for the messages to all k
+variables.
 
 A held variable has a field ``1 : 0`` or ``0 : 1``, which needs no further care, as tables have
-no zeros here: what does not fit is for `factor_logs`.
+no zeros here: models that do not fit go to `factor_logs`.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import (
-    SUM,
+from skcrbm.kernels.lanes import (
     copy_lanes,
-    fill,
+    drop_converged,
+    keep_better_states,
     lane_changes,
-    lane_moved,
+    lane_log_odds,
     lane_probabilities,
-    lane_settled,
-    swap_lanes,
+    start_beliefs,
 )
+from skcrbm.kernels.scalar import SUM, fill
 
 # Rows of the work arrays: 2 for each of six variables, 8 for each half of a table.
 _N_VALUES, _N_HALF = 12, 8
-# Lanes that pay for what a loop over them costs: of few models, some factors are taken at once.
+# Lanes at which the fixed cost of a loop pays: with fewer models, factors are taken together.
 _WIDTH = 64
+
+
+class TableGraph(NamedTuple):
+    """Tables as flat arrays."""
+
+    variables: np.ndarray  # (E,) int64
+    edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1],
+    # 1 to 6 of them
+    table: np.ndarray  # (n_entries,) weights, all positive and of order 1 at most, first variable
+    # slowest
+    table_start: np.ndarray  # (F + 1,) int64
+
+
+class Work(NamedTuple):
+    """Arrays that `sweep_tables` works in, made by `work_arrays`."""
+
+    value: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    half: np.ndarray
+    spare: np.ndarray
+    sent: np.ndarray
+    wide: np.ndarray
 
 
 @jit(fastmath={"contract"})
 def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
-    """Fill value[2 j] and value[2 j + 1] with what variable v sends along edge e."""
+    """Fill value[2 j] and value[2 j + 1] with the weights that variable v sends along edge e."""
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for l in range(n_lanes):
         yes = on[v, l]
@@ -65,7 +90,7 @@ def _copy_rows(source, first, n, target, n_lanes):
 
 @jit
 def _outer(value, j, product, n, out, n_lanes):
-    """Products of product[:n] with the values of variable j, which becomes the fastest digit."""
+    """Multiply product[:n] by the values of variable j, which becomes the fastest digit."""
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for row in range(np.uintp(n)):
         to = np.uintp(2) * row
@@ -114,7 +139,7 @@ def _contract(kind, table, first, step, product, n, out, row, n_lanes):
 
 @jit(fastmath={"contract"})
 def _contract_wide(kind, wide, first, step, product, n, out, row, n_lanes):
-    """`_contract` of tables that differ from lane to lane."""
+    """Contract tables that differ from lane to lane, as `_contract` does."""
     first, step, zero, one = np.uintp(first), np.uintp(step), np.uintp(0), np.uintp(1)
     if kind == SUM:
         for l in range(n_lanes):
@@ -157,7 +182,7 @@ def _fold(kind, half, value, j, step, out, n_lanes):
 
 @jit
 def _store(halved, message, e, k, sent, n_factors, n_lanes):
-    """Make what was sent the messages of edges e, e + k, ...: of each of some factors."""
+    """Store the messages `sent` of some factors at edges e, e + k, ..."""
     zero = np.uintp(0)
     for q in range(n_factors):
         shift = q * n_lanes
@@ -172,7 +197,7 @@ def _store(halved, message, e, k, sent, n_factors, n_lanes):
 
 @jit
 def _ratio(half, a, b, sent, n_lanes):
-    """Odds of row b to row a."""
+    """Fill sent with the odds of row b to row a."""
     zero = np.uintp(0)
     for l in range(n_lanes):
         sent[zero, l] = half[b, l] / half[a, l]
@@ -180,7 +205,7 @@ def _ratio(half, a, b, sent, n_lanes):
 
 @jit(fastmath={"contract"})
 def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
-    """Odds that a table of two variables (4 rows) sends to one, with the values of the other, j."""
+    """Fill sent with the odds from a table of two variables (4 rows) to a variable; j is the other."""
     zero, first, second = np.uintp(0), np.uintp(2 * j), np.uintp(2 * j + 1)
     b, c = np.uintp(other_step), np.uintp(step)
     d = b + c
@@ -196,11 +221,12 @@ def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
 
 
 @jit
-def _send_half(kind, halved, half, h, j, e, k, value, spare, sent, message, n_factors, n_lanes):
-    """Send to variables j to j + h - 1 of some factors what their tables `half` say.
+def _send_half(kind, halved, half, h, j, e, k, value, scratch, message, n_factors, n_lanes):
+    """Send the messages of the tables `half` to variables j to j + h - 1 of some factors.
 
-    e is the edge of variable j of the first factor, k the number of edges of each.
+    e is the edge of variable j of the first factor, k the number of edges of each factor.
     """
+    spare, sent = scratch
     one, width = np.uintp(1), n_factors * n_lanes
     if h == 1:
         _ratio(half, np.uintp(0), one, sent, width)
@@ -222,7 +248,7 @@ def _send_half(kind, halved, half, h, j, e, k, value, spare, sent, message, n_fa
 
 @jit
 def _multiply(variables, first, last, message, belief, n_lanes):
-    """Count the messages of edges first to last - 1 in the beliefs of their variables."""
+    """Multiply the beliefs of variables by the messages of edges first to last - 1."""
     for e in range(np.uintp(first), np.uintp(last)):
         v = np.uintp(variables[e])
         for l in range(n_lanes):
@@ -237,34 +263,27 @@ def form_beliefs(variables, on, message, belief, n_lanes):
 
 
 @jit
-def sweep_tables(
-    kind, halved, variables, edge_start, table, table_start, on, off, message, belief, work, n_lanes
-):
+def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
     """Send all messages factor -> variable once, all from the old beliefs.
 
     Parameters
     ----------
     kind : SUM or MAX
-    halved : bool
-        Whether to damp by a half: the new message is the geometric mean of both.
-    variables : (E,) int64, edge_start : (F + 1,) int64
-        The variables of factor f are ``variables[edge_start[f]:edge_start[f + 1]]``, 1 to 6.
-    table : (n_entries,), table_start : (F + 1,) int64
-        Weights, all positive and of order 1 at most, first variable slowest.
-    on, off : (n, lanes)
-        Beliefs, as weights that need not sum to 1.
+    halved : bool, damp by a half: the new message is the geometric mean of both
+    graph : TableGraph
+    on, off : (n, lanes) beliefs, as weights that need not sum to 1
     message : (E, lanes) in and out
-    belief : (n, lanes)
-        In: fields, as weights of 1 to those in `off` of 0. Out: times the new messages.
-    work : tuple of arrays, of `work_arrays`
-    n_lanes : uintp
-        How many lanes to work on.
+    belief : (n, lanes) in: fields, as weights of 1 relative to `off`; out: times the new messages
+    work : Work
+    n_lanes : uintp, number of lanes to work on
     """
+    variables, edge_start, table, table_start = graph
     value, left, right, half, spare, sent, wide = work
+    scratch = spare, sent
     one = table.dtype.type(1)
     n_all, f = edge_start.shape[0] - 1, 0
     while f < n_all:
-        # As many factors of one size at a time as fill the lanes.
+        # Take as many factors of one size together as fill the lanes.
         start, first = edge_start[f], table_start[f]
         k = edge_start[f + 1] - start
         last, most = f + 1, max(1, sent.shape[1] // max(1, np.int64(n_lanes)))
@@ -296,7 +315,7 @@ def sweep_tables(
                 else:
                     _contract(kind, table, first + at, 1, right, n_right, half, row, width)
             _send_half(
-                kind, halved, half, h, 0, e, per, value, spare, sent, message, n_factors, n_lanes
+                kind, halved, half, h, 0, e, per, value, scratch, message, n_factors, n_lanes
             )
             for i in range(n_right):
                 row = np.uintp(i)
@@ -306,51 +325,40 @@ def sweep_tables(
                     _contract(kind, table, first + i, n_right, left, n_left, half, row, width)
             e += np.uintp(h)
             _send_half(
-                kind, halved, half, k - h, h, e, per, value, spare, sent, message, n_factors,
-                n_lanes,
-            )  # fmt: skip
+                kind, halved, half, k - h, h, e, per, value, scratch, message, n_factors, n_lanes
+            )
         _multiply(variables, start, edge_start[last], message, belief, n_lanes)
         f = last
 
 
 @jit
-def repeat_tables(
-    kind, halved, variables, edge_start, table, table_start, on, off, message, belief, after, work,
-    n_iter,
-):  # fmt: skip
-    """Send all messages `n_iter` times, each time from the beliefs of the last.
+def repeat_tables(kind, halved, graph, on, off, message, belief, after, work, n_iter):
+    """Send all messages `n_iter` times, each time from the beliefs of the last iteration.
 
     Parameters
     ----------
-    kind, halved, variables, edge_start, table, table_start, off, message, work
-        As of `sweep_tables`.
-    on : (n, lanes)
-        Fields, as weights of 1 to those in `off` of 0.
+    kind, halved, graph, off, message, work : see `sweep_tables`
+    on : (n, lanes) fields, as weights of 1 relative to `off`
     belief : (n, lanes) in and out
     after : (n, lanes) work array
-    n_iter : int
 
     Returns
     -------
-    tuple of arrays
-        The one of `belief` and `after` that holds the beliefs, then the other.
+    tuple of arrays : `belief` and `after`, the array with the beliefs first
     """
     n_lanes = np.uintp(on.shape[1])
     for _ in range(n_iter):
         copy_lanes(on, after, n_lanes)
-        sweep_tables(
-            kind, halved, variables, edge_start, table, table_start, belief, off, message, after,
-            work, n_lanes,
-        )  # fmt: skip
+        sweep_tables(kind, halved, graph, belief, off, message, after, work, n_lanes)
         belief, after = after, belief
     return belief, after
 
 
 @jit
 def work_arrays(table, n_lanes):
-    """Arrays that `sweep_tables` works in, of the dtype of the table, _WIDTH lanes at least."""
+    """Return `Work` in the dtype of the table, for _WIDTH lanes at least."""
     n_lanes = max(n_lanes, _WIDTH)
-    return (
+    return Work(
         np.empty((_N_VALUES, n_lanes), table.dtype),
         np.empty((_N_HALF, n_lanes), table.dtype),
         np.empty((_N_HALF, n_lanes), table.dtype),
@@ -362,8 +370,9 @@ def work_arrays(table, n_lanes):
 
 
 @jit
-def _score_lanes(variables, edge_start, logs, table_start, field, on, off, code, score, n_lanes):
-    """Fill score with that of the state that each lane's beliefs prefer."""
+def _score_lanes(graph, logs, field, on, off, code, score, n_lanes):
+    """Fill score (lanes,) with the scores of the states that the beliefs prefer."""
+    variables, edge_start, _, table_start = graph
     for l in range(n_lanes):
         score[l] = 0.0
     for v in range(np.uintp(on.shape[0])):
@@ -383,40 +392,22 @@ def _score_lanes(variables, edge_start, logs, table_start, field, on, off, code,
 
 
 @jit
-def pass_tables(
-    kind, halved, variables, edge_start, table, table_start, logs, field, on, off, message, start,
-    max_iter, tol, factor, want_state, order, n_iter, converged, trace, score, state, log_odds,
-):  # fmt: skip
+def pass_tables(kind, graph, logs, lanes, start, options, answers):
     """Pass messages for a block of models, each until it has converged.
 
     Parameters
     ----------
-    kind, halved, variables, edge_start, table, table_start
-        As of `sweep_tables`.
-    logs : (n_entries,) float64
-        Log-potentials, for scores.
-    field : (n, lanes)
-        As log-odds, for scores.
-    on, off : (n, lanes)
-        The same as weights that sum to 1; 1 and 0 where held.
-    message : (E, lanes) in and out
-    start : (n or 0, lanes)
-        Log-odds of the beliefs that the first messages are sent from; none: those of the fields
-        and the messages.
-    max_iter : int
-    tol : float
-        Largest change of a belief as a probability.
-    factor : float
-        Largest change of the odds of a belief.
-    want_state : bool
-        Whether to keep the best state met on the way.
-    order : (lanes,) int64 output
-        Which model each lane of `on`, `off`, `field` and `message` is, in the end.
-    n_iter, converged, score : (lanes,) output, by model
-    trace : (lanes, max_iter) output, or (lanes, 0)
-    state : (lanes, n) output
-    log_odds : (lanes, n) output
+    kind : SUM or MAX
+    graph : TableGraph
+    logs : (n_entries,) float64 log-potentials, used by scores
+    lanes : Lanes
+    start : (n or 0, lanes) log-odds of the beliefs that the first messages are sent from; if it
+        is empty, the beliefs follow from fields and messages
+    options : GraphOptions, with `slack` as a factor
+    answers : GraphAnswers
     """
+    field, on, off, message, order = lanes
+    table = graph.table
     n, n_models = on.shape
     n_lanes = np.uintp(n_models)
     work = work_arrays(table, n_models)
@@ -430,62 +421,32 @@ def pass_tables(
     copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
         order[l] = l
-        n_iter[l] = max_iter
-    form_beliefs(variables, on, message, belief, n_lanes)
-    if start.shape[0]:
-        for v in range(n):
-            for l in range(n_models):
-                if on[v, l] > 0 and off[v, l] > 0:
-                    belief[v, l] = off[v, l] * table.dtype.type(math.exp(start[v, l]))
+        answers.n_iter[l] = options.max_iter
+    form_beliefs(graph.variables, on, message, belief, n_lanes)
+    start_beliefs(start, on, off, belief)
     lane_probabilities(belief, off, last, n_lanes)
-    for iteration in range(max_iter):
+    for iteration in range(options.max_iter):
         copy_lanes(on, after, n_lanes)
-        sweep_tables(
-            kind, halved, variables, edge_start, table, table_start, belief, off, message, after,
-            work, n_lanes,
-        )  # fmt: skip
+        halved = options.damping > 0
+        sweep_tables(kind, halved, graph, belief, off, message, after, work, n_lanes)
         lane_changes(after, off, last, change, n_lanes)
-        if want_state:
-            _score_lanes(
-                variables, edge_start, logs, table_start, field, after, off, code, here, n_lanes
-            )
-            for l in range(n_lanes):
-                m = order[l]
-                if here[l] > score[m]:
-                    score[m] = here[l]
-                    for v in range(n):
-                        state[m, v] = after[v, l] > off[v, l]
-        n_left = np.int64(n_lanes)
-        for l in range(n_left - 1, -1, -1):
-            if trace.shape[1]:
-                trace[order[l], iteration] = change[l]
-            here_still = change[l] < tol and not lane_moved(after, belief, off, l, factor)
-            if lane_settled(here_still, message, l, kept, order[l], still, factor):
-                n_iter[order[l]] = iteration + 1
-                converged[order[l]] = True
-                n_left -= 1
-                if l < n_left:
-                    order[l], order[n_left] = order[n_left], order[l]
-                    for array in (on, off, message, field):
-                        swap_lanes(array, l, n_left)
-                    for array in (after, last):
-                        swap_lanes(array, l, n_left)
+        if options.want_state:
+            _score_lanes(graph, logs, field, after, off, code, here, n_lanes)
+            keep_better_states(here, after, off, order, n_lanes, answers)
+        n_left = drop_converged(
+            iteration, options, n_lanes, change, belief, after, last, kept, still, lanes, answers
+        )
         belief, after = after, belief
         n_lanes = np.uintp(n_left)
         if n_left == 0:
             break
-    form_beliefs(variables, on, message, belief, np.uintp(n_models))
-    for l in range(n_models):
-        for v in range(n):
-            if on[v, l] > 0 and off[v, l] > 0:
-                log_odds[order[l], v] = math.log(belief[v, l]) - math.log(off[v, l])
-            else:
-                log_odds[order[l], v] = 0
+    form_beliefs(graph.variables, on, message, belief, np.uintp(n_models))
+    lane_log_odds(belief, on, off, order, answers.log_odds)
 
 
 @jit
 def _joint(table, first, k, value, joint, n_lanes):
-    """Fill joint (2^k rows) with the weights of all entries of a table; return nothing."""
+    """Fill joint (2^k rows) with the weights of all entries of a table."""
     for l in range(n_lanes):
         joint[np.uintp(0), l] = 1
     size = 1
@@ -506,27 +467,19 @@ def _joint(table, first, k, value, joint, n_lanes):
 
 
 @jit
-def finish_tables(
-    variables, edge_start, table, table_start, shift, place, on, off, message, order, weight,
-    want_log_z, want_statistics, each, log_partition, statistics,
-):  # fmt: skip
-    """Bethe's log Z and the probabilities of all entries, from the messages.
+def finish_tables(graph, shift, place, lanes, sums):
+    """Add up Bethe's log Z and the probabilities of all entries, from the messages.
 
     Parameters
     ----------
-    variables, edge_start, table, table_start, on, off, message, order
-        As they are after `pass_tables`.
-    shift : (F,) float64
-        Logarithm of what the weights of each table were divided by.
-    place : (F,) int64
-        Where the entries of a table begin in the statistics.
-    weight : (lanes,) of the models, for the sum of the statistics
-    want_log_z, want_statistics : bool
-    each : bool
-        Whether the statistics are those of each model.
-    log_partition : (lanes,) output, added to
-    statistics : (1 or lanes, n_entries) output, added to
+    graph, lanes : TableGraph and Lanes, as `pass_tables` left them
+    shift : (F,) float64, logarithm of the number that the weights of each table were divided by
+    place : (F,) int64, place of the first entry of each table in the statistics
+    sums : GraphSums
     """
+    variables, edge_start, table, table_start = graph
+    _, on, off, message, order = lanes
+    weight, want_log_z, want_statistics, each, log_partition, statistics = sums
     n, n_models = on.shape
     n_lanes = np.uintp(n_models)
     one = table.dtype.type(1)

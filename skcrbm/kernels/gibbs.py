@@ -1,10 +1,11 @@
 """Gibbs sweeps of factor graphs and Ising models, with chains side by side as SIMD lanes.
 
-A block of chains at a time is transposed, so that what is done for one variable runs over
-contiguous chains. A chain's numbers do not depend on which others are beside it.
+A block of chains is transposed, so that the loops for a variable run over contiguous chains. The
+results of a chain do not depend on the chains beside it.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,13 +13,30 @@ from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Chains side by side: states and entries of hundreds of factors stay in the L1 cache, those of
-# thousands in the L2 cache.
+# Chains side by side: states and entries of hundreds of factors stay in the L1 cache, of thousands
+# in the L2 cache.
 _LANES = 64
 # Log-odds beyond this are certain, as u is at least 2^-54.
 _CERTAIN = 80.0
 # Relative distance within which odds in float32 may be on the wrong side.
 _CLOSE = 1e-4
+
+
+class FactorLists(NamedTuple):
+    """The factors of each variable: variable i has those at ``start[i]`` on, tables first."""
+
+    start: np.ndarray  # (n + 1,) int64
+    factor: np.ndarray  # (E,) int64
+    # (E,) int64, the share of the variable in the number of a table's entry; 1 as an input of an
+    # OR, -1 as an input of an AND, 0 as an output
+    weight: np.ndarray
+    first_entry: np.ndarray  # (n_tables,) int64, place of the first entry of each table
+    flat: np.ndarray  # (n_entries,) float64 log-potentials
+    at_zero: np.ndarray  # (F,) int64, code with all variables off: 0; number of inputs of an AND
+    output: np.ndarray  # (F,) int64, output of OR and AND
+    # log-odds for each factor of weight 0 by which one value has more than the other, if both
+    # have some; 0 if there are no weights of 0 in the whole graph
+    forbidden: float
 
 
 @jit
@@ -38,7 +56,7 @@ def _store(bits, first, state, n_lanes):
 
 
 @jit
-def _which(first, n_chains, seeds, model, seed, n_lanes):
+def _fill_lanes(first, n_chains, seeds, model, seed, n_lanes):
     """Fill in the model of each lane, and the seed of its random numbers."""
     for l in range(n_lanes):
         r = np.int64(first) + np.int64(l)
@@ -60,7 +78,7 @@ def _fields(field, model, i, total, n_lanes):
 
 @jit
 def _hold(held, model, i, total, n_lanes):
-    """Log-odds of held variables are infinite."""
+    """Make the log-odds of held variables infinite."""
     for l in range(n_lanes):
         value = held[model[l], i]
         if value != 0:
@@ -69,7 +87,7 @@ def _hold(held, model, i, total, n_lanes):
 
 @jit
 def _odds_off(total, odds, n_lanes):
-    """Odds of off in float32, in the range of the exponential."""
+    """Fill in the odds of off in float32, within the range of the exponential."""
     for l in range(n_lanes):
         odds[l] = np.float32(min(max(-total[l], -_CERTAIN), _CERTAIN))
     exp_in_place(odds, n_lanes)
@@ -77,7 +95,7 @@ def _odds_off(total, odds, n_lanes):
 
 @jit
 def _uniform(seed, i, u, n_lanes):
-    """Random numbers of variable i."""
+    """Fill u with the random numbers of variable i."""
     step = GOLDEN * np.uint64(i + np.uint64(1))
     for l in range(n_lanes):
         u[l] = unit_interval(seed[l] + step)
@@ -85,7 +103,7 @@ def _uniform(seed, i, u, n_lanes):
 
 @jit
 def _compare(u, odds, value, n_lanes):
-    """Set value = 1 where u < 1 / (1 + odds), else 0; return how many are close."""
+    """Set value = 1 if u < 1 / (1 + odds), else 0; return the number of close comparisons."""
     close = 0
     for l in range(n_lanes):
         share = u[l] * (1.0 + np.float64(odds[l]))
@@ -96,7 +114,7 @@ def _compare(u, odds, value, n_lanes):
 
 @jit
 def _draw(seed, i, total, u, odds, value, n_lanes):
-    """Set value = 1 where variable i is drawn on, of log-odds total, else 0."""
+    """Draw variable i from log-odds total: set value to 1 or 0."""
     _uniform(seed, i, u, n_lanes)
     _odds_off(total, odds, n_lanes)
     if _compare(u, odds, value, n_lanes):
@@ -106,20 +124,21 @@ def _draw(seed, i, total, u, odds, value, n_lanes):
 
 @jit
 def _keep(total, first, i, log_odds, n_lanes):
+    """Store the log-odds of variable i."""
     for l in range(n_lanes):
         log_odds[first + l, i] = total[l]
 
 
 @jit
 def _add_neighbour(coupling, signs, k, pull, n_lanes):
-    """Pull += coupling times signs of neighbour k."""
+    """Add coupling times the signs of neighbour k to pull."""
     for l in range(n_lanes):
         pull[l] += coupling * signs[k, l]
 
 
 @jit
-def _twice(total, pull, n_lanes):
-    """Log-odds of variables in -1/+1, of what they are multiplied by."""
+def _log_odds_of_signs(total, pull, n_lanes):
+    """Turn the total factor of a -1/+1 variable into log-odds; reset pull to 0."""
     for l in range(n_lanes):
         total[l] = 2.0 * (total[l] + pull[l])
         pull[l] = 0.0
@@ -127,6 +146,7 @@ def _twice(total, pull, n_lanes):
 
 @jit
 def _set_signs(value, signs, i, n_lanes):
+    """Set the signs of variable i from values 0 and 1."""
     for l in range(n_lanes):
         signs[i, l] = 2.0 * value[l] - 1.0
 
@@ -137,21 +157,15 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
 
     Parameters
     ----------
-    order : (L,) int64
-        Of the variables.
-    start : (L + 1,) int64
-    neighbours, coupling : (2 E,) int64, float64
-        The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
+    order : (L,) int64 permutation of the variables
+    start, neighbours, coupling : (L + 1,) int64, (2 E,) int64, (2 E,) float64; the neighbours of
+        variable i are at ``start[i]`` to ``start[i + 1] - 1``
     field : (N, L) float64
-    n_chains : int
-        Of each model, one after the other: R = N n_chains.
-    held : (N, L) int8, or (0, L) where nothing is
-        -1 and 1 hold a variable.
-    seeds : (n_chains,) or (R,) uint64
-        Of the random numbers, the same for all models or for each chain.
+    n_chains : int, chains of each model, one after the other: R = N n_chains
+    held : (N, L) int8, -1 and 1 hold a variable; (0, L) if no variable is held
+    seeds : (n_chains,) or (R,) uint64, seeds for all models or for each chain
     state : (R, L) bool, changed
-    log_odds : (R, L) float64 output
-        What each variable was drawn from.
+    log_odds : (R, L) float64 output, log-odds that each variable was drawn from
     """
     width = np.uintp(state.shape[1])
     signs = np.empty((width, _LANES))
@@ -166,13 +180,13 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
         for v in range(width):
             for l in range(n_lanes):
                 signs[v, l] = 2.0 * signs[v, l] - 1.0
-        _which(first, n_chains, seeds, model, seed, n_lanes)
+        _fill_lanes(first, n_chains, seeds, model, seed, n_lanes)
         for t in range(width):
             i = np.uintp(order[t])
             for e in range(start[i], start[i + 1]):
                 _add_neighbour(coupling[e], signs, np.uintp(neighbours[e]), pull, n_lanes)
             _fields(field, model, i, total, n_lanes)
-            _twice(total, pull, n_lanes)
+            _log_odds_of_signs(total, pull, n_lanes)
             if len(held):
                 _hold(held, model, i, total, n_lanes)
             _keep(total, first, i, log_odds, n_lanes)
@@ -183,7 +197,7 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
 
 @jit
 def _add_table(flat, first, bit, code, f, total, n_lanes):
-    """Total += what a table gains by the variable of a bit."""
+    """Add the score that a table gains if the variable of a bit is on to total."""
     for l in range(n_lanes):
         on = code[f, l] | bit
         total[l] += flat[first + np.uintp(on)] - flat[first + np.uintp(on ^ bit)]
@@ -191,7 +205,7 @@ def _add_table(flat, first, bit, code, f, total, n_lanes):
 
 @jit
 def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on, n_lanes):
-    """Do the same of finite entries; count those of -inf."""
+    """Do the same with finite entries; count entries of -inf."""
     for l in range(n_lanes):
         place = code[f, l] | bit
         on, off = flat[first + np.uintp(place)], flat[first + np.uintp(place ^ bit)]
@@ -206,7 +220,7 @@ def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on,
 
 @jit
 def _add_logic(bits, i, is_input, output, negated, count, f, zeros_off, zeros_on, n_lanes):
-    """Count whether an OR has weight 0 with variable i off, and on; AND is OR of all negated."""
+    """Count the weights 0 of an OR with variable i off, and on; an AND is an OR of all negated."""
     for l in range(n_lanes):
         if is_input:
             others = count[f, l] > np.int64((bits[i, l] != 0) != negated)
@@ -223,7 +237,7 @@ def _add_logic(bits, i, is_input, output, negated, count, f, zeros_off, zeros_on
 
 @jit
 def _count_zeros(total, zeros_off, zeros_on, forbidden, n_lanes):
-    """Put what was counted into the log-odds, and start again."""
+    """Put the counted weights 0 into the log-odds, and reset the counts."""
     for l in range(n_lanes):
         off, on = zeros_off[l], zeros_on[l]
         if off > 0 and on > 0:
@@ -245,8 +259,8 @@ def _set_bits(value, bits, i, change, n_lanes):
 
 
 @jit
-def _follow(change, weight, code, f, n_lanes):
-    """Entry of a table, or count of inputs, after a change."""
+def _update_code(change, weight, code, f, n_lanes):
+    """Update the entry of a table, or the count of inputs, after a change."""
     for l in range(n_lanes):
         code[f, l] += change[l] * weight
 
@@ -265,38 +279,18 @@ def _first_codes(start, factor, weight, at_zero, bits, code, n_lanes):
 
 
 @jit
-def sweep_factors(
-    order, start, factor, weight, first_entry, flat, at_zero, output, forbidden, field, n_chains,
-    held, seeds, state, log_odds,
-):  # fmt: skip
+def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
     """Draw all variables of R chains of factor graphs in turn.
 
     Each chain keeps the place of its entry in every table, and the number of inputs that are on
-    of every OR (off, of an AND), which follow the variables.
+    of every OR (off, of an AND), and updates them as variables change.
 
     Parameters
     ----------
-    order : (n,) int64
-        Of the variables.
-    start : (n + 1,) int64
-    factor, weight : (E,) int64
-        The factors of variable i are at ``start[i]`` to ``start[i + 1] - 1``, tables first. What
-        the variable adds to the number of the entry of a table; 1 as an input of an OR, -1 of
-        an AND, 0 as an output.
-    first_entry : (n_tables,) int64
-        Where the entries of each table begin.
-    flat : (n_entries,) float64
-        Log-potentials.
-    at_zero : (F,) int64
-        With all variables off: 0; of an AND the number of its inputs.
-    output : (F,) int64
-        Of OR and AND.
-    forbidden : float
-        Log-odds for each weight of 0 by which one value has more of them than the other, where
-        both have some; 0 if there are none in the whole graph.
-    field, n_chains, held, seeds, state, log_odds
-        As of `sweep_ising`.
+    lists : FactorLists
+    order, field, n_chains, held, seeds, state, log_odds : see `sweep_ising`
     """
+    start, factor, weight, first_entry, flat, at_zero, output, forbidden = lists
     width, n_factors = np.uintp(state.shape[1]), len(at_zero)
     bits, code = np.empty((width, _LANES), np.int64), np.empty((n_factors, _LANES), np.int64)
     total, value, odds = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES, np.float32)
@@ -309,7 +303,7 @@ def sweep_factors(
         n_lanes = np.uintp(min(np.uintp(_LANES), np.uintp(n_rows - first)))
         _load(state, first, bits, n_lanes)
         _first_codes(start, factor, weight, at_zero, bits, code, n_lanes)
-        _which(first, n_chains, seeds, model, seed, n_lanes)
+        _fill_lanes(first, n_chains, seeds, model, seed, n_lanes)
         for t in range(width):
             i = np.uintp(order[t])
             _fields(field, model, i, total, n_lanes)
@@ -337,5 +331,5 @@ def sweep_factors(
             _draw(seed, i, total, u, odds, value, n_lanes)
             _set_bits(value, bits, i, change, n_lanes)
             for e in range(start[i], start[i + 1]):
-                _follow(change, weight[e], code, np.uintp(factor[e]), n_lanes)
+                _update_code(change, weight[e], code, np.uintp(factor[e]), n_lanes)
         _store(bits, first, state, n_lanes)

@@ -8,7 +8,7 @@ from skcrbm.kernels.scalar import binary_entropy, dot, sigmoid_pair
 
 @jit
 def _log_partition(coupling, field, free, theta, spin):
-    """``field' q + 1/2 spin' S spin + sum of entropies``, a lower bound of log Z."""
+    """Return ``field' q + 1/2 spin' S spin + sum of entropies``, a lower bound of log Z."""
     log_z = 0.0
     one = theta.dtype.type(1)
     for i in range(theta.shape[0]):
@@ -35,31 +35,19 @@ def _add_products(weight, free, theta, q, pairwise):
 
 
 @jit
-def ising_mean_field(
-    coupling, field, free, max_iter, tol, weight, want_log_z, want_statistics,
-    theta, n_iter, converged, log_partition, pairwise, trace,
-):  # fmt: skip
-    """Coordinate ascent for a chunk of N rows, each until it has converged.
+def ising_mean_field(coupling, field, free, weight, options, answers):
+    """Run coordinate ascent on N models, each until it has converged.
 
     Parameters
     ----------
     coupling : (L, L)
-    field : (N, L)
-        As log-odds, 2 f.
-    free : (N, L) bool
-        Held labels are left out: their spin is 0.
-    max_iter : int
-    tol : float
-    weight : (N,)
-        Of the sum of the statistics.
-    want_log_z, want_statistics : bool
-    theta : (N, L)
-        In: log-odds to start from. Out: belief log-odds, 0 where held.
-    n_iter, converged, log_partition : (N,) output
-        log Z of the scores ``field' (y + 1) / 2 + 1/2 y' S y`` of the free labels.
-    pairwise : (L, L) output, added to
-    trace : (N, max_iter) output, or (N, 0)
+    field : (N, L) as log-odds, 2 f
+    free : (N, L) bool; held labels are left out: their spin is 0
+    weight : (N,) in the sum of the statistics
+    options, answers : IsingOptions (`slack` is not used), IsingAnswers
     """
+    max_iter, tol, _, want_log_z, want_statistics = options
+    theta, n_iter, converged, log_partition, pairwise, trace = answers
     n_labels = coupling.shape[0]
     one = coupling.dtype.type(1)
     two = one + one

@@ -1,18 +1,19 @@
 """Sum-product and tree-reweighted message passing on pairwise Boltzmann machines.
 
-Labels are visited in order; each reads what comes in, forms its belief and sends to all
-others. With w = 2 s / rho, x = theta_i - mu_{k->i} the message i -> k is
+Labels are visited in order; each reads its messages, forms its belief and sends messages to all
+others. With w = 2 s / rho and x = theta_i - mu_{k->i} the message i -> k is
 
     mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
 
-(rho = 1 is sum-product). Kept as odds R = e^mu it takes one division, with E = e^w and
+(rho = 1 is sum-product). As odds R = e^mu it takes one division, with E = e^w and
 t, u = sigma(+-theta_i): R_{i->k} = (E t + u R_{k->i}) / (t + E u R_{k->i}).
 
-``message[i, k]`` is the message k -> i. Held labels are left out: they are not visited, and
-the messages from them stay neutral.
+``message[i, k]`` is the message k -> i. Held labels are left out: they are not visited, and their
+messages stay neutral.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +31,21 @@ from skcrbm.kernels.scalar import (
     sigmoid_pair,
 )
 
-# Messages to start from need not be larger.
+# Largest |log| of a message to start from.
 _MAX_START = 150.0
+
+
+class IsingEdges(NamedTuple):
+    """Couplings of an Ising model, and the form of the messages."""
+
+    in_logs: bool  # messages are log-odds; else odds, without damping and with a single rho
+    edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else its exponential
+    coupling: np.ndarray  # (L, L) s
+    rho: np.ndarray  # (L, L) appearance of each edge in a spanning tree, positive
+    uniform_rho: float  # rho of all edges, if not in_logs
+    decay: np.ndarray  # (L, L) float64, exp(-4 |s| / rho), kept above 0
+    piece: int  # number of messages whose product fits float64
+    damping: float
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -45,7 +59,7 @@ def _product(values):
 
 @jit
 def _log_product(odds, piece):
-    """Log of the product of odds (L,), which fits float64 over any `piece` of them."""
+    """Return the log of the product of odds (L,); a product of `piece` odds fits float64."""
     total = 0.0
     for first in range(0, odds.shape[0], piece):
         total += math.log(_product(odds[first : min(first + piece, odds.shape[0])]))
@@ -70,7 +84,7 @@ def _send_logs(w, incoming, theta, out):
 
 @jit
 def _larger_pair(decay, q, u, r, v):
-    """P(both on) of two units that are rather alike: log odds-ratio w >= 0, decay = e^-w.
+    """Return P(both on) of two units that tend to agree: log odds-ratio w >= 0, decay = e^-w.
 
     The root of the quadratic equation for it, divided by e^w; all terms are positive.
     P(on) are q and r, P(off) u and v.
@@ -83,7 +97,7 @@ def _larger_pair(decay, q, u, r, v):
 
 @jit
 def _joint(s, decay, q, u, r, v):
-    """P(i on, k on) and P(i on, k off) of the beliefs of an edge with coupling s."""
+    """Return P(i on, k on) and P(i on, k off) of the beliefs of an edge with coupling s."""
     if s < 0:
         other = _larger_pair(decay, q, u, v, r)
         return max(q - other, 0.0), other
@@ -100,10 +114,9 @@ def _set_beliefs(theta, belief):
 
 @jit
 def _log_partition(coupling, rho, decay, field, theta, belief, free):
-    """Energy of the beliefs of the free labels + sum H_i + sum rho_ik (H_ik - H_i - H_k).
+    """Return the expected score of the free labels + sum H_i + sum rho_ik (H_ik - H_i - H_k).
 
-    The pair beliefs are those whose sums are the beliefs of the labels: at convergence the
-    ones of the messages.
+    The pair beliefs sum to the beliefs of the labels; at convergence they agree with the messages.
     """
     log_z = 0.0
     for i in range(theta.shape[0]):
@@ -179,10 +192,11 @@ def _read_messages(in_logs, edge, source, message):
 
 
 @jit
-def _start(in_logs, warm, edge, coupling, rho, start, n, theta, free, belief, message):
-    """Fill message (L, L): none, those of an earlier run, start[n], or that fit beliefs."""
-    none = message.dtype.type(0 if in_logs else 1)
-    fill(message.ravel(), none)
+def _start(model, warm, start, n, theta, free, belief, message):
+    """Fill message (L, L): neutral, from start[n] of an earlier run, or from the beliefs."""
+    in_logs, edge = model.in_logs, model.edge
+    neutral = message.dtype.type(0 if in_logs else 1)
+    fill(message.ravel(), neutral)
     if not warm:
         return
     t, u = belief[0], belief[1]
@@ -196,25 +210,26 @@ def _start(in_logs, warm, edge, coupling, rho, start, n, theta, free, belief, me
         else:
             for k in range(theta.shape[0]):
                 if k != i:
-                    w = 2.0 * float(coupling[i, k]) / rho[i, k]
+                    w = 2.0 * float(model.coupling[i, k]) / model.rho[i, k]
                     w = min(max(w, -_MAX_START), _MAX_START)
                     message[i, k] = message_from_beliefs(2.0 * w, theta[k], theta[i]) - w
         for k in range(theta.shape[0]):
             if not free[k]:
-                message[i, k] = none
+                message[i, k] = neutral
 
 
 @jit
 def _belief(in_logs, i, field, message, rho, row_rho, piece):
-    """Log-odds of label i from what comes in."""
+    """Return the log-odds of label i given its messages."""
     if in_logs:
         return field + dot(row_rho[i], message[i])
     return field + rho * message.dtype.type(_log_product(message[i], piece))
 
 
 @jit
-def _moves_messages(in_logs, i, edge, x, message, free, damping, slack, rounding, out):
-    """Whether label i with belief x would send others than those in message (L, L)."""
+def _moves_messages(model, i, x, message, free, slack, rounding, out):
+    """Return True if label i with belief x would send other messages than message (L, L)."""
+    in_logs, edge, damping = model.in_logs, model.edge, model.damping
     one = edge.dtype.type(1)
     if in_logs:
         _send_logs(edge[i], message[i], x, out)
@@ -235,53 +250,24 @@ def _moves_messages(in_logs, i, edge, x, message, free, damping, slack, rounding
 
 
 @jit
-def pass_ising(
-    in_logs, edge, coupling, rho, uniform_rho, decay, piece, damping,
-    field, free, warm, start, max_iter, tol, slack, weight, want_log_z, want_statistics,
-    theta, n_iter, converged, log_partition, pairwise, trace, kept,
-):  # fmt: skip
-    """Pass messages for a chunk of N rows, each until it has converged.
+def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
+    """Pass messages for N models, each until it has converged.
 
     Parameters
     ----------
-    in_logs : bool
-        Messages are log-odds; else odds, without damping and with one rho for all edges.
-    edge : (L, L)
-        2 s / rho if in_logs, else the exponential of it.
-    coupling : (L, L), s
-    rho : (L, L), dtype of the coupling
-        Appearance of each edge in a spanning tree, positive.
-    uniform_rho : float, the same of all edges, if not in_logs
-    decay : (L, L) float64
-        exp(-4 |s| / rho), kept above 0.
-    piece : int
-        Number of messages whose product fits float64.
-    damping : float
-    field : (N, L)
-        As log-odds, 2 f.
-    free : (N, L) bool
-        Held labels are left out.
-    warm : bool
-        Start from the messages in `start`, or if there are none from those that fit theta;
-        else from none.
-    start : (N or 0, L, L)
-        Messages of an earlier run, odds or log-odds as here.
-    max_iter : int
-    tol : float
-        Largest change of a belief as a probability.
-    slack : float64
-        Largest change of a belief log-odds.
-    weight : (N,)
-        Of the sum of the statistics.
-    want_log_z, want_statistics : bool
-    theta : (N, L)
-        In: log-odds to start from. Out: belief log-odds, 0 where held.
-    n_iter, converged, log_partition : (N,) output
-        log Z of the scores ``field' (y + 1) / 2 + 1/2 y' S y`` of the free labels.
-    pairwise : (L, L) output, added to
-    trace : (N, max_iter) output, or (N, 0)
+    model : IsingEdges
+    field : (N, L) as log-odds, 2 f
+    free : (N, L) bool; held labels are left out
+    weight : (N,) in the sum of the statistics
+    warm : bool, start from `start` or, if it is empty, from messages that fit the beliefs; else
+        from neutral messages
+    start : (N or 0, L, L) messages of an earlier run, in the form of this run
+    options, answers : IsingOptions, IsingAnswers
     kept : (N or 0, L, L) output, the last messages
     """
+    in_logs, edge, coupling, rho, uniform_rho, decay, piece, damping = model
+    max_iter, tol, slack, want_log_z, want_statistics = options
+    theta, n_iter, converged, log_partition, pairwise, trace = answers
     n_labels = edge.shape[0]
     one = edge.dtype.type(1)
     rounding = ROUNDING * np.finfo(edge.dtype).eps
@@ -296,7 +282,7 @@ def pass_ising(
                 theta[n, i] = 0
             first[0, i], first[1, i] = sigmoid_pair(theta[n, i], one)
             last[i] = first[0, i]
-        _start(in_logs, warm, edge, coupling, rho, start, n, theta[n], free[n], first, message)
+        _start(model, warm, start, n, theta[n], free[n], first, message)
         converged[n] = False
         for iteration in range(max_iter):
             change = one - one
@@ -322,10 +308,10 @@ def pass_ising(
             if trace.shape[1]:
                 trace[n, iteration] = change
             if change < tol and not moved:
-                # A label may have been visited before the messages that change it were sent: in
-                # the first sweep most. (Later, probabilities may differ within a sweep long
-                # after they are the same from sweep to sweep.) And messages that cancel in a
-                # belief may still change those that it sends.
+                # A label may have been visited before the messages that change it were sent,
+                # above all in the first sweep. (Later, probabilities may differ within a sweep
+                # long after they are equal from sweep to sweep.) And messages that cancel in a
+                # belief may still change the messages of its label.
                 for i in range(n_labels):
                     if not free[n, i]:
                         continue
@@ -334,7 +320,7 @@ def pass_ising(
                     if iteration == 0:
                         change = max(change, abs(sigmoid_pair(x, one)[0] - last[i]))
                     moved = moved or _moves_messages(
-                        in_logs, i, edge, x, message, free[n], damping, slack, rounding, out
+                        model, i, x, message, free[n], slack, rounding, out
                     )
                 if change < tol and not moved:
                     converged[n] = True

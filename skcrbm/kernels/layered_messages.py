@@ -1,31 +1,45 @@
 """Messages between two layers of categorical nodes, and their vector-Jacobian products.
 
-Rows of the batch are the lanes of the vector loops: a block holds the n lanes of
-state 1, then those of state 2, and so on; state 0 is the reference, its log-odds are 0
-and not stored. Of a single row the states are the lanes. An edge e joins ``source[e]`` and
-``target[e]`` by ``table[pair[e]]``.
+Rows of the batch are the lanes of the vector loops: a block holds the n lanes of state 1, then
+the n lanes of state 2, and so on; state 0 is the reference, its log-odds are 0 and not stored. In
+a batch of a single row the states are the lanes. An edge e joins ``source[e]`` and ``target[e]``
+by ``table[pair[e]]``.
 
 For the message of an edge (Shen et al. 2019, eqs. 20 and 22)
 
     m(y) = log sum_x c(x) K(x, y),   c = softmax(b - r),   K = exp(W / rho),
 
-b is the source's belief and r the message in the other direction. Tables come shifted,
+where b is the belief of the source and r the message in the other direction. Tables are shifted,
 ``K(x, y) exp(-shift(y))`` in (0, 1], so that a message is a matrix-vector product on
 probabilities, without an exponential per pair of states.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from skcrbm.kernels.exponentials import exp_in_place, log_in_place
 from skcrbm.kernels.jit import jit
 
-# The next functions do a block of edges each, first:last: a call costs as much as an edge.
-# What belongs to an edge of the block lies in scratch space, one edge after the other.
+
+class Edges(NamedTuple):
+    """Edges between two layers, in one direction."""
+
+    table: np.ndarray  # (P, l, k - 1) shifted tables
+    shift: np.ndarray  # (P, k - 1)
+    source: np.ndarray  # (E,) int
+    target: np.ndarray  # (E,) int
+    pair: np.ndarray  # (E,) int, table of each edge
+    rho: np.ndarray  # (E,) weights of the messages
+
+
+# The next functions process a block of edges first:last: a call costs as much as an edge.
+# Scratch space holds the numbers of the edges of the block, one edge after the other.
 
 
 @jit(fastmath={"contract"})
 def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
-    """Cavity (l n) of each edge = softmax(belief[source] - reverse[e]), the reference first."""
+    """Set cavity (l n) of each edge to softmax(belief[source] - reverse[e]), reference first."""
     n = np.uintp(n)
     width = np.uintp(belief.shape[1])
     size = width + n
@@ -62,7 +76,7 @@ def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
 
 @jit(fastmath={"contract"})
 def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
-    """Do as `_cavities` for sources with one other state: an exponential per lane, not two."""
+    """Do as `_cavities` for sources with two states: an exponential per lane, not two."""
     n = np.uintp(n)
     one = belief.dtype.type(1)
     start = np.uintp(0)
@@ -88,7 +102,7 @@ def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
 
 @jit
 def _fill_cavities(belief, reverse, source, first, last, cavity, spare, n):
-    """Fill the cavities of a block; spare is scratch space, at least n a row of the block."""
+    """Fill the cavities of a block; spare is scratch space of at least n numbers an edge."""
     if belief.shape[1] == n:
         _binary_cavities(belief, reverse, source, first, last, cavity, spare, n)
     else:
@@ -97,7 +111,7 @@ def _fill_cavities(belief, reverse, source, first, last, cavity, spare, n):
 
 @jit(fastmath={"contract"})
 def _expect(table, pair, first, last, cavity, out, n):
-    """Out ((k - 1) n) of each edge = its cavity (l n) times its table (l, k - 1)."""
+    """Set out ((k - 1) n) of each edge to its cavity (l n) times its table (l, k - 1)."""
     n = np.uintp(n)
     one = np.uintp(1)
     two = np.uintp(2)
@@ -146,7 +160,7 @@ def _expect(table, pair, first, last, cavity, out, n):
 
 @jit(fastmath={"contract"})
 def _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, total, n):
-    """Out[e] = (logs + shift) * mask, and total[target] += rho * out[e]."""
+    """Set out[e] to (logs + shift) * mask, and add rho * out[e] to total[target]."""
     n = np.uintp(n)
     start = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
@@ -170,29 +184,24 @@ def _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, tot
 
 @jit
 def _block_size(n_left, n_right, n):
-    """Edges done together: their scratch space stays in the L1 cache."""
+    """Return the number of edges of a block: their scratch space stays in the L1 cache."""
     return max(1, 4096 // max(1, (n_left + n_right) * n))
 
 
 @jit
-def send(belief, reverse, table, shift, source, target, pair, rho, mask, out, total):
+def send(belief, reverse, edges, mask, out, total):
     """Compute the messages of all edges in one direction.
 
     Parameters
     ----------
-    belief : ndarray (n_sources, (l - 1) n)
-    reverse : ndarray (E, (l - 1) n)
-        Messages in the other direction, which the cavity leaves out.
-    table, shift : ndarray (P, l, k - 1), (P, k - 1)
-    source, target, pair : ndarray (E,), int
-    rho : ndarray (E,)
-    mask : ndarray (n_sources, n), or (0, n) for none
-        0 where a source is observed: it sends nothing here.
-    out : ndarray (E, (k - 1) n)
-        The messages.
-    total : ndarray (n_targets, (k - 1) n)
-        ``rho * message`` is added to it.
+    belief : (n_sources, (l - 1) n)
+    reverse : (E, (l - 1) n) messages in the other direction, which the cavity leaves out
+    edges : Edges
+    mask : (n_sources, n), or (0, n) for no mask; 0 if a source is observed: it sends no message
+    out : (E, (k - 1) n) output, the messages
+    total : (n_targets, (k - 1) n), ``rho * message`` is added to it
     """
+    table, shift, source, target, pair, rho = edges
     n = mask.shape[1]
     l, k = table.shape[1], table.shape[2]
     block = _block_size(l, k, n)
@@ -209,7 +218,7 @@ def send(belief, reverse, table, shift, source, target, pair, rho, mask, out, to
 
 @jit(fastmath={"contract"})
 def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n):
-    """Gradient d ((k - 1) n) of each edge's message, and its sum over states, (n)."""
+    """Fill in the gradient d ((k - 1) n) of each message, and its sum over states (n)."""
     n = np.uintp(n)
     width = np.uintp(d_total.shape[1])
     start = np.uintp(0)
@@ -237,7 +246,7 @@ def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, 
 
 @jit(fastmath={"contract"})
 def _over_sums(d, shift, pair, first, last, out, ratio, n):
-    """D /= exp(out[e] - shift), the sum that the message is the logarithm of."""
+    """Divide d by exp(out[e] - shift), the sum whose logarithm is the message."""
     n = np.uintp(n)
     start = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
@@ -320,37 +329,19 @@ def _to_table(cavity, d, pair, first, last, d_table, n):
 
 @jit
 def send_vjp(
-    belief,
-    reverse,
-    table,
-    shift,
-    source,
-    target,
-    pair,
-    rho,
-    mask,
-    out,
-    d_total,
-    direct,
-    d_belief,
-    d_reverse,
-    d_table,
-):
-    """Vector-Jacobian product of `send`, whose arguments it takes too.
+    belief, reverse, edges, mask, out, d_total, direct, d_belief, d_reverse, d_table
+):  # fmt: skip
+    """Compute the vector-Jacobian product of `send`, whose arguments it takes too.
 
     Parameters
     ----------
-    d_total : ndarray as total
-        Gradient of the sums.
-    direct : ndarray as out, or (0, 0) for none
-        Gradient of the messages themselves.
-    d_belief : ndarray as belief
-        Added to.
-    d_reverse : ndarray as reverse
-        Set.
-    d_table : ndarray (P, l - 1, k - 1)
-        Added to: the gradient of W / rho over the shifted table.
+    d_total : as total, gradient of the sums
+    direct : as out, gradient of the messages themselves; (0, 0) for no gradient
+    d_belief : as belief, added to
+    d_reverse : as reverse, set
+    d_table : (P, l - 1, k - 1), added to: the gradient of W / rho over the shifted table
     """
+    table, shift, source, target, pair, rho = edges
     n = mask.shape[1]
     l, k = table.shape[1], table.shape[2]
     block = _block_size(l, 2 * k + 1, n)
@@ -371,9 +362,9 @@ def send_vjp(
 
 @jit
 def send_max(belief, reverse, weights, source, target, pair, mask, out, total):
-    """Max-product messages, ``max_x (W + b - r) - max_x (b - r)``.
+    """Compute max-product messages, ``max_x (W + b - r) - max_x (b - r)``.
 
-    Arguments as in `send`, with weights (P, l, k - 1), row 0 being 0, in place of tables.
+    The arguments are as in `send`, with weights (P, l, k - 1), row 0 being 0, in place of tables.
     """
     n = np.uintp(mask.shape[1])
     for edge in range(source.shape[0]):
@@ -402,12 +393,10 @@ def expected_fields(mean, weights, source, target, table, total):
 
     Parameters
     ----------
-    mean : ndarray (n_sources, (l - 1) n)
-        Probabilities of states 1 to l - 1.
-    weights : ndarray (P, l - 1, k - 1)
-    source, target, table : ndarray (E,), int
-    total : ndarray (n_targets, (k - 1) n)
-        Added to.
+    mean : (n_sources, (l - 1) n) probabilities of states 1 to l - 1
+    weights : (P, l - 1, k - 1)
+    source, target, table : (E,) int
+    total : (n_targets, (k - 1) n), added to
     """
     n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))
     for edge in range(source.shape[0]):
@@ -425,9 +414,9 @@ def expected_fields(mean, weights, source, target, table, total):
 
 @jit(fastmath={"contract", "reassoc"})
 def expected_fields_vjp(mean, weights, source, target, table, d_total, d_mean, d_weights):
-    """Vector-Jacobian product of `expected_fields`; d_mean and d_weights are added to.
+    """Add the vector-Jacobian product of `expected_fields` to d_mean and d_weights.
 
-    d_mean with no rows is left alone.
+    d_mean without rows is left out.
     """
     n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))
     for edge in range(source.shape[0]):

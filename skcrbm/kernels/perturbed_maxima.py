@@ -21,7 +21,7 @@ Nothing here depends on how many samples are in an array.
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import copy_lanes
+from skcrbm.kernels.lanes import copy_lanes
 
 
 @jit(fastmath={"contract"})
@@ -208,7 +208,7 @@ def relay_order(graph, n):
         Longest way from variables that are no relays; the number of factors where the output is
         none.
     """
-    variables, edge_start, n_tables = graph[0], graph[1], graph[5]
+    variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
     gate = np.full(n, -1)  # whose output a variable is; -2: of several
     for f in range(n_tables, n_tables + n_logic):
@@ -268,7 +268,7 @@ def _relay_up(order, n_relays, graph, limit, held, theta, message):
 
     theta holds of a relay what its own factor has not sent; it is completed.
     """
-    variables, edge_start, negated = graph[0], graph[1], graph[6]
+    variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     one, two = np.uintp(1), np.uintp(2)
     for p in range(n_relays):
         f = order[p]
@@ -301,7 +301,7 @@ def _relay_down(
     `factor_logs`. Sums over all inputs but one are differences, which in float64 are off by no
     more than the sum of all messages is.
     """
-    variables, edge_start, negated = graph[0], graph[1], graph[6]
+    variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     keep = 1.0 - damping
     one, two = np.uintp(1), np.uintp(2)
     for back in range(order.shape[0]):
@@ -371,7 +371,7 @@ def _send_table(logs, first, k, cavity, on, off):
 @jit
 def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work):
     """Send the messages of the first tables up to last - 1; add them to `after`."""
-    variables, edge_start, logs, table_start = graph[0], graph[1], graph[3], graph[4]
+    variables, edge_start, _, logs, table_start, _, _, _ = graph
     cavity, on, off = work
     keep = 1.0 - damping
     for f in range(last):
@@ -418,7 +418,7 @@ def pass_factors(
     belief : (K, n) output
         Log-odds after the last sweep; of no meaning where held.
     """
-    variables, edge_start, n_tables = graph[0], graph[1], graph[5]
+    variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     longest = 0
     for f in range(edge_start.shape[0] - 1):
         longest = max(longest, edge_start[f + 1] - edge_start[f])

@@ -1,46 +1,41 @@
 """Exact inference on small RBMs: one side is enumerated, the other summed out.
 
-The enumerated side has k units with fields e, the summed side m units with
-fields a. The 2^k states are split into a low part of S = 2^l states, for which
-``gain[i, s] = exp(sum of the couplings of unit i to the low units on in s)`` is
-shared by all rows, and a high part, the tiles, that only shifts the fields. With
-t = sigma(field), u = 1 - t a summed unit contributes sp(field) + log(u + t gain) to the
-log-weight of a state, so
+The enumerated side has k units with fields e, the summed side m units with fields a. The 2^k
+states are split into a low part of S = 2^l states, for which
+``gain[i, s] = exp(sum of the couplings of unit i to the low units on in s)`` is shared by all
+rows, and a high part, the tiles, that only shifts the fields. With t = sigma(field) and
+u = 1 - t, a summed unit contributes sp(field) + log(u + t gain) to the log-weight of a state, so
 
     weight q(s) = exp(e.s) prod_i (u_i + t_i gain[i, s])
     P(unit i on, s) = t_i q(s) / (t_i + u_i loss[i, s]),  loss = 1 / gain,
 
-no transcendental function is needed per state. Four units at a time are multiplied, and
-share one division; the exponents of products that could leave the range of a float are
-kept as integers beside them.
+and no transcendental function is needed per state. Four units are multiplied together and share
+one division; the exponents of products that could leave the range of a float are kept as
+integers beside them.
 
-This is the odds form. What it has no room for is left to `rbm_exact_log.py`: couplings beyond
+This is the odds form. Models beyond its range are left to `rbm_exact_log.py`: couplings beyond
 `MAX_NORM`, fields beyond `MAX_FIELD`, enumerated units with a probability below `_TINY`.
 
-Of the 2^k states those with a held enumerated unit on are impossible; held units of
-the other side are skipped.
+States with a held enumerated unit on are impossible; held units of the other side are skipped.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import (
-    fill,
-    log_add,
-    n_low_units,
-)
+from skcrbm.kernels.scalar import fill, log_add, n_low_units
 
-# Units that have their states in a tile of the odds form, at most: all rows of states that a
-# group of units needs stay in the L1 cache.
+# Largest number of low units of a tile: all rows of states that a group of units needs stay in
+# the L1 cache.
 MAX_LOW_UNITS = 8
 # A row of states and room. A constant, so that the compiler knows how far apart rows are.
-# The room keeps what is summed further apart than a vector is long, without which the order of
-# summation would depend on where arrays lie, and spreads the rows over the cache.
+# The room keeps summed rows further apart than a vector is long, else the order of summation would
+# depend on the addresses of arrays, and spreads the rows over the cache.
 ROW = (1 << MAX_LOW_UNITS) + 24
-# The losses of a unit are followed by its sums: at a distance that is no multiple of
-# 4096 bytes, or stores would delay the loads that follow them.
+# The losses of a unit are followed by its sums, at a distance that is no multiple of 4096 bytes:
+# else stores would delay the loads that follow them.
 STRIDE = 2 * ROW
 # Summed units that share a division. Their norm, the sum of their |couplings|, is at most
 # MAX_NORM. A state with a probability below _NOTHING, which is left out, would contribute less
@@ -50,26 +45,61 @@ MAX_NORM = 300.0
 _NOTHING = 1e-200
 # Products of weights stay within exp(+-600).
 _MAX_PRODUCT = 600.0
-# Enumerated fields whose powers of two are integers.
+# Largest |enumerated field|: its power of two is an integer.
 MAX_FIELD = 1e15
-# Below this probability, to which 2^30 states that are left out are a rounding error, the log-odds
-# of an enumerated unit are computed in logs.
+# Enumerated units with a smaller probability have their log-odds computed in logs. Beside it, 2^30
+# states that are left out are a rounding error.
 _TINY = 1e-170
-# Up to this probability of a unit that it is on, the one that it is off is a difference.
+# Up to this probability of a unit to be on, its probability to be off is computed as a difference.
 _MOST = 0.875
 # Rows that go through the tables together; even, as their sums are added in pairs.
 BLOCK = 4
 
+
+class OddsTables(NamedTuple):
+    """Couplings of the S = 2^n_low low states, with P = GROUP * n_groups places of summed units."""
+
+    place: np.ndarray  # (m,) int64, place of each summed unit
+    gain: np.ndarray  # (P * S,) float64, n_low <= MAX_LOW_UNITS; 1 at empty places
+    norm: np.ndarray  # (n_groups,) float64, sum of |coupling| of a group, at most MAX_NORM
+
+
+class ExactAnswers(NamedTuple):
+    """Arrays that `enumerate_rows` fills in."""
+
+    log_partition: np.ndarray  # (N,)
+    # (N, k + m), enumerated first: P(on) / P(off) of the enumerated units, NaN if one is too small
+    # for a float and the log form is needed; of the summed units divided by exp(summed), which
+    # may leave the range; 1 if held
+    odds: np.ndarray
+    pairwise: np.ndarray  # (m, k) weighted sums of P(both units on) are added to it
+
+
+class Work(NamedTuple):
+    """Arrays to work in, for BLOCK rows one after the other; see `enumerate_rows`."""
+
+    units: np.ndarray  # (5, BLOCK * P) ones; zeros in the first row, as empty places are off
+    high: np.ndarray  # (2, P) ones
+    per_row: np.ndarray  # (6, BLOCK)
+    scaled: np.ndarray  # (BLOCK,) bool, exponents are kept beside the products of a row
+    sides: np.ndarray  # (2, BLOCK, k + m)
+    product: np.ndarray  # (BLOCK * ROW,) weights of states divided by a power of two
+    bits: np.ndarray  # `product` as int64
+    exponent: np.ndarray  # (BLOCK * ROW,) int64
+    powers: np.ndarray  # `exponent` as float64
+    rows: np.ndarray  # (P * STRIDE,)
+
+
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _LN2 = 0.6931471805599453
-_IMPOSSIBLE = -(1 << 60)  # power of two of a state that cannot be
+_IMPOSSIBLE = -(1 << 60)  # power of two of an impossible state
 _MANTISSA, _ONE = (1 << 52) - 1, 1023 << 52  # bits of a float64
 
 
-# Rows of states lie one after the other in flat arrays, and functions are told where they start:
-# slices would count references, and a second index would hide how far apart the rows are. What
-# else is asked does not change which loops run, so it does not change how sums are rounded.
+# Rows of states lie one after the other in flat arrays, and functions take the index at which a row
+# starts: slices would count references, and a second index would hide the distance of the rows.
+# The same loops run whichever answers are asked for, so sums are always rounded in the same way.
 
 
 @jit
@@ -100,7 +130,7 @@ def _start_row(fields, z, free, place, t, u, start):
 
 @jit(fastmath={"contract"})
 def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
-    """Weights exp(fields . s) of the low states, scaled ones as product 2^exponent."""
+    """Fill in the weights exp(fields . s) of the low states; if scaled, as product 2^exponent."""
     product[start] = 1.0
     exponent[start] = 0
     for j in range(n_low):
@@ -146,6 +176,7 @@ def _take_exponents(bits, exponent, start, n_states):
 
 @jit
 def _highest(exponent, start, n_states):
+    """Return the largest exponent of a row."""
     high = exponent[start]
     for s in range(start, start + n_states):
         high = max(high, exponent[np.uintp(s)])
@@ -164,6 +195,7 @@ def _put_exponents(product, exponent, powers, start, n_states, high):
 
 @jit(fastmath={"contract", "reassoc"})
 def _total(values, start, n):
+    """Return the sum of n values."""
     total = 0.0
     for s in range(start, start + n):
         total += values[np.uintp(s)]
@@ -177,14 +209,14 @@ def _fold(values, start, half):
         values[np.uintp(s)] += values[np.uintp(s + half)]
 
 
-# Rows of sums are further from all others than a vector is long, see `STRIDE`.
+# Rows of sums are further from all other rows than a vector is long, see `STRIDE`.
 @jit(fastmath={"contract", "reassoc"})
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
     """Return the sums over the states of x = q / (t + u loss), for a group of units in two rows.
 
-    The weights of the first row start at p, its units at i, those of the second one at k. The
-    losses are rows of `rows` from g on; weight t x = weight P(unit on, s) is added to rows from
-    c on.
+    The weights of the first row start at p and its units at i; the units of the second row start
+    at k. The losses are rows of `rows` from g on; weight t x = weight P(unit on, s) is added to
+    rows from c on.
     """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
@@ -255,7 +287,7 @@ def _high_factors(tile, n_low, coupling, place, gain, loss):
 
 @jit
 def _normalise(values, start, n, scale):
-    """Multiply values by scale; those below _NOTHING are 0, as denormal numbers are slow."""
+    """Multiply values by scale; set values below _NOTHING to 0, as denormal numbers are slow."""
     for s in range(start, start + n):
         value = values[np.uintp(s)] * scale
         values[np.uintp(s)] = value if value > _NOTHING else 0.0
@@ -263,7 +295,7 @@ def _normalise(values, start, n, scale):
 
 @jit
 def _is_possible(tile, n_low, free):
-    """Whether no held high unit of the enumerated ones, free (k,), is on in a tile."""
+    """Return True if no held high unit of the enumerated units, free (k,), is on in a tile."""
     possible = True
     for h in range(n_low, free.shape[0]):
         possible &= free[h] or not (tile >> (h - n_low)) & 1
@@ -271,25 +303,18 @@ def _is_possible(tile, n_low, free):
 
 
 @jit
-def _tile_weights(
-    tile, n_low, enumerated, free, gain, norm, t, u, high_gain, scaled, shifted, product, bits,
-    exponent, powers, total, log_total,
-):  # fmt: skip
-    """Weights of the low states of a tile, for the rows of a block.
+def _tile_weights(tile, n_low, enumerated, free, tables, work):
+    """Fill `work.product` with the weights of the low states of a tile, for the rows of a block.
 
-    Parameters
-    ----------
-    tile, n_low : int
-    enumerated, free : (N, k) and (N, k + m) of the block's rows
-    gain, norm : see `enumerate_rows`
-    t, u : (N * P,)
-    high_gain : (P,)
-    scaled : (N,) bool, whether exponents are kept beside the products
-    shifted : (N * P,) scratch
-    product, bits : (N * ROW,) output, the weights divided by a power of two, and seen as int64
-    exponent, powers : (N * ROW,) int64 scratch, and seen as float64
-    total, log_total : (N,) outputs, the sums of product, and the logs of the sums of the weights
+    The sums of the products go to `work.per_row[2]`, the logs of the sums of the weights to
+    `work.per_row[5]`.
+
+    enumerated, free : (n, k) and (n, k + m) of the rows of the block
     """
+    gain, norm = tables.gain, tables.norm
+    t, u, shifted = work.units[0], work.units[1], work.units[2]
+    total, log_total, high_gain = work.per_row[2], work.per_row[5], work.high[0]
+    scaled, product, bits, exponent = work.scaled, work.product, work.bits, work.exponent
     n_states = 1 << n_low
     n_places = high_gain.shape[0]
     for r in range(enumerated.shape[0]):
@@ -312,7 +337,7 @@ def _tile_weights(
         if scaled[r]:
             _take_exponents(bits, exponent, r * ROW, n_states)
             high = _highest(exponent, r * ROW, n_states)
-            _put_exponents(product, exponent, powers, r * ROW, n_states, high)
+            _put_exponents(product, exponent, work.powers, r * ROW, n_states, high)
             log_total[r] = high * _LN2
         for h in range(n_low, enumerated.shape[1]):
             if (tile >> (h - n_low)) & 1:
@@ -322,159 +347,180 @@ def _tile_weights(
 
 
 @jit
+def _begin_block(enumerated, summed, z, free, weight, tables, n_low, work):
+    """Set up the sigmoids and sums of a block of rows, of which the arrays are slices."""
+    t, u, scaled = work.units[0], work.units[1], work.scaled
+    softplus_sum, log_total = work.per_row[0], work.per_row[1]
+    kept, block_weight = work.per_row[3], work.per_row[4]
+    norm, place, n_places = tables.norm, tables.place, work.high.shape[1]
+    norm_sum = 0.0
+    for g in range(norm.shape[0]):
+        norm_sum += norm[g]
+    k = enumerated.shape[1]
+    fill(block_weight, 0.0)
+    fill(kept, 0.0)
+    for r in range(enumerated.shape[0]):
+        block_weight[r] = weight[r]
+        softplus_sum[r] = _start_row(summed[r], z[r], free[r, k:], place, t, u, r * n_places)
+        reach = norm_sum
+        scaled[r] = False
+        for j in range(n_low):
+            reach += abs(enumerated[r, j])
+            scaled[r] |= not free[r, j]
+        scaled[r] |= reach > _MAX_PRODUCT
+        log_total[r] = -math.inf
+        fill(work.sides[0, r], 0.0)
+        fill(work.sides[1, r], 0.0)
+
+
+@jit
+def _divide_groups(n, n_low, n_groups, want_statistics, work):
+    """Compute P(on) and P(off) of the summed units of a tile, for the n rows of a block."""
+    t, shifted, tile_on, tile_off = work.units[0], work.units[2], work.units[3], work.units[4]
+    kept, block_weight = work.per_row[3], work.per_row[4]
+    product, rows = work.product, work.rows
+    n_states, n_places = 1 << n_low, work.high.shape[1]
+    for g in range(n_groups):
+        start = g * GROUP * STRIDE
+        # all groups write to the same rows if no statistics are wanted
+        sums = ROW + (start if want_statistics else 0)
+        for r in range(0, n, 2):
+            i = r * n_places + g * GROUP
+            found = _divide(
+                product, r * ROW, rows, start, sums, t, shifted, i, i + n_places, block_weight, r,
+                n_states,
+            )  # fmt: skip
+            for f in range(2 * GROUP):
+                q, e = r + f // GROUP, f % GROUP
+                i = q * n_places + g * GROUP + e
+                tile_on[i] = found[f]
+                if t[i] * found[f] < _MOST * kept[q]:
+                    tile_off[i] = (kept[q] - t[i] * found[f]) / shifted[i]
+                elif q < n:
+                    tile_off[i] = _sum_off(
+                        product, q * ROW, rows, start + e * STRIDE, t[i], shifted[i], n_states
+                    )
+
+
+@jit
+def _add_tile(tile, n_low, k, free, tables, weight, want_statistics, pairwise, work):
+    """Add the probabilities of a tile to the sides of all units, for the rows of a block.
+
+    free, weight : (n, k + m) and (n,) of the rows of the block
+    """
+    t, u, shifted = work.units[0], work.units[1], work.units[2]
+    tile_on, tile_off, high_loss = work.units[3], work.units[4], work.high[1]
+    log_total, total, kept, log_tile = (
+        work.per_row[1], work.per_row[2], work.per_row[3], work.per_row[5],
+    )  # fmt: skip
+    on, off, product, place = work.sides[0], work.sides[1], work.product, tables.place
+    n_states, n_places = 1 << n_low, work.high.shape[1]
+    n = free.shape[0]
+    fill(product[n * ROW :], 0.0)  # rows that are not there
+    for r in range(n):
+        share = 0.0
+        if _is_possible(tile, n_low, free[r, :k]):
+            share = math.exp(log_tile[r] - log_total[r])
+        scale = share / total[r]
+        _normalise(product, r * ROW, n_states, scale)
+        kept[r] = _total(product, r * ROW, n_states)
+        for i in range(r * n_places, (r + 1) * n_places):
+            shifted[i] = u[i] * high_loss[i - r * n_places]
+        for h in range(n_low, k):
+            if (tile >> (h - n_low)) & 1:
+                on[r, h] += share
+            else:
+                off[r, h] += share
+    _divide_groups(n, n_low, tables.norm.shape[0], want_statistics, work)
+    for r in range(n):
+        for i in range(place.shape[0]):
+            p = r * n_places + place[i]
+            on[r, k + i] += tile_on[p]
+            off[r, k + i] += tile_off[p] * high_loss[place[i]]
+            if want_statistics:
+                for h in range(n_low, k):
+                    if (tile >> (h - n_low)) & 1:
+                        pairwise[i, h] += weight[r] * t[p] * tile_on[p]
+        half = n_states
+        for j in range(n_low - 1, -1, -1):
+            half >>= 1
+            off[r, j] += _total(product, r * ROW, half)
+            on[r, j] += _total(product, r * ROW + half, half)
+            _fold(product, r * ROW, half)
+
+
+@jit
 def enumerate_rows(
-    enumerated, summed, z, free, coupling, place, gain, norm, weight, want_marginals,
-    want_statistics, log_partition, odds, pairwise, units, high, per_row, scaled, sides, product,
-    bits, exponent, powers, rows,
+    enumerated, summed, z, free, coupling, tables, weight, want_marginals, want_statistics, answers,
+    work,
 ):  # fmt: skip
-    """Exact answers for a chunk of N rows, in odds.
+    """Compute exact answers for N rows, in odds.
 
     Parameters
     ----------
     enumerated, summed : (N, k) and (N, m) float64 fields, |enumerated| <= MAX_FIELD
+    z : (N, m) float64, exp(-|summed|)
     free : (N, k + m) bool, enumerated first; held units are left out
     coupling : (k, m) float64
-    z : (N, m) float64, exp(-|summed|)
-    place : (m,) int64, of the summed units among the P = GROUP * n_groups of the table
-    gain : (P * S,) float64, over the S = 2^n_low low states, n_low <= MAX_LOW_UNITS; 1 where a
-        place is empty
-    norm : (n_groups,) float64, sum of |coupling| of the units of a group, at most MAX_NORM
+    tables : OddsTables
     weight : (N,) float64, used by the sum of the statistics
     want_marginals, want_statistics : bool
-    log_partition : (N,) output
-    odds : (N, k + m) output, enumerated first, if want_marginals: P(on) / P(off) of the
-        enumerated units, NaN where one is too small for a float and the log form is needed; of
-        the summed units divided by exp(summed), which may leave the range; 1 where held
-    pairwise : (m, k) output, added to: weighted sum of P(summed on, enumerated on)
-    units, high : (5, BLOCK * P) and (2, P) work space of ones; zeros in the first row of units
-    per_row, scaled, sides : (6, BLOCK), (BLOCK,) bool and (2, BLOCK, k + m) work space
-    product, bits : (BLOCK * ROW,) work space, and the same seen as int64
-    exponent, powers : (BLOCK * ROW,) int64 work space, and the same seen as float64
-    rows : (P * STRIDE,) work space
+    answers : ExactAnswers
+    work : Work
     """
     n_rows, k = enumerated.shape
     m = summed.shape[1]
-    n_places = high.shape[1]
+    n_places = work.high.shape[1]
+    gain, place, rows = tables.gain, tables.place, work.rows
     n_states = gain.shape[0] // n_places
     n_low = n_low_units(n_states)
     n_tiles = 1 << (k - n_low)
-    norm_sum = 0.0
-    for g in range(norm.shape[0]):
-        norm_sum += norm[g]
-    t, u, shifted, tile_on, tile_off = units[0], units[1], units[2], units[3], units[4]
-    high_gain, high_loss = high[0], high[1]
-    softplus_sum, log_total, total = per_row[0], per_row[1], per_row[2]
-    kept, block_weight, log_tile = per_row[3], per_row[4], per_row[5]
-    on, off = sides[0], sides[1]
+    high_gain, high_loss = work.high[0], work.high[1]
+    softplus_sum, log_total, log_tile = work.per_row[0], work.per_row[1], work.per_row[5]
     for p in range(n_places):
         for s in range(n_states):
             rows[p * STRIDE + s] = 1.0 / gain[p * n_states + s]
             rows[p * STRIDE + ROW + s] = 0.0
     for first in range(0, n_rows, BLOCK):
         last = min(first + BLOCK, n_rows)
-        fill(block_weight, 0.0)
-        fill(kept, 0.0)
-        for n in range(first, last):
-            r = n - first
-            block_weight[r] = weight[n]
-            softplus_sum[r] = _start_row(summed[n], z[n], free[n, k:], place, t, u, r * n_places)
-            reach = norm_sum
-            scaled[r] = False
-            for j in range(n_low):
-                reach += abs(enumerated[n, j])
-                scaled[r] |= not free[n, j]
-            scaled[r] |= reach > _MAX_PRODUCT
-            log_total[r] = -math.inf
-            fill(on[r], 0.0)
-            fill(off[r], 0.0)
+        block, block_free = enumerated[first:last], free[first:last]
+        block_weight = weight[first:last]
+        _begin_block(
+            block, summed[first:last], z[first:last], block_free, block_weight, tables, n_low, work
+        )
         for tile in range(n_tiles):
             _high_factors(tile, n_low, coupling, place, high_gain, high_loss)
-            _tile_weights(
-                tile, n_low, enumerated[first:last], free[first:last], gain, norm, t, u, high_gain,
-                scaled, shifted, product, bits, exponent, powers, total, log_tile,
-            )  # fmt: skip
+            _tile_weights(tile, n_low, block, block_free, tables, work)
             for n in range(first, last):
                 if _is_possible(tile, n_low, free[n, :k]):
                     log_total[n - first] = log_add(log_total[n - first], log_tile[n - first])
         for n in range(first, last):
-            log_partition[n] = softplus_sum[n - first] + log_total[n - first]
+            answers.log_partition[n] = softplus_sum[n - first] + log_total[n - first]
         if not want_marginals and not want_statistics:
             continue
         for tile in range(n_tiles):
             if n_tiles > 1:
                 _high_factors(tile, n_low, coupling, place, high_gain, high_loss)
-                _tile_weights(
-                    tile, n_low, enumerated[first:last], free[first:last], gain, norm, t, u,
-                    high_gain, scaled, shifted, product, bits, exponent, powers, total, log_tile,
-                )  # fmt: skip
-            fill(product[(last - first) * ROW :], 0.0)  # rows that are not there
-            for n in range(first, last):
-                r = n - first
-                share = 0.0
-                if _is_possible(tile, n_low, free[n, :k]):
-                    share = math.exp(log_tile[r] - log_total[r])
-                scale = share / total[r]
-                _normalise(product, r * ROW, n_states, scale)
-                kept[r] = _total(product, r * ROW, n_states)
-                for i in range(r * n_places, (r + 1) * n_places):
-                    shifted[i] = u[i] * high_loss[i - r * n_places]
-                for h in range(n_low, k):
-                    if (tile >> (h - n_low)) & 1:
-                        on[r, h] += share
-                    else:
-                        off[r, h] += share
-            for g in range(norm.shape[0]):
-                start = g * GROUP * STRIDE
-                # all groups write to the same rows if no statistics are wanted
-                sums = ROW + (start if want_statistics else 0)
-                for r in range(0, last - first, 2):
-                    i = r * n_places + g * GROUP
-                    found = _divide(
-                        product, r * ROW, rows, start, sums, t, shifted, i, i + n_places,
-                        block_weight, r, n_states,
-                    )  # fmt: skip
-                    for f in range(2 * GROUP):
-                        q, e = r + f // GROUP, f % GROUP
-                        i = q * n_places + g * GROUP + e
-                        tile_on[i] = found[f]
-                        if t[i] * found[f] < _MOST * kept[q]:
-                            tile_off[i] = (kept[q] - t[i] * found[f]) / shifted[i]
-                        elif q < last - first:
-                            tile_off[i] = _sum_off(
-                                product, q * ROW, rows, start + e * STRIDE, t[i], shifted[i],
-                                n_states,
-                            )  # fmt: skip
-            for n in range(first, last):
-                r = n - first
-                for i in range(m):
-                    p = r * n_places + place[i]
-                    on[r, k + i] += tile_on[p]
-                    off[r, k + i] += tile_off[p] * high_loss[place[i]]
-                    if want_statistics:
-                        for h in range(n_low, k):
-                            if (tile >> (h - n_low)) & 1:
-                                pairwise[i, h] += weight[n] * t[p] * tile_on[p]
-                half = n_states
-                for j in range(n_low - 1, -1, -1):
-                    half >>= 1
-                    off[r, j] += _total(product, r * ROW, half)
-                    on[r, j] += _total(product, r * ROW + half, half)
-                    _fold(product, r * ROW, half)
+                _tile_weights(tile, n_low, block, block_free, tables, work)
+            _add_tile(
+                tile, n_low, k, block_free, tables, block_weight, want_statistics,
+                answers.pairwise, work,
+            )  # fmt: skip
         if want_marginals:
             for n in range(first, last):
                 for r in range(k + m):
-                    high, low = on[n - first, r], off[n - first, r]
+                    high, low = work.sides[0, n - first, r], work.sides[1, n - first, r]
                     if not free[n, r]:
-                        odds[n, r] = 1.0
+                        answers.odds[n, r] = 1.0
                     elif r < k and min(high, low) < _TINY:
-                        odds[n, r] = np.nan
+                        answers.odds[n, r] = np.nan
                     else:
-                        odds[n, r] = high / low
+                        answers.odds[n, r] = high / low
     if want_statistics:
         for i in range(m):
             start = place[i] * STRIDE + ROW
             half = n_states
             for j in range(n_low - 1, -1, -1):
                 half >>= 1
-                pairwise[i, j] += _total(rows, start + half, half)
+                answers.pairwise[i, j] += _total(rows, start + half, half)
                 _fold(rows, start, half)

@@ -1,8 +1,8 @@
 """Message passing on restricted Boltzmann machines in the log domain.
 
-Notation as in Ping & Ihler (2017): theta are belief log-odds, mu messages as log-odds.
-One matrix of messages visible -> hidden is kept; those hidden -> visible are computed
-on the fly. All methods share the sweep and differ in the message function
+The notation is that of Ping & Ihler (2017): theta are the log-odds of beliefs, mu are messages
+as log-odds. The kernel keeps one matrix of messages visible -> hidden, and computes messages
+hidden -> visible when it needs them. All methods share the sweep and differ in the message function
 
     sum-product    f(w, x) = sp(w + x) - sp(x)
     max-product    f(w, x) = relu(w + x) - relu(x)
@@ -11,9 +11,11 @@ on the fly. All methods share the sweep and differ in the message function
 and tree-reweighted is sum-product with w = W / rho and messages weighted by rho
 (Wainwright, Jaakkola and Willsky 2005).
 
-Held units are left out: the couplings and messages of visible ones have no row, and the messages
-of hidden ones are set to 0. So rows lie one after the other, those of free visible units.
+Held units are left out: held visible units have no row of couplings and messages, and the messages
+of held hidden units are set to 0. So the rows of free visible units lie one after the other.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,20 +37,28 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Rows done together, an even number; as many more as these numbers take.
+# Rows that are processed together, an even number: at least _BLOCK, more if the rows are so short
+# that _BLOCK_NUMBERS entries hold more.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
+
+
+class LogCouplings(NamedTuple):
+    """Couplings of an RBM, divided by the weight of its messages."""
+
+    weights: np.ndarray  # (V, H), W / rho
+    rho: float  # weight of the messages: 1, or the edge appearance of tree-reweighted
 
 
 @jit(fastmath={"contract"})
 def _max_message(w, x):
-    """relu(w + x) - relu(x)."""
+    """Return relu(w + x) - relu(x)."""
     zero = w - w
     y = w + x
     return (y if y > zero else zero) - (x if x > zero else zero)
 
 
-# Below, `w` and `message` (B, H) are rows that lie one after the other, and `rows` (B,) tells
-# which visible units these are. Max-product takes two rows at a time, as `rbm_odds` does.
+# Below, `w` and `message` (B, H) are rows that lie one after the other, and `rows` (B,) holds the
+# numbers of their visible units. Max-product processes two rows at a time, as `rbm_odds` does.
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -64,10 +74,10 @@ def _row_sums(incoming, k0, k1):
 
 @jit(fastmath={"contract"})
 def _receive_max(w, theta_h, held, message, rows, visible_bias, incoming, theta_v):
-    """Fill incoming (B, H) with messages hidden -> visible `rows`; set theta_v."""
+    """Fill incoming (B, H) with the messages hidden -> visible `rows`; set theta_v."""
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
-        k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is done twice
+        k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is processed twice
         for j in range(np.uintp(theta_h.shape[0])):
             incoming[k0, j] = _max_message(w[k0, j], theta_h[j] - message[k0, j])
             incoming[k1, j] = _max_message(w[k1, j], theta_h[j] - message[k1, j])
@@ -80,35 +90,38 @@ def _receive_max(w, theta_h, held, message, rows, visible_bias, incoming, theta_
 
 
 @jit(fastmath={"contract"})
+def _damped_max(w, x, old, damping, keep):
+    """Return the max-product message, mixed with the old one."""
+    return damping * old + keep * _max_message(w, x)
+
+
+@jit(fastmath={"contract"})
 def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
     """Replace the messages of visible `rows`, add them to total (H,)."""
+    n = np.uintp(total.shape[0])
     n_paired = rows.shape[0] // 2 * 2
     for k in range(0, n_paired, 2):
         k0 = np.uintp(k)
         k1 = np.uintp(k + 1)
         theta0 = theta_v[rows[k0]]
         theta1 = theta_v[rows[k1]]
-        for j in range(np.uintp(total.shape[0])):
-            new0 = _max_message(w[k0, j], theta0 - incoming[k0, j])
-            new1 = _max_message(w[k1, j], theta1 - incoming[k1, j])
-            new0 = damping * message[k0, j] + keep * new0
-            new1 = damping * message[k1, j] + keep * new1
+        for j in range(n):
+            new0 = _damped_max(w[k0, j], theta0 - incoming[k0, j], message[k0, j], damping, keep)
+            new1 = _damped_max(w[k1, j], theta1 - incoming[k1, j], message[k1, j], damping, keep)
             message[k0, j] = new0
             message[k1, j] = new1
             total[j] += new0 + new1
-    for k in range(n_paired, rows.shape[0]):
-        k0 = np.uintp(k)
-        theta0 = theta_v[rows[k0]]
-        for j in range(np.uintp(total.shape[0])):
-            new0 = _max_message(w[k0, j], theta0 - incoming[k0, j])
-            new0 = damping * message[k0, j] + keep * new0
-            message[k0, j] = new0
-            total[j] += new0
+    for k in range(np.uintp(n_paired), np.uintp(rows.shape[0])):
+        theta = theta_v[rows[k]]
+        for j in range(n):
+            new = _damped_max(w[k, j], theta - incoming[k, j], message[k, j], damping, keep)
+            message[k, j] = new
+            total[j] += new
 
 
 @jit(fastmath={"contract"})
 def _hidden_cavities(theta_h, message, cavity, count):
-    """Fill cavity[:count] with theta_h - message; 1-D, theta_h once for each row."""
+    """Fill cavity[:count] with theta_h - message; 1-D, theta_h repeated for each row."""
     for k in range(np.uintp(count)):
         cavity[k] = theta_h[k] - message[k]
 
@@ -136,7 +149,7 @@ def _replace(new, damping, keep, message, total):
 def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows, incoming):
     """Fill incoming (B, H) with messages hidden -> visible `rows`; set theta_v.
 
-    Theta_rows (B, H) holds the log-odds of the hidden units in each row.
+    theta_rows (B, H) repeats the log-odds of the hidden units in each row.
     """
     count, size = message.size, incoming.size
     flat = incoming.reshape(size)
@@ -144,7 +157,7 @@ def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows,
     log_messages(w.reshape(count), flat, count)
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
-        k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is done twice
+        k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is processed twice
         for k in range(held.shape[0]):
             incoming[k0, held[k]] = 0
             incoming[k1, held[k]] = 0
@@ -155,7 +168,7 @@ def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows,
 
 @jit
 def _send_sum(w, theta_v, message, rows, damping, keep, incoming, total):
-    """Replace the messages of visible `rows`, add them to total (H,); incoming is lost."""
+    """Replace the messages of visible `rows`, add them to total (H,); overwrite incoming."""
     _visible_cavities(rows, theta_v, incoming)
     log_messages(w.reshape(w.size), incoming.reshape(incoming.size), w.size)
     _replace(incoming, damping, keep, message, total)
@@ -163,7 +176,7 @@ def _send_sum(w, theta_v, message, rows, damping, keep, incoming, total):
 
 @jit
 def _send_choices(w, theta_v, message, rows, damping, keep, new, total):
-    """Messages of mixed-product: visible units of `rows` send the states that they prefer."""
+    """Send the messages of mixed-product: visible units of `rows` send the preferred states."""
     for k in range(np.uintp(rows.shape[0])):
         if theta_v[rows[k]] > 0:
             copy_into(w[k], new[k])
@@ -173,11 +186,13 @@ def _send_choices(w, theta_v, message, rows, damping, keep, new, total):
 
 
 @jit
-def _sweep(
-    kind, w, rho, visible_bias, theta_v, theta_h, held, message, rows, damping, keep,
-    theta_rows, incoming, total,
-):  # fmt: skip
-    """All messages to and from the visible units `rows`."""
+def _sweep(kind, w, rho, visible_bias, theta_v, theta_h, held, message, rows, damping, work):
+    """Update all messages to and from the visible units `rows`; add them up in the last of `work`.
+
+    work : (B, H), (B, H), (H,) scratch space for a block of rows, and the sums of the messages
+    """
+    theta_rows, incoming, total = work
+    keep = w.dtype.type(1) - damping
     size = incoming.shape[0]
     if kind != MAX:
         for k in range(min(size, rows.shape[0])):
@@ -198,10 +213,10 @@ def _sweep(
 
 @jit
 def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, field, state):
-    """Change state (V,) to what the visible units prefer, 0 where held; return its score.
+    """Set state (V,) to the states that visible units prefer, 0 if held; return its score.
 
-    The score is that of the best joint state with these visible units (MAX), or
-    -F(v) (MIXED); -inf if the state stays as it was.
+    The score is the score of the best joint state with these visible units (MAX), or
+    -F(v) (MIXED); -inf if the state did not change.
     """
     n_visible = state.shape[0]
     changed = False
@@ -228,7 +243,7 @@ def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, fiel
 def _tree_reweighted_log_partition(
     w, rho, visible_bias, hidden_bias, free, theta_v, theta_h, rows, message
 ):
-    """b.q + c.q + sum rho w p11 + sum H_i + rho sum (H_ij - H_i - H_j), w = W / rho."""
+    """Return b.q + c.q + sum rho w p11 + sum H_i + rho sum (H_ij - H_i - H_j), w = W / rho."""
     log_z = 0.0
     one = 1.0
     n_visible = theta_v.shape[0]
@@ -258,7 +273,7 @@ def _tree_reweighted_log_partition(
 
 @jit
 def _start_messages(kind, w, start, n, theta_v, theta_h, rows, message):
-    """Fill message (B, H) from those of an earlier run, start[n], or from beliefs."""
+    """Fill message (B, H) from start[n], messages of an earlier run, or from beliefs."""
     zero = w.dtype.type(0)
     for k in range(rows.shape[0]):
         i = rows[k]
@@ -276,7 +291,7 @@ def _start_messages(kind, w, start, n, theta_v, theta_h, rows, message):
 
 @jit
 def _any_moved(theta, last, slack, rounding):
-    """Whether any of the log-odds theta (K,) differs from the last ones (K,)."""
+    """Return True if any of the log-odds theta (K,) differs from the last ones (K,)."""
     moved = False
     for k in range(theta.shape[0]):
         moved |= log_odds_moved(theta[k], last[k], slack, rounding)
@@ -284,143 +299,144 @@ def _any_moved(theta, last, slack, rounding):
 
 
 @jit
-def pass_logs(
-    kind, weights, rho, visible_bias, hidden_bias, free, cold, warm, start, max_iter, tol, slack,
-    damping, weight, want_log_partition, want_statistics,
-    log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept,
-):  # fmt: skip
-    """Any of the methods for a chunk of N rows; arguments not named here as `pass_odds`.
+def _log_partition(message, theta_v, theta_h, free_h, rows, total, work):
+    """Return Bethe's log Z from the messages and the sums of the messages (H,)."""
+    n_hidden = theta_h.shape[0]
+    log_z = 0.0
+    for j in range(n_hidden):
+        if free_h[j]:
+            log_z += softplus(theta_h[j]) - total[j]
+    for k in range(rows.shape[0]):
+        log_z += softplus(theta_v[rows[k]])
+        for j in range(n_hidden):
+            work[j] = -theta_h[j]
+        log_messages(message[k], work, n_hidden)
+        for j in range(n_hidden):
+            log_z += work[j] if free_h[j] else 0.0
+    return log_z
+
+
+@jit
+def _number_units(free_v, free_h, theta_v, theta_h, rows, columns):
+    """Fill in the numbers of free visible and of held hidden units; return how many they are."""
+    n_active = 0
+    for i in range(free_v.shape[0]):
+        if free_v[i]:
+            rows[n_active] = i
+            n_active += 1
+        else:
+            theta_v[i] = 0
+    n_held = 0
+    for j in range(free_h.shape[0]):
+        if not free_h[j]:
+            theta_h[j] = 0
+            columns[n_held] = j
+            n_held += 1
+    return n_active, n_held
+
+
+@jit
+def pass_logs(kind, model, batch, options, answers):
+    """Run any of the methods on N models, each until it has converged.
 
     Parameters
     ----------
     kind : SUM, MAX or MIXED
-    weights : (V, H); W / rho
-    rho : float, weight of the messages: 1, or the edge appearance of tree-reweighted
-    start : (N or 0, V, H), messages of an earlier run as log-odds
-    damping : float in [0, 1), share of the old messages visible -> hidden that is kept
-    score : (N,) float64, (N, V) int8: with MAX and MIXED, score of the best state visited
-        and that state; score holds what a state must beat
-    kept : (N or 0, V, H) output, the last messages as log-odds
+    model : LogCouplings
+    batch, options, answers : RBMRows, RBMOptions, RBMAnswers, with messages as log-odds
     """
-    n_rows, n_visible = visible_bias.shape
-    n_hidden = hidden_bias.shape[1]
-    one = weights.dtype.type(1)
-    keep = one - damping
-    rounding = ROUNDING * np.finfo(weights.dtype).eps
+    weights, rho = model.weights, model.rho
+    damping = options.damping
+    n_rows, n_visible = batch.visible_bias.shape
+    n_hidden = batch.hidden_bias.shape[1]
+    dtype = weights.dtype
+    one = dtype.type(1)
+    rounding = ROUNDING * np.finfo(dtype).eps
     size = max(_BLOCK, _BLOCK_NUMBERS // (2 * max(n_hidden, 1)) * 2)
     size = min(size, max(n_visible, 1))
-    messages = np.empty((n_visible, n_hidden), weights.dtype)
-    theta_rows = np.empty((size, n_hidden), weights.dtype)
-    incoming = np.empty((size, n_hidden), weights.dtype)
-    gathered = np.empty((0, n_hidden), weights.dtype)
-    total = np.empty(n_hidden, weights.dtype)
-    t = np.empty(n_hidden, weights.dtype)
-    u = np.empty(n_hidden, weights.dtype)
-    ti = np.empty(n_visible, weights.dtype)
-    ui = np.empty(n_visible, weights.dtype)
-    last = np.empty(n_visible + n_hidden, weights.dtype)
-    visited = np.empty(n_visible, np.int8)
-    rows = np.empty(n_visible, np.uintp)
-    columns = np.empty(n_hidden, np.uintp)
+    messages, gathered = np.empty((n_visible, n_hidden), dtype), np.empty((0, n_hidden), dtype)
+    total = np.empty(n_hidden, dtype)
+    work = np.empty((size, n_hidden), dtype), np.empty((size, n_hidden), dtype), total
+    t, u = np.empty(n_hidden, dtype), np.empty(n_hidden, dtype)
+    ti, ui = np.empty(n_visible, dtype), np.empty(n_visible, dtype)
+    last, visited = np.empty(n_visible + n_hidden, dtype), np.empty(n_visible, np.int8)
+    rows, columns = np.empty(n_visible, np.uintp), np.empty(n_hidden, np.uintp)
     for n in range(n_rows):
-        theta_v = log_odds[n, :n_visible]
-        theta_h = log_odds[n, n_visible:]
-        free_v = free[n, :n_visible]
-        free_h = free[n, n_visible:]
-        n_active = 0
-        for i in range(n_visible):
-            if free_v[i]:
-                rows[n_active] = i
-                n_active += 1
-            else:
-                theta_v[i] = 0
-        n_held = 0
-        for j in range(n_hidden):
-            if not free_h[j]:
-                theta_h[j] = 0
-                columns[n_held] = j
-                n_held += 1
-        active = rows[:n_active]
-        held = columns[:n_held]
-        message = messages[:n_active]
+        visible_bias, hidden_bias = batch.visible_bias[n], batch.hidden_bias[n]
+        log_odds, free = answers.log_odds[n], batch.free[n]
+        theta_v, theta_h = log_odds[:n_visible], log_odds[n_visible:]
+        free_v, free_h = free[:n_visible], free[n_visible:]
+        n_active, n_held = _number_units(free_v, free_h, theta_v, theta_h, rows, columns)
+        active, held, message = rows[:n_active], columns[:n_held], messages[:n_active]
         w = weights
         if n_active < n_visible:
             if gathered.shape[0] < n_active:
-                gathered = np.empty((n_active, n_hidden), weights.dtype)
+                gathered = np.empty((n_active, n_hidden), dtype)
             for k in range(n_active):
                 copy_into(weights[active[k]], gathered[k])
             w = gathered[:n_active]
-        if warm:
-            _start_messages(kind, w, start, n, theta_v, theta_h, active, message)
+        if options.warm:
+            _start_messages(kind, w, batch.start, n, theta_v, theta_h, active, message)
         else:
             for k in range(n_active):
                 fill(message[k], 0)
-        if cold:  # hidden units that are off send messages of 0
+        if options.cold:  # hidden units that are off send messages of 0
             fill(theta_h, -np.inf)
         fill(t, 0)
         fill(ti, 0)
         beliefs(theta_h, free_h, t, u)
         beliefs(theta_v, free_v, ti, ui)
-        fill(visited, -1)  # none yet
-        converged[n] = False
-        iteration = -1 if cold else 0
-        while iteration < max_iter:
+        fill(visited, -1)  # no state visited yet
+        answers.converged[n] = False
+        iteration = -1 if options.cold else 0
+        while iteration < options.max_iter:
             iteration += 1
-            copy_into(log_odds[n], last)
+            copy_into(log_odds, last)
             fill(total, 0)
             _sweep(
-                kind, w, rho, visible_bias[n], theta_v, theta_h, held, message, active,
-                damping, keep, theta_rows, incoming, total,
-            )  # fmt: skip
+                kind, w, rho, visible_bias, theta_v, theta_h, held, message, active, damping, work
+            )
             change = beliefs(theta_v, free_v, ti, ui)
             for j in range(n_hidden):
-                theta_h[j] = hidden_bias[n, j] + rho * total[j]
+                theta_h[j] = hidden_bias[j] + rho * total[j]
             for k in range(n_held):
                 theta_h[held[k]] = 0
             change = max(change, beliefs(theta_h, free_h, t, u))
             if kind != SUM:
                 reached = _visited_state(
-                    kind, weights, visible_bias[n], hidden_bias[n], free[n], theta_v, total, visited
+                    kind, weights, visible_bias, hidden_bias, free, theta_v, total, visited
                 )
-                if reached > score[n]:
-                    score[n] = reached
+                if reached > answers.score[n]:
+                    answers.score[n] = reached
                     for i in range(n_visible):
-                        state[n, i] = visited[i]
+                        answers.state[n, i] = visited[i]
             if iteration == 0:
                 continue
-            if trace.shape[1]:
-                trace[n, iteration - 1] = change
-            if change < tol and not _any_moved(log_odds[n], last, slack, rounding):
-                converged[n] = True
+            if answers.trace.shape[1]:
+                answers.trace[n, iteration - 1] = change
+            if change < options.tol and not _any_moved(log_odds, last, options.slack, rounding):
+                answers.converged[n] = True
                 break
-        n_iter[n] = iteration
-        if want_statistics:
+        answers.n_iter[n] = iteration
+        if options.want_statistics:
             for k in range(n_active):
                 i = active[k]
                 if ti[i] > 0:
                     for j in range(n_hidden):
                         if free_h[j]:
                             x = theta_h[j] - message[k, j] + w[k, j]
-                            pairwise[i, j] += weight[n] * ti[i] * sigmoid_pair(x, one)[0]
-        if want_log_partition and rho != one:
-            log_partition[n] = _tree_reweighted_log_partition(
-                w, rho, visible_bias[n], hidden_bias[n], free[n], theta_v, theta_h, active, message
+                            share = batch.weight[n] * ti[i] * sigmoid_pair(x, one)[0]
+                            answers.pairwise[i, j] += share
+        if options.want_log_partition and rho != one:
+            answers.log_partition[n] = _tree_reweighted_log_partition(
+                w, rho, visible_bias, hidden_bias, free, theta_v, theta_h, active, message
             )
-        elif want_log_partition:
-            log_z = 0.0
-            for j in range(n_hidden):
-                if free_h[j]:
-                    log_z += softplus(theta_h[j]) - total[j]
-            for k in range(n_active):
-                log_z += softplus(theta_v[active[k]])
-                for j in range(n_hidden):
-                    t[j] = -theta_h[j]
-                log_messages(message[k], t, n_hidden)
-                for j in range(n_hidden):
-                    log_z += t[j] if free_h[j] else 0.0
-            log_partition[n] = log_z
-        if kept.shape[0]:
+        elif options.want_log_partition:
+            answers.log_partition[n] = _log_partition(
+                message, theta_v, theta_h, free_h, active, total, t
+            )
+        if answers.kept.shape[0]:
             for i in range(n_visible):
-                fill(kept[n, i], 0)
+                fill(answers.kept[n, i], 0)
             for k in range(n_active):
-                copy_into(message[k], kept[n, active[k]])
+                copy_into(message[k], answers.kept[n, active[k]])

@@ -1,12 +1,13 @@
 """Message passing on Ising models over sparse graphs, many models side by side.
 
-The innermost loops run over the models, as SIMD lanes; messages are odds. With the belief of
-a variable ``on : off``, its field times all messages to it, R the message that comes back over
-the edge and E = e^(2 s), variable i sends
+The innermost loops run over the models, as SIMD lanes; messages are odds. Let ``on : off`` be the
+belief of a variable, its field times all messages to it, R the message that comes back over the
+edge, and E = e^(2 s). Variable i sends
 
     (E on_i + R off_i) / (on_i + E R off_i),
 
-the sums replaced by maxima for a state. The two messages of an edge take one division.
+with maxima in place of the sums if the best state is wanted. The two messages of an edge take one
+division.
 ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second one.
 """
 
@@ -15,15 +16,16 @@ import math
 import numpy as np
 
 from skcrbm.kernels.jit import jit
-from skcrbm.kernels.scalar import (
-    SUM,
+from skcrbm.kernels.lanes import (
     copy_lanes,
+    drop_converged,
+    keep_better_states,
     lane_changes,
-    lane_moved,
+    lane_log_odds,
     lane_probabilities,
-    lane_settled,
-    swap_lanes,
+    start_beliefs,
 )
+from skcrbm.kernels.scalar import SUM
 
 
 @jit(fastmath={"contract"})
@@ -53,7 +55,7 @@ def _send(kind, message, e, gain, on, off, i, k, sent, n_lanes, one):
 
 @jit
 def _store(halved, message, edge, sent, row, belief, v, n_lanes):
-    """Make sent[row] the message of a directed edge, and count it in the belief of variable v."""
+    """Store sent[row] as the message of a directed edge; multiply the belief of variable v by it."""
     if halved:
         for l in range(n_lanes):
             message[edge, l] = math.sqrt(message[edge, l]) * math.sqrt(sent[row, l])
@@ -71,18 +73,14 @@ def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lan
     Parameters
     ----------
     kind : SUM or MAX
-    halved : bool
-        Whether to damp by a half: the new message is the geometric mean of both.
+    halved : bool, damp by a half: the new message is the geometric mean of both
     edges : (E, 2) int64
     gain : (E,), e^(2 s)
-    on, off : (n, lanes)
-        Beliefs, as weights that need not sum to 1; 1 and 0 where held.
+    on, off : (n, lanes) beliefs, as weights that need not sum to 1; 1 and 0 if held
     message : (2 E, lanes) in and out
-    belief : (n, lanes)
-        In: fields, as weights of 1 to those in `off` of 0. Out: times the new messages.
+    belief : (n, lanes) in: fields, as weights of 1 relative to `off`; out: times the new messages
     sent : (2, lanes) work array
-    n_lanes : uintp
-        How many lanes to work on.
+    n_lanes : uintp, number of lanes to work on
     """
     one = gain.dtype.type(1)
     first, second = np.uintp(0), np.uintp(1)
@@ -96,22 +94,18 @@ def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lan
 
 @jit
 def repeat_ising(kind, halved, edges, gain, on, off, message, belief, after, sent, n_iter):
-    """Send all messages `n_iter` times, each time from the beliefs of the last.
+    """Send all messages `n_iter` times, each time from the beliefs of the last iteration.
 
     Parameters
     ----------
-    kind, halved, edges, gain, off, message, sent
-        As of `sweep_ising`.
-    on : (n, lanes)
-        Fields, as weights of 1 to those in `off` of 0.
+    kind, halved, edges, gain, off, message, sent : see `sweep_ising`
+    on : (n, lanes) fields, as weights of 1 relative to `off`
     belief : (n, lanes) in and out
     after : (n, lanes) work array
-    n_iter : int
 
     Returns
     -------
-    tuple of arrays
-        The one of `belief` and `after` that holds the beliefs, then the other.
+    tuple of arrays : `belief` and `after`, the array with the beliefs first
     """
     n_lanes = np.uintp(on.shape[1])
     for _ in range(n_iter):
@@ -134,7 +128,7 @@ def _form_beliefs(edges, on, message, belief, n_lanes):
 
 @jit
 def _score_lanes(edges, coupling, field, on, off, score, n_lanes):
-    """Fill score with that of the state that each lane's beliefs prefer; fields as log-odds."""
+    """Fill score (lanes,) with the scores of the states that the beliefs prefer."""
     for l in range(n_lanes):
         score[l] = 0.0
     for v in range(np.uintp(on.shape[0])):
@@ -149,33 +143,21 @@ def _score_lanes(edges, coupling, field, on, off, score, n_lanes):
 
 
 @jit
-def pass_sparse_ising(
-    kind, halved, edges, gain, coupling, field, on, off, message, start, max_iter, tol, factor,
-    order, n_iter, converged, trace, score, state, log_odds,
-):  # fmt: skip
+def pass_sparse_ising(kind, edges, gain, coupling, lanes, start, options, answers):
     """Pass messages for a block of models, each until it has converged.
 
     Parameters
     ----------
-    kind, halved, edges, gain, on, off, message
-        As of `sweep_ising`; of SUM no score is kept.
+    kind : SUM or MAX
+    edges, gain : see `sweep_ising`
     coupling : (E,) float64
-    field : (n, lanes)
-        As log-odds, for scores.
-    start : (n or 0, lanes)
-        Log-odds of the beliefs that the first messages are sent from; none: those of the fields
-        and the messages.
-    max_iter : int
-    tol : float
-        Largest change of a belief as a probability.
-    factor : float
-        Largest change of the odds of a belief.
-    order : (lanes,) int64 output
-        Which model each lane of `on`, `off`, `field` and `message` is, in the end.
-    n_iter, converged, score : (lanes,) output, by model
-    trace : (lanes, max_iter) output, or (lanes, 0)
-    state, log_odds : (lanes, n) output
+    lanes : Lanes
+    start : (n or 0, lanes) log-odds of the beliefs that the first messages are sent from; if it
+        is empty, the beliefs follow from fields and messages
+    options : GraphOptions, with `slack` as a factor
+    answers : GraphAnswers
     """
+    field, on, off, message, order = lanes
     n, n_models = on.shape
     n_lanes = np.uintp(n_models)
     sent = np.empty((2, n_models), gain.dtype)
@@ -188,70 +170,40 @@ def pass_sparse_ising(
     copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
         order[l] = l
-        n_iter[l] = max_iter
+        answers.n_iter[l] = options.max_iter
     _form_beliefs(edges, on, message, belief, n_lanes)
-    if start.shape[0]:
-        for v in range(n):
-            for l in range(n_models):
-                if on[v, l] > 0 and off[v, l] > 0:
-                    belief[v, l] = off[v, l] * gain.dtype.type(math.exp(start[v, l]))
+    start_beliefs(start, on, off, belief)
     lane_probabilities(belief, off, last, n_lanes)
-    for iteration in range(max_iter):
+    for iteration in range(options.max_iter):
         copy_lanes(on, after, n_lanes)
+        halved = options.damping > 0
         sweep_ising(kind, halved, edges, gain, belief, off, message, after, sent, n_lanes)
         lane_changes(after, off, last, change, n_lanes)
-        if kind != SUM:
+        if options.want_state:
             _score_lanes(edges, coupling, field, after, off, here, n_lanes)
-            for l in range(n_lanes):
-                m = order[l]
-                if here[l] > score[m]:
-                    score[m] = here[l]
-                    for v in range(n):
-                        state[m, v] = after[v, l] > off[v, l]
-        n_left = np.int64(n_lanes)
-        for l in range(n_left - 1, -1, -1):
-            if trace.shape[1]:
-                trace[order[l], iteration] = change[l]
-            here_still = change[l] < tol and not lane_moved(after, belief, off, l, factor)
-            if lane_settled(here_still, message, l, kept, order[l], still, factor):
-                n_iter[order[l]] = iteration + 1
-                converged[order[l]] = True
-                n_left -= 1
-                if l < n_left:
-                    order[l], order[n_left] = order[n_left], order[l]
-                    for array in (on, off, message, field, after, last):
-                        swap_lanes(array, l, n_left)
+            keep_better_states(here, after, off, order, n_lanes, answers)
+        n_left = drop_converged(
+            iteration, options, n_lanes, change, belief, after, last, kept, still, lanes, answers
+        )
         belief, after = after, belief
         n_lanes = np.uintp(n_left)
         if n_left == 0:
             break
     _form_beliefs(edges, on, message, belief, np.uintp(n_models))
-    for l in range(n_models):
-        for v in range(n):
-            if on[v, l] > 0 and off[v, l] > 0:
-                log_odds[order[l], v] = math.log(belief[v, l]) - math.log(off[v, l])
-            else:
-                log_odds[order[l], v] = 0
+    lane_log_odds(belief, on, off, order, answers.log_odds)
 
 
 @jit
-def finish_sparse_ising(
-    edges, gain, coupling, on, off, message, order, weight, want_log_z, want_statistics, each,
-    log_partition, statistics,
-):  # fmt: skip
-    """Bethe's log Z and P(both +1) of all edges, from the messages.
+def finish_sparse_ising(edges, gain, coupling, lanes, sums):
+    """Add up Bethe's log Z and P(both +1) of all edges, from the messages.
 
     Parameters
     ----------
-    edges, gain, coupling, on, off, message, order
-        As they are after `pass_sparse_ising`.
-    weight : (lanes,) of the models, for the sum of the statistics
-    want_log_z, want_statistics : bool
-    each : bool
-        Whether the statistics are those of each model.
-    log_partition : (lanes,) output, added to
-    statistics : (1 or lanes, 4 E) output, added to: the last entry of each edge's table
+    edges, gain, coupling, lanes : as `pass_sparse_ising` left them
+    sums : GraphSums; of each edge's table, only the last of 4 entries is filled in
     """
+    _, on, off, message, order = lanes
+    weight, want_log_z, want_statistics, each, log_partition, statistics = sums
     n, n_models = on.shape
     belief = np.empty((n, n_models), gain.dtype)
     _form_beliefs(edges, on, message, belief, np.uintp(n_models))

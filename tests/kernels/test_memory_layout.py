@@ -77,13 +77,13 @@ def test_message_passing(dtype, shape):
     )
     assert_same_bits(
         lambda e, m, t, u, ti, ui, column: rbm_odds._block_messages(
-            e, m, t, u, rows, ti, ui, column, dtype(1e-30)
+            e, m, t, u, rows, ti, ui, False, column, dtype(1e-30)
         ),
         [odds, message, on, 1 - on, on_i, 1 - on_i, ones],
     )
     assert_same_bits(
-        lambda e, m, t, u, ti, ui, column: rbm_odds._block_halved(
-            e, m, t, u, rows, ti, ui, column, dtype(1e-30)
+        lambda e, m, t, u, ti, ui, column: rbm_odds._block_messages(
+            e, m, t, u, rows, ti, ui, True, column, dtype(1e-30)
         ),
         [odds, message, on, 1 - on, on_i, 1 - on_i, ones],
     )
@@ -139,14 +139,23 @@ def test_layered_messages(dtype, n):
 
     assert_same_bits(
         lambda b, r, w, s, p, o, t: layered_messages.send(
-            b, r, w, s, source, target, pair, p, mask, o, t
+            b, r, layered_messages.Edges(w, s, source, target, pair, p), mask, o, t
         ),
         [belief, reverse, table, shift, rho, out, total],
         n_times=20,
     )
     assert_same_bits(
         lambda b, r, w, s, p, o, d, direct, db, dr, dw: layered_messages.send_vjp(
-            b, r, w, s, source, target, pair, p, mask, o, d, direct, db, dr, dw
+            b,
+            r,
+            layered_messages.Edges(w, s, source, target, pair, p),
+            mask,
+            o,
+            d,
+            direct,
+            db,
+            dr,
+            dw,
         ),
         [belief, reverse, table, shift, rho, out, d_total, out, belief, reverse, weights],
         n_times=20,

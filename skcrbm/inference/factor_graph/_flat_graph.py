@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skcrbm.kernels.arguments import FactorGraph
+from skcrbm.kernels.factor_tables import TableGraph
 from skcrbm.utils.limits import LOG_RANGE
 from skcrbm.utils.validation import kernel_array
 
@@ -66,17 +68,17 @@ class FlatGraph(NamedTuple):
         return np.bincount(self.variables, each[self.edge_factor], n_variables)
 
     def tables(self, dtype):
-        """Arguments of the kernels of `factor_tables`."""
+        """Return the graph as the kernels of `factor_tables` take it."""
         start = self.edge_start[: self.n_tables + 1]
         weight = kernel_array(np.exp(self.logs), dtype)
-        return self.variables[: start[-1]], start, weight, self.table_start
+        return TableGraph(self.variables[: start[-1]], start, weight, self.table_start)
 
     def factors(self, rho):
-        """Tuple that the kernels of `factor_logs` take."""
+        """Return the graph as the kernels of `factor_logs` take it."""
         logs = self.logs / np.repeat(rho[: self.n_tables], np.diff(self.table_start))
-        return (
+        return FactorGraph(
             self.variables, self.edge_start, np.exp(logs), logs, self.table_start, self.n_tables,
-            self.negated,
+            self.negated, rho,
         )  # fmt: skip
 
 

@@ -64,8 +64,7 @@ class Lanes:
         if self._dtype is not None:
             self._arrays = self._prepare(self._graph)
         else:
-            self._rho = np.ones(len(self._graph.shift))
-            self._factors = self._graph.factors(self._rho)
+            self._factors = self._graph.factors(np.ones(len(self._graph.shift)))
             self._field = kernel_array(self._field, np.float64)
             self._limit = message_limits(norms, self._field)
         self.reset()
@@ -148,7 +147,7 @@ class Lanes:
         self._message = kernel_array(messages, np.float64)
         for k in range(len(self.held)):
             add_messages(
-                self._factors, self._rho, self._field[k], self.held[k], self._message[k],
+                self._factors, self._field[k], self.held[k], self._message[k],
                 self._belief[k],
             )  # fmt: skip
 
@@ -182,8 +181,8 @@ class Lanes:
             self._belief, self._after = self._send(self.damping == 0.5, n_iter)
         else:
             repeat_logs(
-                self.kind, self._factors, self._rho, self.damping, self._limit, self._field,
-                self.held, self._message, self._belief, self._after, n_iter,
+                self.kind, self._factors, self.damping, self._limit, self._field, self.held,
+                self._message, self._belief, self._after, n_iter,
             )  # fmt: skip
 
     def _prepare(self, graph):
@@ -192,12 +191,12 @@ class Lanes:
 
     def _work_for(self, n):
         """Arrays that `_send` works in, for n models."""
-        return work_arrays(self._arrays[2], n)
+        return work_arrays(self._arrays.table, n)
 
     def _send(self, halved, n_iter):
         """Send messages as odds; return the beliefs and an array to work in."""
         return repeat_tables(
-            self.kind, halved, *self._arrays, self._on, self._off, self._message, self._belief,
+            self.kind, halved, self._arrays, self._on, self._off, self._message, self._belief,
             self._after, self._work, n_iter,
         )  # fmt: skip
 

@@ -18,7 +18,7 @@ from skcrbm.inference.factor_graph._flat_graph import (
 )
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.kernels.gibbs import sweep_factors
+from skcrbm.kernels.gibbs import FactorLists, sweep_factors
 from skcrbm.kernels.perturbed_maxima import pass_factors, relay_order
 from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.limits import BLOCK_ENTRIES, FORBIDDEN_LOG_ODDS
@@ -281,9 +281,9 @@ def solve_perturb_and_max_product(method, energy, query):
 def sweep(energy, states, key, streams, step):
     """Draw the variables of a `FactorGraphEnergy`; see `gibbs_sweep`."""
     there = energy.graph.adjacency
-    factors = (
+    lists = FactorLists(
         there.start, there.factor, there.weight, there.first_entry,
         kernel_array(energy.log_potentials, np.float64), there.at_zero, there.output,
         FORBIDDEN_LOG_ODDS if energy.has_zeros else 0.0,
     )  # fmt: skip
-    return sweep_chains(sweep_factors, factors, energy, states, key, streams, step)
+    return sweep_chains(sweep_factors, (lists,), energy, states, key, streams, step)

@@ -28,9 +28,16 @@ from skcrbm.inference.methods._messages import (
     earlier_messages,
 )
 from skcrbm.inference.random_numbers import best_of_restarts
-from skcrbm.kernels.factor_logs import finish_logs, fit_messages, pass_logs
-from skcrbm.kernels.factor_search import count_forest, graph_mean_field
+from skcrbm.kernels.arguments import GraphAnswers, GraphOptions, GraphSums
+from skcrbm.kernels.factor_logs import GraphRows, finish_logs, fit_messages, pass_logs
+from skcrbm.kernels.factor_search import (
+    MeanFieldAnswers,
+    VariableEdges,
+    count_forest,
+    graph_mean_field,
+)
 from skcrbm.kernels.factor_tables import finish_tables, pass_tables
+from skcrbm.kernels.lanes import Lanes
 from skcrbm.kernels.scalar import MAX, ROUNDING, SUM
 from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
@@ -237,9 +244,25 @@ class _Run:
         if self.query.return_state:
             self.messages[rows] = found["message"]
 
-    def weights(self, block, dtype):
-        """Weights of a block's models in the sum of statistics."""
-        return self.query.sample_weight[block.rows].astype(dtype)
+    def options(self, damping, tol, slack):
+        """Return the options of a kernel; `slack` in the unit of the kernel."""
+        return GraphOptions(self.method.iterations, tol, slack, damping, self.kind == MAX)
+
+    def answers(self, found):
+        """Return the arrays of `outputs` that message passing fills in."""
+        return GraphAnswers(*(found[name] for name in GraphAnswers._fields))
+
+    def sums(self, block, dtype, found):
+        """Return the sums that are asked for, and their arrays."""
+        query = self.query
+        return GraphSums(
+            weight=query.sample_weight[block.rows].astype(dtype),
+            want_log_partition="log_partition" in query.returns,
+            want_statistics="statistics" in query.returns,
+            each=query.per_example,
+            log_partition=found["log_partition"],
+            statistics=block.statistics,
+        )
 
     def outputs(self, block):
         """Arrays that kernels fill."""
@@ -282,19 +305,14 @@ class OddsKernel:
         """Arrays of the graph that `pass_` and `finish` take."""
         return graph.tables(self.dtype)
 
-    def pass_(self, *arguments):
+    def pass_(self, kind, *arguments):
         """Pass messages until they have converged."""
-        kind, halved, *rest = arguments
-        field, on, off, message, start, max_iter, tol, factor, *outputs = rest
-        pass_tables(
-            kind, halved, *self.arrays, self.run_.graph.logs, field, on, off, message, start,
-            max_iter, tol, factor, kind == MAX, *outputs,
-        )  # fmt: skip
+        pass_tables(kind, self.arrays, self.run_.graph.logs, *arguments)
 
-    def finish(self, *arguments):
+    def finish(self, lanes, sums):
         """Add log Z and statistics."""
         graph = self.run_.graph
-        finish_tables(*self.arrays, graph.shift, graph.place, *arguments)
+        finish_tables(self.arrays, graph.shift, graph.place, lanes, sums)
 
     def run(self, block):
         """Run a block to its end."""
@@ -305,19 +323,13 @@ class OddsKernel:
         start = np.clip(block.start, -LOG_RANGE[dtype], LOG_RANGE[dtype])
         order = np.zeros(len(block.rows), np.int64)
         found = run.outputs(block)
-        halved = method.damping == 0.5
-        self.pass_(
-            run.kind, halved, field, on, off, message, kernel_array(start.T), method.iterations,
-            dtype.type(method.tolerance), self.factor, order, found["n_iter"], found["converged"],
-            found["trace"], found["score"], found["state"], found["log_odds"],
-        )  # fmt: skip
-        log_z, statistics = (name in run.query.returns for name in ("log_partition", "statistics"))
-        if log_z or statistics:
+        lanes = Lanes(field, on, off, message, order)
+        options = run.options(float(method.damping), dtype.type(method.tolerance), self.factor)
+        self.pass_(run.kind, lanes, kernel_array(start.T), options, run.answers(found))
+        sums = run.sums(block, dtype, found)
+        if sums.want_log_partition or sums.want_statistics:
             found["log_partition"] += constant
-            self.finish(
-                on, off, message, order, run.weights(block, dtype), log_z, statistics,
-                run.query.per_example, found["log_partition"], block.statistics,
-            )  # fmt: skip
+            self.finish(lanes, sums)
         found["message"] = np.empty_like(block.message)
         found["message"][order] = np.log(message).T
         run.store(block, found, found["state"])
@@ -338,18 +350,13 @@ class _LogKernel:
         message = np.clip(block.message, -limit[:, None], limit[:, None])
         slack = convergence_slack(method.tolerance, run.norms.max(initial=0.0), np.float64)
         found = run.outputs(block)
-        pass_logs(
-            run.kind, self.factors, run.rho, float(method.damping), limit, field, block.held,
-            message, kernel_array(block.start), method.iterations, float(method.tolerance), slack,
-            run.kind == MAX, found["n_iter"], found["converged"], found["trace"], found["score"],
-            found["state"], found["log_odds"],
-        )  # fmt: skip
-        log_z, statistics = (name in run.query.returns for name in ("log_partition", "statistics"))
+        models = GraphRows(limit, field, block.held, message)
+        options = run.options(float(method.damping), float(method.tolerance), slack)
+        start = kernel_array(block.start)
+        pass_logs(run.kind, self.factors, models, start, options, run.answers(found))
         finish_logs(
-            run.kind, self.factors, run.rho, run.graph.shift, run.graph.place, limit, field,
-            block.held, message, found["log_odds"], run.weights(block, np.float64), log_z,
-            statistics, run.query.per_example, found["log_partition"], found["converged"],
-            block.statistics,
+            run.kind, self.factors, models, found["log_odds"], run.graph.shift, run.graph.place,
+            found["converged"], run.sums(block, np.float64, found),
         )  # fmt: skip
         found["message"] = message
         run.store(block, found, found["state"])
@@ -459,16 +466,20 @@ def solve_mean_field(method, energy, query):
     first = np.zeros(width + 1, np.int64)
     np.cumsum(np.bincount(graph.variables, minlength=width), out=first[1:])
     rho = np.ones(len(graph.shift))
-    arrays = graph.factors(rho), graph.shift, kernel_array(graph.edge_factor), first, order
+    factors = graph.factors(rho)
+    edges = VariableEdges(kernel_array(graph.edge_factor), first, order)
     limit = message_limits(graph.norms(width), energy.field)
     field = kernel_array(energy.field, np.float64)
 
     def run(rows):
-        graph_mean_field(
-            *arrays, limit[rows], field[rows], held[rows], method.iterations,
-            float(method.tolerance), theta[rows], fields["n_iter"][rows], fields["converged"][rows],
-            log_partition[rows], trace[rows],
+        models = limit[rows], field[rows], held[rows]
+        answers = MeanFieldAnswers(
+            theta[rows], fields["n_iter"][rows], fields["converged"][rows], log_partition[rows],
+            trace[rows],
         )  # fmt: skip
+        graph_mean_field(
+            factors, edges, graph.shift, models, method.iterations, float(method.tolerance), answers
+        )
 
     size = -(-_CHUNK_EDGES // max(1, graph.n_edges))
     for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):

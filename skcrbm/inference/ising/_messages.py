@@ -5,8 +5,9 @@ from scipy.sparse.csgraph import connected_components
 
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
+from skcrbm.kernels.arguments import IsingAnswers, IsingOptions
 from skcrbm.kernels.ising_mean_field import ising_mean_field
-from skcrbm.kernels.ising_messages import pass_ising
+from skcrbm.kernels.ising_messages import IsingEdges, pass_ising
 from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import kernel_array
@@ -34,15 +35,12 @@ def solve_tree_reweighted(method, energy, query):
 @with_folded_evidence
 def solve_mean_field(method, energy, query):
     """Answer by coordinate ascent; see `MeanField`."""
-    dtype = energy.dtype
+    options = _options(method, query, energy.dtype, 0.0)
     trace = _empty_trace(energy, query, method.iterations)
 
     def kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise):
-        ising_mean_field(
-            energy.coupling, field, free, method.iterations, dtype.type(method.tolerance), weight,
-            "log_partition" in query.returns, "statistics" in query.returns,
-            theta, n_iter, converged, log_partition, pairwise, trace[rows],
-        )  # fmt: skip
+        answers = IsingAnswers(theta, n_iter, converged, log_partition, pairwise, trace[rows])
+        ising_mean_field(energy.coupling, field, free, weight, options, answers)
 
     beliefs = None if query.start is None else query.start.log_odds
     fields = _iterate(energy, query, kernel, beliefs)
@@ -67,7 +65,7 @@ def _pass_messages(method, energy, query, rho):
     piece = max(1, len(coupling))
     if largest and not in_logs:
         piece = int(min(piece, _MAX_LOG_PRODUCT // largest))
-    model = (
+    model = IsingEdges(
         in_logs,
         edge if in_logs else np.exp(edge),
         coupling,
@@ -86,15 +84,13 @@ def _pass_messages(method, energy, query, rho):
     no_messages = np.empty((0, *coupling.shape), dtype)
     kept = np.ones(shape, dtype) if query.return_state else no_messages
     trace = _empty_trace(energy, query, method.iterations)
+    options = _options(method, query, dtype, slack)
 
     def kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise):
         start = no_messages if earlier is None else earlier.values_for(rows, in_logs, dtype)
-        pass_ising(
-            *model, field, free, query.start is not None, start, method.iterations,
-            dtype.type(method.tolerance), slack, weight, "log_partition" in query.returns,
-            "statistics" in query.returns, theta, n_iter, converged, log_partition, pairwise,
-            trace[rows], kept[rows],
-        )  # fmt: skip
+        answers = IsingAnswers(theta, n_iter, converged, log_partition, pairwise, trace[rows])
+        warm = query.start is not None
+        pass_ising(model, field, free, weight, warm, start, options, answers, kept[rows])
 
     fields = _iterate(energy, query, kernel, beliefs)
     if query.return_trace:
@@ -102,6 +98,17 @@ def _pass_messages(method, energy, query, rho):
     if query.return_state:
         fields["state"] = Messages(method.name, kept, fields["log_odds"].copy(), in_logs)
     return fields
+
+
+def _options(method, query, dtype, slack):
+    """Return the options of the kernels; `slack` is the largest change of a log-odds."""
+    return IsingOptions(
+        method.iterations,
+        dtype.type(method.tolerance),
+        slack,
+        "log_partition" in query.returns,
+        "statistics" in query.returns,
+    )
 
 
 def _iterate(energy, query, kernel, beliefs):

@@ -30,12 +30,11 @@ class _Kernel(OddsKernel):
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
 
-    def pass_(self, kind, halved, *arguments):
-        edges, gain, coupling = self.arrays
-        pass_sparse_ising(kind, halved, edges, gain, coupling, *arguments)
+    def pass_(self, kind, *arguments):
+        pass_sparse_ising(kind, *self.arrays, *arguments)
 
-    def finish(self, *arguments):
-        finish_sparse_ising(*self.arrays, *arguments)
+    def finish(self, lanes, sums):
+        finish_sparse_ising(*self.arrays, lanes, sums)
 
 
 def solve_sum_product(method, energy, query):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skcrbm.inference.layered.network import LayeredNetwork, probabilities
-from skcrbm.kernels.layered_messages import expected_fields_vjp, send, send_max, send_vjp
+from skcrbm.kernels.layered_messages import Edges, expected_fields_vjp, send, send_max, send_vjp
 
 
 class MessageNetwork(LayeredNetwork):
@@ -122,7 +122,7 @@ class MessageNetwork(LayeredNetwork):
             (trace.forward if forward else trace.backward)[t][c] = out
 
     def _send(self, belief, reverse, arguments, mask, out, total):
-        send(belief, reverse, *arguments, mask, out, total)
+        send(belief, reverse, arguments, mask, out, total)
 
     def _zero_weights(self, with_input):
         """Gradients of the shifted tables, ahead and back."""
@@ -150,7 +150,7 @@ class MessageNetwork(LayeredNetwork):
             send_vjp(
                 trace.beliefs[t][source],
                 reverse,
-                *edges.arguments(forward),
+                edges.arguments(forward),
                 self._mask(trace, c, forward),
                 out,
                 np.zeros((self.structure.n_nodes[target], out.shape[1]), self.dtype)
@@ -190,13 +190,13 @@ class MessageNetwork(LayeredNetwork):
             total = np.zeros_like(trace.beliefs[-1][c + 1])
             out = np.empty_like(trace.forward[-1][c])
             ones = np.ones_like(edges.rho)
-            arguments = (*edges.ahead, edges.left, edges.right, edges.pair, ones)
-            send(belief, reverse, *arguments, self._mask(trace, c, True), out, total)
+            arguments = Edges(*edges.ahead, edges.left, edges.right, edges.pair, ones)
+            send(belief, reverse, arguments, self._mask(trace, c, True), out, total)
             d_table = np.zeros_like(edges.ahead[0][:, 1:])
             send_vjp(
                 belief,
                 reverse,
-                *arguments,
+                arguments,
                 self._mask(trace, c, True),
                 out,
                 expected[c + 1],
@@ -248,10 +248,10 @@ class _Edges:
         )
 
     def arguments(self, forward):
-        """Tables, shifts and index arrays for `send`."""
+        """Return the edges in one direction as `send` takes them."""
         if forward:
-            return (*self.ahead, self.left, self.right, self.pair, self.rho)
-        return (*self.back, self.right, self.left, self.pair, self.rho)
+            return Edges(*self.ahead, self.left, self.right, self.pair, self.rho)
+        return Edges(*self.back, self.right, self.left, self.pair, self.rho)
 
     def unshift(self, d_ahead, d_back):
         """Gradients of W / rho from those of the shifted tables."""

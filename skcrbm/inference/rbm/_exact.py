@@ -17,6 +17,9 @@ from skcrbm.kernels.rbm_exact import (
     MAX_NORM,
     ROW,
     STRIDE,
+    ExactAnswers,
+    OddsTables,
+    Work,
     enumerate_rows,
 )
 from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
@@ -175,10 +178,10 @@ def _sums(method, energy, query):
         enumerated, summed, free = (part[rows] for part in rows_of)
         z = np.exp(-np.abs(summed))
         found = log_odds[rows]
+        answers = ExactAnswers(log_partition[rows], found, *statistics)
         enumerate_rows(
-            enumerated, summed, z, free, coupling, *tables, weight[rows], want_marginals,
-            pairs is not None, log_partition[rows], found, *statistics,
-            *_work_space(k, m, GROUP * len(tables[2])),
+            enumerated, summed, z, free, coupling, tables, weight[rows], want_marginals,
+            pairs is not None, answers, _work_space(k, m, GROUP * len(tables.norm)),
         )  # fmt: skip
         if want_marginals:
             np.log(found, out=found)
@@ -324,7 +327,7 @@ def _low_log_gain(coupling):
 
 
 def _odds_tables(layers):
-    """Return place, gain and norm of `enumerate_rows`; None if numbers are too large for it.
+    """Return the tables of `enumerate_rows`; None if the model is beyond its range.
 
     Units with strong couplings are alone in their group, or in pairs.
     """
@@ -346,7 +349,7 @@ def _odds_tables(layers):
     gain[:, 0] = 1
     for j in range(n_low):
         gain[:, 2**j : 2 ** (j + 1)] = gain[:, : 2**j] * odds[j][:, None]
-    return place, gain.reshape(-1), norm
+    return OddsTables(place, gain.reshape(-1), norm)
 
 
 def _work_space(k, m, n_places):
@@ -358,7 +361,7 @@ def _work_space(k, m, n_places):
     units[0] = 0.0
     product = np.empty(BLOCK * ROW)
     exponent = np.empty(BLOCK * ROW, np.int64)
-    return (
+    return Work(
         units,
         np.ones((2, n_places)),
         np.empty((6, BLOCK)),

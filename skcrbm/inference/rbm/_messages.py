@@ -5,8 +5,9 @@ import numpy as np
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.inference.random_numbers import best_of_restarts
-from skcrbm.kernels.rbm_log import pass_logs
-from skcrbm.kernels.rbm_odds import pass_odds
+from skcrbm.kernels.arguments import RBMAnswers, RBMOptions, RBMRows
+from skcrbm.kernels.rbm_log import LogCouplings, pass_logs
+from skcrbm.kernels.rbm_odds import OddsCouplings, pass_odds
 from skcrbm.kernels.rbm_row_norms import row_norms
 from skcrbm.kernels.scalar import MAX, MIXED, SUM
 from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
@@ -95,28 +96,26 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
     trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
     score = np.full(n, -np.inf)
     state = np.zeros((n, n_visible), np.int8)
-    kernel, couplings, options, norm = _choose_kernel(energy, kind, method.damping, edge_appearance)
+    kernel, couplings, norm = _choose_kernel(energy, kind, method.damping, edge_appearance)
     in_logs = kernel is pass_logs
     no_messages = np.empty((0, *shape[1:]), dtype)
     kept = np.ones(shape, dtype) if query.return_state else no_messages
 
+    options = RBMOptions(
+        cold=cold,
+        warm=warm,
+        max_iter=method.iterations,
+        tol=dtype.type(method.tolerance),
+        slack=convergence_slack(method.tolerance, norm, dtype),
+        damping=dtype.type(method.damping),
+        want_log_partition="log_partition" in query.returns,
+        want_statistics="statistics" in query.returns,
+    )
+
     def solve(rows, statistics):
-        kernel(
-            kind,
-            *couplings,
-            energy.visible_bias[rows],
-            energy.hidden_bias[rows],
-            free[rows],
-            cold,
-            warm,
-            no_messages if earlier is None else earlier.values_for(rows, in_logs, dtype),
-            method.iterations,
-            dtype.type(method.tolerance),
-            convergence_slack(method.tolerance, norm, dtype),
-            *options,
-            weight[rows],
-            "log_partition" in query.returns,
-            "statistics" in query.returns,
+        start = no_messages if earlier is None else earlier.values_for(rows, in_logs, dtype)
+        visible_bias, hidden_bias = energy.visible_bias[rows], energy.hidden_bias[rows]
+        answers = RBMAnswers(
             log_odds[rows],
             fields["n_iter"][rows],
             fields["converged"][rows],
@@ -127,6 +126,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
             state[rows],
             kept[rows],
         )
+        batch = RBMRows(visible_bias, hidden_bias, free[rows], weight[rows], start)
+        kernel(kind, couplings, batch, options, answers)
 
     # Few chunks, as each sums its statistics into a matrix of its own. No chunk is so small
     # that this matrix, or handing the chunk to a thread, costs more than its work.
@@ -147,7 +148,7 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 
 
 def _choose_kernel(energy, kind, damping, edge_appearance):
-    """Return a kernel, its arrays for the couplings, its own options, and the norm of couplings.
+    """Return a kernel, the couplings as it takes them, and their norm.
 
     Messages are kept as odds if products of them fit the dtype and damping is 0 or 1/2 (a square
     root), else as logs. The norm is the largest sum of |couplings| over a row or a column.
@@ -161,10 +162,10 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
             # Times exp(max|W|) this is below the dtype's precision, and it is no denormal number.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, norms, limit)
-            couplings = weights, np.exp(weights), norms, piece, step, limit, floor
-            return pass_odds, couplings, (damping == 0.5,), norm
+            couplings = OddsCouplings(weights, np.exp(weights), norms, piece, step, limit, floor)
+            return pass_odds, couplings, norm
     rho = dtype.type(edge_appearance)
-    return pass_logs, (weights / rho, rho), (dtype.type(damping),), norm
+    return pass_logs, LogCouplings(weights / rho, rho), norm
 
 
 def _norms(weights):

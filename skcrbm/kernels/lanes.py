@@ -1,0 +1,163 @@
+"""Many models side by side: the last axis of all arrays holds the models, as SIMD lanes."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.kernels.jit import jit
+
+
+class Lanes(NamedTuple):
+    """Models side by side; kernels move models that have converged to the last lanes."""
+
+    field: np.ndarray  # (n, lanes) log-odds, used by scores
+    on: np.ndarray  # (n, lanes) weights of 1; 0 or 1 if held
+    off: np.ndarray  # (n, lanes) weights of 0; `on` and `off` sum to 1
+    message: np.ndarray  # (E, lanes) odds, in and out
+    order: np.ndarray  # (lanes,) int64 output, the model that each lane holds in the end
+
+
+@jit
+def copy_lanes(source, target, n_lanes):
+    """Set the first lanes of target (n, lanes) to the first lanes of source."""
+    for row in range(np.uintp(source.shape[0])):
+        for l in range(n_lanes):
+            target[row, l] = source[row, l]
+
+
+@jit
+def start_beliefs(start, on, off, belief):
+    """Set the beliefs (n, lanes) of free variables to log-odds start (n, lanes)."""
+    for v in range(start.shape[0]):
+        for l in range(start.shape[1]):
+            if on[v, l] > 0 and off[v, l] > 0:
+                belief[v, l] = off[v, l] * belief.dtype.type(math.exp(start[v, l]))
+
+
+@jit
+def lane_probabilities(on, off, last, n_lanes):
+    """Fill last (n, lanes) with the beliefs as probabilities."""
+    for v in range(np.uintp(on.shape[0])):
+        for l in range(n_lanes):
+            last[v, l] = on[v, l] / (on[v, l] + off[v, l])
+
+
+@jit
+def lane_changes(on, off, last, change, n_lanes):
+    """Fill change with the largest change of a probability in each lane; update last."""
+    for l in range(n_lanes):
+        change[l] = 0
+    for v in range(np.uintp(on.shape[0])):
+        for l in range(n_lanes):
+            p = on[v, l] / (on[v, l] + off[v, l])
+            change[l] = max(change[l], abs(p - last[v, l]))
+            last[v, l] = p
+
+
+@jit
+def keep_better_states(here, on, off, order, n_lanes, answers):
+    """Keep the states that beliefs prefer in lanes whose score `here` is the best so far."""
+    score, state = answers.score, answers.state
+    for l in range(n_lanes):
+        m = order[l]
+        if here[l] > score[m]:
+            score[m] = here[l]
+            for v in range(on.shape[0]):
+                state[m, v] = on[v, l] > off[v, l]
+
+
+@jit
+def _odds_moved(on, before, off, l, factor):
+    """Return True if the odds of a free variable differ from those before by over a factor."""
+    for v in range(on.shape[0]):
+        x, y = on[v, l], before[v, l]
+        if off[v, l] > 0 and (x > factor * y or y > factor * x):
+            return True
+    return False
+
+
+@jit
+def _messages_moved(message, l, kept, m, factor):
+    """Return True if a message (E, lanes) of lane l differs by over a factor from `kept`."""
+    for e in range(message.shape[0]):
+        x, y = message[e, l], kept[e, m]
+        if x > factor * y or y > factor * x:
+            return True
+    return False
+
+
+@jit
+def _has_converged(here, message, l, kept, m, still, factor):
+    """Return True if lane l, which holds model m, has converged; prepare the next iteration.
+
+    Parameters
+    ----------
+    here : bool, whether its beliefs stood still in this iteration
+    message : (E, n_lanes)
+    kept : (E, n_models) in and out, messages when the beliefs began to stand still
+    still : (n_models,) bool in and out, whether the beliefs stood still in the last iteration
+    factor : float, largest change of odds that stand still
+    """
+    before = still[m]
+    still[m] = here
+    if before and here:
+        before = not _messages_moved(message, l, kept, m, factor)
+    if here and not before:
+        for e in range(message.shape[0]):
+            kept[e, m] = message[e, l]
+    return before and here
+
+
+@jit
+def _swap_lanes(array, i, j):
+    """Exchange two lanes of an array (n, lanes)."""
+    for row in range(array.shape[0]):
+        array[row, i], array[row, j] = array[row, j], array[row, i]
+
+
+@jit
+def drop_converged(
+    iteration, options, n_lanes, change, belief, after, last, kept, still, lanes, answers
+):
+    """Move lanes that have converged behind all others; return how many lanes are left.
+
+    Parameters
+    ----------
+    options : GraphOptions
+    change : (lanes,) largest change of a probability
+    belief, after : (n, lanes) beliefs before and after the iteration
+    last : (n, lanes) beliefs as probabilities
+    kept, still : see `_has_converged`
+    lanes, answers : Lanes, GraphAnswers
+    """
+    field, on, off, message, order = lanes
+    trace, factor = answers.trace, options.slack
+    n_left = np.int64(n_lanes)
+    for l in range(n_left - 1, -1, -1):
+        m = order[l]
+        if trace.shape[1]:
+            trace[m, iteration] = change[l]
+        here = change[l] < options.tol and not _odds_moved(after, belief, off, l, factor)
+        if _has_converged(here, message, l, kept, m, still, factor):
+            answers.n_iter[m] = iteration + 1
+            answers.converged[m] = True
+            n_left -= 1
+            if l < n_left:
+                order[l], order[n_left] = order[n_left], order[l]
+                for array in (on, off, message, field):
+                    _swap_lanes(array, l, n_left)
+                for array in (after, last):
+                    _swap_lanes(array, l, n_left)
+    return n_left
+
+
+@jit
+def lane_log_odds(belief, on, off, order, log_odds):
+    """Fill log_odds (models, n) with the log-odds of the beliefs (n, lanes), 0 if held."""
+    for l in range(on.shape[1]):
+        for v in range(on.shape[0]):
+            if on[v, l] > 0 and off[v, l] > 0:
+                log_odds[order[l], v] = math.log(belief[v, l]) - math.log(off[v, l])
+            else:
+                log_odds[order[l], v] = 0
