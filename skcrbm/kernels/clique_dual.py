@@ -1,28 +1,63 @@
 """Dual coordinate descent for a large margin Markov network, a row at a time.
 
-Cliques are lists of variables; their features are products of -1/+1 values, 0 where one is not
+Cliques are lists of variables; their features are products of -1/+1 values, 0 if a value is not
 observed. A margin may have a linear part, too: the value of its variable times a weighted sum of
-the row's inputs. Arrays that several kernels share:
-
-signs : (N, V) float64 in {-1, 0, +1}
-start, members : (J + 1,), (M,); the variables of clique j are members[start[j]:start[j + 1]]
-place : (V + 1,); the margin of variable i is the sum over entries e from place[i] to
-    place[i + 1] of ``coef[e] * weight[group[e]] * feature[clique[e]]``
-clique, group, coef : (E,); entries of a variable in the order of their groups
-data, indices, indptr : compressed rows of the inputs (N, D)
+the inputs of the row. Row n has the values signs[n], (N, V) float64 in {-1, 0, +1}.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import shuffle
 
-_ZERO = 1e-12  # projected gradients below are rounding
+_ZERO = 1e-12  # smaller projected gradients are rounding errors
+
+
+class CliqueFeatures(NamedTuple):
+    """Cliques, and the weights of their features in the margins.
+
+    The margin of variable i is the sum over entries e from place[i] to place[i + 1] of
+    ``coef[e] * weight[group[e]] * feature[clique[e]]``.
+    """
+
+    start: np.ndarray  # (J + 1,): the variables of clique j are members[start[j]:start[j + 1]]
+    members: np.ndarray  # (M,)
+    place: np.ndarray  # (V + 1,)
+    clique: np.ndarray  # (E,)
+    group: np.ndarray  # (E,); entries of a variable are in the order of their groups
+    coef: np.ndarray  # (E,)
+
+
+class CliqueRows(NamedTuple):
+    """Rows of a problem, and the losses of their margins."""
+
+    signs: np.ndarray  # (N, V)
+    data: np.ndarray  # compressed rows of the inputs (N, D), with indices and indptr
+    indices: np.ndarray
+    indptr: np.ndarray
+    norm: np.ndarray  # (N,) squares of the lengths of the inputs
+    target: float  # gamma, the margin that costs nothing
+    limit: np.ndarray  # (N, V) upper bounds of the dual variables
+    penalty: np.ndarray  # (T,) penalties of the absolute values of weights
+
+
+class CliqueDual(NamedTuple):
+    """Dual variables and the weights that follow from them, changed in place."""
+
+    alpha: np.ndarray  # (N, V)
+    active: np.ndarray  # (N, V) int32; the first n_active[n] of a row are its active variables
+    n_active: np.ndarray  # (N,) intp
+    total: np.ndarray  # (T,) sums of alpha times gradients
+    weight: np.ndarray  # (T,) `total` shrunk by the penalty
+    input_weight: np.ndarray  # (V, D)
+    bounds: np.ndarray  # (2,) largest and smallest projected gradient of the last pass
 
 
 @jit
 def _features(n, signs, start, members, feature):
-    """Feature (J,) = products of row n."""
+    """Fill feature (J,) with the products of row n."""
     for j in range(feature.shape[0]):
         value = 1.0
         for e in range(start[j], start[j + 1]):
@@ -32,7 +67,7 @@ def _features(n, signs, start, members, feature):
 
 @jit
 def _margin(i, place, clique, group, coef, feature, weight):
-    """Margin of variable i, and the square of the length of its gradient in the weights."""
+    """Return the margin of variable i, and the squared length of its gradient in the weights."""
     margin = square = part = 0.0
     stop = place[i + 1]
     for e in range(place[i], stop):
@@ -47,7 +82,7 @@ def _margin(i, place, clique, group, coef, feature, weight):
 
 @jit
 def _move(i, step, place, clique, group, coef, feature, penalty, total, weight):
-    """Add a step of the dual variable of i to the sums total (T,), and make weights of them."""
+    """Add a step of the dual variable of i to total (T,), and update the weights."""
     part = 0.0
     stop = place[i + 1]
     for e in range(place[i], stop):
@@ -61,7 +96,7 @@ def _move(i, step, place, clique, group, coef, feature, penalty, total, weight):
 
 @jit
 def _input_sum(i, n, data, indices, indptr, input_weight):
-    """Weighted sum of the inputs of row n for variable i."""
+    """Return the weighted sum of the inputs of row n for variable i."""
     total = 0.0
     for e in range(indptr[n], indptr[n + 1]):
         total += input_weight[i, indices[e]] * data[e]
@@ -70,7 +105,7 @@ def _input_sum(i, n, data, indices, indptr, input_weight):
 
 @jit
 def shrunk(value, by):
-    """Soft threshold: the value moved towards 0."""
+    """Return the value moved towards 0: the soft threshold."""
     if value > by:
         return value - by
     if value < -by:
@@ -79,37 +114,25 @@ def shrunk(value, by):
 
 
 @jit
-def clique_passes(
-    n_passes, state, order, count, goal, signs, start, members, place, clique, group, coef,
-    data, indices, indptr, norm, target, limit, penalty,
-    alpha, active, n_active, total, weight, input_weight, bounds,
-):  # fmt: skip
+def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
     """Pass over the rows until the projected gradients are within the goal.
-
-    Changes what follows `penalty`, and `state` and `order`.
 
     Parameters
     ----------
     n_passes : int, at most
-    state : (1,) uint64, of the random numbers
-    order : (N,) intp, rows active first
-    count : int, how many
-    goal : for the range of projected gradients
-    norm : (N,) squares of the lengths of the inputs
-    target : gamma
-    limit : (N, V) upper bounds of alpha
-    penalty : (T,) of the absolute values of weights
-    alpha : (N, V)
-    active : (N, V) int32; the first n_active[n] of a row are the variables in its turn
-    n_active : (N,) intp
-    total, weight : (T,), sums of alpha times gradients, and the same shrunk by the penalty
-    input_weight : (V, D)
-    bounds : (2,), largest and smallest projected gradient of the last pass
+    goal : float, range of the projected gradients
+    state : (1,) uint64 of the random numbers, changed
+    order : (N,) intp, the first `count` rows are active; changed
+    count : int
+    features, rows, dual : CliqueFeatures, CliqueRows, CliqueDual
 
     Returns
     -------
-    Number of passes done, number of rows active, range of projected gradients.
+    Number of passes done, number of active rows, range of the projected gradients.
     """
+    start, members, place, clique, group, coef = features
+    signs, data, indices, indptr, norm, target, limit, penalty = rows
+    alpha, active, n_active, total, weight, input_weight, bounds = dual
     feature = np.empty(start.shape[0] - 1)
     done = np.int64(0)
     violation = np.inf
@@ -136,7 +159,7 @@ def clique_passes(
                 elif old == limit[n, i]:
                     keep = slope >= bounds[1]
                     projected = max(slope, 0.0)
-                if not keep:  # the last one takes its place
+                if not keep:  # the last active variable takes its place
                     left -= 1
                     active[n, j], active[n, left] = active[n, left], i
                     continue
@@ -168,8 +191,9 @@ def clique_passes(
 
 
 @jit
-def clique_margins(signs, start, members, place, clique, group, coef, weight, margins):
-    """Margins (N, V) of weights (T,); 0 of variables without entries."""
+def clique_margins(signs, features, weight, margins):
+    """Fill in the margins (N, V) of weights (T,), 0 for variables without entries."""
+    start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)
     for n in range(signs.shape[0]):
         _features(n, signs, start, members, feature)
@@ -178,8 +202,9 @@ def clique_margins(signs, start, members, place, clique, group, coef, weight, ma
 
 
 @jit
-def clique_sums(signs, start, members, place, clique, group, coef, alpha, penalty, total, weight):
-    """Add up dual variables alpha (N, V) times gradients in total (T,), 0 before; and weights."""
+def clique_sums(signs, features, alpha, penalty, total, weight):
+    """Add dual variables alpha (N, V) times gradients to total (T,), and set the weights (T,)."""
+    start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)
     for n in range(signs.shape[0]):
         _features(n, signs, start, members, feature)

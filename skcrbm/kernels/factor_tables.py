@@ -205,7 +205,7 @@ def _ratio(half, a, b, sent, n_lanes):
 
 @jit(fastmath={"contract"})
 def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
-    """Fill sent with the odds from a table of two variables (4 rows) to a variable; j is the other."""
+    """Fill sent with the odds that a table of two variables sends to the other one than j."""
     zero, first, second = np.uintp(0), np.uintp(2 * j), np.uintp(2 * j + 1)
     b, c = np.uintp(other_step), np.uintp(step)
     d = b + c

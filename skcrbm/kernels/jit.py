@@ -206,7 +206,7 @@ def _choose_by_precision(dispatcher, single, double):
     dispatcher.get_overload = lambda args: chosen(args).get_overload(args)
 
 
-def jit(function=None, *, fastmath=False, by_precision=None):
+def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inline=False):
     """Compile `function` in nopython mode, without the GIL, cached on disk.
 
     Parameters
@@ -217,19 +217,28 @@ def jit(function=None, *, fastmath=False, by_precision=None):
     by_precision : pair of dispatchers or None
         What other kernels call instead of `function`: the first where their first argument is an
         array of float32, the second where it is one of float64. The body would compile both.
+    allocates : bool
+        False for a function that neither makes nor returns arrays. It counts no references to
+        arrays, so it may take them in NamedTuples at no cost.
+    inline : bool
+        True for a part of a longer kernel that the compiler shall put into its caller.
 
     Returns
     -------
     dispatcher
     """
     if function is None:
-        return functools.partial(jit, fastmath=fastmath, by_precision=by_precision)
+        given = {"fastmath": fastmath, "by_precision": by_precision}
+        return functools.partial(jit, **given, allocates=allocates, inline=inline)
     # Nobody calls a kernel from C.
     options = {
         "nogil": True,
         "error_model": "numpy",
         "fastmath": fastmath,
         "no_cfunc_wrapper": True,
+        # Set for every kernel, else a callee takes these two from its first caller.
+        "forceinline": inline,
+        "_nrt": allocates,
     }
     dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     if hasattr(dispatcher, "py_func"):  # not so with NUMBA_DISABLE_JIT=1

@@ -1,9 +1,11 @@
 """Dual coordinate descent for the large margin Boltzmann machine, a row at a time.
 
-The margins of a row's labels cost a dot product each; once they are there, one step on
-label i moves the margins of the others by the same D / eta, so that all labels of the row
-are settled among themselves before the weights are touched.
+Each margin of a row costs a dot product. Once the margins are computed, a step on label i moves
+the margins of all other labels by the same D / eta. So the labels of the row are optimised
+together before the weights change.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,12 +13,36 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import shuffle
 
 _SWEEPS = 10  # over the labels of one row
-_ZERO = 1e-12  # projected gradients below are rounding
+_ZERO = 1e-12  # smaller projected gradients are rounding errors
+
+
+class LabelRows(NamedTuple):
+    """Labels of the rows of a problem, and the losses of their margins."""
+
+    square: np.ndarray  # (N,) diagonal of the dual, |x_n|^2 + 1 + (observed labels - 1) / eta
+    signs: np.ndarray  # (N, L) int8 in {-1, 0, +1}, 0 if not observed
+    target: float  # gamma, the margin that costs nothing
+    spread: float  # 1 / eta
+    limit: np.ndarray  # (N, L) or (N, 1) upper bounds of alpha; one column if labels share them
+
+
+class LabelDual(NamedTuple):
+    """Dual variables and the weights that follow from them, changed in place."""
+
+    alpha: np.ndarray  # (N, L)
+    labels: np.ndarray  # (N, L), a permutation of the labels in each row, active labels first
+    n_active: np.ndarray  # (N,) intp, number of active labels of each row
+    coef: np.ndarray  # (L, D)
+    intercept: np.ndarray  # (L,)
+    pairwise: np.ndarray  # (L, L)
+    # (4, L) largest and smallest projected gradient of each label in the last pass, (-inf, inf)
+    # for a label that rests, and in this pass
+    bounds: np.ndarray
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _dense_dot(matrix, i, other, n):
-    """matrix[i] . other[n]."""
+    """Return the inner product of matrix[i] and other[n]."""
     result = 0.0
     for d in range(np.uintp(matrix.shape[1])):
         result += matrix[i, d] * other[n, d]
@@ -25,14 +51,14 @@ def _dense_dot(matrix, i, other, n):
 
 @jit(fastmath={"contract"})
 def _dense_add(matrix, i, step, other, n):
-    """matrix[i] += step * other[n]."""
+    """Add step * other[n] to matrix[i]."""
     for d in range(np.uintp(matrix.shape[1])):
         matrix[i, d] += step * other[n, d]
 
 
 @jit
 def _csr_dot(matrix, i, data, indices, start, stop):
-    """matrix[i] . a sparse row."""
+    """Return the inner product of matrix[i] and a sparse row."""
     result = 0.0
     for j in range(start, stop):
         result += matrix[i, indices[j]] * data[j]
@@ -41,27 +67,17 @@ def _csr_dot(matrix, i, data, indices, start, stop):
 
 @jit
 def _csr_add(matrix, i, step, data, indices, start, stop):
-    """matrix[i] += step * a sparse row."""
+    """Add step * a sparse row to matrix[i]."""
     for j in range(start, stop):
         matrix[i, indices[j]] += step * data[j]
 
 
 @jit
-def _settle_row(
+def _optimise_row(
     n, square, spread, target, limit, alpha, labels, n_active, bounds, margin, change
 ):  # fmt: skip
-    """Solve for the dual variables of row n, shrinking what the bounds of the last pass allow.
+    """Solve for the dual variables of row n; shrink by the bounds of the last pass.
 
-    Parameters
-    ----------
-    square : |x_n|^2 + 1 + (number of observed labels - 1) / eta
-    spread : 1 / eta
-    target : gamma
-    limit : (N, L) or (N, 1)
-    alpha : (N, L)
-    labels : (N, L), the first n_active[n] of a row are active
-    bounds : (4, L), largest and smallest projected gradient of each label in the last
-        pass, (-inf, inf) for a label that is to rest, and in this one
     margin, change : (L,), at the positions of `labels`; the second is output
     """
     worst = 0.0
@@ -85,7 +101,7 @@ def _settle_row(
             worst = max(worst, abs(projected))
             change[j] = 0.0
             j += 1
-        else:  # the last one takes its place
+        else:  # the last active label takes its place
             count -= 1
             labels[n, j], labels[n, count] = labels[n, count], i
             margin[j] = margin[count]
@@ -122,7 +138,7 @@ def _settle_row(
 
 @jit
 def _couple(n, spread, signs, labels, count, change, pairwise):
-    """Turn changes (count,) of row n's dual variables into steps, and add them to (L, L)."""
+    """Multiply changes (count,) of the dual variables of row n by signs; add them to (L, L)."""
     for j in range(count):
         change[j] *= signs[n, labels[n, j]]
     if spread == 0:
@@ -138,16 +154,14 @@ def _couple(n, spread, signs, labels, count, change, pairwise):
 
 @jit
 def _end_pass(order, count, n_active, goal, bounds):
-    """Drop rows without anything active, turn the bounds of this pass into those of the last.
+    """Drop rows without active labels, and store the bounds of this pass as the last ones.
 
-    Returns
-    -------
-    Number of rows left and the largest range of projected gradients, 0 included; where
-    that is at most the goal, rows and bounds are left as they are.
+    Returns the number of rows left and the largest range of projected gradients, 0 included. If
+    that range is at most the goal, rows and bounds do not change.
     """
     violation = 0.0
     for i in range(bounds.shape[1]):
-        if bounds[2, i] > -np.inf:  # which it is for a label without anything active
+        if bounds[2, i] > -np.inf:  # else no row has this label active
             bounds[2, i] = max(bounds[2, i], 0.0)
             bounds[3, i] = min(bounds[3, i], 0.0)
             violation = max(violation, bounds[2, i] - bounds[3, i])
@@ -162,7 +176,7 @@ def _end_pass(order, count, n_active, goal, bounds):
         width = bounds[2, i] - bounds[3, i]
         bounds[0, i] = bounds[2, i] if bounds[2, i] > 0 else width
         bounds[1, i] = bounds[3, i] if bounds[3, i] < 0 else -width
-        if width <= goal:  # it rests
+        if width <= goal:  # the label rests
             bounds[0, i] = -np.inf
             bounds[1, i] = np.inf
         bounds[2, i] = -np.inf
@@ -171,35 +185,26 @@ def _end_pass(order, count, n_active, goal, bounds):
 
 
 @jit
-def dense_passes(
-    n_passes, state, order, count, goal, X, square, signs, target, spread, limit,
-    alpha, labels, n_active, coef, intercept, pairwise, bounds,
-):  # fmt: skip
-    """Pass over the rows until all labels are within the goal; changes what follows `limit`.
+def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
+    """Pass over the rows until all labels are within the goal; change `dual`.
 
     Parameters
     ----------
     n_passes : int, at most
-    state : (1,) uint64, of the random numbers
-    order : (N,) intp, rows active first
-    count : int, how many
-    goal : for the ranges of projected gradients
-    X : (N, D)
-    square : (N,) diagonal of the dual's quadratic form
-    signs : (N, L) int8 in {-1, 0, +1}, 0 where not observed
-    target, spread : gamma, 1 / eta
-    limit : (N, L) or (N, 1), upper bounds of alpha; one column where labels share them
-    alpha : (N, L)
-    labels : (N, L) int32, a permutation of the labels in each row
-    n_active : (N,) intp; so many labels of a row, the first in `labels`, are active
-    coef, intercept, pairwise : (L, D), (L,), (L, L)
-    bounds : (4, L) as in `_settle_row`
+    goal : float, range of the projected gradients of a label
+    state : (1,) uint64 of the random numbers, changed
+    order : (N,) intp, the first `count` rows are active; changed
+    count : int
+    X : (N, D) inputs
+    rows, dual : LabelRows, LabelDual
 
     Returns
     -------
-    Number of passes done, number of rows active, largest range of projected gradients, and the
+    Number of passes done, number of active rows, largest range of projected gradients, and the
     number of active dual variables, summed over passes.
     """
+    square, signs, target, spread, limit = rows
+    alpha, labels, n_active, coef, intercept, pairwise, bounds = dual
     margin = np.empty(signs.shape[1])
     change = np.empty(signs.shape[1])
     done = visited = 0
@@ -214,7 +219,7 @@ def dense_passes(
                 if spread > 0:
                     field += _dense_dot(pairwise, i, signs, n)
                 margin[j] = signs[n, i] * field
-            _settle_row(
+            _optimise_row(
                 n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
             )
             _couple(n, spread, signs, labels, n_active[n], change, pairwise)
@@ -230,12 +235,10 @@ def dense_passes(
 
 
 @jit
-def csr_passes(
-    n_passes, state, order, count, goal, data, indices, indptr,
-    square, signs, target, spread, limit,
-    alpha, labels, n_active, coef, intercept, pairwise, bounds,
-):  # fmt: skip
-    """`dense_passes` for X in compressed rows: data, indices (nnz,), indptr (N + 1,)."""
+def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows, dual):
+    """Do as `dense_passes` for X in compressed rows: data, indices (nnz,), indptr (N + 1,)."""
+    square, signs, target, spread, limit = rows
+    alpha, labels, n_active, coef, intercept, pairwise, bounds = dual
     margin = np.empty(signs.shape[1])
     change = np.empty(signs.shape[1])
     done = visited = 0
@@ -251,7 +254,7 @@ def csr_passes(
                 if spread > 0:
                     field += _dense_dot(pairwise, i, signs, n)
                 margin[j] = signs[n, i] * field
-            _settle_row(
+            _optimise_row(
                 n, square[n], spread, target, limit, alpha, labels, n_active, bounds, margin, change
             )
             _couple(n, spread, signs, labels, n_active[n], change, pairwise)

@@ -302,7 +302,7 @@ def _is_possible(tile, n_low, free):
     return possible
 
 
-@jit
+@jit(allocates=False, inline=True)
 def _tile_weights(tile, n_low, enumerated, free, tables, work):
     """Fill `work.product` with the weights of the low states of a tile, for the rows of a block.
 
@@ -346,7 +346,7 @@ def _tile_weights(tile, n_low, enumerated, free, tables, work):
         log_total[r] += math.log(total[r])
 
 
-@jit
+@jit(allocates=False, inline=True)
 def _begin_block(enumerated, summed, z, free, weight, tables, n_low, work):
     """Set up the sigmoids and sums of a block of rows, of which the arrays are slices."""
     t, u, scaled = work.units[0], work.units[1], work.scaled
@@ -373,7 +373,7 @@ def _begin_block(enumerated, summed, z, free, weight, tables, n_low, work):
         fill(work.sides[1, r], 0.0)
 
 
-@jit
+@jit(allocates=False, inline=True)
 def _divide_groups(n, n_low, n_groups, want_statistics, work):
     """Compute P(on) and P(off) of the summed units of a tile, for the n rows of a block."""
     t, shifted, tile_on, tile_off = work.units[0], work.units[2], work.units[3], work.units[4]
@@ -402,7 +402,7 @@ def _divide_groups(n, n_low, n_groups, want_statistics, work):
                     )
 
 
-@jit
+@jit(allocates=False, inline=True)
 def _add_tile(tile, n_low, k, free, tables, weight, want_statistics, pairwise, work):
     """Add the probabilities of a tile to the sides of all units, for the rows of a block.
 
@@ -449,7 +449,7 @@ def _add_tile(tile, n_low, k, free, tables, weight, want_statistics, pairwise, w
             _fold(product, r * ROW, half)
 
 
-@jit
+@jit(allocates=False)
 def enumerate_rows(
     enumerated, summed, z, free, coupling, tables, weight, want_marginals, want_statistics, answers,
     work,
@@ -475,7 +475,7 @@ def enumerate_rows(
     n_states = gain.shape[0] // n_places
     n_low = n_low_units(n_states)
     n_tiles = 1 << (k - n_low)
-    high_gain, high_loss = work.high[0], work.high[1]
+    wanted = want_marginals or want_statistics
     softplus_sum, log_total, log_tile = work.per_row[0], work.per_row[1], work.per_row[5]
     for p in range(n_places):
         for s in range(n_states):
@@ -488,24 +488,23 @@ def enumerate_rows(
         _begin_block(
             block, summed[first:last], z[first:last], block_free, block_weight, tables, n_low, work
         )
-        for tile in range(n_tiles):
-            _high_factors(tile, n_low, coupling, place, high_gain, high_loss)
-            _tile_weights(tile, n_low, block, block_free, tables, work)
-            for n in range(first, last):
-                if _is_possible(tile, n_low, free[n, :k]):
-                    log_total[n - first] = log_add(log_total[n - first], log_tile[n - first])
+        # The first visit of each tile adds up the weights, the second one the probabilities.
+        for visit in range(2 * n_tiles if wanted else n_tiles):
+            tile = visit % n_tiles
+            if visit == 0 or n_tiles > 1:
+                _high_factors(tile, n_low, coupling, place, work.high[0], work.high[1])
+                _tile_weights(tile, n_low, block, block_free, tables, work)
+            if visit < n_tiles:
+                for r in range(last - first):
+                    if _is_possible(tile, n_low, block_free[r, :k]):
+                        log_total[r] = log_add(log_total[r], log_tile[r])
+            else:
+                _add_tile(
+                    tile, n_low, k, block_free, tables, block_weight, want_statistics,
+                    answers.pairwise, work,
+                )  # fmt: skip
         for n in range(first, last):
             answers.log_partition[n] = softplus_sum[n - first] + log_total[n - first]
-        if not want_marginals and not want_statistics:
-            continue
-        for tile in range(n_tiles):
-            if n_tiles > 1:
-                _high_factors(tile, n_low, coupling, place, high_gain, high_loss)
-                _tile_weights(tile, n_low, block, block_free, tables, work)
-            _add_tile(
-                tile, n_low, k, block_free, tables, block_weight, want_statistics,
-                answers.pairwise, work,
-            )  # fmt: skip
         if want_marginals:
             for n in range(first, last):
                 for r in range(k + m):

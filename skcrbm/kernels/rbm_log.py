@@ -186,17 +186,17 @@ def _send_choices(w, theta_v, message, rows, damping, keep, new, total):
 
 
 @jit
-def _sweep(kind, w, rho, visible_bias, theta_v, theta_h, held, message, rows, damping, work):
-    """Update all messages to and from the visible units `rows`; add them up in the last of `work`.
+def _sweep(
+    kind, w, rho, visible_bias, theta_v, theta_rows, held, message, rows, damping, incoming, total
+):  # fmt: skip
+    """Update all messages to and from the visible units `rows`; add them up in total (H,).
 
-    work : (B, H), (B, H), (H,) scratch space for a block of rows, and the sums of the messages
+    theta_rows and incoming (B, H) hold the log-odds of the hidden units for each row of a block,
+    and scratch space.
     """
-    theta_rows, incoming, total = work
     keep = w.dtype.type(1) - damping
     size = incoming.shape[0]
-    if kind != MAX:
-        for k in range(min(size, rows.shape[0])):
-            copy_into(theta_h, theta_rows[k])
+    theta_h = theta_rows[0]
     for first in range(0, rows.shape[0], size):
         stop = min(rows.shape[0], first + size)
         block, w_block, sent = rows[first:stop], w[first:stop], message[first:stop]
@@ -345,27 +345,27 @@ def pass_logs(kind, model, batch, options, answers):
     model : LogCouplings
     batch, options, answers : RBMRows, RBMOptions, RBMAnswers, with messages as log-odds
     """
-    weights, rho = model.weights, model.rho
+    weights, rho = model
+    visible_bias, hidden_bias, free, weight, start = batch
+    log_odds, n_iter, converged, log_partition, pairwise, trace, score, state, kept = answers
     damping = options.damping
-    n_rows, n_visible = batch.visible_bias.shape
-    n_hidden = batch.hidden_bias.shape[1]
+    n_rows, n_visible = visible_bias.shape
+    n_hidden = hidden_bias.shape[1]
     dtype = weights.dtype
     one = dtype.type(1)
     rounding = ROUNDING * np.finfo(dtype).eps
     size = max(_BLOCK, _BLOCK_NUMBERS // (2 * max(n_hidden, 1)) * 2)
     size = min(size, max(n_visible, 1))
     messages, gathered = np.empty((n_visible, n_hidden), dtype), np.empty((0, n_hidden), dtype)
+    theta_rows, incoming = np.empty((size, n_hidden), dtype), np.empty((size, n_hidden), dtype)
     total = np.empty(n_hidden, dtype)
-    work = np.empty((size, n_hidden), dtype), np.empty((size, n_hidden), dtype), total
     t, u = np.empty(n_hidden, dtype), np.empty(n_hidden, dtype)
     ti, ui = np.empty(n_visible, dtype), np.empty(n_visible, dtype)
     last, visited = np.empty(n_visible + n_hidden, dtype), np.empty(n_visible, np.int8)
     rows, columns = np.empty(n_visible, np.uintp), np.empty(n_hidden, np.uintp)
     for n in range(n_rows):
-        visible_bias, hidden_bias = batch.visible_bias[n], batch.hidden_bias[n]
-        log_odds, free = answers.log_odds[n], batch.free[n]
-        theta_v, theta_h = log_odds[:n_visible], log_odds[n_visible:]
-        free_v, free_h = free[:n_visible], free[n_visible:]
+        theta_v, theta_h = log_odds[n, :n_visible], log_odds[n, n_visible:]
+        free_v, free_h = free[n, :n_visible], free[n, n_visible:]
         n_active, n_held = _number_units(free_v, free_h, theta_v, theta_h, rows, columns)
         active, held, message = rows[:n_active], columns[:n_held], messages[:n_active]
         w = weights
@@ -376,7 +376,7 @@ def pass_logs(kind, model, batch, options, answers):
                 copy_into(weights[active[k]], gathered[k])
             w = gathered[:n_active]
         if options.warm:
-            _start_messages(kind, w, batch.start, n, theta_v, theta_h, active, message)
+            _start_messages(kind, w, start, n, theta_v, theta_h, active, message)
         else:
             for k in range(n_active):
                 fill(message[k], 0)
@@ -387,37 +387,40 @@ def pass_logs(kind, model, batch, options, answers):
         beliefs(theta_h, free_h, t, u)
         beliefs(theta_v, free_v, ti, ui)
         fill(visited, -1)  # no state visited yet
-        answers.converged[n] = False
+        converged[n] = False
         iteration = -1 if options.cold else 0
         while iteration < options.max_iter:
             iteration += 1
-            copy_into(log_odds, last)
+            copy_into(log_odds[n], last)
             fill(total, 0)
+            for k in range(1 if kind == MAX else min(size, n_active)):
+                copy_into(theta_h, theta_rows[k])
             _sweep(
-                kind, w, rho, visible_bias, theta_v, theta_h, held, message, active, damping, work
-            )
+                kind, w, rho, visible_bias[n], theta_v, theta_rows, held, message, active, damping,
+                incoming, total,
+            )  # fmt: skip
             change = beliefs(theta_v, free_v, ti, ui)
             for j in range(n_hidden):
-                theta_h[j] = hidden_bias[j] + rho * total[j]
+                theta_h[j] = hidden_bias[n, j] + rho * total[j]
             for k in range(n_held):
                 theta_h[held[k]] = 0
             change = max(change, beliefs(theta_h, free_h, t, u))
             if kind != SUM:
                 reached = _visited_state(
-                    kind, weights, visible_bias, hidden_bias, free, theta_v, total, visited
+                    kind, weights, visible_bias[n], hidden_bias[n], free[n], theta_v, total, visited
                 )
-                if reached > answers.score[n]:
-                    answers.score[n] = reached
+                if reached > score[n]:
+                    score[n] = reached
                     for i in range(n_visible):
-                        answers.state[n, i] = visited[i]
+                        state[n, i] = visited[i]
             if iteration == 0:
                 continue
-            if answers.trace.shape[1]:
-                answers.trace[n, iteration - 1] = change
-            if change < options.tol and not _any_moved(log_odds, last, options.slack, rounding):
-                answers.converged[n] = True
+            if trace.shape[1]:
+                trace[n, iteration - 1] = change
+            if change < options.tol and not _any_moved(log_odds[n], last, options.slack, rounding):
+                converged[n] = True
                 break
-        answers.n_iter[n] = iteration
+        n_iter[n] = iteration
         if options.want_statistics:
             for k in range(n_active):
                 i = active[k]
@@ -425,18 +428,16 @@ def pass_logs(kind, model, batch, options, answers):
                     for j in range(n_hidden):
                         if free_h[j]:
                             x = theta_h[j] - message[k, j] + w[k, j]
-                            share = batch.weight[n] * ti[i] * sigmoid_pair(x, one)[0]
-                            answers.pairwise[i, j] += share
+                            share = weight[n] * ti[i] * sigmoid_pair(x, one)[0]
+                            pairwise[i, j] += share
         if options.want_log_partition and rho != one:
-            answers.log_partition[n] = _tree_reweighted_log_partition(
-                w, rho, visible_bias, hidden_bias, free, theta_v, theta_h, active, message
+            log_partition[n] = _tree_reweighted_log_partition(
+                w, rho, visible_bias[n], hidden_bias[n], free[n], theta_v, theta_h, active, message
             )
         elif options.want_log_partition:
-            answers.log_partition[n] = _log_partition(
-                message, theta_v, theta_h, free_h, active, total, t
-            )
-        if answers.kept.shape[0]:
+            log_partition[n] = _log_partition(message, theta_v, theta_h, free_h, active, total, t)
+        if kept.shape[0]:
             for i in range(n_visible):
-                fill(answers.kept[n, i], 0)
+                fill(kept[n, i], 0)
             for k in range(n_active):
-                copy_into(message[k], answers.kept[n, active[k]])
+                copy_into(message[k], kept[n, active[k]])

@@ -65,12 +65,16 @@ class _Beliefs(NamedTuple):
     bias_odds: np.ndarray  # (V,) exponentials of the biases
     hidden_odds: np.ndarray  # (H,) the same; 0 if held
     ratio: np.ndarray  # (V,) product of the messages into a visible unit
+    last_ratio: np.ndarray  # the same before the last iteration
     # Products of messages into hidden units: `column` in the dtype is flushed into `product` in
     # float64, which is flushed into `total` as logs, each before it could leave its range.
     column: np.ndarray
     product: np.ndarray
+    last_product: np.ndarray  # `product` before the last iteration
     total: np.ndarray
     rows: np.ndarray  # (V,) uintp, numbers of the active rows
+    field: np.ndarray  # (H,) scratch space
+    visited: np.ndarray  # (V,) int8, state that visible units prefer
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -350,7 +354,7 @@ def _hidden_score(weights, hidden_bias, free, state, field):
     return score
 
 
-@jit
+@jit(allocates=False, inline=True)
 def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, cold):
     """Prepare the beliefs and the active rows of a model.
 
@@ -399,7 +403,7 @@ def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v,
     return n_easy, n_active, needs_logs
 
 
-@jit
+@jit(allocates=False, inline=True)
 def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias, theta_v, slack):
     """Update all visible units and their messages; multiply up the messages into hidden units.
 
@@ -461,7 +465,7 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
     return change, moved, in_logs
 
 
-@jit
+@jit(allocates=False, inline=True)
 def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h, answers):
     """Add up the log partition function and the statistics of a model.
 
@@ -492,37 +496,54 @@ def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h,
             copy_into(message[i], answers.kept[n, i])
 
 
-@jit
-def pass_odds(kind, model, batch, options, answers):
-    """Run sum-product or mixed-product on N models, each until it has converged.
+@jit(allocates=False, inline=True)
+def _update_hidden(work, in_logs, hidden_bias, free_h, theta_h, slack):
+    """Set the beliefs of the hidden units; return their largest change, and if log-odds moved."""
+    t, u, product, total = work.t, work.u, work.product, work.total
+    if not in_logs:
+        return _beliefs_from_products(product, work.hidden_odds, t, u), False
+    rounding = ROUNDING * np.finfo(t.dtype).eps
+    _flush_logs(product, total)
+    moved = False
+    for j in range(t.shape[0]):
+        old = theta_h[j]
+        theta_h[j] = hidden_bias[j] + t.dtype.type(total[j])
+        moved |= free_h[j] and log_odds_moved(theta_h[j], old, slack, rounding)
+    return beliefs(theta_h, free_h, t, u), moved
 
-    Parameters
-    ----------
-    kind : SUM or MIXED
-    model : OddsCouplings
-    batch : RBMRows, with messages as odds
-    options : RBMOptions, with a damping of 0 or 1/2
-    answers : RBMAnswers, messages as odds; with MIXED, `score` is -F(v) of the best state visited
-    """
-    n_rows, n_visible = batch.visible_bias.shape
-    n_hidden = batch.hidden_bias.shape[1]
-    odds = model.odds
-    real = odds.dtype.type
+
+@jit(allocates=False, inline=True)
+def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, answers):
+    """Keep the state that visible units prefer if its score is the best so far (mixed-product)."""
+    n_visible, visited = work.ti.shape[0], work.visited
+    free_h = batch.free[n, n_visible:]
+    rows = work.rows[:n_active]
+    reached = _visited_state(batch.visible_bias[n], work.ti, work.ui, rows, visited)
+    if halved:  # the beliefs are not yet the beliefs given the state
+        reached += _hidden_score(model.weights, batch.hidden_bias[n], free_h, visited, work.field)
+    else:
+        for j in range(theta_h.shape[0]):
+            if not in_logs:
+                reached += math.log1p(work.product[j] * work.hidden_odds[j])
+            elif free_h[j]:
+                reached += softplus(theta_h[j])
+    if reached > answers.score[n]:
+        answers.score[n] = reached
+        for i in range(n_visible):
+            answers.state[n, i] = visited[i]
+
+
+@jit(allocates=False, inline=True)
+def _pass_rows(kind, model, batch, options, answers, work):
+    """Pass messages for each of N models, as `pass_odds`, in the arrays of `work`."""
+    n_visible, n_hidden = work.message.shape
+    message, t, u, ti, ui = work.message, work.t, work.u, work.ti, work.ui
+    ratio, last_ratio = work.ratio, work.last_ratio
+    product, last_product, rows = work.product, work.last_product, work.rows
+    real = t.dtype.type
     slack, halved = options.slack, options.damping > 0
-    rounding = ROUNDING * np.finfo(odds.dtype).eps
     growth = math.exp(min(slack, _PRODUCT_RANGE))
-    message = np.empty((n_visible, n_hidden), odds.dtype)
-    t, u = np.empty(n_hidden, odds.dtype), np.empty(n_hidden, odds.dtype)
-    ti, ui = np.empty(n_visible, odds.dtype), np.empty(n_visible, odds.dtype)
-    column = np.ones(n_hidden, odds.dtype)
-    product, last_product = np.empty(n_hidden), np.empty(n_hidden)
-    total, field, hidden_odds = np.empty(n_hidden), np.empty(n_hidden), np.empty(n_hidden)
-    bias_odds, ratio, last_ratio = np.empty(n_visible), np.empty(n_visible), np.empty(n_visible)
-    rows, visited = np.empty(n_visible, np.uintp), np.empty(n_visible, np.int8)
-    work = _Beliefs(
-        message, t, u, ti, ui, bias_odds, hidden_odds, ratio, column, product, total, rows
-    )
-    for n in range(n_rows):
+    for n in range(batch.visible_bias.shape[0]):
         visible_bias, hidden_bias = batch.visible_bias[n], batch.hidden_bias[n]
         theta_v, theta_h = answers.log_odds[n, :n_visible], answers.log_odds[n, n_visible:]
         free_v, free_h = batch.free[n, :n_visible], batch.free[n, n_visible:]
@@ -530,7 +551,7 @@ def pass_odds(kind, model, batch, options, answers):
             model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, options.cold
         )
         if options.warm:
-            _start_messages(kind, odds, batch.start, n, t, u, ti, ui, free_v, message)
+            _start_messages(kind, model.odds, batch.start, n, t, u, ti, ui, free_v, message)
             for k in range(n_easy):
                 i = rows[k]
                 ratio[i] = _odds_of(theta_v[i] - visible_bias[i], _PRODUCT_RANGE)
@@ -548,35 +569,16 @@ def pass_odds(kind, model, batch, options, answers):
             copy_into(product, last_product)
             _drop_tiny(t, u, model.floor)
             fill(product, 1)
-            fill(total, 0)
+            fill(work.total, 0)
             change, moved, in_logs = _sweep(
                 kind, model, work, n_easy, n_active, halved, iteration == 0, visible_bias, theta_v,
                 slack,
             )  # fmt: skip
             in_logs |= needs_logs
-            if in_logs:
-                _flush_logs(product, total)
-                for j in range(n_hidden):
-                    old = theta_h[j]
-                    theta_h[j] = hidden_bias[j] + real(total[j])
-                    moved |= free_h[j] and log_odds_moved(theta_h[j], old, slack, rounding)
-                change = max(change, beliefs(theta_h, free_h, t, u))
-            else:
-                change = max(change, _beliefs_from_products(product, hidden_odds, t, u))
+            found, over = _update_hidden(work, in_logs, hidden_bias, free_h, theta_h, slack)
+            change, moved = max(change, found), moved or over
             if kind == MIXED:
-                reached = _visited_state(visible_bias, ti, ui, rows[:n_active], visited)
-                if halved:  # the beliefs are not yet the beliefs given the state
-                    reached += _hidden_score(model.weights, hidden_bias, free_h, visited, field)
-                else:
-                    for j in range(n_hidden):
-                        if not in_logs:
-                            reached += math.log1p(product[j] * hidden_odds[j])
-                        elif free_h[j]:
-                            reached += softplus(theta_h[j])
-                if reached > answers.score[n]:
-                    answers.score[n] = reached
-                    for i in range(n_visible):
-                        answers.state[n, i] = visited[i]
+                _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, answers)
             if iteration == 0:
                 continue
             if answers.trace.shape[1]:
@@ -589,9 +591,9 @@ def pass_odds(kind, model, batch, options, answers):
                     answers.converged[n] = True
                     break
         answers.n_iter[n] = iteration
-        _flush_logs(product, total)
+        _flush_logs(product, work.total)
         for j in range(n_hidden):
-            theta_h[j] = hidden_bias[j] + real(total[j]) if free_h[j] else real(0)
+            theta_h[j] = hidden_bias[j] + real(work.total[j]) if free_h[j] else real(0)
         for k in range(n_easy):
             i = rows[k]
             theta_v[i] = visible_bias[i] + real(math.log(ratio[i]))
@@ -599,3 +601,38 @@ def pass_odds(kind, model, batch, options, answers):
             n, model, work, rows[:n_active], options, batch.weight[n], free_h, theta_v, theta_h,
             answers,
         )  # fmt: skip
+
+
+@jit
+def pass_odds(kind, model, batch, options, answers):
+    """Run sum-product or mixed-product on N models, each until it has converged.
+
+    Parameters
+    ----------
+    kind : SUM or MIXED
+    model : OddsCouplings
+    batch : RBMRows, with messages as odds
+    options : RBMOptions, with a damping of 0 or 1/2
+    answers : RBMAnswers, messages as odds; with MIXED, `score` is -F(v) of the best state visited
+    """
+    n_visible, n_hidden = model.odds.shape
+    dtype = model.odds.dtype
+    work = _Beliefs(
+        message=np.empty((n_visible, n_hidden), dtype),
+        t=np.empty(n_hidden, dtype),
+        u=np.empty(n_hidden, dtype),
+        ti=np.empty(n_visible, dtype),
+        ui=np.empty(n_visible, dtype),
+        bias_odds=np.empty(n_visible),
+        hidden_odds=np.empty(n_hidden),
+        ratio=np.empty(n_visible),
+        last_ratio=np.empty(n_visible),
+        column=np.ones(n_hidden, dtype),
+        product=np.empty(n_hidden),
+        last_product=np.empty(n_hidden),
+        total=np.empty(n_hidden),
+        rows=np.empty(n_visible, np.uintp),
+        field=np.empty(n_hidden),
+        visited=np.empty(n_visible, np.int8),
+    )
+    _pass_rows(kind, model, batch, options, answers, work)

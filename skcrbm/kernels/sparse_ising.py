@@ -55,7 +55,7 @@ def _send(kind, message, e, gain, on, off, i, k, sent, n_lanes, one):
 
 @jit
 def _store(halved, message, edge, sent, row, belief, v, n_lanes):
-    """Store sent[row] as the message of a directed edge; multiply the belief of variable v by it."""
+    """Store sent[row] as the message of a directed edge; multiply the belief of v by it."""
     if halved:
         for l in range(n_lanes):
             message[edge, l] = math.sqrt(message[edge, l]) * math.sqrt(sent[row, l])

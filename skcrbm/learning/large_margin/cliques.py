@@ -87,8 +87,12 @@ class CliqueFeatures:
 
     @property
     def arrays(self):
-        """What the kernels take."""
-        return self.start, self.members, self.place, self.clique, self.group, self.coef
+        """Return the cliques as the kernels take them."""
+        from skcrbm.kernels.clique_dual import CliqueFeatures
+
+        return CliqueFeatures(
+            self.start, self.members, self.place, self.clique, self.group, self.coef
+        )
 
     def n_pairs(self):
         """Pairs of outputs (T,) in the cliques of each learned weight, times their factors."""
@@ -143,7 +147,7 @@ class CliqueProblem:
         from skcrbm.kernels.clique_dual import clique_sums
 
         total, weight = np.zeros_like(self.penalty), np.zeros_like(self.penalty)
-        clique_sums(self.signs, *self.features.arrays, dual, self.penalty, total, weight)
+        clique_sums(self.signs, self.features.arrays, dual, self.penalty, total, weight)
         return total, weight, (self.inputs.T @ (dual * self.signs)).T.copy()
 
     def margins(self, weight, input_weight):
@@ -151,7 +155,7 @@ class CliqueProblem:
         from skcrbm.kernels.clique_dual import clique_margins
 
         margins = np.empty_like(self.signs)
-        clique_margins(self.signs, *self.features.arrays, weight, margins)
+        clique_margins(self.signs, self.features.arrays, weight, margins)
         return margins + self.signs * (self.inputs @ input_weight.T)
 
     def objectives(self, dual, weight, input_weight):
@@ -248,7 +252,7 @@ def _fit_of(problem, alpha, n_iter, reason):
 
 def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
     """Change alpha in place; number of passes and why they ended."""
-    from skcrbm.kernels.clique_dual import clique_passes
+    from skcrbm.kernels.clique_dual import CliqueDual, CliqueRows, clique_passes
 
     tol, least_violation = tols
     total, *weights = problem.weights(alpha)
@@ -265,9 +269,12 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
     state = np.array([random_key(rng) | np.uint64(1)])
     X = problem.inputs
     norm = row_norms(X, squared=True)
-    rows = (X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64), norm)
-    fixed = (problem.signs, *problem.features.arrays, *rows, float(problem.margin))
-    changed = (alpha, active, n_active, total, *weights, bounds)
+    rows = CliqueRows(
+        problem.signs, X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64), norm,
+        float(problem.margin), problem.limit, problem.penalty,
+    )  # fmt: skip
+    features = problem.features.arrays
+    changed = CliqueDual(alpha, active, n_active, total, *weights, bounds)
     stage, fresh = np.inf, True  # everything is active in the next pass
     newton_at = _FIRST_NEWTON
     try:
@@ -287,7 +294,7 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
                 on_pass_begin(n_iter)
             least = -1.0 if fresh else stage
             done, count, violation = clique_passes(
-                wanted, state, order, count, least, *fixed, problem.limit, problem.penalty, *changed
+                wanted, least, state, order, count, features, rows, changed
             )
             n_iter, since = n_iter + done, since + done
             if on_pass_end is not None:

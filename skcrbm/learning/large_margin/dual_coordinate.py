@@ -328,7 +328,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
 
 def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
     """Return the passes over rows for this X, as a function of what is new in each call."""
-    from skcrbm.kernels.lmbm_dual import csr_passes, dense_passes
+    from skcrbm.kernels.lmbm_dual import LabelDual, LabelRows, csr_passes, dense_passes
 
     X, signs = problem.X, problem.signs
     square = np.empty(len(signs))
@@ -338,15 +338,15 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
         norms = row_norms(X[part].astype(np.float64, copy=False), squared=True)
         square[part] = norms + 1.0 + pairs * problem.spread
     if sparse.issparse(X):
-        rows, kernel = (X.data, X.indices, X.indptr), csr_passes
+        inputs, kernel = (X.data, X.indices, X.indptr), csr_passes
     else:
-        rows, kernel = (X,), dense_passes
-    rows = tuple(kernel_array(part) for part in rows)
-    fixed = (square, signs, float(problem.margin), float(problem.spread), problem.limit)
-
-    changed = (alpha, labels, n_active, *weights, bounds)
+        inputs, kernel = (X,), dense_passes
+    inputs = tuple(kernel_array(part) for part in inputs)
+    margin, spread = float(problem.margin), float(problem.spread)
+    rows = LabelRows(square, signs, margin, spread, problem.limit)
+    dual = LabelDual(alpha, labels, n_active, *weights, bounds)
 
     def passes(n_passes, state, order, count, goal):
-        return kernel(n_passes, state, order, count, goal, *rows, *fixed, *changed)
+        return kernel(n_passes, goal, state, order, count, *inputs, rows, dual)
 
     return passes
