@@ -4,8 +4,8 @@ Bounds on log Z
 
 Mean field gives a lower bound of the log-partition function of an RBM, tree-reweighted belief
 propagation an upper bound, and plain belief propagation a value between or beside them. The
-picture shows all three, minus the exact value, for random RBMs of 10 + 8 units with weights
-from weak to strong: medians, and the range of 20 models. No download, a few seconds.
+picture shows all three values minus the exact value, for random RBMs of 10 + 8 units with weak
+to strong weights: medians, and the range of 20 models. No download, a few seconds.
 """
 
 import sys
@@ -22,13 +22,13 @@ METHODS = {"tree_reweighted": "C3", "sum_product": "C2", "mean_field": "C0"}
 
 
 def log_partition(energy, method):
-    """Log Z of one model."""
+    """Return log Z of a model."""
     options = {} if method == "exact" else {"max_iter": 500, "tol": 1e-5}
     return infer(energy, method, returns="log_partition", **options).log_partition[0]
 
 
 # %%
-# Random models, and how far each method is off.
+# Random models, and the error of each method.
 
 rng = np.random.default_rng(0)
 errors = {method: [] for method in METHODS}

@@ -2,12 +2,12 @@
 Samples of a lattice, variable by variable
 ==========================================
 
-Chained belief propagation draws the variables of an Ising model one after the other, each from its
-belief given those already drawn, and knows how likely it was to draw each state. So its
-samples give an unbiased estimate of Z, and the effective sample size tells how far to trust
-it. On a cyclic 8 x 8 lattice, whose log Z elimination gives, the picture shows a sample for
-several couplings, how far several methods are off, and the effective sample size. No download,
-half a minute, most of it compilation.
+Chained belief propagation draws the variables of an Ising model in turn, each from its belief given
+the variables already drawn, and knows the probability with which it drew each state. So its samples
+give an unbiased estimate of Z, and the effective sample size says how far to trust the estimate. The
+model is a cyclic 8 x 8 lattice, for which elimination computes the exact log Z. The picture shows a
+sample for several couplings, the errors of several methods, and the effective sample size. No
+download, half a minute, mostly compilation.
 """
 
 import sys

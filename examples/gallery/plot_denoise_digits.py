@@ -4,9 +4,9 @@ Denoise digits with a conditional RBM
 
 The digits that ship with scikit-learn (8 x 8, binarised) get 10% of their pixels flipped.
 A conditional RBM learns to predict all clean pixels jointly from the noisy ones; the
-rival is one logistic regression per pixel, its C chosen on the same training images.
-The picture has a row for each, with the wrong pixels in red, light where one is missing and dark
-where there is one too many. No download, under a minute.
+baseline is a logistic regression per pixel, with its C chosen on the same training images.
+The picture has a row for each model, with wrong pixels in red: light if a pixel is missing, dark if
+there is an additional pixel. No download, under a minute.
 """
 
 import sys
@@ -37,11 +37,11 @@ changed = X_test != Y_test
 print(f"{len(X)} noisy training images, {len(X_test)} test images of 64 pixels")
 
 # %%
-# One logistic regression per pixel; C from a grid, by a held-out fifth of the images.
+# A logistic regression per pixel; C from a grid, by a held-out fifth of the images.
 
 
 def predict_pixels(C, rows, X_new):
-    """Predict every pixel on its own; one that never varies keeps its value."""
+    """Predict every pixel on its own; a pixel that never varies keeps its value."""
     pixels, X_new = X[rows].reshape(-1, 64), X_new.reshape(-1, 64)
     columns = []
     for y in Y[rows].reshape(-1, 64).T:
@@ -62,7 +62,7 @@ rival = predict_pixels(best_C, np.ones(len(X), bool), X_test)
 rival_seconds = time.perf_counter() - start
 
 # %%
-# One conditional RBM for all pixels, with nothing set: step size and penalty are found inside.
+# A conditional RBM for all pixels with default settings: it finds step size and penalty itself.
 
 start = time.perf_counter()
 model = ImageCRBM(n_jobs=2, random_state=0).fit(X, Y)
@@ -87,7 +87,7 @@ WHITE, BLACK, MISSING, EXTRA = (1, 1, 1), (0.1, 0.1, 0.1), (1, 0.55, 0.5), (0.8,
 
 
 def colours(image, truth):
-    """Colours (8, 8, 3) of an image of which wrong pixels are red."""
+    """Return the colours (8, 8, 3) of an image with wrong pixels in red."""
     right = np.where(truth[..., None] == 1, BLACK, WHITE)
     wrong = np.where(image[..., None] == 1, EXTRA, MISSING)
     return np.where((image == truth)[..., None], right, wrong)

@@ -28,7 +28,7 @@ rng = np.random.RandomState(0)
 
 
 def hide(pixels):
-    """NaN in place of half of the pixels."""
+    """Replace half of the pixels by NaN."""
     return np.where(rng.random_sample(pixels.shape) < 0.5, np.float32(np.nan), pixels)
 
 
@@ -43,7 +43,7 @@ model = LayeredGMClassifier(
 filled = model.impute(seen)
 
 # %%
-# How good it is.
+# The accuracy, and the error of the filled-in pixels.
 
 missing = np.isnan(seen)
 mean = np.broadcast_to(X.mean(axis=0), X_test.shape)

@@ -1,13 +1,13 @@
 """
-What known labels tell about the others
-=======================================
+Predict labels given known labels
+=================================
 
-Yeast, with none to three quarters of a test row's labels given (`y_known`). A joint model
-predicts the others given those that are known; the same model without hidden units, one logistic
-regression per label, cannot learn from them. The picture shows the log loss of the unknown labels
-against the share of labels that are known; and for one photo of Scene the probability of every
-label, before and after the truth of one of them is told. Takes both sets from `SKCRBM_DATA`, or
-downloads them.
+A part of the labels of each test row of Yeast is given (`y_known`), from no label to three quarters.
+A joint model predicts the other labels given the known labels. The same model without hidden units,
+which is a logistic regression per label, cannot use them. The picture shows the log loss of the
+unknown labels against the share of known labels, and, for a photo of Scene, the probability of
+every label before and after the truth of a single label is known. Takes both sets from
+`SKCRBM_DATA`, or downloads them.
 """
 
 import sys
@@ -33,7 +33,7 @@ models = {
 }
 
 # %%
-# The labels that are not given.
+# The unknown labels.
 
 losses = {name: [] for name in models}
 print("| model | labels known | accuracy on the rest | log loss on the rest |")
@@ -48,7 +48,7 @@ for name, model in models.items():
         print(f"| {name} | {share:.0%} | {accuracy:.3f} | {losses[name][-1]:.3f} |")
 
 # %%
-# One photo: the one whose two most probable labels are closest to each other. Is it the first?
+# The photo whose two most probable labels have the closest probabilities. Is it the first label?
 
 scene = load_scene()
 names = np.array(scene.label_names)

@@ -1,14 +1,13 @@
 """
-Which labels go together
-========================
+Which labels occur together
+===========================
 
-Given the inputs, how do Yeast's labels still depend on each other? A large margin Boltzmann
-machine has a weight for each pair; in a conditional RBM labels depend on each other through
-the hidden units, and the picture shows the mean over 300 test rows of the weight that these
-amount to. Both are a quarter of the log odds-ratio of two labels, given the inputs and the
-other labels. Beside them, what the labels of the training rows show when neither inputs nor
-other labels are taken into account: the same quantity of their counts, with half a row added
-to each. The left panel's order is used in all three, and each has a colour scale of its own.
+How do Yeast's labels depend on each other, given the inputs? A large margin Boltzmann machine has a
+weight for each pair. In a conditional RBM labels depend on each other through the hidden units, and
+the picture shows the equivalent weight, averaged over 300 test rows. Both are a quarter of the log
+odds-ratio of two labels, given the inputs and the other labels. The third panel ignores inputs and
+other labels: it shows the same quantity for the counts of the training labels, with half a row
+added to each count. All panels use the order of the left panel, and each has its own colour scale.
 Takes Yeast from `SKCRBM_DATA`, or downloads it.
 """
 

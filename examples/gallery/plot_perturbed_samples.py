@@ -3,8 +3,8 @@ Samples by perturb-and-max-product
 ==================================
 
 An RBM learns the digits of 8 x 8 pixels from samples that are maxima of its perturbed energy. The
-picture shows digits, samples drawn as the RBM was learned, samples of its Gibbs distribution,
-for which its parameters are not meant, and coins with the means of the data. No download,
+picture shows digits, samples of the sampler of training, samples of the Gibbs distribution with the
+same parameters (which are not learned for it), and coins with the means of the data. No download,
 half a minute.
 """
 
@@ -22,7 +22,7 @@ from skcrbm.metrics import covariance_error, log_mmd
 
 # %%
 # Learn, and draw as many samples as there are digits. A sample costs the same number of sweeps in
-# training and after it.
+# training and afterwards.
 
 digits = (load_digits().data > 7.5).astype(np.float32)
 sampler = PerturbAndMaxProduct(max_iter=25)
@@ -43,8 +43,8 @@ rows = {
 }
 
 # %%
-# Scores against the digits, the lower the better. At a bandwidth of 1 the coins are not far from
-# any model: look at the other two.
+# Scores against the digits; lower is better. At a bandwidth of 1 the coins are not far from any
+# model: look at the other two scores.
 
 titles = {}
 for name, states in rows.items():
@@ -57,7 +57,7 @@ for name, states in rows.items():
     print(titles[name])
 
 # %%
-# The picture: the first 14 of each.
+# The picture: the first 14 images of each.
 
 figure, axes = plt.subplots(len(rows), 1, figsize=(7, 3.4), layout="constrained")
 for axis, (name, states) in zip(axes, rows.items()):

@@ -1,11 +1,11 @@
 """
-One distribution, three predictions
-===================================
+A distribution, three predictions
+=================================
 
-A model gives a probability to every set of labels. Which set to predict depends on what a mistake
-costs: the labels that are more probable than not have the fewest wrong entries, the most
-probable set is right as a whole most often, and the set of the largest expected F1 hedges. For one
-photo with three labels the three are three different sets. No download, seconds.
+A model gives a probability to every set of labels. The set to predict depends on the cost of a
+mistake: the labels that are more probable than not have the fewest wrong entries, the most probable
+set is right as a whole most often, and the set with the largest expected F1 hedges. For this photo
+with three labels, the rules predict three different sets. No download, seconds.
 """
 
 import itertools
@@ -22,8 +22,8 @@ from skcrbm.inference import infer
 LABELS = ("beach", "mountain", "boats")
 
 # %%
-# What a conditional RBM is for one x: the inputs have become the biases of three labels and two
-# hidden units. The first hidden unit wants a mountain and nothing else, the second beach and boats.
+# A conditional RBM for a given x: the inputs have become the biases of three labels and two hidden
+# units. The first hidden unit favours a mountain alone, the second favours a beach and boats.
 
 energy = RBMEnergy(
     weights=[[-2.5, 2.0], [3.5, -1.0], [-3.0, 3.5]],
