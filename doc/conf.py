@@ -76,6 +76,8 @@ copybutton_prompt_is_regexp = True
 # --- reference ---------------------------------------------------------------------------------
 
 numpydoc_show_class_members = False  # doc/_templates/autosummary/class.rst lists them
+# The docstrings describe the types, with shapes; annotations would repeat them.
+autodoc_typehints = "none"
 autosummary_generate = True
 toc_object_entries_show_parents = "hide"
 default_role = "literal"

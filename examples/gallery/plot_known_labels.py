@@ -2,7 +2,7 @@
 Predict labels given known labels
 =================================
 
-A part of the labels of each test row of Yeast is given (`y_known`), from no label to three quarters.
+A part of the labels of each Yeast test row is given (`y_known`), from no label to three quarters.
 A joint model predicts the other labels given the known labels. The same model without hidden units,
 which is a logistic regression per label, cannot use them. The picture shows the log loss of the
 unknown labels against the share of known labels, and, for a photo of Scene, the probability of

@@ -1,6 +1,6 @@
-"""Methods of `multilabel_benchmark.py`: columns, the same for all, and what is fitted on them.
+"""Columns and methods of `multilabel_benchmark.py`.
 
-Joint models and their controls, one-vs-rest logistic regression and chains of it, see the very same
+Joint models and their controls, one-vs-rest logistic regression and its chains, see the very same
 columns: x, features of a kernel, or out-of-bag log-odds of forests.
 """
 
@@ -42,16 +42,16 @@ from skcrbm.model_selection import MultilabelStratifiedShuffleSplit
 
 
 def kernel(n_features, seed, quick):
-    """Nystroem features of an rbf kernel on standardised columns."""
+    """Return Nystroem features of an rbf kernel on standardised columns."""
     components = 50 if quick else 500
-    gamma = 1 / n_features  # as that of SVC
+    gamma = 1 / n_features  # as in SVC
     return make_pipeline(
         StandardScaler(), Nystroem(gamma=gamma, n_components=components, random_state=seed)
     )
 
 
 def forests(seed, quick):
-    """Out-of-bag log-odds of four forests: two kinds, on labels and on label sets."""
+    """Return out-of-bag log-odds of four forests: two kinds, on labels and on label sets."""
     trees = {"n_estimators": 20 if quick else 300, "bootstrap": True}
     kinds = [(f, p) for f in (ExtraTreesClassifier, RandomForestClassifier) for p in (False, True)]
     return make_union(
@@ -74,10 +74,10 @@ COLUMNS = {
 
 @lru_cache(maxsize=1)
 def rows_of(data, seed, part, quick):
-    """Return X and Y of training rows, of the rows to score, and the numbers of these.
+    """Return X and Y of training rows and of rows to score, and the numbers of the latter.
 
-    Those to score are the test rows, or of the part "validation" 30% of the training rows. Labels
-    that are on or off in all training rows are left out.
+    The rows to score are the test rows, or, for the part "validation", 30% of the training rows.
+    Labels that are on or off in all training rows are left out.
     """
     X, Y, train, test = split(data, seed, quick)
     if part == "validation":
@@ -90,7 +90,7 @@ def rows_of(data, seed, part, quick):
 
 @lru_cache(maxsize=len(COLUMNS))
 def columns_of(data, seed, part, quick, kind):
-    """Return the columns of training rows and rows to score, and the seconds these took."""
+    """Return the columns of training rows and rows to score, and the seconds to compute them."""
     X, Y, X_test, _, _ = rows_of(data, seed, part, quick)
     make = COLUMNS[kind](X.shape[1], seed, quick)
     inside, seconds = timed(lambda: make.fit_transform(X, Y))
@@ -107,7 +107,7 @@ class Chains(BaseEstimator):
         self.seed = seed
 
     def fit(self, X, Y):
-        """Search C as for one-vs-rest, then fit the chains."""
+        """Search C as for single labels, then fit the chains."""
         C = SearchedLogistic().fit(X, Y).C_
         self.chains_ = [
             ClassifierChain(
@@ -120,12 +120,12 @@ class Chains(BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        """Mean P(y_i = 1 | x)."""
+        """Return the mean P(y_i = 1 | x)."""
         return np.mean([chain.predict_proba(X) for chain in self.chains_], axis=0)
 
 
 class KernelSVM(SearchedSVM):
-    """A support vector machine with an rbf kernel for each label, with one C for all."""
+    """A support vector machine with an rbf kernel for each label, with the same C for all."""
 
     grid = 10.0 ** np.arange(-1, 3)
     start = 1
@@ -140,7 +140,7 @@ class KernelSVM(SearchedSVM):
 
 
 class MeanOfForests(BaseEstimator):
-    """The mean of the forests' probabilities, no model on top."""
+    """The mean of the forests' probabilities, without a model on top."""
 
     def fit(self, X, Y):
         """Note the number of labels."""
@@ -148,12 +148,12 @@ class MeanOfForests(BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        """P(y_i = 1 | x) of shape (n, L)."""
+        """Return P(y_i = 1 | x) of shape (n, L)."""
         return expit(X).reshape(len(X), -1, self.n_labels_).mean(axis=1)
 
 
 class Neighbours(BaseEstimator):
-    """Nearest neighbours, k of the least log loss on 30% of the rows."""
+    """Nearest neighbours, with the k of the least log loss on 30% of the rows."""
 
     grid, start = (5, 10, 20, 40, 80), 1
 
@@ -170,7 +170,7 @@ class Neighbours(BaseEstimator):
         return self
 
     def _proba(self, model, X, k):
-        """Shares of neighbours, with one more that votes 0.5."""
+        """Return shares of neighbours, with an additional neighbour that votes 0.5."""
         votes = [
             p[:, list(classes).index(1)] if 1 in classes else np.zeros(len(X))
             for p, classes in zip(model.predict_proba(X), model.classes_, strict=True)
@@ -178,17 +178,17 @@ class Neighbours(BaseEstimator):
         return (k * np.column_stack(votes) + 0.5) / (k + 1)
 
     def predict_proba(self, X):
-        """P(y_i = 1 | x) of shape (n, L)."""
+        """Return P(y_i = 1 | x) of shape (n, L)."""
         return self._proba(self.model_, X, self.k_)
 
 
 def read_independent(model, X, Y):
-    """Return P(y_i = 1 | x) of a model whose marginals come in any form."""
+    """Return P(y_i = 1 | x) of a model, whatever the form of its marginals."""
     return {"marginals": marginals(model, X)}
 
 
 def read_joint(model, X, Y):
-    """Marginals, and labels by the decoder of each metric."""
+    """Return marginals, and labels by the decoder of each metric."""
     found = {"marginals": model.predict_proba(X)}
     for metric, decode in OWN_DECODERS.items():
         model[-1].set_params(decode=decode)
@@ -197,8 +197,8 @@ def read_joint(model, X, Y):
 
 
 # --- methods ------------------------------------------------------------------------------------
-# Name -> columns, how a fitted model is read, and how it is made from (seed, quick). Columns are
-# standardised, but for trees and for the forests' log-odds below the CRBM, which scales by itself.
+# Name -> columns, the function that reads a fitted model, and the function that makes a model from
+# (seed, quick). Columns are standardised, except for trees and for the CRBM, which scales them.
 
 
 def scaled(make):
@@ -273,7 +273,7 @@ RIVALS = {
     ),
 }
 METHODS = {**OURS, **RIVALS}
-# Ours, and who tells what the joint model adds: the same columns without it.
+# Our methods, and their controls: models on the same columns that are not joint.
 CONTROLS = {
     "CRBM": ("logistic regression", "chains"),
     "CRBM on kernel": ("logistic regression on kernel",),
@@ -293,7 +293,7 @@ CONTROLS = {
 
 
 def fit(data, method, seed, part, quick):
-    """Fit one method; return what it says of the rows to score, as arrays."""
+    """Fit a method; return its predictions for the rows to score, as arrays."""
     _, Y, _, Y_test, rows = rows_of(data, seed, part, quick)
     kind, read, make = METHODS[method]
     X, X_test, before = columns_of(data, seed, part, quick, kind)

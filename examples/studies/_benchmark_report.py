@@ -1,4 +1,4 @@
-"""What `multilabel_benchmark.py` makes of its fits: tables, intervals, a picture."""
+"""Tables, intervals and a picture of the fits of `multilabel_benchmark.py`."""
 
 import csv
 
@@ -26,12 +26,12 @@ COLORS = {"ours": "#2060b0", "on the same columns": "#d07000", "others": "0.45"}
 
 
 def choose(fits, validation):
-    """Add, for each split and metric, the method of ours and the rival best in validation.
+    """Add, for each split and metric, our method and the rival that are best in validation.
 
     Returns
     -------
     chosen : dict
-        (data, name in CHOSEN, metric) -> the methods, one for each split.
+        (data, name in CHOSEN, metric) -> the methods, an entry for each split.
     """
     chosen = {}
     for data in fits.data_names:
@@ -44,7 +44,7 @@ def choose(fits, validation):
                     if (data, m, seed) in fits.scores and (data, m, seed) in validation.scores
                 ]
                 if len(able) < len(methods):
-                    continue  # what is not finished cannot be chosen: nobody is
+                    continue  # choose no method until all are finished
                 fits.scores[key], fits.rows[key] = {}, fits.rows[data, able[0], seed]
                 for metric in METRICS:
                     means = {m: validation.scores[data, m, seed].get(metric) for m in able}
@@ -76,7 +76,7 @@ def data_table(fits, data):
 
 
 def chosen_table(fits, chosen):
-    """Yield the lines of a table: what was chosen by validation, on the test rows."""
+    """Yield the lines of a table: the methods chosen by validation, on the test rows."""
     yield "| data | metric | ours | score | rival | score | gain [95%] | |"
     yield "|---" * 8 + "|"
     for data in fits.data_names:
@@ -96,7 +96,7 @@ def chosen_table(fits, chosen):
 
 
 def markdown(fits, chosen, comparisons):
-    """Text of all tables."""
+    """Return the text of all tables."""
     lines = ["## Chosen by validation", "", *chosen_table(fits, chosen), ""]
     lines += ["## Better / level / worse than the control", ""]
     lines += [*summary_table(comparisons, CONTROLS), ""]
@@ -111,7 +111,7 @@ def markdown(fits, chosen, comparisons):
 
 
 def draw(fits, path):
-    """Mean and range over splits of each method, a row of panels for each data set."""
+    """Draw mean and range over splits of each method, a row of panels for each data set."""
     names = [d for d in fits.data_names if any(fits.seeds_of(d, m) for m in METHODS)]
     if not names:
         return
@@ -154,7 +154,7 @@ def write(fits, folder, data_names, seeds):
     Parameters
     ----------
     fits : dict of Arrays
-        Of the parts "test" and "validation".
+        Fits of the parts "test" and "validation".
     folder : Path
     data_names : list of str
     seeds : iterable of int

@@ -1,4 +1,4 @@
-"""Data and methods of `defaults_benchmark.py`: how rows are split, what is fitted, what is kept."""
+"""Data, splits and methods of `defaults_benchmark.py`, and the results that it stores."""
 
 import time
 from functools import cache
@@ -28,24 +28,24 @@ N_TREES = 300
 
 
 def generated(structure):
-    """1500 and 1000 rows of a known model."""
+    """Return 1500 and 1000 rows of a known model."""
     X, Y = make_structured_labels(2500, 20, 10, structure=structure, random_state=0)
     return X, Y, 1500, True
 
 
 def published(load, *name, **options):
-    """All rows, the train rows first, and how many these are."""
+    """Return all rows, the train rows first, and the number of train rows."""
     data = load(*name, **options)
     return data.data.astype(np.float64), data.target, len(data.X_train), True
 
 
 def cal500():
-    """All rows; 70% train, none of whose splits is a published one."""
+    """Return all rows of a set without a published split; 70% are train rows."""
     X, Y = load_mulan("cal500", return_X_y=True)
     return X.astype(np.float64), Y, 351, False
 
 
-# Name -> X, Y, number of train rows, whether the first rows are the published train part.
+# Name -> X, Y, number of train rows, True if the first rows are the published train part.
 DATA = {
     "emotions": lambda: published(load_mulan, "emotions"),
     "birds": lambda: published(load_mulan, "birds"),
@@ -65,15 +65,15 @@ QUICK_DATA, QUICK_SEEDS, QUICK_ROWS = ("emotions", "pairs"), range(2), 200
 
 @cache
 def load(name):
-    """Rows of a data set, read once."""
+    """Return the rows of a data set, which is read once."""
     return DATA[name]()
 
 
 def split(name, seed, quick=False):
     """Return X, Y and the indices of train and test rows.
 
-    Seed 0 is the published split, if there is one; the others are random ones of all rows, of
-    the same sizes, with equal shares of each label.
+    Seed 0 is the published split, if there is a published split. The others are random splits of
+    all rows, of the same sizes, with equal shares of each label.
     """
     X, Y, n_train, is_published = load(name)
     if seed == 0 and is_published:
@@ -84,28 +84,28 @@ def split(name, seed, quick=False):
         )
         train, test = next(cut.split(X, Y))
     if quick:
-        rng = np.random.RandomState(seed)  # as rows may come in blocks
+        rng = np.random.RandomState(seed)  # because rows may come in blocks
         train, test = (np.sort(rng.permutation(rows)[:QUICK_ROWS]) for rows in (train, test))
     return X, Y, train, test
 
 
 def smoothed_frequencies(Y):
-    """Share of rows with each label (L,), as if half a row more had it and half a row had not."""
+    """Return the share of rows with each label (L,), with half a row added to both counts."""
     return (Y.sum(axis=0) + 0.5) / (len(Y) + 1)
 
 
-# --- rivals -----------------------------------------------------------------------------------
+# --- baselines -----------------------------------------------------------------------------------
 
 
 def validation_split(X, Y):
-    """70% and 30% of the rows."""
+    """Return 70% and 30% of the rows."""
     return next(MultilabelStratifiedShuffleSplit(1, test_size=0.3, random_state=0).split(X, Y))
 
 
 def walk(loss, grid, start):
-    """Value of a grid that is better than its neighbours, from grid[start] on.
+    """Return a value of a grid that is better than its neighbours, from grid[start] on.
 
-    Up as long as the loss does not rise, or else down as long as it falls.
+    Goes up while the loss does not rise, or else down while it falls.
     """
     best, least = start, loss(grid[start])
     for step in (1, -1):
@@ -120,13 +120,13 @@ def walk(loss, grid, start):
 
 
 class KeepBinary(TransformerMixin, BaseEstimator):
-    """Columns of two values become 0 and 1, the others are standardised.
+    """Turn columns with two values into 0 and 1, and standardise the others.
 
-    Standardised, a rare word is a large number, which a penalty hardly shrinks.
+    If it were standardised, a rare word would be a large number, which a penalty hardly shrinks.
     """
 
     def fit(self, X, y=None):
-        """Find the columns of two values, means and deviations."""
+        """Find the columns with two values, the means and the deviations."""
         low, high = X.min(axis=0), X.max(axis=0)
         two = ((low == X) | (high == X)).all(axis=0) & (high > low)
         scale = np.where(two, high - low, X.std(axis=0))
@@ -135,28 +135,28 @@ class KeepBinary(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X):
-        """Shift and scale."""
+        """Shift and scale the columns."""
         return (X - self.mean_) / self.scale_
 
 
 class Frequencies(BaseEstimator):
-    """The training frequencies, whatever x is."""
+    """Predict the training frequencies, whatever x is."""
 
     def fit(self, X, Y):
-        """Count."""
+        """Count the labels."""
         self.frequencies_ = smoothed_frequencies(Y)
         return self
 
     def predict_proba(self, X):
-        """P(y_i = 1) of shape (n, L)."""
+        """Return P(y_i = 1) of shape (n, L)."""
         return np.tile(self.frequencies_, (len(X), 1))
 
 
 class SearchedLogistic(BaseEstimator):
-    """A logistic regression for each label, with one C for all.
+    """A logistic regression for each label, with the same C for all.
 
-    C is that of the least log loss on 30% of the rows, fitted on the others, in half decades. A
-    label without both values gets its frequency.
+    C has the least log loss on 30% of the rows, fitted on the others, in half decades. A label
+    without both values gets its frequency.
     """
 
     grid = 10.0 ** (np.arange(-8, 7) / 2)
@@ -182,7 +182,7 @@ class SearchedLogistic(BaseEstimator):
         ]
 
     def _proba(self, models, X):
-        """P(y_i = 1 | x), off 0 and 1 by what rounding leaves."""
+        """Return P(y_i = 1 | x), kept away from 0 and 1 by the size of rounding errors."""
         tiny = np.finfo(float).eps
         columns = [
             np.full(len(X), m) if isinstance(m, float) else m.predict_proba(X)[:, 1] for m in models
@@ -190,15 +190,15 @@ class SearchedLogistic(BaseEstimator):
         return np.clip(np.column_stack(columns), tiny, 1 - tiny)
 
     def predict_proba(self, X):
-        """P(y_i = 1 | x) of shape (n, L)."""
+        """Return P(y_i = 1 | x) of shape (n, L)."""
         return self._proba(self.models_, X)
 
 
 class SearchedSVM(BaseEstimator):
-    """A linear support vector machine for each label, with one C for all.
+    """A linear support vector machine for each label, with the same C for all.
 
-    C is that of the least Hamming loss on 30% of the rows, fitted on the others, in decades; of
-    equals the larger.
+    C has the least Hamming loss on 30% of the rows, fitted on the others, in decades; among equals
+    the larger C is taken.
     """
 
     grid = 10.0 ** np.arange(-4, 2)
@@ -231,11 +231,11 @@ class SearchedSVM(BaseEstimator):
         )
 
     def decision_function(self, X):
-        """Margins of shape (n, L); positive where a label is predicted."""
+        """Return margins of shape (n, L), positive for predicted labels."""
         return self._margins(self.models_, X)
 
 
-# --- what is read from a fitted model ---------------------------------------------------------
+# --- results of a fitted model ---------------------------------------------------------
 
 OWN_DECODERS = {"subset": "label_set", "Jaccard": "expected_jaccard", "F1": "expected_f1"}
 
@@ -253,7 +253,7 @@ def read_marginals(model, X, Y):
 
 
 def read_forest(model, X, Y):
-    """Shares of the trees' votes; a label without both values in training has one column."""
+    """Return shares of the trees' votes; a label with a single value in training has a column."""
     votes = [
         p[:, list(classes).index(1)] if 1 in classes else np.zeros(len(X))
         for p, classes in zip(model.predict_proba(X), model.classes_, strict=True)
@@ -273,7 +273,7 @@ def read_margins(model, X, Y):
 
 
 def read_crbm(model, X, Y):
-    """Marginals, log p(y | x) of the true label vectors, labels by the decoder of each metric."""
+    """Return marginals, log p(y | x) of the true label vectors, and labels for each metric."""
     estimator = model[-1] if hasattr(model, "steps") else model
     p, seconds = timed(lambda: model.predict_proba(X))
     inputs = model[:-1].transform(X) if hasattr(model, "steps") else X
@@ -303,7 +303,7 @@ def scaled(estimator):
     return make_pipeline(StandardScaler(), estimator)
 
 
-# Name -> how a fitted model is read, and how it is made from (seed, number of trees).
+# Name -> the functions that read a fitted model and that make a model from (seed, n_trees).
 OURS = {
     "CRBM": (read_crbm, lambda seed, trees: scaled(CRBMClassifier(random_state=seed))),
     "CRBM raw": (read_crbm, lambda seed, trees: CRBMClassifier(random_state=seed)),
@@ -335,7 +335,7 @@ METHODS = {**OURS, **RIVALS}
 
 
 def fit(data, method, seed, quick):
-    """Fit one method on one split; return what it says of the test rows, as arrays."""
+    """Fit a method on a split; return its predictions for the test rows, as arrays."""
     X, Y, train, test = split(data, seed, quick)
     read, make = METHODS[method]
     trees = 20 if quick else N_TREES

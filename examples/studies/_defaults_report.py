@@ -1,4 +1,4 @@
-"""What `defaults_benchmark.py` makes of its fits: scores of each test row, intervals, tables."""
+"""Scores of each test row, intervals and tables for the fits of `defaults_benchmark.py`."""
 
 import csv
 
@@ -11,9 +11,9 @@ N_BOOTSTRAP = 2000
 METRICS = ("log loss", "log-likelihood", "subset", "Jaccard", "F1", "Hamming")
 DECODED = ("subset", "Jaccard", "F1", "Hamming")
 LOWER_IS_BETTER = {"log loss", "Hamming"}
-# A joint model's marginals, decoded as those of the rivals: a row of its own.
+# The marginals of a joint model, decoded as the baselines' marginals: a row of its own.
 INDEPENDENT = {"CRBM": "CRBM, independent"}
-# Ours, and what it is compared with.
+# Our methods, and the methods that they are compared with.
 COMPARED = {
     "CRBM": (
         "logistic regression",
@@ -31,13 +31,13 @@ COMPARED = {
 
 
 def votes_of_trees(fit):
-    """P(y_i = 1 | x) of trees, off 0 and 1 by one tree more that votes 0.5."""
+    """Return P(y_i = 1 | x) of trees; an additional tree that votes 0.5 keeps it off 0 and 1."""
     votes = fit["votes"] if "votes" in fit else fit["sets_proba"] @ fit["sets"].astype(float)
     return (fit["n_trees"] * votes + 0.5) / (fit["n_trees"] + 1)
 
 
 def on_or_best(values, threshold, allow_empty):
-    """Labels above a threshold; if no row may be empty, at least the one of the largest value."""
+    """Return labels above a threshold; if no row may be empty, at least the largest label."""
     labels = (values >= threshold).astype(int)
     if not allow_empty:
         labels[np.arange(len(labels)), values.argmax(axis=1)] = 1
@@ -45,10 +45,10 @@ def on_or_best(values, threshold, allow_empty):
 
 
 def labels_of(fit, independent=False):
-    """Labels of each metric, by the decoder made for it; and marginals, if there are any.
+    """Return labels for each metric by its decoder, and marginals if there are any.
 
-    Where no training row is empty, none is predicted so, but for Hamming loss, where nothing is
-    gained by that. Jaccard and F1 of nothing predicted where nothing is true are 1.
+    If no training row is empty, no prediction is empty, except for Hamming loss, which would not
+    gain. Jaccard and F1 are 1 if no label is true and no label is predicted.
     """
     allow_empty = bool(fit["has_empty"])
     if "labels" in fit:
@@ -74,7 +74,7 @@ def labels_of(fit, independent=False):
 
 
 def score_labels(metric, Y, labels):
-    """Score of each row (n,); predicting nothing where nothing is true is perfect."""
+    """Return the score of each row (n,); an empty prediction for an empty row is perfect."""
     both, wrong = (labels & Y).sum(axis=1), (labels != Y).sum(axis=1)
     if metric == "Hamming":
         return wrong / Y.shape[1]
@@ -85,7 +85,7 @@ def score_labels(metric, Y, labels):
 
 
 def score_rows(fit, independent=False):
-    """Every score of every test row, an array (n,) each.
+    """Return every score of every test row, an array (n,) each.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def score_rows(fit, independent=False):
         scores["log loss"] = -log_p.mean(axis=1)
         if "log_likelihood" in fit and not independent:
             scores["log-likelihood"] = fit["log_likelihood"]
-        elif "sets" not in fit:  # which give no probability to sets that were not seen
+        elif "sets" not in fit:  # trees give no probability to sets that were not seen
             scores["log-likelihood"] = log_p.sum(axis=1)
     for metric, predicted in labels.items():
         scores[metric] = score_labels(metric, Y, predicted)
@@ -120,13 +120,13 @@ class Fits:
     Parameters
     ----------
     fits, scores : Arrays
-        Where the fits are, and where the scores of their rows are kept.
+        Stores of the fits, and of the scores of their rows.
     data_names, methods : iterable of str
     seeds : iterable of int
     compared : dict
-        Ours, and what each is compared with.
+        Our methods, and the methods that each is compared with.
     independent : dict
-        Joint models whose marginals are a row of its own, and the name of that.
+        Joint models whose marginals get a row of their own, and the name of this row.
     """
 
     def __init__(
@@ -164,17 +164,17 @@ class Fits:
         self.facts[data, method, seed] = small
 
     def seeds_of(self, data, *methods):
-        """Seeds for which all of the methods are finished."""
+        """Return the seeds for which all methods are finished."""
         return [s for s in self.seeds if all((data, m, s) in self.scores for m in methods)]
 
     def mean(self, data, method, metric):
-        """Mean over rows, then over seeds; None where there is none."""
+        """Return the mean over rows, then over seeds, or None without finished fits."""
         seeds = self.seeds_of(data, method)
         values = [self.scores[data, method, s].get(metric) for s in seeds]
         return np.mean([v.mean() for v in values]) if values and values[0] is not None else None
 
     def gains(self, data, ours, rival, over_seeds=False):
-        """Map each metric to (gain, low, high): how much better ours is, with its 95% interval.
+        """Map each metric to (gain, low, high): the gain of our method with its 95% interval.
 
         A paired bootstrap over the rows of the data set; a row that is a test row of several
         splits is drawn with all of them. With `over_seeds` the splits are drawn as well.
@@ -210,7 +210,7 @@ class Fits:
         return {m: (gain[k], low[k], high[k]) for k, m in enumerate(metrics)}
 
     def comparisons(self, over_seeds=False):
-        """Rows (ours, rival, data, metric, ours' score, rival's score, gain, low, high)."""
+        """Return rows (ours, rival, data, metric, our score, its score, gain, low, high)."""
         return [
             (ours, rival, data, metric, *(self.mean(data, m, metric) for m in (ours, rival)), *gain)
             for ours, rivals in self.compared.items()
@@ -226,7 +226,7 @@ def verdict(low, high):
 
 
 def best_of(metric, values):
-    """Name of the best of a dict of scores."""
+    """Return the name of the best score in a dict."""
     return (min if metric in LOWER_IS_BETTER else max)(values, key=values.get)
 
 
@@ -276,7 +276,7 @@ def seconds_table(fits):
 
 
 def choices_table(fits):
-    """Yield the lines of a table of what the CRBM chose by itself, and its time of prediction."""
+    """Yield the lines of a table of the choices of the CRBM, and its prediction time."""
     yield "| data | alpha | hidden units | ms a row: marginals | subset | Jaccard | F1 |"
     yield "|---" * 7 + "|"
     for data in fits.data_names:
@@ -324,7 +324,7 @@ def list_table(comparisons, word):
 
 
 def markdown(fits, comparisons):
-    """Text of all tables."""
+    """Return the text of all tables."""
     lines = ["## Better / level / worse", "", *summary_table(comparisons), ""]
     lines += ["## Where ours is worse", "", *list_table(comparisons, "worse"), ""]
     for metric in METRICS:

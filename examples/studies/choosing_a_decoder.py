@@ -1,11 +1,11 @@
-"""One fit, many decoders: which rule serves which metric on Yeast and Scene.
+"""A single fit, many decoders: which rule suits which metric on Yeast and Scene.
 
-One CRBMClassifier with default settings per data set, on standardised inputs and the
-published train/test split. All decoders read the same fitted model; the thresholds come
-from five more fits, each without a fifth of the training rows. No training row is empty, so
-that no rule predicts the empty vector. Prints one Markdown table
-per data set, the best figure of each column in bold, and what no decoder changes: the log
-loss of the marginals and the mean of log p(y | x) over the test rows.
+Fits a CRBMClassifier with default settings per data set, on standardised inputs and the published
+train/test split. All decoders read the same fitted model; the thresholds come from five more fits,
+each without a fifth of the training rows. No training row is empty, so no rule predicts the empty
+vector. Prints a Markdown table per data set, with the best figure of each column in bold, and the
+figures that do not depend on the decoder: the log loss of the marginals and the mean of log p(y |
+x) over the test rows.
 
     python -m examples.studies.choosing_a_decoder
 """
@@ -36,7 +36,7 @@ RULES = ("marginal", "label_set", "marginal_map", "expected_jaccard", "expected_
 
 
 def decoders(model, X, Y, seed):
-    """Yield names and functions of test inputs, all of one fitted model."""
+    """Yield names and functions of test inputs, all for the same fitted model."""
     for rule in RULES:
         yield f'decode="{rule}"', lambda X, r=rule: model.set_params(decode=r).predict(X)
     for metric in ("jaccard", "f1"):
@@ -66,7 +66,7 @@ def decoders(model, X, Y, seed):
 
 
 def table(data, seed):
-    """Fit once, decode by every rule; rows of name, scores and seconds, and two likelihoods."""
+    """Fit once and decode by every rule; return rows of name, scores and seconds, and losses."""
     scaler = StandardScaler().fit(data.X_train)
     X, X_test = scaler.transform(data.X_train), scaler.transform(data.X_test)
     model = CRBMClassifier(random_state=seed).fit(X, data.y_train)

@@ -1,9 +1,9 @@
-"""CRBMClassifier's defaults beside other settings, judged on training rows alone.
+"""CRBMClassifier's defaults compared with other settings, on training rows alone.
 
-Of the training part of Scene, Yeast, the Mediamill sample and two generated sets, 70% is
-fitted and 30% scores: test parts are not touched. Finished fits are kept in a CSV file, so
-that the program can be stopped and started again; one Markdown table per data set is made
-of it. About ten minutes in all; ``--quick`` fits two data sets for few epochs.
+Fits 70% of the training part of Scene, Yeast, the Mediamill sample and two generated sets, and
+scores the other 30%: test parts are not used. Finished fits are kept in a CSV file, so the program
+can be stopped and restarted; the file gives a Markdown table per data set. About ten minutes in
+all; ``--quick`` fits two data sets for few epochs.
 
     python -m examples.studies.default_settings
 """
@@ -23,7 +23,7 @@ from skcrbm.metrics import marginal_log_loss, masked_score
 from skcrbm.model_selection import MultilabelStratifiedShuffleSplit
 
 DATA_NAMES = ("Scene", "Yeast", "Mediamill sample", "pairs", "groups")
-# What is varied: training in mini-batches with a given penalty.
+# Base of the variations: training in mini-batches with a given penalty.
 MINI_BATCHES = {"solver": "adam", "alpha": 0.1, "alpha_hidden": 0.0}
 SETTINGS = {
     "defaults": {},
@@ -43,7 +43,7 @@ COLUMNS = ("log-likelihood", "log loss", "subset", "Jaccard", "F1", "epochs", "s
 
 
 def fit_and_score(options, parts, quick):
-    """Scores of one setting, in the order of COLUMNS, as text."""
+    """Return the scores of a setting as text, in the order of COLUMNS."""
     X, X_test, Y, Y_test = parts
     if quick:
         options = {**options, "max_iter": 3}
@@ -67,7 +67,7 @@ def fit_and_score(options, parts, quick):
 
 @cache
 def halves(name, quick):
-    """Standardised inputs and labels, 70% and 30% of the training part."""
+    """Return standardised inputs and labels, 70% and 30% of the training part."""
     X, Y, rows, _ = split(name, 0)
     X, Y = X[rows], Y[rows]
     cut = MultilabelStratifiedShuffleSplit(1, test_size=0.3, random_state=0)
@@ -81,7 +81,7 @@ def halves(name, quick):
 
 
 def markdown(done):
-    """One table per data set."""
+    """Return a table per data set."""
     lines = []
     for name in DATA_NAMES:
         rows = {s: done[f"{name}, {s}"] for s in SETTINGS if f"{name}, {s}" in done}
@@ -96,12 +96,12 @@ def markdown(done):
 
 
 def cells(quick):
-    """Yield the key of every cell and what runs it."""
+    """Yield the key of every cell and the function that runs it."""
     CRBMClassifier(max_iter=1).fit(np.eye(4), np.eye(4, dtype=int))  # compile
 
     def work(name, options):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of belief propagation that does not converge
+            warnings.simplefilter("ignore")  # belief propagation that does not converge
             scores = fit_and_score(options, halves(name, quick), quick)
         return dict(zip(COLUMNS, scores, strict=True))
 
@@ -111,7 +111,7 @@ def cells(quick):
 
 
 def main():
-    """Fit what is not done yet; print and write the tables."""
+    """Run the fits that are not finished; print and write the tables."""
     parser = make_parser(__doc__, "default_settings", "two data sets, three epochs")
     arguments = parser.parse_args()
     run_tables(arguments, cells(arguments.quick), markdown)

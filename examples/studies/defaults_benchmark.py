@@ -1,16 +1,16 @@
-"""How `CRBMClassifier()` and `LMBMClassifier()` fare on eleven data sets with nothing set.
+"""`CRBMClassifier()` and `LMBMClassifier()` with default settings on eleven data sets.
 
-Beside them are one-vs-rest logistic regression and linear SVM, each with one C for all labels that
-is searched on 30% of the training rows, a random forest, extra trees on label sets, and the
-training frequencies. Each is fitted on five splits: the published one and four random ones of the
-same sizes. Columns are standardised; "raw" means that they are not, "0-1 kept" that columns of two
-values are 0 and 1. All methods are decoded by
-the same rules, for each metric by the rule that is made for it.
+The baselines are one-vs-rest logistic regression and linear SVM, each with the same C for all
+labels, searched on 30% of the training rows, a random forest, extra trees on label sets, and the
+training frequencies. Each method is fitted on five splits: the published split and four random
+splits of the same sizes. Columns are standardised; "raw" means that they are not, "0-1 kept" that
+columns with two values are 0 and 1. All methods are decoded by the same rules, each metric by its
+own rule.
 
-A finished fit is kept in the output folder, so that the program can be stopped and started again;
-to run one again, delete its file. Then it writes two CSV files and Markdown tables there: the mean
-of each metric over splits, and the gains over rivals with 95% intervals by a paired bootstrap
-over rows. Times are processor seconds of one thread, searches included.
+Finished fits are kept in the output folder, so the program can be stopped and restarted; delete the
+file of a fit to repeat it. The program then writes two CSV files and Markdown tables there: the
+mean of each metric over splits, and the gains over baselines with 95% intervals by a paired
+bootstrap over rows. Times are processor seconds in a single thread, searches included.
 
     python -m examples.studies.defaults_benchmark --quick
     python -m examples.studies.defaults_benchmark --only emotions CRBM
@@ -38,7 +38,7 @@ from examples.studies._defaults_report import Fits, write
 
 
 def warm_up():
-    """Compile, so that nobody's seconds hold the compiler's."""
+    """Compile, so that no measured time includes compilation."""
     rng = np.random.RandomState(0)
     X, Y = rng.normal(size=(60, 4)), rng.randint(0, 2, size=(60, 15))
     Y[:, 0] = 1  # no row is empty
@@ -49,7 +49,7 @@ def warm_up():
 
 
 def cells(quick, methods):
-    """Yield the key of every fit and what runs it."""
+    """Yield the key of every fit and the function that runs it."""
     for seed in QUICK_SEEDS if quick else SEEDS:
         for data in QUICK_DATA if quick else DATA:
             for method in methods:
@@ -58,7 +58,7 @@ def cells(quick, methods):
 
 
 def main():
-    """Fit what is not done yet, write the tables."""
+    """Run the fits that are not finished; write the tables."""
     parser = make_parser(__doc__, "defaults_benchmark", "200 rows of two sets, small forests")
     parser.add_argument("--rivals", action="store_true", help="fit the rivals only")
     arguments = parser.parse_args()
@@ -66,7 +66,7 @@ def main():
     methods = RIVALS if arguments.rivals else METHODS
     fits = Arrays(folder / "fits")
     if not arguments.no_run:
-        warnings.filterwarnings("ignore")  # of rare labels, and of searches that reach limits
+        warnings.filterwarnings("ignore")  # rare labels, and searches that reach limits
         with threadpool_limits(1):
             if not arguments.list and not arguments.rivals:
                 warm_up()

@@ -1,8 +1,8 @@
-"""Binary images restored with nothing set: how good `ImageCRBM()` is, and for what time.
+"""Binary images restored with default settings: errors and time of `ImageCRBM()`.
 
-Digits of scikit-learn (8 x 8) and, at half the resolution (14 x 14), MNIST, Fashion-MNIST and
+Uses digits of scikit-learn (8 x 8) and, at half the resolution (14 x 14), MNIST, Fashion-MNIST and
 Caltech silhouettes, with 10% of the pixels flipped or a patch of three sevenths of the side
-painted over. Prints a Markdown table; seconds are of one core. Some five minutes.
+painted over. Prints a Markdown table with the seconds of a single core. About five minutes.
 
     python -m examples.studies.image_settings
 """
@@ -40,7 +40,7 @@ MODELS = {
 
 
 def binary_images(name):
-    """Training images and test images, 0 and 1."""
+    """Return training images and test images of 0 and 1."""
     load, threshold, n_train = DATA[name]
     images = load()
     if name != "digits":
@@ -51,7 +51,7 @@ def binary_images(name):
 
 
 def main():
-    """Restore, and print."""
+    """Restore the images and print the table."""
     print("| images | task | model | % wrong | % wrong of those changed | log loss | s |")
     print("|---|---|---|---|---|---|---|")
     for name in DATA:

@@ -1,8 +1,8 @@
-"""Where each inference method stands against enumeration.
+"""Each inference method compared with enumeration.
 
-Random RBMs of 10 + 8 units, couplings from weak to strong: error of the marginals, error of
-log Z, and share of converged models for every method that gives marginals, but for Gibbs with
-gradients, which takes seconds for a model of any energy. Prints a Markdown table and writes
+On random RBMs of 10 + 8 units with weak to strong couplings: error of the marginals, error of log
+Z, and share of converged models, for every method that gives marginals except Gibbs with gradients,
+which takes seconds per model. Prints a Markdown table and writes
 ``examples/output/inference_accuracy.png``.
 
     python -m examples.studies.inference_accuracy
@@ -34,7 +34,7 @@ def random_models(scale, n_models):
 
 
 def compare(method, scale, n_models):
-    """Mean error of marginals, mean error of log Z, share of converged models."""
+    """Return mean error of marginals, mean error of log Z, and share of converged models."""
     returns = ("marginals", "log_partition")
     if method not in available_methods(returns=returns):
         returns = ("marginals",)

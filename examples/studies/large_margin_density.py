@@ -1,10 +1,11 @@
-"""A large margin Markov network beside maximum likelihood and pseudo-likelihood.
+"""A large margin Markov network compared with maximum likelihood and pseudo-likelihood.
 
-Random models of eight binary variables, small enough for everything to be exact: pairs, cliques of
-up to three, and a ground Markov logic network whose formulas share weights. Every method has the
-cliques of the truth. Its penalty is the best of a grid on 200 further rows: by log-likelihood for
-the Kullback-Leibler divergence, by what it fills in for the accuracy, the share of right values
-among entries of new rows of which half are left out. Prints a Markdown table.
+The truths are random models of eight binary variables, small enough for exact inference: pairs,
+cliques of up to three, and a ground Markov logic network whose formulas share weights. Every method
+has the true cliques. Its penalty is the best of a grid on 200 further rows: by log-likelihood for
+the Kullback-Leibler divergence, and by accuracy for the accuracy. The accuracy is the share of
+right values among the missing entries of new rows, half of whose entries are left out. Prints a
+table.
 
     python -m examples.studies.large_margin_density
 """
@@ -23,12 +24,19 @@ from skcrbm.inference import infer
 
 N_VARIABLES, N_VALIDATION, N_TEST = 8, 200, 1000
 STATES = np.array(list(itertools.product((0.0, 1.0), repeat=N_VARIABLES)))
-PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # a row: 1 / C of all rows, divided by them
+PENALTIES = (
+    0.003,
+    0.01,
+    0.03,
+    0.1,
+    0.3,
+    1.0,
+)  # per row: 1 / C of all rows, divided by their number
 ORDER = {"pairs": 2, "threes": 3}
 
 
 def random_model(kind, rng):
-    """Cliques, how they share weights, and weights."""
+    """Return cliques, the groups that share weights, and weights."""
     if kind == "formulas":  # x_i implies x_{i + 1}, x_i or not x_{i + 2} or x_{i + 5}, units
         n = N_VARIABLES
         clauses = [(-(i + 1), (i + 1) % n + 1) for i in range(n)]
@@ -43,12 +51,12 @@ def random_model(kind, rng):
 
 
 def features(cliques, X):
-    """Products (N, J) of -1/+1 values."""
+    """Return products (N, J) of -1/+1 values."""
     return np.column_stack([(2 * X[:, list(c)] - 1).prod(axis=1) for c in cliques])
 
 
 def pseudo_likelihood(cliques, ties, X, penalty):
-    """Weights of cliques with the largest pseudo-likelihood, all conditionals at once."""
+    """Return the weights of cliques with the largest pseudo-likelihood."""
     touches = np.array([[i in c for c in cliques] for i in range(N_VARIABLES)])
     terms = np.vstack([(features(cliques, X) * on) @ ties for on in touches])
 
@@ -62,7 +70,7 @@ def pseudo_likelihood(cliques, ties, X, penalty):
 
 
 def filled_by_map(energy, holes):
-    """Rows with gaps filled in by the best values under an energy."""
+    """Fill in missing entries of rows by the best values under an energy."""
     rows = energy.rows(np.zeros(len(holes), int))
     return infer(rows, "exact", clamp=holes, returns="map").assignment
 
@@ -90,18 +98,18 @@ def fits(method, cliques, ties, X):
 
 
 def log_probabilities(energy):
-    """Log-probability of all states."""
+    """Return the log-probability of all states."""
     scores = energy.rows(np.zeros(len(STATES), int)).score(STATES)
     return scores - np.logaddexp.reduce(scores)
 
 
 def with_gaps(X, rng):
-    """Rows of which half of the entries are left out."""
+    """Return rows with half of their entries removed."""
     return np.where(rng.random(X.shape) < 0.5, np.nan, X)
 
 
 def measure(method, cliques, ties, truth, train, validation, test, rng):
-    """Divergence, accuracy and seconds of a fit."""
+    """Return divergence, accuracy and seconds of a fit."""
     holes, test_holes = with_gaps(validation, rng), with_gaps(test, rng)
     codes = validation.astype(int) @ (2 ** np.arange(N_VARIABLES)[::-1])
     begin, likelihoods, divergences, rights, accuracies = time.perf_counter(), [], [], [], []
@@ -126,7 +134,7 @@ METHODS = (
 
 
 def main():
-    """Compare and print."""
+    """Compare the methods and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=int, default=5, help="of each kind")
     n_models = parser.parse_args().models

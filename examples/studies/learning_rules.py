@@ -2,8 +2,8 @@
 
 The rules of Ping and Ihler (2017) that `papers/crbm_tables.py` compares on images, here on
 multi-label data: 3-fold cross-validation on the training rows chooses the penalty by Hamming
-loss, the published test rows give the figures. Times are those of the processor, for the fit with
-the chosen penalty. Finished cells are kept in a CSV file; about ten minutes in all.
+loss, the published test rows give the figures. Times are processor seconds of the fit with the
+chosen penalty. Finished cells are kept in a CSV file; about ten minutes in all.
 
     python -m examples.studies.learning_rules
 """
@@ -85,7 +85,7 @@ def markdown(done):
 
 
 def cells(quick):
-    """Yield the key of every cell and what runs it."""
+    """Yield the key of every cell and the function that runs it."""
 
     def work(name, method, split):
         if quick:
@@ -101,7 +101,7 @@ def cells(quick):
 
 
 def main():
-    """Run what is not done yet; write the tables."""
+    """Run the cells that are not finished; write the tables."""
     arguments = make_parser(
         __doc__, "learning_rules_multilabel", "a fifth of the rows"
     ).parse_args()

@@ -1,13 +1,13 @@
 """How often dual decomposition proves a marginal MAP state, and mixed-product finds it.
 
-Dense random RBMs of 12 + 12 to 32 + 32 units with weights N(0, scale^2) and biases N(0, 1), and
-conditional RBMs of 12 and 16 hidden units learned on Scene (6 outputs) and Yeast (14), at some
-test rows. The optimum of up to 16 visible units is found by enumeration. Prints two Markdown
-tables, both with the processor time of a model. The first: the share of models where dual
-decomposition proves its state to be the best, and the mean gap, without and with branch and
-bound. The second: the share where the state of each method is the best, and the mean distance of
-mixed-product, from one start and from ten, to the bound of dual decomposition without a search,
-and with it.
+The models are dense random RBMs of 12 + 12 to 32 + 32 units with weights N(0, scale^2) and biases
+N(0, 1), and conditional RBMs of 12 and 16 hidden units learned on Scene (6 outputs) and Yeast (14),
+at some test rows. Enumeration finds the optimum of up to 16 visible units. Prints two Markdown
+tables, both with the processor time per model. The first shows the share of models for which dual
+decomposition proves its state, and the mean gap, without and with branch and bound. The second
+shows the share of models for which the state of each method is the best, and the mean distance of
+mixed-product, from a single start and from ten, to the bound of dual decomposition without and with
+a search.
 
     python -m examples.studies.marginal_map_gaps
 """
@@ -34,14 +34,14 @@ METHODS = {
 }
 BOUNDED = "dual", "search"
 SCALES = (0.1, 0.25, 0.5, 1.0, 2.0)
-# A gap of at most this is a proof; so far below the optimum a state is taken for it.
+# Largest gap of a proof, and largest distance of a state that counts as the optimum.
 PROVEN, SAME = 1e-5, 1e-9
 # Larger models are bounded, but not enumerated.
 MAX_ENUMERATED = 16
 
 
 def random_models(n_units, scale, n_models):
-    """Draw dense RBMs, each with couplings of its own."""
+    """Draw dense RBMs, each with its own couplings."""
     rng = np.random.default_rng(0)
     square = n_units, n_units
     return [
@@ -53,7 +53,7 @@ def random_models(n_units, scale, n_models):
 
 
 def learned_models(load, n_hidden, alpha, n_models):
-    """Fit a conditional RBM; return one batch, the models of the first test rows."""
+    """Fit a conditional RBM; return a batch with the models of the first test rows."""
     data = load()
     scaler = StandardScaler().fit(data.X_train)
     model = CRBMClassifier(
@@ -70,7 +70,7 @@ def learned_models(load, n_hidden, alpha, n_models):
 
 
 def compare(energies):
-    """Cells of one row of both tables.
+    """Return the cells of a row of both tables.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def models(n_models, n_rows):
 
 
 def main():
-    """Compare, print."""
+    """Compare the methods and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=int, default=50, help="of each kind of random models")
     parser.add_argument("--rows", type=int, default=100, help="test rows of a learned model")

@@ -1,9 +1,9 @@
 """Learn Yeast's labels with 10, 30 and 50% of them missing.
 
-NaN in y means "not observed". Three ways to train the same conditional RBM: marginalise
-the missing labels (pass y as it is), drop every row that lacks one, or fill in zeros;
-and one logistic regression per label on the rows where that label is observed. Finished fits
-are kept in a CSV file; prints a Markdown table and draws the curves.
+NaN in y means "not observed". The study trains the same conditional RBM in three ways: marginalise
+the missing labels (pass y with NaN), drop every row with a missing label, or fill in zeros. The
+control is a logistic regression per label on the rows with this label. Finished fits are kept in a
+CSV file; prints a Markdown table and draws the curves.
 
     python -m examples.studies.missing_labels
 """
@@ -36,7 +36,7 @@ TOO_FEW = "fewer than 20 rows left"
 
 
 def evaluate(Y, prediction, probability):
-    """Subset accuracy, Jaccard, log loss."""
+    """Return subset accuracy, Jaccard index and log loss."""
     return [
         masked_score("accuracy", Y, y_pred=prediction),
         masked_score("jaccard_samples", Y, y_pred=prediction),
@@ -45,7 +45,7 @@ def evaluate(Y, prediction, probability):
 
 
 def crbm_scores(X, Y, X_test, Y_test, **options):
-    """Fit on Y, NaN and all; None if there are too few rows to fit."""
+    """Fit on Y with NaN; return None if there are too few rows."""
     if len(Y) < 20:
         return None
     model = CRBMClassifier(random_state=0, **options).fit(X, Y)
@@ -53,7 +53,7 @@ def crbm_scores(X, Y, X_test, Y_test, **options):
 
 
 def logistic_scores(X, Y, X_test, Y_test):
-    """One logistic regression per label on the rows where it is observed."""
+    """Fit a logistic regression per label on the rows with this label."""
     columns = []
     for y in Y.T:
         seen = ~np.isnan(y)
@@ -63,7 +63,7 @@ def logistic_scores(X, Y, X_test, Y_test):
 
 
 def cells(quick, seed=0):
-    """Yield the key of every strategy at every rate of missing labels, and what runs it."""
+    """Yield the key of every strategy at every rate of missing labels, and its function."""
     options = {"max_iter": 20, "early_stopping": False} if quick else {}
     data = load_yeast()
     scaler = StandardScaler().fit(data.X_train)
@@ -103,7 +103,7 @@ def markdown(done):
 
 
 def draw(path, done):
-    """Write one panel per score."""
+    """Draw a panel per score."""
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2))
     for axis, score in zip(axes, SCORES):
         for name in STRATEGIES:
@@ -125,7 +125,7 @@ def draw(path, done):
 
 
 def main():
-    """Run what is not done yet; write the table and the picture."""
+    """Run the fits that are not finished; write the table and the picture."""
     parser = make_parser(__doc__, "missing_labels", "20 epochs, for a first look")
     arguments = parser.parse_args()
     done = run_tables(arguments, cells(arguments.quick), markdown)

@@ -1,17 +1,17 @@
-"""Joint models, and the same columns without one: what is added by which part.
+"""Joint models compared with models on the same columns that are not joint.
 
-Conditional RBMs, MSSVM, large margin and layered machines on x, on features of a kernel and on
-out-of-bag log-odds of forests; beside each its control, logistic regressions and chains of these
-on the very same columns, and what else scikit-learn has. Five splits of each data set: the
-published one and four random ones of the same sizes. Each metric has the decoder that is made for
-it, by the same rule for all methods; nothing is chosen on test rows. "Chosen" rows are, for each
+The joint models are conditional RBMs, MSSVM, large margin and layered machines on x, on features of
+a kernel and on out-of-bag log-odds of forests. Each has its control: logistic regressions and
+chains of them on the very same columns. Other methods of scikit-learn are included, too. Each data
+set has five splits: the published split and four random splits of the same sizes. Each metric has
+its own decoder, the same for all methods; no choice uses the test rows. "Chosen" rows are, for each
 split and metric, our method and the rival that did best on 30% of the training rows, fitted on the
 others.
 
-A finished fit is kept in the output folder, so that the program can be stopped and started again.
-Then it writes CSV files, Markdown tables and a picture there: means over splits, and gains with
-95% intervals by a paired bootstrap over rows and splits. Times are processor seconds of one thread,
-searches and the forests included.
+Finished fits are kept in the output folder, so the program can be stopped and restarted. It then
+writes CSV files, Markdown tables and a picture there: means over splits, and gains with 95%
+intervals by a paired bootstrap over rows and splits. Times are processor seconds in a single
+thread, searches and the forests included.
 
     python -m examples.studies.multilabel_benchmark --quick
     python -m examples.studies.multilabel_benchmark --only Scene forests
@@ -40,12 +40,12 @@ DATA_NAMES = (
 )
 QUICK_DATA = ("emotions", "pairs")
 PARTS = ("test", "validation")
-# They are fitted when all else is done.
+# They are fitted last.
 SLOW = ("layered model on forests", "perceptron", "kernel SVM")
 
 
 def warm_up():
-    """Compile, so that nobody's seconds hold the compiler's."""
+    """Compile, so that no measured time includes compilation."""
     rng = np.random.RandomState(0)
     X, Y = rng.normal(size=(60, 16)), rng.randint(0, 2, size=(60, 15))
     Y[:, 0] = 1 - Y[:, 1]  # no row is empty
@@ -56,7 +56,7 @@ def warm_up():
 
 
 def cells(part, quick):
-    """Yield the key of every fit and what runs it; what shares columns together."""
+    """Yield the key of every fit and its function; fits with the same columns come together."""
     for slow in (False, True):
         for data in QUICK_DATA if quick else DATA_NAMES:
             for seed in QUICK_SEEDS if quick else SEEDS:
@@ -67,14 +67,14 @@ def cells(part, quick):
 
 
 def main():
-    """Fit what is not done yet, write the tables and the picture."""
+    """Run the fits that are not finished; write the tables and the picture."""
     parser = make_parser(__doc__, "multilabel_benchmark", "200 rows of two sets, small forests")
     parser.add_argument("--part", choices=PARTS, help="run the fits of one part alone")
     arguments = parser.parse_args()
     folder = results_path(arguments)
     fits = {part: Arrays(folder / part) for part in PARTS}
     if not arguments.no_run:
-        warnings.filterwarnings("ignore")  # of rare labels, and of searches that reach limits
+        warnings.filterwarnings("ignore")  # rare labels, and searches that reach limits
         with threadpool_limits(1):
             if not arguments.list:
                 warm_up()

@@ -1,10 +1,10 @@
 """Restore corrupted digits: flipped pixels, and a hidden patch.
 
 Conditional RBMs with 100 hidden units learn to predict all clean pixels of MNIST digits from the
-corrupted ones, by maximum likelihood with belief propagation, beside one logistic regression
-per pixel. Noise is local, and both remove it; to fill in a patch the pixels in it have to agree
-with each other, which takes the hidden units. Prints the errors and writes one picture with
-rows clean / corrupted / logistic regression / CRBM for each task. Some four minutes.
+corrupted pixels, by maximum likelihood with belief propagation. The control is a logistic
+regression per pixel. Noise is local, and both models remove it. To fill in a patch, its pixels must
+agree with each other, which needs the hidden units. Prints the errors and writes a picture with
+rows clean / corrupted / logistic regression / CRBM for each task. About four minutes.
 
     python -m examples.studies.restore_images
 """
@@ -52,7 +52,7 @@ def restore(clean, n_hidden, max_iter, corrupt):
 
 
 def main():
-    """Train, print the errors, draw."""
+    """Train, print the errors, and draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n-train", type=int, default=5000)
     parser.add_argument("--n-hidden", type=int, default=100)
@@ -83,7 +83,7 @@ def main():
 
 
 def draw(path, rows, titles, n_images=12):
-    """One row of images per array; wrong pixels of a restored image are red."""
+    """Draw a row of images per array; wrong pixels of a restored image are red."""
     figure, axes = plt.subplots(len(rows), n_images, figsize=(n_images * 0.75, len(rows) * 0.8))
     clean = None
     for axis_row, images, title in zip(axes, rows, titles):

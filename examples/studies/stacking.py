@@ -2,12 +2,12 @@
 
 Scene and Yeast, the published splits. The three forests of `skcrbm.ensemble.make_stacked` (extra
 trees on the labels and on the label sets, a random forest on the labels) turn X into log-odds of
-every label, out-of-bag for the training rows; the CRBM learns from these how far to trust each and
-how labels go together. Beside it the CRBM on X itself and on Nystroem features, and as a control
-the mean of the forests' probabilities without a model on top. Each metric by the decoder meant for
-it, the same for all rows: Hamming loss by marginals, subset accuracy over the label sets seen in
-training, Jaccard and micro-F1 by the largest expected Jaccard, F1 by the largest expected F1.
-Prints Markdown tables and draws reliability curves of the marginals.
+every label, out-of-bag for the training rows. The CRBM learns from these log-odds how far to trust
+each forest and which labels occur together. The comparison includes the CRBM on X itself and on
+Nystroem features and, as a control, the mean of the forests' probabilities without a model on top.
+Each metric has its own decoder, the same for all rows: Hamming loss by marginals, subset accuracy
+over the label sets seen in training, Jaccard and micro-F1 by the largest expected Jaccard, F1 by
+the largest expected F1. Prints Markdown tables and draws reliability curves of the marginals.
 
     python -m examples.studies.stacking
 """
@@ -34,7 +34,7 @@ from skcrbm.metrics import masked_score
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-# Title: score, its sign, and the decoder meant for it.
+# Title: score, its sign, and its decoder.
 METRICS = {
     "Hamming": ("neg_hamming_loss", -1, "marginal"),
     "subset": ("accuracy", 1, "label_set"),
@@ -45,12 +45,12 @@ METRICS = {
 
 
 def forests(n_trees, n_jobs, seed):
-    """Out-of-bag log-odds of the three forests of `make_stacked`."""
+    """Return out-of-bag log-odds of the three forests of `make_stacked`."""
     return make_stacked(n_estimators=n_trees, n_jobs=n_jobs, random_state=seed)[0]
 
 
 def nystroem(n_features, seed):
-    """Nystroem features of an rbf kernel, standardised."""
+    """Return standardised Nystroem features of an rbf kernel."""
     kernel = Nystroem(gamma=1 / n_features, n_components=500, random_state=seed)
     return make_pipeline(StandardScaler(), kernel, StandardScaler())
 
@@ -65,7 +65,7 @@ def scores_of(Y, labels_by, p):
 
 
 def score_model(features, X, X_test, Y, Y_test, seed):
-    """Scores, processor seconds and marginals of a CRBM on these features."""
+    """Return scores, processor seconds and marginals of a CRBM on these features."""
     start = time.process_time()
     inputs = features.fit_transform(X, Y)
     model = CRBMClassifier(random_state=seed).fit(inputs, Y)
@@ -77,10 +77,10 @@ def score_model(features, X, X_test, Y, Y_test, seed):
 
 
 def score_forests(features, X, X_test, Y, Y_test):
-    """Return the same of the forests' mean probabilities, with no model on top.
+    """Return the same for the control, the mean probabilities of the forests.
 
-    The control: labels independent with these probabilities, the same decoding rules over the
-    same label sets.
+    The control treats the labels as independent with these probabilities, and uses the same
+    decoding rules over the same label sets.
     """
     start = time.process_time()
     features.fit(X, Y)
@@ -90,7 +90,7 @@ def score_forests(features, X, X_test, Y, Y_test):
     sets = np.unique(Y, axis=0)
     weight = softmax(logit(p) @ sets.T, axis=1)
     half = np.full(p.shape[1], 0.5)
-    option = {"allow_empty": not Y.any(axis=1).all()}  # as our models have it
+    option = {"allow_empty": not Y.any(axis=1).all()}  # as in our models
     by = {
         "marginal": lambda: apply_thresholds(p, half, **option),
         "label_set": lambda: sets[weight.argmax(axis=1)],
