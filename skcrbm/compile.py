@@ -13,8 +13,8 @@ import numpy as np
 
 import skcrbm
 
-# Branch and bound has a kernel of its own for rows that a short search leaves. Here it leaves all.
-_HARD_ROWS = {"node_limit": 1}
+# A search of a single node ends on no row, so that the kernel for hard rows is compiled, too.
+_HARD_ROWS = {"inference": skcrbm.inference.BranchAndBound(node_limit=1)}
 # So many weights of inputs of which a batch reads few that Adam moves them row by row.
 _MANY_LEVELS = {
     "max_iter": 2,

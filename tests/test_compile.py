@@ -10,6 +10,7 @@ import pytest
 
 from skcrbm import MSSVMCRBM, CRBMClassifier, LMBMClassifier
 from skcrbm.compile import compile_kernels, main
+from skcrbm.inference import BranchAndBound
 
 COUNT = """
 import pickle, sys
@@ -78,7 +79,8 @@ def test_a_later_process_compiles_nothing(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("LMBMClassifier: ")
     X = np.random.RandomState(1).standard_normal((30, 5))
     model = LMBMClassifier().fit(X, X[:, :3] > 0)
-    model.set_params(node_limit=1)  # no search ends: rows need the kernel of hard ones, too
+    # No search ends, so that all rows need the kernel of hard rows, too.
+    model.set_params(inference=BranchAndBound(node_limit=1))
     (tmp_path / "model.pkl").write_bytes(pickle.dumps((model, X)))
     run = subprocess.run(
         [sys.executable, "-c", COUNT, tmp_path / "model.pkl"], capture_output=True, text=True

@@ -190,7 +190,7 @@ def test_list_of_arrays():
     [
         (([[1]], [[0.1, 0.2]]), {}, r"proba must have the shape of y, \(1, 1\)"),
         (([[2]], [[0.1]]), {}, "y must be a 0/1 indicator"),
-        (([[np.nan]], [[0.1]]), {}, "y must have an observed entry"),
+        (([[np.nan]], [[0.1]]), {}, "y holds no observed entry in the rows"),
         (([[1]], [[0.1]], "f1"), {}, "metric must be one of 'f1_samples'"),
         (([[1]], [[0.1]], "f1_samples"), {"per_label": True}, "takes a single threshold for all"),
         (([[1]], [[1.1]]), {}, r"proba must hold probabilities in \[0, 1\]"),
