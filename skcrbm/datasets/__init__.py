@@ -1,7 +1,7 @@
 """Loaders for public data sets, corrupted and generated data, and graphical models.
 
-Nothing is shipped with the package: the files are read from a folder of the user
-(``data_home``) and, for four of the sets, fetched from OpenML when they are missing.
+No data is shipped with the package. Loaders read the files from a folder of the user
+(``data_home``); missing files of four sets are fetched from OpenML.
 """
 
 from skcrbm.datasets._corruption import flip_pixels, occlude_patch
@@ -17,12 +17,15 @@ from skcrbm.datasets._graphical import (
     make_structured_sequences,
     make_weighted_3sat,
 )
-from skcrbm.datasets._images import (
+from skcrbm.datasets._loaders import (
     load_caltech101_silhouettes,
     load_fashion_mnist,
+    load_mediamill,
     load_mnist,
+    load_mulan,
+    load_scene,
+    load_yeast,
 )
-from skcrbm.datasets._multilabel import load_mediamill, load_mulan, load_scene, load_yeast
 from skcrbm.datasets._structured import make_structured_labels
 
 __all__ = [

@@ -1,34 +1,40 @@
 """Corrupted images: the inputs of denoising and completion tasks."""
 
+from __future__ import annotations
+
 import math
 from numbers import Integral, Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 _PATCH_SHARE = 3 / 7
 
 
-def flip_pixels(X, rate, *, random_state=None):
-    """Flip each pixel with a given probability, as in noisy MNIST [1]_.
+def flip_pixels(
+    X: ArrayLike, rate: float, *, random_state: int | np.random.RandomState | None = None
+) -> np.ndarray:
+    """Flip each pixel independently with a given probability, as in noisy MNIST [1]_.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_pixels) or (n_samples, height, width)
         0/1 images.
     rate : float in [0, 1]
-        Probability that a pixel is flipped, each on its own.
+        Probability that a pixel is flipped.
     random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    ndarray
-        A copy, of the shape and dtype of X.
+    X_corrupted : ndarray
+        Copy of X with the same shape and dtype.
 
     Raises
     ------
     ValueError
-        If X is not 2-D or 3-D with values 0 and 1, or `rate` not a probability.
+        If X is not 2-D or 3-D with values 0 and 1, or `rate` is not a probability.
 
     References
     ----------
@@ -50,27 +56,35 @@ def flip_pixels(X, rate, *, random_state=None):
     return np.where(flipped, 1 - X, X).astype(X.dtype)
 
 
-def occlude_patch(X, patch_size=None, *, value=0, image_shape=None, random_state=None):
-    """Paint a square over each image, at a place of its own, as in occluded MNIST [1]_.
+def occlude_patch(
+    X: ArrayLike,
+    patch_size: int | None = None,
+    *,
+    value: int = 0,
+    image_shape: tuple[int, int] | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> np.ndarray:
+    """Paint a square over each image, at a random place, as in occluded MNIST [1]_.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_pixels) or (n_samples, height, width)
         0/1 images.
     patch_size : int, default=None
-        Side of the square; it lies entirely within the image. None: three sevenths of the shorter
-        side, 12 of 28 pixels as in [1]_.
+        Side of the square, which lies entirely within the image. None means three sevenths of the
+        shorter side, for example 12 of 28 pixels as in [1]_.
     value : {0, 1}, default=0
         Colour of the square.
     image_shape : tuple of int, default=None
-        Height and width; their order does not matter to a square. None: those of a 3-D X, and of
-        a 2-D X those of square images.
+        Height and width of the images. None means the shape of the images of a 3-D X, and square
+        images for a 2-D X.
     random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    ndarray
-        A copy, of the shape and dtype of X.
+    X_corrupted : ndarray
+        Copy of X with the same shape and dtype.
 
     Raises
     ------
@@ -98,8 +112,8 @@ def occlude_patch(X, patch_size=None, *, value=0, image_shape=None, random_state
         image_shape = X.shape[1:] if X.ndim == 3 else (side, side)
         if math.prod(image_shape) != n_pixels:
             raise ValueError(
-                f"X has {n_pixels} columns, which are no square image; pass image_shape=(height, "
-                "width)"
+                f"X has {n_pixels} columns, which are not a square image; pass "
+                "image_shape=(height, width)"
             )
     height, width = image_shape
     if n_pixels != height * width:

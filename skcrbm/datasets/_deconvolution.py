@@ -1,17 +1,20 @@
-"""Images made of a few shapes, the factor graph that takes them apart, contours of digits."""
+"""Images made of a few shapes, the factor graph that explains them, contours of digits."""
+
+from __future__ import annotations
 
 from numbers import Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from skcrbm.datasets._checks import check_size
+from skcrbm.datasets._graphical import check_size
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors
 
 _PLACES = 10  # along each side
 _P_LOCATION = 0.01
-_LEAST = 3  # shapes on an image
-_CERTAIN = 230.0  # log-odds of a pixel that is seen
+_MIN_SHAPES = 3  # on an image
+_CERTAIN = 230.0  # log-odds of an observed pixel
 _SHAPES = """
     #####  ..#..  .....  ..#..
     #...#  ..#..  ..#..  .#.#.
@@ -21,30 +24,35 @@ _SHAPES = """
 """
 
 
-def make_deconvolution(n_images=100, random_state=0):
-    """Draw images on which four shapes are painted, each at places of its own [1]_.
+def make_deconvolution(
+    n_images: int = 100, random_state: int | np.random.RandomState | None = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw images with copies of four shapes at random places [1]_.
 
-    A square outline, a cross, a triangle and a diamond of 5 x 5 pixels; each of them lies
-    at each of 10 x 10 places with probability 0.01. Images with less than three shapes are
+    The shapes are a square outline, a cross, a triangle and a diamond of 5 x 5 pixels. Each shape
+    lies at each of 10 x 10 places with probability 0.01. Images with fewer than three shapes are
     drawn again.
 
     Parameters
     ----------
     n_images : int, default=100
+        Number of images.
     random_state : int, RandomState or None, default=0
+        Seed of the random numbers.
 
     Returns
     -------
     images : ndarray of int8 (n_images, 14, 14)
-        0/1.
+        0/1 images.
     features : ndarray of int8 (4, 5, 5)
+        The shapes.
     locations : ndarray of int8 (n_images, 4, 10, 10)
-        1 where the upper left corner of a shape is.
+        1 at the upper left corner of each shape.
 
     Raises
     ------
     ValueError
-        If `n_images` is no int of at least 1.
+        If `n_images` is not an int of at least 1.
 
     References
     ----------
@@ -65,13 +73,13 @@ def make_deconvolution(n_images=100, random_state=0):
     features = (features == "#").astype(np.int8)
     locations = np.zeros((n, len(features), _PLACES, _PLACES), np.int8)
     for image in locations:
-        while image.sum() < _LEAST:
+        while image.sum() < _MIN_SHAPES:
             image[...] = rng.random_sample(image.shape) < _P_LOCATION
     return _painted(locations, features), features, locations
 
 
 def _painted(locations, features):
-    """Images (n, h' + k - 1, w' + k - 1) of features (F, k, k) at locations (n, F, h', w')."""
+    """Paint features (F, k, k) at locations (n, F, h', w'): (n, h' + k - 1, w' + k - 1)."""
     n, _, height, width = locations.shape
     size = features.shape[-1]
     images = np.zeros((n, height + size - 1, width + size - 1), np.int8)
@@ -81,17 +89,19 @@ def _painted(locations, features):
     return images
 
 
-def deconvolution_energy(images, n_features, feature_size, p_location, p_feature):
-    """Make the factor graph of unknown shapes at unknown places that explain images [1]_.
+def deconvolution_energy(
+    images: ArrayLike, n_features: int, feature_size: int, p_location: float, p_feature: float
+) -> FactorGraphEnergy:
+    """Make the factor graph that explains images by unknown shapes at unknown places [1]_.
 
     Pixel (r, c) of an image is 1 if and only if some shape has a pixel there: it is an OR over all
-    ANDs of "shape f lies at (a, b)" and "pixel (r - a, c - b) of shape f is on". The shapes are
-    those of all images; a shape lies wholly within an image.
+    ANDs of "shape f lies at (a, b)" and "pixel (r - a, c - b) of shape f is 1". All images share
+    the shapes, and a shape lies entirely within an image.
 
     Parameters
     ----------
     images : array-like (n, H, W)
-        0/1.
+        0/1 images.
     n_features : int
         Number F of shapes.
     feature_size : int
@@ -99,15 +109,15 @@ def deconvolution_energy(images, n_features, feature_size, p_location, p_feature
     p_location : float in (0, 1)
         Prior probability that a shape lies at a place.
     p_feature : float in (0, 1)
-        Prior probability that a pixel of a shape is on.
+        Prior probability that a pixel of a shape is 1.
 
     Returns
     -------
-    FactorGraphEnergy
-        One model, in float32 if the images are, else in float64. Its variables are, each in C
-        order, the locations (n, F, H - k + 1, W - k + 1), the features (F, k, k), the outputs of
-        the ANDs (n, F, H - k + 1, W - k + 1, k, k) and the pixels (n, H, W), which have fields
-        of +230 (on) and -230 (off).
+    energy : FactorGraphEnergy
+        Energy with a single model, in float32 if the images are float32, else in float64. Its
+        variables are, each in C order, the locations (n, F, H - k + 1, W - k + 1), the features
+        (F, k, k), the outputs of the ANDs (n, F, H - k + 1, W - k + 1, k, k) and the pixels
+        (n, H, W), which have fields of +230 (for 1) and -230 (for 0).
 
     Raises
     ------
@@ -145,7 +155,7 @@ def deconvolution_energy(images, n_features, feature_size, p_location, p_feature
     inputs = np.empty((*shape, 2), np.int64)
     inputs[..., 0] = location[..., None, None]
     inputs[..., 1] = feature[:, None, None]
-    # Which pixel the output of an AND belongs to.
+    # Pixel to which the output of an AND belongs.
     image, row, column = np.ogrid[:n, : shape[2], : shape[3]]
     place = ((image * height + row) * width + column)[:, None, :, :, None, None]
     within = np.arange(size)[:, None] * width + np.arange(size)
@@ -169,24 +179,26 @@ def deconvolution_energy(images, n_features, feature_size, p_location, p_feature
     )
 
 
-def digit_contours(images):
-    """Outlines of the figures on 0/1 images: pixels next to a figure, above, below or beside it.
+def digit_contours(images: ArrayLike) -> np.ndarray:
+    """Return the outlines of the figures on 0/1 images.
 
-    A border of one pixel is added first, so that figures may touch the edge [1]_.
+    The outline consists of the pixels directly above, below, left and right of a figure. A border
+    of a pixel is added first, so that figures may touch the edge [1]_.
 
     Parameters
     ----------
     images : array-like (n, H, W)
-        0/1.
+        0/1 images.
 
     Returns
     -------
-    ndarray of int8 (n, H + 2, W + 2)
+    contours : ndarray of int8 (n, H + 2, W + 2)
+        0/1 images of the outlines.
 
     Raises
     ------
     ValueError
-        On another shape or other values.
+        If the images have another shape or other values.
 
     References
     ----------
@@ -214,7 +226,7 @@ def _check_pictures(images):
     images = np.asarray(images)
     if images.ndim != 3 or images.size == 0 or not np.isin(images, (0, 1)).all():
         raise ValueError(
-            "images must be an array (n, H, W) of 0 and 1, none of them 0 long; binarise grey "
+            "images must be an array (n, H, W) of 0 and 1 that is not empty; binarise grey "
             f"images first, as in (images > 127); got shape {images.shape}"
         )
     return images

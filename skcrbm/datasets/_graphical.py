@@ -1,35 +1,49 @@
 """Graphical models with a known distribution: factor graphs and Ising models."""
 
+from __future__ import annotations
+
 import itertools
-from numbers import Real
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from skcrbm.datasets._checks import check_size
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
 
 
-def make_random_factor_graph(n_variables, random_state=None):
+def check_size(name: str, value: Any, least: int) -> int:
+    """Return an int argument; ValueError unless it is an int of at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+    return int(value)
+
+
+def make_random_factor_graph(
+    n_variables: int, random_state: int | np.random.RandomState | None = None
+) -> FactorGraphEnergy:
     """Draw a Markov random field of random tables.
 
-    Between n and 2 n tables of one to six variables each; half of the entries are weights in
-    (0, 1), the others ten to a thousand more [1]_.
+    It has between n and 2 n tables of one to six variables each. Half of the entries are weights
+    in (0, 1); the other half are larger by 10 to 1000 [1]_.
 
     Parameters
     ----------
     n_variables : int
-        At least 6.
+        Number n of variables, at least 6.
     random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    FactorGraphEnergy
+    energy : FactorGraphEnergy
+        Energy of the field.
 
     Raises
     ------
     ValueError
-        If there are fewer variables.
+        If `n_variables` is less than 6.
 
     References
     ----------
@@ -56,27 +70,30 @@ def make_random_factor_graph(n_variables, random_state=None):
     return FactorGraphEnergy.from_tables(scopes, tables, n_variables=n)
 
 
-def make_weighted_3sat(n_variables, random_state=None):
+def make_weighted_3sat(
+    n_variables: int, random_state: int | np.random.RandomState | None = None
+) -> FactorGraphEnergy:
     """Draw a weighted formula of clauses of three variables, three clauses for each variable.
 
-    A state of a clause that makes it true has a weight between 10 and 1000, the one that makes it
-    false between 0.1 and 1 [1]_.
+    The seven states that make a clause true have weights between 10 and 1000, the state that makes
+    it false has a weight between 0.1 and 1 [1]_.
 
     Parameters
     ----------
     n_variables : int
-        At least 3.
+        Number of variables, at least 3.
     random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    FactorGraphEnergy
-        Of one group of tables of three variables.
+    energy : FactorGraphEnergy
+        Energy with a group of tables of three variables.
 
     Raises
     ------
     ValueError
-        If there are fewer variables.
+        If `n_variables` is less than 3.
 
     References
     ----------
@@ -99,22 +116,23 @@ def make_weighted_3sat(n_variables, random_state=None):
     return FactorGraphEnergy([TableFactors(scopes, np.log(weights))], n_variables=n)
 
 
-def make_structured_sequences(n_variables):
-    """List the 0/1 sequences of which every window has exactly three ones.
+def make_structured_sequences(n_variables: int) -> tuple[np.ndarray, np.ndarray]:
+    """List the 0/1 sequences with exactly three 1s in every window.
 
-    A window is five variables long and begins at every other one, so that neighbouring ones
-    share three [1]_ (where the paper writes six for five).
+    A window holds five variables and begins at every second variable, so that neighbouring
+    windows share three [1]_ (the paper writes six instead of five).
 
     Parameters
     ----------
     n_variables : int
-        Odd, at least 5.
+        Length of the sequences, odd and at least 5.
 
     Returns
     -------
     scopes : ndarray of int (n_windows, 5)
+        Variables of each window.
     sequences : ndarray of int8 (M, n_variables)
-        All of them, in binary order.
+        All sequences, in binary order.
 
     Raises
     ------
@@ -137,7 +155,9 @@ def make_structured_sequences(n_variables):
     """
     n = check_size("n_variables", n_variables, 5)
     if n % 2 == 0:
-        raise ValueError(f"n_variables must be odd, as windows begin at every other one; got {n}")
+        raise ValueError(
+            f"n_variables must be odd, as a window begins at every second variable; got {n}"
+        )
     scopes = np.arange(0, n - 4, 2)[:, None] + np.arange(5)
     windows = np.array([w for w in itertools.product((0, 1), repeat=5) if sum(w) == 3], np.int8)
     sequences = windows
@@ -153,7 +173,9 @@ def make_structured_sequences(n_variables):
     return scopes, sequences[np.lexsort(sequences.T[::-1])]
 
 
-def make_ising_lattice(shape, coupling, *, periodic=True):
+def make_ising_lattice(
+    shape: Sequence[int], coupling: float, *, periodic: bool = True
+) -> SparseIsingEnergy:
     """Make the Ising model of a lattice, without fields.
 
     ``-E(y) = coupling * sum of y_i y_k over neighbours``, y in -1/+1.
@@ -163,18 +185,20 @@ def make_ising_lattice(shape, coupling, *, periodic=True):
     shape : tuple of int
         Sides of the lattice, of any number of dimensions. Variables are in C order.
     coupling : float
+        Coupling of every pair of neighbours.
     periodic : bool, default=True
-        Whether the first and last variable of a side are neighbours; a side of two has one pair
-        either way.
+        True to make the first and last variable of a side neighbours. A side of length 2 has a
+        single pair in both cases.
 
     Returns
     -------
-    SparseIsingEnergy
+    energy : SparseIsingEnergy
+        Energy of the lattice.
 
     Raises
     ------
     ValueError
-        If `shape` is no tuple of positive ints, or `coupling` not finite.
+        If `shape` is not a tuple of positive ints, or `coupling` is not finite.
 
     Examples
     --------
@@ -201,31 +225,37 @@ def make_ising_lattice(shape, coupling, *, periodic=True):
     return SparseIsingEnergy.from_edges(edges, float(coupling), np.zeros(number.size))
 
 
-def make_random_ising(n_variables, *, mean_degree=None, random_state=None):
+def make_random_ising(
+    n_variables: int,
+    *,
+    mean_degree: float | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> IsingEnergy | SparseIsingEnergy:
     """Draw an Ising model with random couplings [1]_.
 
-    With all pairs, a coupling is the sum of two uniform numbers on [-2, 2], a field one on
-    [-0.1, 0.1]. With a mean degree, a pair is an edge with probability ``mean_degree / n``, its
-    coupling standard normal, and the fields are 0.1.
+    If all pairs are joined, a coupling is the sum of two uniform numbers on [-2, 2], and a field
+    is a uniform number on [-0.1, 0.1]. With a mean degree, a pair is an edge with probability
+    ``mean_degree / n``, couplings are standard normal, and all fields are 0.1.
 
     Parameters
     ----------
     n_variables : int
-        At least 1.
+        Number n of variables, at least 1.
     mean_degree : float, default=None
-        Neighbours of a variable on average, at most n; None: all pairs are joined.
+        Average number of neighbours of a variable, at most n; None joins all pairs.
     random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    IsingEnergy or, with a mean degree, SparseIsingEnergy
-        ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k``; the paper's W is half of S, as it counts every
-        pair twice.
+    energy : IsingEnergy or SparseIsingEnergy
+        Energy ``-E(y) = f' y + sum_(i<k) s_ik y_i y_k``, sparse with a mean degree. The W of the
+        paper is half of S, because it counts every pair twice.
 
     Raises
     ------
     ValueError
-        On numbers out of range.
+        If a number is out of range.
 
     References
     ----------

@@ -1,6 +1,9 @@
-"""The one reading path of all loaders: file -> checked arrays -> Bunch."""
+"""The reading path that all loaders share: file -> checked arrays -> Bunch."""
+
+from __future__ import annotations
 
 import hashlib
+import os
 import zipfile
 from contextlib import contextmanager
 from functools import lru_cache
@@ -8,22 +11,21 @@ from functools import lru_cache
 import numpy as np
 from sklearn.utils import Bunch
 
-from skcrbm.datasets._openml import fetch, save
-from skcrbm.datasets._paths import ENV_VARIABLE, find_data_home
-from skcrbm.datasets._specs import array_name
+from skcrbm.datasets._files import ENV_VARIABLE, fetch, find_data_home, save
+from skcrbm.datasets._specs import Spec, array_name
 from skcrbm.exceptions import DataFileError
 from skcrbm.utils.warnings import warn_user
 
-# Bytes of a number in the widest type: no array of a file may be larger than its data as such.
+# Bytes of a number in the widest type, which bound the size of an array in a file.
 _MAX_ITEM_BYTES = 16
 
 
 @contextmanager
 def _one_error(path):
-    """Make one error, which names the file, of whatever a damaged or hostile one raises.
+    """Turn every error about a damaged or hostile file into a `DataFileError` that names it.
 
-    That depends on where the damage is: zipfile, zlib, lzma, the parser of array headers and
-    the system all have errors of their own.
+    The errors differ with the place of the damage: zipfile, zlib, lzma, the parser of array
+    headers and the system all have errors of their own.
     """
     try:
         yield
@@ -45,7 +47,7 @@ def _file_sha256(path, mtime_ns, size):
 
 
 def _read_arrays(spec, path):
-    """Read what a spec names, and "origin"; nothing else in the file is looked at."""
+    """Read the arrays that a spec names, and "origin"; ignore all others."""
     largest = _MAX_ITEM_BYTES * spec.n_rows * max(spec.n_features, spec.n_labels or 1)
     arrays = {}
     with zipfile.ZipFile(path) as archive:
@@ -67,7 +69,7 @@ def _read_arrays(spec, path):
 
 
 def _has_origin(path):
-    """Tell whether the file says that it is a conversion, not the reference file."""
+    """Return True if the file says that it is a conversion, not the reference file."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -102,18 +104,18 @@ def _missing(spec, path, chosen_by):
     return FileNotFoundError(f"{message} {spec.hint}".rstrip())
 
 
-def _exact(array, dtype, what):
+def _exact(array, dtype, title):
     if array.dtype.kind not in "biuf":
-        raise DataFileError(f"{what} should hold real numbers, not {array.dtype}")
+        raise DataFileError(f"{title} should hold real numbers, not {array.dtype}")
     with np.errstate(invalid="ignore", over="ignore"):
         cast = np.ascontiguousarray(array, dtype=dtype)
     if np.issubdtype(dtype, np.integer) and not np.array_equal(cast, array):
-        raise DataFileError(f"{what} should hold integers in the range of {np.dtype(dtype).name}")
+        raise DataFileError(f"{title} should hold integers in the range of {np.dtype(dtype).name}")
     return cast
 
 
 def _check_names(spec, arrays, source):
-    """Check the string arrays: names, one each, and the origin; bytes become strings."""
+    """Check the arrays of names and the origin; bytes become strings."""
     for name in {"feature_names", "label_names", "class_names", "origin"} & set(arrays):
         if arrays[name].dtype.kind == "S":
             try:
@@ -140,7 +142,7 @@ def _check_names(spec, arrays, source):
 
 
 def _checked_parts(spec, arrays, source):
-    """Return data and target of all parts, stacked, after checking shapes and values."""
+    """Check shapes and values, and return data and target of all parts, stacked."""
     missing = sorted(set(spec.array_names) - set(arrays))
     if missing:
         raise DataFileError(f"{source} should hold the arrays {missing}")
@@ -174,7 +176,7 @@ def _checked_parts(spec, arrays, source):
 
 
 def _provenance(spec, target, origin):
-    """Say in words, and warn where needed, what is known of the rows and their order."""
+    """Describe the origin of the rows and their order; warn if the labels are unexpected."""
     if origin is None:
         return "File: " + (
             "no checksum is known, only the shapes were checked."
@@ -189,12 +191,12 @@ def _provenance(spec, target, origin):
         return text + "No reference labels are known."
     found = hashlib.sha256(target.astype(np.uint8).tobytes()).hexdigest()
     if found == spec.labels_sha256:
-        return text + "The labels agree, row by row, with those of the published split."
+        return text + "The labels agree, row by row, with the published split."
     warn_user(
-        f"The labels of {spec.title} from {origin} differ from those of the published split, row "
-        "by row: train and test are not the published parts, and results are not comparable."
+        f"The labels of {spec.title} from {origin} differ from the published split, row by row: "
+        "train and test are not the published parts, and results are not comparable."
     )
-    return text + "The labels DIFFER from those of the published split: it is not this one."
+    return text + "The labels DIFFER from the published split: this is another split."
 
 
 def _describe(spec, provenance):
@@ -234,9 +236,14 @@ def _frames(bunch, spec):
 
 
 def load(
-    spec, *, data_home, download_if_missing=False, return_X_y=False, as_frame=False, subset="all"
-):
-    """Read the data set of one spec; the public loaders describe the arguments."""
+    spec: Spec,
+    data_home: str | os.PathLike | None,
+    return_X_y: bool,
+    as_frame: bool,
+    subset: str,
+    download_if_missing: bool = False,
+) -> Bunch | tuple:
+    """Read the data set of a spec; the public loaders describe the arguments."""
     parts = [part for part in spec.rows if part]
     if subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")

@@ -15,49 +15,49 @@ _CLOTHES = (
     "Bag",
     "Ankle boot",
 )
-_NO_LICENCE = "none is stated for the data."
+_NO_LICENCE = "not stated for the data."
 
 
-def array_name(letter, part):
-    """Name of an array of a part, in a file and in a Bunch."""
+def array_name(letter: str, part: str) -> str:
+    """Return the name of an array of a part, in a file and in a Bunch."""
     return f"{letter}_{part}" if part else letter
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What is known about one data file."""
+    """Facts about a data file."""
 
     title: str
     filename: str
-    # Part ("train", "val", "test"; "" of a file without parts) -> rows, in the order of `data`.
+    # Rows of each part ("train", "val", "test"; "" without parts), in the order of `data`.
     rows: dict
     n_features: int
     contents: str
     split: str
     citation: str
     licence: str
-    where: str  # where a user gets the data from
-    hint: str = ""  # last words of the error about a missing file
-    n_labels: int | None = None  # None: one class label a row
+    where: str  # place from which a user gets the data
+    hint: str = ""  # end of the error about a missing file
+    n_labels: int | None = None  # None: a class label per row
     classes: tuple | None = None  # class names, unless the file holds them
     class_range: tuple = (0, 9)
     image_order: str | None = None  # None: not images
-    sha256: str | None = None  # of the file
-    labels_sha256: str | None = None  # of all labels as C-ordered uint8, in row order
+    sha256: str | None = None  # checksum of the file
+    labels_sha256: str | None = None  # checksum of all labels as C-ordered uint8, in row order
     openml_id: int | None = None
 
     @property
-    def n_rows(self):
+    def n_rows(self) -> int:
         """Number of rows of all parts together."""
         return sum(self.rows.values())
 
     @property
-    def y_key(self):
+    def y_key(self) -> str:
         """First letter of the label arrays inside the file."""
         return "y" if self.n_labels is None else "Y"
 
     @property
-    def array_names(self):
+    def array_names(self) -> list[str]:
         """Names of the arrays that the file must hold."""
         names = [array_name(k, part) for part in self.rows for k in ("X", self.y_key)]
         if self.n_labels is not None:
@@ -75,7 +75,7 @@ SCENE = Spec(
     n_labels=6,
     contents="Colour moments of natural scene photographs, in [0, 1], with 6 labels (beach, "
     "sunset, fall foliage, field, mountain, urban); 1.074 labels a row on average.",
-    split="the original one, 1211 train and 1196 test rows. Five rows occur in both parts, as "
+    split="the original split, 1211 train and 1196 test rows. Five rows occur in both parts, as "
     "in the source.",
     citation="M. R. Boutell, J. Luo, X. Shen, C. M. Brown. Learning multi-label scene "
     "classification. Pattern Recognition 37(9):1757-1771, 2004.",
@@ -94,7 +94,7 @@ YEAST = Spec(
     n_labels=14,
     contents="Micro-array expression and phylogenetic profiles of yeast genes with 14 groups "
     "of functions as labels; 4.237 labels a row on average.",
-    split="the original one, 1500 train and 917 test rows.",
+    split="the original split, 1500 train and 917 test rows.",
     citation="A. Elisseeff, J. Weston. A kernel method for multi-labelled classification. "
     "NIPS 14, 2001.",
     licence=_NO_LICENCE,
@@ -118,7 +118,7 @@ MEDIAMILL = Spec(
     n_labels=101,
     contents="Visual features of video shots with 101 semantic concepts as labels; 4.376 "
     "labels a row on average.",
-    split="the original one (experiment 1), 30993 train and 12914 test rows.",
+    split="the original split (experiment 1), 30993 train and 12914 test rows.",
     citation=_MEDIAMILL_CITATION,
     licence=_NO_LICENCE,
     where="the data set collection of the Mulan library (Mediamill, ARFF files), to be "
@@ -136,7 +136,7 @@ MEDIAMILL_SAMPLE = Spec(
     contents="2000 of the 12914 rows of the test part of Mediamill (experiment 1); how they "
     "were drawn is not stated. Results on them must not be reported as Mediamill results. 120 "
     "visual features, 101 labels, 4.394 labels a row on average; 75 rows have no label.",
-    split="that of whoever drew the sample, 1500 train and 500 test rows; not Mulan's.",
+    split="made with the sample, 1500 train and 500 test rows; not the split of Mulan.",
     citation=_MEDIAMILL_CITATION,
     licence=_NO_LICENCE,
     where="the repository YoungHJung/OnlineMLRBoostingWithVFDT (data/mediamill_reduced, ARFF "
@@ -153,10 +153,10 @@ MNIST = Spec(
     classes=_DIGITS,
     image_order="C",
     contents="Handwritten digits, 28 x 28 grey levels in 0..255, 0 = background.",
-    split="the original one, 60000 train and 10000 test rows, in the original order.",
+    split="the original split, 60000 train and 10000 test rows, in the original order.",
     citation="Y. LeCun, L. Bottou, Y. Bengio, P. Haffner. Gradient-based learning applied to "
     "document recognition. Proc. IEEE 86(11):2278-2324, 1998.",
-    licence="none is stated by the source of the files; often given as CC BY-SA 3.0.",
+    licence="not stated by the source of the files; often given as CC BY-SA 3.0.",
     where="OpenML (data set 554)",
     sha256="d2fc8bab397b964798b4c839bd1e705e10a4bb65f4d56a88002229d145796751",
     labels_sha256="671ff9d70b4811116d55c3dd479efa7a981e2e62753ef7a6d5c15fea81e63d27",
@@ -171,7 +171,7 @@ FASHION_MNIST = Spec(
     classes=_CLOTHES,
     image_order="C",
     contents="Pictures of clothes, 28 x 28 grey levels in 0..255, 0 = background.",
-    split="the original one, 60000 train and 10000 test rows, in the original order.",
+    split="the original split, 60000 train and 10000 test rows, in the original order.",
     citation="H. Xiao, K. Rasul, R. Vollgraf. Fashion-MNIST: a novel image dataset for "
     "benchmarking machine learning algorithms. arXiv:1708.07747, 2017.",
     licence="MIT.",
@@ -205,7 +205,7 @@ CALTECH101_SILHOUETTES = Spec(
 
 
 def _mulan(filename, citation, sha256, **known):
-    """Spec of a set that the Mulan library ships with its source."""
+    """Return the spec of a set that the Mulan library ships with its source."""
     return Spec(
         filename=f"{filename}.npz",
         citation=citation,
@@ -230,7 +230,7 @@ MULAN = {
         n_labels=6,
         contents="Rhythm and timbre of songs with 6 moods as labels; 1.869 labels a row on "
         "average.",
-        split="the one that the source ships, 391 train and 202 test rows.",
+        split="the split that the source ships, 391 train and 202 test rows.",
         labels_sha256="c997ec669a905fa29ec8c7e5452262b968d794d9b686f369bce3aeee72cc6c6f",
     ),
     "birds": _mulan(
@@ -243,10 +243,10 @@ MULAN = {
         n_features=260,
         n_labels=19,
         contents="Recordings in a forest with the species heard as labels; 1.014 labels a row on "
-        "average, 294 rows have none. Of the features, hasSegments is 0/1 and location is a "
+        "average, 294 rows have no label. Of the features, hasSegments is 0/1 and location is a "
         "category, 1..13, kept as a number; the scales of the others differ by five orders of "
         "magnitude.",
-        split="the one that the source ships, 322 train and 323 test rows.",
+        split="the split that the source ships, 322 train and 323 test rows.",
         labels_sha256="d8b064b58899f701825426d3b48aec7fe5d1078c649727da1f705870020a8d7f",
     ),
     "medical": _mulan(
@@ -259,9 +259,9 @@ MULAN = {
         n_features=1449,
         n_labels=45,
         contents="Words, 0/1, of radiology reports with diagnostic codes as labels; 1.245 labels "
-        "a row on average. 7 labels are on in no train row.",
-        split="the one that the source ships, 333 train and 645 test rows. Two rows occur in both "
-        "parts, as in the source.",
+        "a row on average. 7 labels occur in no train row.",
+        split="the split that the source ships, 333 train and 645 test rows. Two rows occur in "
+        "both parts, as in the source.",
         labels_sha256="5d4b76102385a99152fd613dcca812f62da0c0611ff5c8483f45ff08944fbbee",
     ),
     "enron": _mulan(
@@ -274,8 +274,8 @@ MULAN = {
         n_features=1001,
         n_labels=53,
         contents="Words, 0/1, of messages with topics as labels; 3.378 labels a row on average. "
-        "One label is on in no train row.",
-        split="the one that the source ships, 1123 train and 579 test rows. Nine rows occur in "
+        "A label occurs in no train row.",
+        split="the split that the source ships, 1123 train and 579 test rows. Nine rows occur in "
         "both parts, as in the source.",
         labels_sha256="c58000d81a5b7b4ef6411f74385a3a43c5644c811f6588dfdd32a56445e559c4",
     ),
@@ -289,9 +289,9 @@ MULAN = {
         n_features=1185,
         n_labels=27,
         contents="Motifs, 0/1, of proteins with their families as labels; 1.252 labels a row on "
-        "average. The name of the protein, a feature of the source, is left out. 2 labels are on "
+        "average. The name of the protein, a feature of the source, is left out. 2 labels occur "
         "in no train row, and 157 of the test rows equal a train row in features and labels.",
-        split="the one that the source ships, 463 train and 199 test rows.",
+        split="the split that the source ships, 463 train and 199 test rows.",
         labels_sha256="799cabd53f5680fc62eece026a0417e85b5b6eac145ace7f79f0c1479f0fce36",
     ),
     "cal500": _mulan(
@@ -305,8 +305,8 @@ MULAN = {
         n_features=68,
         n_labels=174,
         contents="Timbre of songs with moods, genres, instruments and uses as labels; 26.04 "
-        "labels a row on average, and no two rows have the same.",
-        split="none.",
+        "labels a row on average, and no two rows have the same label set.",
+        split="the set has no split.",
         labels_sha256="cc6f69d7323779a60b9409b657e563b89541a893c4b6ffc9ee66033c13ed9cf0",
     ),
 }

@@ -1,5 +1,7 @@
 """Multi-label data drawn from a known joint distribution."""
 
+from __future__ import annotations
+
 from itertools import product
 from numbers import Integral, Real
 
@@ -8,62 +10,69 @@ from sklearn.utils import check_random_state
 
 from skcrbm.utils.parallel import row_chunks
 
-_MOST_LABELS = 12
+_MAX_LABELS = 12
 _ROWS = 256
 
 
 def make_structured_labels(
-    n_samples=1000,
-    n_features=20,
-    n_labels=8,
+    n_samples: int = 1000,
+    n_features: int = 20,
+    n_labels: int = 8,
     *,
-    structure="pairs",
-    strength=1.0,
-    n_informative=5,
-    random_state=None,
-    return_distribution=False,
-):
-    """Draw multi-label data of which the joint p(y | x) is known.
+    structure: str = "pairs",
+    strength: float = 1.0,
+    n_informative: int = 5,
+    random_state: int | np.random.RandomState | None = None,
+    return_distribution: bool = False,
+) -> tuple[np.ndarray, ...]:
+    """Draw multi-label data whose joint distribution p(y | x) is known.
 
-    The inputs are standard normal. Each label has a field linear in a few of them, and on top of
-    that the labels depend on each other, in one of two ways:
+    The inputs are standard normal. Each label has a field that is linear in a few inputs. In
+    addition the labels depend on each other in one of two ways:
 
     - "pairs": a ring, ``p(y | x) ∝ exp(sum_i f_i(x) y_i + strength sum_i s_i y_i y_{i+1})``
       with y in -1/+1 and each s_i +1 or -1;
-    - "groups": hidden causes, one for three labels, each switching on some labels and off
+    - "groups": a hidden cause for every three labels, which raises some labels and lowers
       others, ``p(y | x) ∝ prod_j (1 + exp(c_j + 2 strength sum_i w_ij y_i)) exp(sum_i f_i(x) y_i)``
       with y in -1/+1 and w_ij -1, 0 or +1.
 
     Parameters
     ----------
-    n_samples, n_features : int, default=1000, 20
+    n_samples : int, default=1000
+        Number of rows.
+    n_features : int, default=20
+        Number of inputs.
     n_labels : int, default=8
-        At least 3 and at most 12: all label vectors are enumerated.
+        Number of labels, from 3 to 12, because all label vectors are enumerated.
     structure : {"pairs", "groups"}, default="pairs"
+        Form of the dependence between labels.
     strength : float, default=1.0
-        How much the labels depend on each other; 0 is not at all.
+        Strength of the dependence; with 0 the labels are independent given x.
     n_informative : int, default=5
-        Features in each label's field.
+        Number of inputs in the field of each label.
     random_state : int, RandomState or None, default=None
-        The model is drawn before the rows: with the same int, and more rows, it is the same.
+        Seed of the model and the rows. The model is drawn first, so that an int gives the same
+        model for any number of rows.
     return_distribution : bool, default=False
-        Whether to return p(y | x) too.
+        True to return p(y | x) too.
 
     Returns
     -------
     X : ndarray of shape (n_samples, n_features)
+        Inputs.
     y : ndarray of shape (n_samples, n_labels)
-        0/1.
+        0/1 labels.
     label_sets : ndarray of shape (2 ** n_labels, n_labels)
-        All label vectors, 0/1. With ``return_distribution=True`` only.
+        All 0/1 label vectors; only with ``return_distribution=True``.
     proba : ndarray of shape (n_samples, 2 ** n_labels)
-        Their probabilities given each row: ``proba @ label_sets`` are the marginals, and
-        no prediction does better in expectation than one decided by them.
+        Probabilities of the label vectors given each row; only with ``return_distribution=True``.
+        ``proba @ label_sets`` are the marginals. A decision by these probabilities is the best
+        possible in expectation.
 
     Raises
     ------
     ValueError
-        On an unknown structure, or numbers out of range.
+        If `structure` is unknown or a number is out of range.
 
     Examples
     --------
@@ -82,8 +91,8 @@ def make_structured_labels(
         raise ValueError(f"structure must be 'pairs' or 'groups', got {structure!r}")
     if not isinstance(n_samples, Integral) or n_samples < 1:
         raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}")
-    if not isinstance(n_labels, Integral) or not 3 <= n_labels <= _MOST_LABELS:
-        raise ValueError(f"n_labels must be from 3 to {_MOST_LABELS}, got {n_labels!r}")
+    if not isinstance(n_labels, Integral) or not 3 <= n_labels <= _MAX_LABELS:
+        raise ValueError(f"n_labels must be from 3 to {_MAX_LABELS}, got {n_labels!r}")
     if not isinstance(n_informative, Integral) or not 1 <= n_informative <= n_features:
         raise ValueError(
             f"n_informative must be from 1 to n_features={n_features}, got {n_informative!r}"
@@ -117,13 +126,13 @@ def make_structured_labels(
 
 
 def _pairs(signs, strength, rng):
-    """Log-weights (K,) of the label vectors (K, L) in -1/+1 on a ring."""
+    """Return log-weights (K,) of the label vectors (K, L) in -1/+1 on a ring."""
     coupling = strength * rng.choice([-1.0, 1.0], size=signs.shape[1])
     return (signs * np.roll(signs, -1, axis=1)) @ coupling
 
 
 def _groups(signs, strength, rng):
-    """Log-weights (K,) of the label vectors with the hidden causes summed out."""
+    """Return log-weights (K,) of the label vectors with the hidden causes summed out."""
     n_labels = signs.shape[1]
     n_causes = max(1, n_labels // 3)
     pattern = rng.choice([-1.0, 0.0, 1.0], size=(n_labels, n_causes), p=[0.3, 0.3, 0.4])

@@ -1,4 +1,4 @@
-"""Layers of categorical nodes, and how inputs enter them: options of `LayeredGMClassifier`."""
+"""Layers of categorical nodes and the clamping of inputs, options of `LayeredGMClassifier`."""
 
 from skcrbm.layers.clamping import HardClamping
 from skcrbm.layers.layers import Conv2d, Dense, Local2d

@@ -14,8 +14,8 @@ from skcrbm.utils.options import Options, options_constraint
 class HardClamping(Options):
     """Cut each feature into states at thresholds.
 
-    A feature is in state s if s of the thresholds are at most its value, so that k - 1 thresholds
-    make k states.
+    The state of a feature is the number of thresholds that are at most its value, so that k - 1
+    thresholds make k states.
 
     Parameters
     ----------

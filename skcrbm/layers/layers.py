@@ -1,4 +1,6 @@
-"""Dense, local and convolutional layers, and which nodes their connections join."""
+"""Dense, local and convolutional layers, and the nodes that their connections join."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
@@ -10,50 +12,47 @@ from skcrbm.utils.pickling import Versioned
 
 
 class Edges(NamedTuple):
-    """The edges between a layer and the one below.
+    """The edges between a layer and the layer below."""
 
-    Attributes
-    ----------
-    left, right : ndarray (E,), int
-        Nodes of the layer below and of the layer.
-    table : ndarray (E,), int
-        Which table of pairwise scores an edge has; convolution shares them.
-    n_tables : int
-    """
-
-    left: np.ndarray
-    right: np.ndarray
-    table: np.ndarray
+    left: np.ndarray  # (E,) int, nodes of the layer below
+    right: np.ndarray  # (E,) int, nodes of the layer
+    table: np.ndarray  # (E,) int, table of pairwise scores of each edge; convolution shares them
     n_tables: int
 
 
 class Layer(Versioned):
-    """Base of the layers: what `LayeredGMClassifier` needs to know."""
+    """Base of the layers."""
 
-    def shape(self, below):
-        """Shape of the nodes: (n_nodes,) or (height, width, n_channels).
+    def shape(self, below: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the nodes: (n_nodes,) or (height, width, n_channels).
 
         Parameters
         ----------
         below : tuple of int
             Shape of the layer below.
+
+        Returns
+        -------
+        shape : tuple of int
+            Shape of the nodes.
         """
         raise NotImplementedError
 
-    def edges(self, below):
-        """`Edges` to the layer below, whose shape is given."""
+    def edges(self, below: tuple[int, ...]) -> Edges:
+        """Return the `Edges` to the layer below, whose shape is given."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """Nodes that are all connected to all nodes of the layer below.
+    """Layer whose nodes are all connected to all nodes of the layer below.
 
     Parameters
     ----------
     n_nodes : int
+        Number of nodes.
     n_states : int, default=2
-        States of each node, 0 being the reference.
+        Number of states of each node; state 0 is the reference.
 
     Examples
     --------
@@ -69,12 +68,12 @@ class Dense(Layer):
         _check_integer("n_nodes", self.n_nodes, 1)
         _check_integer("n_states", self.n_states, 2)
 
-    def shape(self, below):
-        """Shape of the nodes: (n_nodes,)."""
+    def shape(self, below: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the nodes: (n_nodes,)."""
         return (self.n_nodes,)
 
-    def edges(self, below):
-        """`Edges` to the layer below, whose shape is given."""
+    def edges(self, below: tuple[int, ...]) -> Edges:
+        """Return the `Edges` to the layer below, whose shape is given."""
         n_left = int(np.prod(below))
         left, right = np.divmod(np.arange(n_left * self.n_nodes), self.n_nodes)
         return Edges(left, right, np.arange(len(left)), len(left))
@@ -82,13 +81,13 @@ class Dense(Layer):
 
 @dataclass(frozen=True)
 class _Grid(Layer):
-    """Nodes on a grid, each of which sees a window of the layer below."""
+    """Layer of nodes on a grid; each node is connected to a window of the layer below."""
 
     n_states: int
-    kernel_size: int | tuple
-    stride: int | tuple
+    kernel_size: int | tuple[int, int]
+    stride: int | tuple[int, int]
     n_channels: int = 1
-    padding: int | tuple = 0
+    padding: int | tuple[int, int] = 0
 
     def __post_init__(self):
         _check_integer("n_states", self.n_states, 2)
@@ -97,8 +96,8 @@ class _Grid(Layer):
         _pair("stride", self.stride, 1)
         _pair("padding", self.padding, 0)
 
-    def shape(self, below):
-        """Shape of the nodes: (height, width, n_channels)."""
+    def shape(self, below: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the nodes: (height, width, n_channels)."""
         size = [
             (length + 2 * padding - kernel) // stride + 1
             for length, kernel, stride, padding in self._axes(below)
@@ -110,8 +109,8 @@ class _Grid(Layer):
             )
         return (*size, self.n_channels)
 
-    def edges(self, below):
-        """`Edges` to the layer below, whose shape is given."""
+    def edges(self, below: tuple[int, ...]) -> Edges:
+        """Return the `Edges` to the layer below, whose shape is given."""
         height, width, _ = self.shape(below)
         rows, columns = self._axes(below)
         n_below = below[2] if len(below) == 3 else 1
@@ -137,7 +136,7 @@ class _Grid(Layer):
         raise NotImplementedError
 
     def _axes(self, below):
-        """(length, kernel, stride, padding) of both axes of an image."""
+        """Return (length, kernel, stride, padding) of both axes of an image."""
         if len(below) not in (2, 3):
             raise ValueError(
                 f"{self} needs an image below it, of shape (height, width) or (height, width, "
@@ -156,20 +155,22 @@ class _Grid(Layer):
 
 @dataclass(frozen=True)
 class Local2d(_Grid):
-    """Nodes on a grid, each connected to a window below by scores of its own.
+    """Layer of nodes on a grid; each node has its own scores for its window of the layer below.
 
     Parameters
     ----------
     n_states : int
-        States of each node, 0 being the reference. States do what channels do in a
-        neural network.
-    kernel_size, stride : int or (int, int)
-        Size of the window, and its step from node to node.
+        Number of states of each node; state 0 is the reference. States play the part of the
+        channels of a neural network.
+    kernel_size : int or (int, int)
+        Size of the window.
+    stride : int or (int, int)
+        Step of the window from node to node.
     n_channels : int, default=1
-        Nodes at each place of the grid.
+        Number of nodes at each place of the grid.
     padding : int or (int, int), default=0
-        Width of the margin around the layer below; windows may reach into it, where there
-        is nothing to connect to.
+        Width of the margin around the layer below. Windows may reach into the margin, which has
+        no nodes.
 
     Notes
     -----
@@ -188,9 +189,9 @@ class Local2d(_Grid):
 
 @dataclass(frozen=True)
 class Conv2d(_Grid):
-    """As `Local2d`, with the same pairwise scores at every place of the grid.
+    """Layer of nodes on a grid with the same pairwise scores at every place of the grid.
 
-    Parameters are those of `Local2d`.
+    The parameters are the same as for `Local2d`.
 
     Examples
     --------
@@ -210,7 +211,7 @@ def _check_integer(name, value, smallest):
 
 
 def _pair(name, value, smallest):
-    """Return value or the pair of values for the two axes, checked."""
+    """Check a value for both axes or a pair of values, and return the pair."""
     pair = (value, value) if isinstance(value, Integral) else value
     if not isinstance(pair, tuple) or len(pair) != 2:  # a list could not be hashed
         raise ValueError(f"{name} must be an integer or a tuple of two, got {value!r}")

@@ -57,7 +57,7 @@ def test_an_interrupt_is_no_damage(tmp_path, monkeypatch, kind):
 
 def test_the_good_file_is_read(tmp_path):
     write_good(tmp_path / f"{NAME}.npz")
-    with pytest.warns(UserWarning, match="differ from those"):
+    with pytest.warns(UserWarning, match="differ from the"):
         assert load_mulan(NAME, data_home=tmp_path).data.shape == (593, 72)
 
 
@@ -100,7 +100,7 @@ def test_a_file_in_place_of_the_folder(tmp_path):
 
 
 def test_a_folder_in_place_of_the_file_is_not_fetched(tmp_path, monkeypatch):
-    monkeypatch.setattr("skcrbm.datasets._openml.fetch_openml", None)
+    monkeypatch.setattr("skcrbm.datasets._files.fetch_openml", None)
     (tmp_path / "scene.npz").mkdir()
     with pytest.raises(ValueError, match=r"scene\.npz is not a file"):
         load_scene(data_home=tmp_path)
@@ -115,7 +115,7 @@ def test_names_as_bytes(tmp_path):
     for name in ("label_names", "origin"):
         arrays[name] = np.char.encode(arrays[name], "utf-8")
     np.savez(path, **arrays)
-    with pytest.warns(UserWarning, match="from [^b].* differ from those"):
+    with pytest.warns(UserWarning, match="from [^b].* differ from the"):
         assert load_mulan(NAME, data_home=tmp_path).label_names[0] == label
     arrays["label_names"] = np.char.encode(np.char.decode(arrays["label_names"], "utf-8"), "latin1")
     np.savez(path, **arrays)

@@ -10,8 +10,7 @@ import pytest
 from sklearn.utils import Bunch
 
 from skcrbm.datasets import (
-    _openml,
-    _paths,
+    _files,
     _read,
     _specs,
     load_caltech101_silhouettes,
@@ -47,7 +46,7 @@ def no_network(monkeypatch):
     def refuse(**kwargs):
         raise AssertionError("fetch_openml was called")
 
-    monkeypatch.setattr(_openml, "fetch_openml", refuse)
+    monkeypatch.setattr(_files, "fetch_openml", refuse)
 
 
 def fake_multilabel(spec, seed=0, target=None):
@@ -76,7 +75,7 @@ class FakeOpenML:
 def openml(monkeypatch):
     def install(bunch):
         fake = FakeOpenML(bunch)
-        monkeypatch.setattr(_openml, "fetch_openml", fake)
+        monkeypatch.setattr(_files, "fetch_openml", fake)
         return fake
 
     return install
@@ -172,7 +171,7 @@ def test_a_set_without_a_split(real, no_network):
     assert b.target.shape == (502, 174)
     assert len(np.unique(b.target, axis=0)) == 502
     assert "X_train" not in b
-    assert "Published split: none." in b.DESCR
+    assert "Published split: the set has no split." in b.DESCR
     X, y = real(partial(load_mulan, "cal500"), "cal500.npz", return_X_y=True)
     np.testing.assert_array_equal(X, b.data)
     np.testing.assert_array_equal(y, b.target)
@@ -303,11 +302,11 @@ def test_as_frame_is_scikit_learns(real):
 def test_precedence_of_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("SKCRBM_DATA", str(tmp_path / "env"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr(_paths.sys, "platform", "linux")
-    assert _paths.find_data_home(tmp_path / "arg")[0] == tmp_path / "arg"
-    assert _paths.find_data_home()[0] == tmp_path / "env"
+    monkeypatch.setattr(_files.sys, "platform", "linux")
+    assert _files.find_data_home(tmp_path / "arg")[0] == tmp_path / "arg"
+    assert _files.find_data_home()[0] == tmp_path / "env"
     monkeypatch.setenv("SKCRBM_DATA", "")
-    assert _paths.find_data_home()[0] == tmp_path / "xdg" / "skcrbm"
+    assert _files.find_data_home()[0] == tmp_path / "xdg" / "skcrbm"
 
 
 @pytest.mark.parametrize(
@@ -324,9 +323,9 @@ def test_user_cache_folder(tmp_path, monkeypatch, platform, variable, tail):
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, str(tmp_path / "set"))
-    monkeypatch.setattr(_paths.sys, "platform", platform)
-    monkeypatch.setattr(_paths.Path, "home", lambda: tmp_path)
-    assert _paths.find_data_home()[0] == tmp_path / tail
+    monkeypatch.setattr(_files.sys, "platform", platform)
+    monkeypatch.setattr(_files.Path, "home", lambda: tmp_path)
+    assert _files.find_data_home()[0] == tmp_path / tail
 
 
 def test_the_environment_variable_is_used(tmp_path, monkeypatch):
@@ -477,7 +476,7 @@ def test_fetch_then_cache(tmp_path, openml, loader, spec, data_id):
     sent = fake_multilabel(spec)
     fake = openml(sent)
     home = tmp_path / "new" / "folder"
-    with pytest.warns(UserWarning, match="differ from those of the published split"):
+    with pytest.warns(UserWarning, match="differ from the published split"):
         b = loader(data_home=home)
     assert fake.calls[0]["data_id"] == data_id
     assert fake.calls[0]["as_frame"] is False
@@ -491,7 +490,7 @@ def test_fetch_then_cache(tmp_path, openml, loader, spec, data_id):
     assert "DIFFER" in b.DESCR
     assert [p.name for p in home.iterdir()] == [spec.filename]
 
-    with pytest.warns(UserWarning, match="differ from those"):
+    with pytest.warns(UserWarning, match="differ from the"):
         again = loader(data_home=home, download_if_missing=False)
     assert len(fake.calls) == 1
     np.testing.assert_array_equal(again.data, b.data)
@@ -515,13 +514,13 @@ def test_fetched_images(tmp_path, openml):
     data[60000, 3] = 255
     target = (np.arange(70000) % 10).astype(str).astype(object)
     fake = openml(Bunch(data=data, target=target))
-    with pytest.warns(UserWarning, match="differ from those of the published split"):
+    with pytest.warns(UserWarning, match="differ from the published split"):
         b = load_mnist(data_home=tmp_path)
     assert fake.calls[0]["data_id"] == 554
     assert b.X_test[0, 3] == 255
     assert b.data.dtype == np.uint8
     np.testing.assert_array_equal(b.target, np.arange(70000) % 10)
-    with pytest.warns(UserWarning, match="differ from those"):
+    with pytest.warns(UserWarning, match="differ from the"):
         again = load_mnist(data_home=tmp_path)
     assert len(fake.calls) == 1
     np.testing.assert_array_equal(again.X_test, b.X_test)
@@ -533,7 +532,7 @@ def test_unwritable_folder_warns_and_returns(tmp_path, openml):
     openml(fake_multilabel(_specs.SCENE))
     with (
         pytest.warns(UserWarning, match="could not be written"),
-        pytest.warns(UserWarning, match="differ from those"),
+        pytest.warns(UserWarning, match="differ from the"),
     ):
         b = load_scene(data_home=blocker / "below")
     assert b.data.shape == (2407, 294)
@@ -543,11 +542,11 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, openml, monkeypatch):
     def fail(*args):
         raise OSError("disk full")
 
-    monkeypatch.setattr(_openml.os, "replace", fail)
+    monkeypatch.setattr(_files.os, "replace", fail)
     openml(fake_multilabel(_specs.SCENE))
     with (
         pytest.warns(UserWarning, match="disk full"),
-        pytest.warns(UserWarning, match="differ from those"),
+        pytest.warns(UserWarning, match="differ from the"),
     ):
         load_scene(data_home=tmp_path)
     assert not list(tmp_path.iterdir())
@@ -557,7 +556,7 @@ def test_download_failure(tmp_path, monkeypatch):
     def fail(**kwargs):
         raise URLError("no route to host")
 
-    monkeypatch.setattr(_openml, "fetch_openml", fail)
+    monkeypatch.setattr(_files, "fetch_openml", fail)
     with pytest.raises(OSError, match=r"fetching OpenML data set 40597 failed") as info:
         load_yeast(data_home=tmp_path)
     for word in ("yeast.npz", str(tmp_path), "data_home", "SKCRBM_DATA", "no route to host"):
