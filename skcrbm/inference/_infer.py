@@ -170,7 +170,7 @@ def infer(
         energy = energy.condition(clamp)
     energy, decided, log_odds = _clamp_large_fields(energy, largest)
     fields = _complete(method.solve(energy, query), energy, query)
-    if decided is not None and fields.get("log_odds") is not None:
+    if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
     return InferenceResult(**fields)
 

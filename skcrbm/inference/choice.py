@@ -214,7 +214,7 @@ def first_that_answers(
     ValueError, TypeError
         If an entry is not a method.
     """
-    methods = inference if isinstance(inference, (list, tuple)) else [inference]
+    methods: Any = inference if isinstance(inference, (list, tuple)) else [inference]
     found = None
     for method in methods:
         answers = resolve_method(method, argument).answers

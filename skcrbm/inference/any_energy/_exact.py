@@ -1,5 +1,7 @@
 """Exact inference on any energy, by the score of all states of its free variables."""
 
+from typing import Any
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -79,7 +81,8 @@ class _Enumerated:
             held = ~part.free[0]
             self.states[:, held] = part.evidence[0, held]
         self.score = part.rows(np.zeros(len(self.states), int)).score(self.states)
-        self.log_z = float(logsumexp(self.score))
+        log_z: Any = logsumexp(self.score)
+        self.log_z = float(log_z)
         if self.log_z == -np.inf:
             raise ValueError(f"model {n} has no state of positive weight that agrees with clamp")
         self.probability = np.exp(self.score - self.log_z)
@@ -99,7 +102,7 @@ class _Enumerated:
         score = self.score
         if marginal:  # the free visible variables are the lowest bits of a state's number
             n_visible_states = 1 << self.n_free_visible
-            summed = logsumexp(score.reshape(-1, n_visible_states), axis=0)
+            summed: Any = logsumexp(score.reshape(-1, n_visible_states), axis=0)
             score = np.tile(summed, len(score) // n_visible_states)
         best = np.flatnonzero(score == score.max())
         best = best[self.score[best].argmax()]

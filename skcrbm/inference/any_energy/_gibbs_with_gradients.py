@@ -1,5 +1,7 @@
 """Gibbs with gradients on any energy with independent visible variables."""
 
+from typing import Any
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -40,7 +42,7 @@ def gradient_sweep(energy, states, key, streams, step):
     rows = np.flatnonzero(free.any(axis=1))
     chains = np.arange(n * c)
     for k in range(n_visible if len(rows) else 0):
-        total = logsumexp(logits, axis=1, keepdims=True)
+        total: Any = logsumexp(logits, axis=1, keepdims=True)
         mass = np.cumsum(np.exp(logits - np.where(np.isfinite(total), total, 0.0)), axis=1)
         chosen = (mass < u[:, 2 * k, None] * mass[:, -1:]).sum(axis=1).clip(0, n_visible - 1)
         other = visible.copy()

@@ -271,7 +271,7 @@ def solve_sparse_ising(method, energy, query):
                 here, found,
             )  # fmt: skip
             belief[where] = found.T
-            if keep:
+            if sent is not None:
                 sent[where] = here.T
         return _states(energy, rows, belief), sent
 

@@ -80,7 +80,8 @@ class _Program:
         upper[: n_labels + n_pairs] = 1.0
         lower[:n_labels] = np.where(known == 1, 1.0, 0.0)
         upper[:n_labels] = np.where(known == 0, 0.0, 1.0)
-        self.bounds = Bounds(lower, upper)
+        # The stubs of SciPy know single numbers only.
+        self.bounds = Bounds(lower, upper)  # pyright: ignore[reportArgumentType]
 
     def _constrain_products(self, pair):
         """Return the constraints w <= u_i, w <= u_k, w >= u_i + u_k - 1."""

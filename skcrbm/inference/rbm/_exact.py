@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import wraps
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_expit
@@ -173,6 +174,8 @@ def _sums(method, energy, query):
     want_marginals = bool(query.returns & {"marginals", "statistics"})  # evidence needs them
     rows_of = layers.enumerated, layers.other, layers.free
     chunks = row_chunks(n, max(4, min(256, _CHUNK_WORK // max(1, m << k))))
+
+    tables: Any
 
     def in_odds(rows, statistics):
         enumerated, summed, free = (part[rows] for part in rows_of)

@@ -84,13 +84,12 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
     weight = weight.astype(dtype)
     cold = beliefs is None and query.start is None
     warm = beliefs is None and not cold
-    earlier = earlier_messages(query, method.name, shape, energy.n_variables) if warm else None
-    if earlier is not None:
-        beliefs = earlier.log_odds
-    elif warm:
-        beliefs = query.start.log_odds
-    elif cold:
+    earlier = None
+    if cold:
         beliefs = np.hstack(energy.fields)
+    elif beliefs is None and query.start is not None:
+        earlier = earlier_messages(query, method.name, shape, energy.n_variables)
+        beliefs = query.start.log_odds if earlier is None else earlier.log_odds
     log_odds = fields["log_odds"] = np.array(beliefs, dtype, order="C")
     free = kernel_array(energy.free)
     trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
