@@ -400,6 +400,8 @@ def holds_out_rows(early_stopping: bool | str | LossPlateau) -> bool:
 
 def refuse_held_out_rows(early_stopping) -> None:
     """Raise a ValueError if `partial_fit` is asked to hold rows out."""
+    if isinstance(early_stopping, LossPlateau):
+        early_stopping.check_options()
     if holds_out_rows(early_stopping):
         raise ValueError(
             f"partial_fit does not support early_stopping={early_stopping!r}, because it does one "

@@ -126,11 +126,11 @@ def test_unused_estimators_cost_nothing(data, monkeypatch):
             self.events.append(f"end {context.task_name}")
 
     calls = []
-    original = CRBMClassifier._fitted_attributes
+    original = CRBMClassifier._model_attributes
     monkeypatch.setattr(
         CRBMClassifier,
-        "_fitted_attributes",
-        lambda self, *args: calls.append(1) or original(self, *args),
+        "_model_attributes",
+        lambda self, *args, **kwargs: calls.append(1) or original(self, *args, **kwargs),
     )
     quick(Plain()).fit(*data)
     assert len(calls) == 1  # for the model itself

@@ -400,7 +400,7 @@ def test_verbose(capsys):
     assert sum(line.startswith("Iteration ") for line in lines) == model.n_iter_
     X, Y = independent()
     default(verbose=True, max_iter=8).fit(X, Y)
-    assert "none are kept" in capsys.readouterr().out
+    assert "are left out" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from skcrbm import CRBMClassifier
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import MeanField, SumProduct, infer
 from skcrbm.inference.accuracy import checked_rows, exact_visible_marginals
-from skcrbm.learning import objectives
+from skcrbm.learning import Adam, AveragedSGD, objectives
 from skcrbm.learning.objectives import Contrast
 
 # ------------------------------------------------------- warm starts, partial fits
@@ -58,7 +58,8 @@ def test_partial_fits_make_up_a_fit(solver, batch_size, target):
     """The state of the optimiser and of the random numbers is kept: same bits."""
     X, Y = make_data()
     y = {"multilabel": Y, "multiclass": Y.sum(1), "binary": Y[:, 0]}[target]
-    options = {"solver": solver, "momentum": 0.9, "batch_size": batch_size, "max_iter": 5}
+    momentum = {"momentum": 0.9} if solver == "sgd" else {}
+    options = {"solver": solver, "batch_size": batch_size, "max_iter": 5, **momentum}
     whole = quick(**options).fit(X, y)
     parts = quick(**options)
     for _ in range(5):
@@ -312,7 +313,8 @@ def test_best_weights_are_restored():
     assert 0 < best < len(scores) - 1
     assert model.n_iter_ == best + 1
     assert len(scores) == len(model.loss_curve_) == best + 1 + 5
-    shorter = clone(model).set_params(max_iter=best + 1, n_iter_no_change=100).fit(X, Y)
+    shorter = clone(model).set_params(max_iter=best + 1)
+    shorter.set_params(early_stopping__n_iter_no_change=100).fit(X, Y)
     assert_same_parameters(model, shorter)
 
 
@@ -324,7 +326,9 @@ def test_refit_takes_all_rows_for_as_many_epochs():
     # In one batch nothing is drawn after the initial parameters.
     plain = clone(model).set_params(early_stopping=False, max_iter=best + 1).fit(X, Y)
     assert_same_parameters(model, plain)
-    assert (clone(model).set_params(refit=False).fit(X, Y).coef_ != model.coef_).any()
+    assert (
+        clone(model).set_params(early_stopping__refit=False).fit(X, Y).coef_ != model.coef_
+    ).any()
 
 
 def test_refit_is_not_cut_short_by_the_training_loss(monkeypatch):
@@ -419,8 +423,9 @@ def test_convergence_is_judged_in_the_last_epoch(monkeypatch):
 def test_threads_do_not_change_a_bit(inference):
     # Batches of 300 x 40 outputs: several chunks of rows for every method.
     X, Y = make_data(700, 10, 40)
+    solver = (Adam if inference == "exact" else AveragedSGD)(batch_size=300)
     model = CRBMClassifier(
-        n_hidden=10, inference=inference, batch_size=300, max_iter=3, random_state=0
+        n_hidden=10, inference=inference, solver=solver, max_iter=3, random_state=0
     )
     reference = clone(model).fit(X, Y)
     expected = reference.decision_function(X)

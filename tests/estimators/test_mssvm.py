@@ -18,7 +18,7 @@ from skcrbm.energies import OneHotRBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct
 from skcrbm.inference.choice import resolve_method
-from skcrbm.learning import Adam
+from skcrbm.learning import SGD, Adam
 from skcrbm.learning.data import Batch
 from skcrbm.learning.margins import MARGIN_OBJECTIVES, state_query
 from skcrbm.learning.optimizers import PolynomialAverage
@@ -271,10 +271,11 @@ def test_going_on(data):
     """partial_fit goes on from the last iterate, not from the average that it reports."""
     X, Y = data
     for average in (True, False):
-        options = {"batch_size": 16, "average": average, "random_state": 0, "n_hidden": 3}
+        solver = Adam(learning_rate=0.01, batch_size=16, average=average)
+        options = {"solver": solver, "random_state": 0, "n_hidden": 3}
         options["alpha"] = 0.1  # with "auto" a whole fit scales the columns
-        whole = MSSVMCRBM(max_iter=4, learning_rate_init=0.01, **options).fit(X, Y)
-        parts = MSSVMCRBM(learning_rate_init=0.01, **options)
+        whole = MSSVMCRBM(max_iter=4, **options).fit(X, Y)
+        parts = MSSVMCRBM(**options)
         for _ in range(4):
             parts.partial_fit(X, Y)
         np.testing.assert_array_equal(parts.weights_, whole.weights_)
@@ -401,8 +402,8 @@ def interrupted_refit(data, monkeypatch):
         refitting.extend([line] if line.startswith("Best epoch") else [])
 
     monkeypatch.setattr(MARGIN_OBJECTIVES.get("marginal"), "step", step)
-    monkeypatch.setattr("skcrbm.learning._training.say", remember)
-    model = MSSVMCRBM(early_stopping=True, batch_size=16, max_iter=40, random_state=0)
+    monkeypatch.setattr("skcrbm.learning.fit.say", remember)
+    model = MSSVMCRBM(early_stopping=True, solver=Adam(batch_size=16), max_iter=40, random_state=0)
     with pytest.warns(UserWarning, match="interrupted"):
         model.fit(X, Y)
     monkeypatch.undo()
@@ -411,7 +412,7 @@ def interrupted_refit(data, monkeypatch):
 
 def test_partial_fit_that_fails_leaves_no_trace(data):
     X, Y = data
-    model = MSSVMCRBM(solver="sgd", learning_rate_init=0.01, random_state=0).partial_fit(X, Y)
+    model = MSSVMCRBM(solver=SGD(learning_rate=0.01), random_state=0).partial_fit(X, Y)
     expected = pickle.loads(pickle.dumps(model)).partial_fit(X, Y).weights_
     broken = pickle.loads(pickle.dumps(model))
     with np.errstate(all="ignore"), pytest.raises(FloatingPointError):
@@ -419,7 +420,7 @@ def test_partial_fit_that_fails_leaves_no_trace(data):
     np.testing.assert_array_equal(broken.coef_, model.coef_)
     assert abs(broken.partial_fit(X, Y).weights_ - expected).max() < 0.1
     # New settings take effect, and so do parameters set by hand.
-    still = pickle.loads(pickle.dumps(model)).set_params(learning_rate_init=1e-12)
+    still = pickle.loads(pickle.dumps(model)).set_params(solver=SGD(learning_rate=1e-12))
     np.testing.assert_allclose(still.partial_fit(X, Y).coef_, model.coef_, atol=1e-9)
     edited = pickle.loads(pickle.dumps(model))
     edited.coef_ = edited.coef_ + 5

@@ -23,7 +23,13 @@ from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRand
 from skcrbm.ensemble import OutOfBagLogOdds
 from skcrbm.inference import TruncatedInference
 from skcrbm.layers import Dense
-from skcrbm.learning import Adam
+from skcrbm.learning import (
+    Adam,
+    BPChainLearning,
+    ContrastiveDivergence,
+    Likelihood,
+    PersistentContrastiveDivergence,
+)
 
 N_COLUMNS, N_LABELS = 3, 3
 
@@ -116,7 +122,7 @@ def _lmbm(**options):
 
 
 def _density(kind, **options):
-    return kind(**{"n_chains": 5, "max_iter": 2, "random_state": 0, **options})
+    return kind(**{"max_iter": 2, "random_state": 0, **options})
 
 
 def _all():
@@ -179,8 +185,9 @@ def _all():
     fits["bagged-transform"] = Fit(OutOfBagLogOdds(inner, cv=2), "fit_transform")
     for kind in (IsingModel, MarkovRandomField, RBM):
         size = {"n_hidden": 2} if kind is RBM else {}
-        for learning in ("mle", "pcd", "bp_chain" if kind is not RBM else "cd"):
-            fits[f"{kind.__name__.lower()}-{learning}"] = Fit(
+        third = BPChainLearning(n_samples=5) if kind is not RBM else ContrastiveDivergence(1, 5)
+        for learning in (Likelihood(), PersistentContrastiveDivergence(1, 5), third):
+            fits[f"{kind.__name__.lower()}-{learning.name}"] = Fit(
                 _density(kind, learning=learning, **size)
             )
         fits[f"{kind.__name__.lower()}-warm"] = Fit(
