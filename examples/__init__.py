@@ -1,11 +1,11 @@
 """Programs that make the tables and pictures of the guide.
 
-- ``gallery``: short programs that draw one picture each; run them as files,
+- ``gallery``: short programs that draw a picture each; run them as files,
   ``python examples/gallery/plot_denoise_digits.py``.
-- ``papers``: what redoes the tables and figures of the papers.
-- ``speed``: how fast it is, beside others.
-- ``studies``: models, decoders and settings compared on real data.
+- ``papers``: programs that repeat the tables and figures of the papers.
+- ``speed``: measurements of speed and memory, compared with other libraries.
+- ``studies``: comparisons of models, decoders and settings on real data.
 
-All but the gallery share code, and are run as modules from the folder above this one:
-``python -m examples.papers.crbm_tables --quick``. What they write goes to ``examples/output``.
+The programs outside the gallery share code; run them as modules from the root of a checkout:
+``python -m examples.papers.crbm_tables --quick``. They write their results to ``examples/output``.
 """

@@ -1,10 +1,10 @@
-"""Long programs of many cells: what is finished is kept, and never run again.
+"""Long programs of many cells: finished cells are kept, and never run again.
 
-A program yields its cells, pairs of a key and a function without arguments that does the work,
-in the order in which they are to be run. `run_missing` runs those that are not in the store yet.
-The store is a CSV file with a row for each cell (`Rows`) or a folder with a file of arrays for
-each (`Arrays`). Either is written to a file beside it that then takes its place, so that a
-program can be stopped at any time and started again: a cell is finished or it is not there.
+A program yields its cells in the order in which they run: pairs of a key and a function without
+arguments that does the work. `run_missing` runs the cells that are not in the store yet. The store
+is a CSV file with a row for each cell (`Rows`) or a folder with a file of arrays for each cell
+(`Arrays`). A store is written to a file beside it that then takes its place, so a program can be
+stopped at any time and restarted: a cell is either finished or missing.
 """
 
 import argparse
@@ -23,7 +23,7 @@ OUTPUT = Path(__file__).parent / "output"
 def replacing(path, mode="w"):
     """Open a new file for writing, which takes the place of `path` once it is complete.
 
-    Where the body fails or is interrupted, `path` stays as it was.
+    If the body fails or is interrupted, `path` does not change.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def replacing(path, mode="w"):
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # temporary files are their owner's alone
+        os.chmod(name, 0o644)  # only the owner may read temporary files
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
@@ -56,7 +56,7 @@ class Rows:
         return key in self.read()
 
     def read(self):
-        """Finished rows by key: dicts of text, in the order in which they were finished.
+        """Return the finished rows by key: dicts of text, in the order in which they finished.
 
         A file that was not written by `add` may end in the middle of a row; such a row, with
         fewer fields than the header or without the end of its line, is left out.
@@ -97,7 +97,7 @@ class Arrays:
         return self.path(key).exists()
 
     def path(self, key):
-        """File of a cell."""
+        """Return the file of a cell."""
         return self.folder / f"{key.replace(' ', '_')}.npz"
 
     def add(self, key, arrays):
@@ -112,12 +112,12 @@ def run_missing(cells, store, only=(), listed=False):
     Parameters
     ----------
     cells : iterable of (str, callable)
-        Key of each cell, and a function that returns what the store keeps of it.
+        Key of each cell, and a function that returns its result for the store.
     store : Rows or Arrays
     only : sequence of str
         Skip cells whose key does not contain all of these.
     listed : bool
-        Print the keys, and whether they are finished, and run nothing.
+        Print the keys and their states, and run nothing.
     """
     for key, work in cells:
         if not all(word in key for word in only):
@@ -134,16 +134,16 @@ def run_missing(cells, store, only=(), listed=False):
 
 
 def make_parser(doc, name, quick):
-    """Parser with the options that all long programs have.
+    """Return a parser with the options that all long programs have.
 
     Parameters
     ----------
     doc : str
-        The program's docstring.
+        Docstring of the program.
     name : str
-        Of its results.
+        Name of its results.
     quick : str
-        What ``--quick`` does.
+        Description of ``--quick``.
     """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -163,14 +163,14 @@ def make_parser(doc, name, quick):
 
 
 def results_path(arguments, suffix=""):
-    """Where the finished cells are; those of a quick run are never taken for those of a full one.
+    """Return the path of the finished cells; quick runs and full runs have different paths.
 
     Parameters
     ----------
     arguments : Namespace
-        Of `make_parser`.
+        Result of `make_parser`.
     suffix : str
-        Of the file; a folder has none.
+        Suffix of the file, or "" for a folder.
     """
     name = arguments.name + ("_quick" if arguments.quick else "")
     return arguments.results or OUTPUT / f"{name}{suffix}"
@@ -182,10 +182,10 @@ def run_tables(arguments, cells, report):
     Parameters
     ----------
     arguments : Namespace
-        Of `make_parser`.
+        Result of `make_parser`.
     cells : iterable of (str, callable)
     report : callable
-        Markdown text of the finished rows by key; it is written beside them.
+        Returns the Markdown text of the finished rows by key; it is written beside them.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What several multi-label comparisons need and scikit-learn does not have."""
+"""Helpers of several multi-label comparisons that scikit-learn lacks."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -23,15 +23,15 @@ class LabelPowerset(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        """Most probable label set."""
+        """Return the most probable label set."""
         return self.sets_[self.classifier_.predict(X)]
 
     def predict_proba(self, X):
-        """Marginals of the distribution over label sets."""
+        """Return the marginals of the distribution over label sets."""
         return self.classifier_.predict_proba(X) @ self.sets_
 
 
 def marginals(model, X):
-    """P(y_i = 1 | x) of shape (n, L), whatever form the model returns it in."""
+    """Return P(y_i = 1 | x) of shape (n, L), whatever form the model returns."""
     proba = model.predict_proba(X)
     return np.column_stack([p[:, 1] for p in proba]) if isinstance(proba, list) else proba

@@ -1,4 +1,4 @@
-"""Experiment 6 of Lazaro-Gredilla et al. (2021): which shapes, and where, make up images."""
+"""Experiment 6 of Lazaro-Gredilla et al. (2021): shapes and places that make up images."""
 
 import time
 
@@ -11,12 +11,12 @@ N_FEATURES, SIZE = 5, 6
 
 
 def log_odds(p):
-    """Of a probability."""
+    """Return the log-odds of a probability."""
     return np.log(p) - np.log1p(-p)
 
 
 def painted(locations, features):
-    """0/1 images (n, H, W) of shapes (F, k, k) at places (n, F, h, w)."""
+    """Return 0/1 images (n, H, W) of shapes (F, k, k) at places (n, F, h, w)."""
     n, _, height, width = locations.shape
     images = np.zeros((n, height + SIZE - 1, width + SIZE - 1), bool)
     for row in range(SIZE):
@@ -27,11 +27,12 @@ def painted(locations, features):
 
 
 def deconvolve(n_images, n_sweeps, damping, seed):
-    """One sample of shapes and places, and how many pixels they explain.
+    """Draw a sample of shapes and places, and count the pixels that they explain.
 
-    As in the paper, the messages from ANDs to places and shapes are damped, and those to and from
-    pixels are of the same sweep. Shapes of single pixels that lie everywhere explain all pixels,
-    too; `prior`, the log-prior of the state up to a constant, tells them from a true solution.
+    As in the paper, messages from ANDs to places and shapes are damped, and messages to and from
+    pixels belong to the same sweep. Shapes of single pixels that lie everywhere also explain all
+    pixels; `prior`, the log-prior of the state up to a constant, distinguishes them from a true
+    solution.
     """
     images, _, true = make_deconvolution(n_images, random_state=seed)
     started = time.process_time()

@@ -5,21 +5,21 @@ with the true structure by full-batch gradient steps, 1000 of them as in the pap
 
 - "bp", "cd 100 updates", "bp_chain": the learners of the paper (BP-CD, Gibbs-CD, BPChain-CD),
   3000, 3000 and 100 states a step, messages of 20 iterations ("bp") or 20 at the first variable
-  and 5 at each further one ("bp_chain"). A step of the paper's Gibbs sampler updates ONE
-  variable; a hundred updates are taken as the nearest number of sweeps, 100 / n.
+  and 5 at each further variable ("bp_chain"). A step of the paper's Gibbs sampler updates a
+  SINGLE variable; a hundred updates become the nearest number of sweeps, 100 / n.
 - "cd 100 sweeps": the same with 100 sweeps, on the smallest size only.
-- "weighted_bp_chain": the chain's states weighted by how likely they were drawn; ours.
+- "weighted_bp_chain": the states of the chain, weighted by importance weights; ours.
 - "pcd": 3000 persistent chains, a sweep a step.
 - "mle": the exact gradient, by elimination.
 
 Parameters are log-potentials, started at log|N(10, 10)|. Log-likelihoods are in nats, per row: of
-the 1000 training rows and of 1000 fresh ones, or of all valid sequences. Seconds are processor
-time of learning. Precision is the share of valid sequences among 5 M exact samples of the
-learned model, recall the share of the M valid ones that are among them.
+the 1000 training rows and of 1000 fresh rows, or of all valid sequences. Seconds are processor
+time of learning. Precision is the share of valid sequences among 5 M exact samples of the learned
+model, recall the share of the M valid sequences that are among them.
 
-Finished cells are kept in a CSV file: the program can be stopped and started again.
+Finished cells are kept in a CSV file: the program can be stopped and restarted.
 
-    python -m examples.papers.bp_chain_tables --quick  # minutes: few sizes, one instance
+    python -m examples.papers.bp_chain_tables --quick  # minutes: few sizes, a single instance
     python -m examples.papers.bp_chain_tables          # an evening on two cores
     python -m examples.papers.bp_chain_tables --only sequences
 """
@@ -56,7 +56,7 @@ SIZES = {"mrf": range(10, 32, 3), "sat": range(10, 32, 3), "sequences": range(5,
 QUICK_SIZES = {"mrf": (10, 13), "sat": (10, 13), "sequences": (5, 7, 9, 11)}
 N_INSTANCES = 10
 LEARNERS = ("mle", "weighted_bp_chain", "bp_chain", "bp", "pcd", "cd 100 updates")
-# (first step, rate): the paper's schedules.
+# Schedules of the paper: (first step, rate).
 RATES = {"mrf": [(0, 0.1)], "sat": [(0, 0.1)], "sequences": [(0, 1.0), (100, 0.1), (500, 0.01)]}
 N_STEPS = 1000
 COLORS = {
@@ -102,7 +102,7 @@ def problem(kind, n, instance):
 
 
 def learn(kind, n, instance, learner):
-    """Fit one model and judge it."""
+    """Fit a model and score it."""
     graph, train, test, truth = problem(kind, n, instance)
     rng = np.random.RandomState(10_000 + 1000 * n + instance)
     entries = np.abs(rng.normal(10, 10, graph.n_entries))
@@ -162,7 +162,7 @@ def make_cells(quick, n_instances):
     for instance in range(1 if quick else n_instances):
         for kind, ns in sizes.items():
             if kind == "sequences" and instance:
-                continue  # one problem of each size; the rows alone are random
+                continue  # a single problem of each size; only the rows are random
             for n in ns:
                 learners = LEARNERS
                 if n == min(ns) and kind != "sequences" and instance < 2:
@@ -173,18 +173,18 @@ def make_cells(quick, n_instances):
 
 
 def limited(*cell):
-    """Learn with one thread, so that seconds mean something."""
+    """Learn in a single thread, so that seconds are comparable."""
     with threadpool_limits(1):
         return learn(*cell)
 
 
 def report(done):
-    """Markdown tables of the finished cells."""
+    """Return Markdown tables of the finished cells."""
     lines = [
         "# Learning Markov random fields by chained belief propagation",
         "",
         "Means over random instances, in brackets their standard deviations. Log-likelihoods in",
-        "nats per row, of the training rows and of fresh ones (sequences: of all valid ones);",
+        "nats per row, of the training rows and of fresh rows (sequences: all valid sequences);",
         "seconds are processor time of learning by 1000 steps; share is the median share of",
         "effective samples of the weighted chain. Made by `examples/papers/bp_chain_tables.py`.",
         "",
@@ -210,7 +210,7 @@ def report(done):
 
 
 def mean_text(cell, column):
-    """Mean over instances, and their standard deviation where there are several."""
+    """Return the mean over instances, and the standard deviation of several instances."""
     values = np.array([float(row[column]) for row in cell if row[column]])
     if len(values) == 0:
         return ""
@@ -220,7 +220,7 @@ def mean_text(cell, column):
 
 
 def draw(done, name):
-    """Pictures like Figures 3 and 4 of the paper; those of no finished cell are left out."""
+    """Draw Figures 3 and 4 of the paper, without panels that have no finished cell."""
     kinds = [kind for kind in ("mrf", "sat") if any(r["kind"] == kind for r in done.values())]
     panels = [(kind, "fresh", "log-likelihood minus the truth's") for kind in kinds]
     if any(row["kind"] == "sequences" for row in done.values()):
@@ -254,8 +254,8 @@ def draw(done, name):
 
 
 def main():
-    """Run what is missing, and print and draw the tables."""
-    parser = make_parser(__doc__, "bp_chain_tables", "sizes to 13, one instance")
+    """Run the missing cells, and print and draw the tables."""
+    parser = make_parser(__doc__, "bp_chain_tables", "sizes to 13, a single instance")
     parser.add_argument(
         "--instances", type=int, default=N_INSTANCES, help="random instances of each size"
     )

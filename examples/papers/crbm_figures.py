@@ -1,10 +1,10 @@
 """Figures 3 and 4 of Ping and Ihler (2017): patches of all sizes, and inference that converges.
 
-Digits with a patch set to 0, restored by conditional RBMs that were trained by belief propagation
-or by CD-10: wrong pixels in % against the side of the patch, up to the whole image; and the share
-of training images whose messages converge, epoch by epoch. Sizes are the reduced ones of
-`crbm_tables.py`, 14 x 14 pixels and half the patch; the sides in the figure are those of full size.
-Epochs are chosen on validation images, as there, at one learning rate.
+Conditional RBMs, trained by belief propagation or by CD-10, restore digits with a patch set to 0.
+The figures show wrong pixels in % against the side of the patch, up to the whole image, and the
+share of training images whose messages converge, epoch by epoch. Images have the reduced size of
+`crbm_tables.py`, 14 x 14 pixels and half the patch; the figure gives the sides at full size. Epochs
+are chosen on validation images, as in the tables, with a single learning rate.
 
     python -m examples.papers.crbm_figures --quick
     python -m examples.papers.crbm_figures          # half an hour
@@ -29,7 +29,7 @@ METHODS[STRICT] = (METHODS["MLE-BP"][0], {"inference": SumProduct(tol=0.001)})
 
 
 def run(side, method, size):
-    """One model: errors of the best epoch, and the share of converged images in every epoch."""
+    """Train a model; return the errors of its best epoch, and converged images per epoch."""
     images = task_images(("mnist", "patch", side), size)
     file = OUTPUT / "crbm_figures" / f"{side}-{method}-{size.n_train}.joblib"
     state = train(method, RATE, 0, images, size, size.max_iter, 1, file)
@@ -49,7 +49,7 @@ def run(side, method, size):
 
 
 def cells(size):
-    """Yield the key of every model and what trains it."""
+    """Yield the key of every model and the function that trains it."""
     yield f"{STRICT} on 8", partial(run, 8, STRICT, size)
     for side in SIDES:
         for method in ("LR", "CD-10", "MLE-BP"):
@@ -89,7 +89,7 @@ def report(path, done):
 
 
 def main():
-    """Train what is not done yet, draw."""
+    """Train the models that are not finished, and draw."""
     parser = make_parser(__doc__, "crbm_figures", "a few hundred images, two epochs")
     arguments = parser.parse_args()
     size = SIZES["quick" if arguments.quick else "reduced"]

@@ -1,20 +1,20 @@
 """Tables 1 to 3 of Ping and Ihler (2017): eight learning rules restore corrupted images.
 
-Noisy and occluded MNIST and Caltech 101 Silhouettes, conditional RBMs trained by CD-1, CD-10,
-CD-PercLoss, likelihood with mean field and belief propagation, LSSVM and MSSVM, against
-logistic regression; and a row of our own, belief propagation with an L2 penalty. Errors in % of
-pixels: over all of them, and over those that the corruption changed. At reduced size images have
-14 x 14 pixels and patches half their side.
+The images are noisy and occluded MNIST and Caltech 101 Silhouettes. Conditional RBMs are trained by
+CD-1, CD-10, CD-PercLoss, likelihood with mean field and belief propagation, LSSVM and MSSVM, and
+compared with logistic regression. A row of our own is belief propagation with an L2 penalty. Errors
+are in % of pixels, over all pixels and over the pixels that the corruption changed. At reduced size
+images have 14 x 14 pixels and patches half their side.
 
-Every cell trains once per learning rate; the epoch and the rate with the fewest wrong pixels on
-validation images count, as in the paper. Our row trains with the penalty and without, and takes it
-where that is within a standard error of the best; CD-PercLoss is judged on 2000 validation images
-at most. At full size digits take hours: the best setting after four epochs goes on alone, and the
-rate of a rule is the one found with 10% noise, where that cell is finished, but in patches of
-contrastive divergence and CD-PercLoss. What is judged and kept
-is the average of the iterates, which takes out the noise of single steps. Finished cells are kept
-in a CSV file, and a cell in progress in a file beside it after every epoch: the program can be
-stopped and started again. The Markdown table is made from the CSV file.
+Every cell trains once per learning rate and takes the epoch and the rate with the fewest wrong
+pixels on validation images, as in the paper. Our row trains with and without the penalty, and takes
+the penalty if the result is within a standard error of the best; CD-PercLoss uses at most 2000
+validation images. At full size digits take hours. There the best setting after four epochs
+continues alone, and a rule takes the rate found with 10% noise if that cell is finished, except
+contrastive divergence and CD-PercLoss in patches. The average of the iterates is evaluated and
+kept, which removes the noise of single steps. Finished cells are kept in a CSV file, and a cell in
+progress in a file beside it after every epoch: the program can be stopped and restarted. The CSV
+file gives the Markdown table.
 
     python -m examples.papers.crbm_tables --quick  # minutes, figures mean nothing
     python -m examples.papers.crbm_tables          # reduced size, an hour or two
@@ -51,10 +51,10 @@ TASKS = {
     "noisy Caltech 20%": ("caltech", "noise", 0.2),
     "occluded Caltech 12x12": ("caltech", "patch", 12),
 }
-# Its penalty on the weights of X is worth so many images.
+# Our own row; its penalty on the weights of X has the weight of so many images.
 OWN = "MLE-BP + L2"
 OWN_STRENGTHS = (0, 50)
-# All / Changed, in the order of TASKS; our own row stands beside MLE-BP.
+# All / Changed, in the order of TASKS; our own row is compared with MLE-BP.
 PUBLISHED = {
     "LR": "1.960/12.531 4.088/12.609 1.468/61.304 3.498/53.971 5.653/11.460 4.771/16.587",
     "CD-1": "1.925/12.229 4.012/12.597 1.814/63.130 3.983/58.376 5.876/12.423 5.033/20.300",
@@ -66,9 +66,9 @@ PUBLISHED = {
     "LSSVM": "1.807/11.565 3.910/11.175 1.496/44.037 3.468/39.140 5.628/11.468 4.703/16.014",
     "MSSVM": "1.751/11.023 3.804/10.627 1.391/41.829 3.273/35.712 5.549/11.389 4.534/14.918",
 }
-# Beliefs that change by less than a hundredth make no difference to the errors. The paper reads
-# CD-PercLoss off mean-field marginals; a perceptron orders states and knows no probabilities, and
-# its marginals were three times as wrong here as the state of the lowest free energy.
+# Changes of beliefs below a hundredth do not change the errors. The paper predicts CD-PercLoss by
+# mean-field marginals. A perceptron orders states and does not model probabilities, and here its
+# marginals had three times as many errors as the state of the lowest free energy.
 METHODS = {
     "LR": (CRBMClassifier, {"inference": "exact"}),
     "CD-1": (CRBMClassifier, {"learning": "cd", "inference": MeanField(tol=0.01)}),
@@ -90,8 +90,8 @@ METHODS = {
     "LSSVM": (MSSVMCRBM, {"hidden": "max", "inference": MaxProduct(tol=0.01)}),
     "MSSVM": (MSSVMCRBM, {"hidden": "marginal", "inference": MixedProduct(tol=0.01)}),
 }
-# At full size on digits, from shorter trials on those with 10% noise. In between, at 0.02 and 0.05,
-# CD-PercLoss gets worse from epoch to epoch.
+# Rates at full size on digits, from shorter trials with 10% noise. At 0.02 and 0.05 CD-PercLoss
+# gets worse from epoch to epoch.
 SLOW_RATES = {
     "CD-PercLoss": (0.005, 0.15),
     "MLE-BP": (0.15,),
@@ -99,7 +99,7 @@ SLOW_RATES = {
     "LSSVM": (0.05,),
     "MSSVM": (0.05,),
 }
-# What suits noise need not suit patches.
+# Rates in patches, where the rates for noise may be wrong.
 PATCH_RATES = {
     "CD-1": (0.01, 0.05, 0.15),
     "CD-10": (0.01, 0.05, 0.15),
@@ -110,7 +110,7 @@ N_VALIDATION = {"CD-PercLoss": 2000}
 
 
 class Size(NamedTuple):
-    """How large an experiment is."""
+    """Size of an experiment."""
 
     side: int  # of the images, in pixels
     n_hidden: int
@@ -120,21 +120,21 @@ class Size(NamedTuple):
     max_iter: int
     rates: tuple
     least_gain: float  # share of the error that counts as a gain
-    n_inference_iter: int | None  # at most, in training, too; None: it grows with the epochs
+    n_inference_iter: int | None  # limit, also in training; None: it grows with the epochs
 
 
-# Half the resolution keeps the number of images per parameter near that of the full size.
+# Half the resolution keeps the number of images per parameter near its value at full size.
 SIZES = {
     "quick": Size(14, 16, 500, 200, 200, 2, (0.05,), 0.0, 60),
     "reduced": Size(14, 64, 10000, 2000, 5000, 20, (0.05, 0.15), 0.0, None),
     "full": Size(28, 256, 50000, 10000, 10000, 50, (0.05, 0.15), 0.001, 60),
 }
 PATIENCE = 4
-TRIAL = 4  # epochs, after which the best of several settings goes on alone, on digits
+TRIAL = 4  # epochs after which the best of several settings continues alone, on digits
 
 
 def clean_images(name, size):
-    """0/1 images, float32: training, validation and test."""
+    """Return 0/1 images, float32: training, validation and test."""
     if name == "mnist":
         data = load_mnist()
         order = np.random.RandomState(0).permutation(60000)
@@ -148,7 +148,7 @@ def clean_images(name, size):
     else:
         data = load_caltech101_silhouettes()
         parts = [
-            # They come by class.
+            # The images are sorted by class.
             pixels[np.random.RandomState(0).permutation(len(pixels))[:n_images]]
             for pixels, n_images in (
                 (data.X_train, size.n_train),
@@ -160,14 +160,14 @@ def clean_images(name, size):
 
 
 def shrink(X, side):
-    """Images of side x side pixels: on where at least half of the area is."""
+    """Return images of side x side pixels, on if at least half of the area is on."""
     step = 28 // side
     blocks = X.reshape(len(X), side, step, side, step)
     return (blocks.mean(axis=(2, 4)) >= 0.5).reshape(len(X), -1).astype(np.float32)
 
 
 def task_images(task, size):
-    """Pairs (corrupted, clean) of training, validation and test images of a task, or its name."""
+    """Return pairs (corrupted, clean) of training, validation and test images of a task."""
     name, corruption, strength = TASKS.get(task, task)
     pairs = []
     for seed, clean in enumerate(clean_images(name, size)):
@@ -186,14 +186,14 @@ def task_images(task, size):
 
 
 def wrong_pixels(model, corrupted, clean):
-    """Which pixels a model restores wrongly, (N, V) of bool."""
-    # In pieces, as a prediction of 10000 images holds several arrays of that size.
+    """Return a mask (N, V) of the pixels that a model restores wrongly."""
+    # In pieces, because a prediction of 10000 images holds several arrays of that size.
     found = np.vstack([model.predict(corrupted[i : i + 1000]) for i in range(0, len(clean), 1000)])
     return found != clean
 
 
 def errors(model, corrupted, clean):
-    """Wrong pixels in %: of all, and of those that the corruption changed."""
+    """Return wrong pixels in %: of all pixels, and of the changed pixels."""
     wrong = wrong_pixels(model, corrupted, clean)
     return 100 * wrong.mean(), 100 * wrong[corrupted != clean].mean()
 
@@ -251,7 +251,7 @@ def train(method, rate, strength, images, size, max_iter, n_jobs, checkpoint):
 
 
 def settings_of(task, method, size, finished):
-    """Learning rates to try, each with every strength of the penalty."""
+    """Return the learning rates to try, each with every strength of the penalty."""
     rates = size.rates
     if takes_hours(task, size):
         first = finished.get(f"{next(iter(TASKS))}, {method}, full")
@@ -262,7 +262,7 @@ def settings_of(task, method, size, finished):
 
 
 def takes_hours(task, size):
-    """Whether to save on learning rates and trials."""
+    """Return True if learning rates and trials have to be saved."""
     return size.n_train == SIZES["full"].n_train and "MNIST" in task
 
 
@@ -280,7 +280,7 @@ def strongest(states, validation):
 
 
 def run(task, method, size, n_jobs, folder, settings):
-    """One cell: the best of the settings, on the test images."""
+    """Run a cell: the best of the settings, on the test images."""
     images = task_images(task, size)
     images[1] = [part[: N_VALIDATION.get(method)] for part in images[1]]
     states, files = {}, {}
@@ -319,7 +319,7 @@ def run(task, method, size, n_jobs, folder, settings):
 
 
 def markdown(done):
-    """Markdown tables, one per size; at full size with the distance from the published figure."""
+    """Return a Markdown table per size; at full size with the distance from published figures."""
     lines = []
     for size in ("full", "reduced", "quick"):
         mine = {(r["task"], r["method"]): r for r in done.values() if r["size"] == size}
@@ -328,14 +328,14 @@ def markdown(done):
         used = SIZES[size]
         rates = ", ".join(map(str, used.rates))
         beside = (
-            "The published figures are at full size: the program has them, and the table of that "
-            "size the distance from them."
+            "The published figures are at full size: the program contains them, and the table of "
+            "that size shows the distance from them."
         )
         if size == "full":
             rates += ", on digits as in the program"
             beside = (
                 "In brackets the distance from the published figures; "
-                f"{OWN} is our own, and its distance is that from the published MLE-BP."
+                f"{OWN} is our own, and its distance refers to the published MLE-BP."
             )
         tasks = [task for task in TASKS if any(key[0] == task for key in mine)]
         methods = [method for method in PUBLISHED if any(key[1] == method for key in mine)]
@@ -380,8 +380,8 @@ def markdown(done):
 
 
 def cells(size, n_jobs, store):
-    """Yield the key of every cell and what runs it."""
-    folder = OUTPUT / "crbm_tables"  # of the cells in progress
+    """Yield the key of every cell and the function that runs it."""
+    folder = OUTPUT / "crbm_tables"  # cells in progress
 
     def work(task, method):
         figure = dict(zip(TASKS, PUBLISHED[method].split()))[task]
@@ -398,7 +398,7 @@ def cells(size, n_jobs, store):
 
 
 def main():
-    """Run what is asked for and not done yet; write the tables."""
+    """Run the requested cells that are not finished; write the tables."""
     parser = make_parser(__doc__, "crbm_tables", "a few hundred images, two epochs")
     parser.add_argument("--full", action="store_true", help="size of the paper")
     parser.add_argument("--n-jobs", type=int, default=1)

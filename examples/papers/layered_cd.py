@@ -15,7 +15,7 @@ from skcrbm.learning import Adam, EarlyStopping
 
 
 def probabilities(scores, n_states):
-    """Probabilities of states 1, 2, ... of nodes, (n, n_nodes (n_states - 1)), from scores."""
+    """Return probabilities of states 1, 2, ... of nodes, (n, n_nodes (n_states - 1))."""
     full = scores.reshape(len(scores), -1, n_states - 1)
     full = np.concatenate([np.zeros_like(full[:, :, :1]), full], axis=2)
     return softmax(full, axis=2)[:, :, 1:].reshape(scores.shape)
@@ -30,14 +30,14 @@ def sample(p, n_states, rng):
 
 
 def log_odds(mean, n_states):
-    """Log-odds of states 1, 2, ... against 0 of nodes with the given mean indicators."""
+    """Return log-odds of states 1, 2, ... against 0 for nodes with the given mean indicators."""
     p = np.clip(mean.reshape(-1, n_states - 1), 0.002, 0.998)
     rest = np.maximum(1 - p.sum(axis=1, keepdims=True), 0.002)
     return np.log(p / rest).ravel().astype(np.float32)
 
 
 class Pair:
-    """A layer and the one below: a restricted Boltzmann machine with tied weights.
+    """A layer and the layer below: a restricted Boltzmann machine with tied weights.
 
     Parameters
     ----------
@@ -46,8 +46,9 @@ class Pair:
         Shape of the layer below.
     states_below : int
     mean : ndarray
-        Of the indicators of states 1, 2, ... below, where its biases start: at 0 the weights would
-        learn the means first, which are nearly all there is to probabilities that vary little.
+        Mean of the indicators of states 1, 2, ... below, from which its biases start. If they
+        started at 0, the weights would learn the means first, and probabilities that vary little
+        contain little else.
     rng : RandomState
     """
 
@@ -56,7 +57,7 @@ class Pair:
         self.states = states_below, layer.n_states
         self.shape = layer.shape(below)
         sizes = int(np.prod(below)), int(np.prod(self.shape))
-        # One weight per edge and pair of states, tied where edges share a table.
+        # A weight per edge and pair of states, tied if edges share a table.
         l, k = self.states[0] - 1, self.states[1] - 1
         x, y = np.divmod(np.arange(l * k), k)
         self.row = (edges.left[:, None] * l + x).ravel()
@@ -72,20 +73,20 @@ class Pair:
         self.matrix[self.row, self.column] = self.weights[self.tied]
 
     def up(self, v):
-        """Probabilities of the layer given the one below."""
+        """Return probabilities of the layer given the layer below."""
         return probabilities(v @ self.matrix + self.bias[1], self.states[1])
 
     def down(self, h):
-        """Probabilities of the layer below given the layer."""
+        """Return probabilities of the layer below given the layer."""
         return probabilities(h @ self.matrix.T + self.bias[0], self.states[0])
 
     @property
     def shared(self):
-        """Whether several edges share a table."""
+        """Return True if several edges share a table."""
         return self.count.max() > 1
 
     def step(self, v, n_steps, rate, bias_rate, draw_below, rng):
-        """One step of CD-k on a batch."""
+        """Make a step of CD-k on a batch."""
         first = up = self.up(v)
         for _ in range(n_steps):
             back = self.down(sample(up, self.states[1], rng))
@@ -94,7 +95,7 @@ class Pair:
         tied = np.bincount(
             self.tied, difference[self.row, self.column], minlength=len(self.weights)
         )
-        # The mean over the places that share a weight, or windows would add up.
+        # The mean over the places that share a weight; otherwise windows would add up.
         self.weights += (rate * tied / self.count).astype(np.float32)
         self.bias[0][:] += bias_rate * (v - back).mean(0)
         self.bias[1][:] += bias_rate * (first - up).mean(0)
@@ -111,18 +112,18 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
     n_steps : int
         k of CD-k.
     n_epochs : int
-        Of each layer's pretraining.
+        Number of epochs of each layer's pretraining.
     learning_rate, shared_learning_rate, bias_learning_rate : float
-        Of weights of a single edge, of weights that edges share (for the mean over these, which is
-        far smaller), and of the biases.
+        Rates of weights of a single edge, of weights that edges share (for the mean over these
+        edges, which is far smaller), and of the biases.
     draw_below : bool
-        Whether Gibbs sampling draws the states below a layer, too, or takes their probabilities,
-        as Hinton (2012) advises. Drawn, they add noise beside which probabilities that vary little
-        are hard to learn; a dense layer on pixels is better with them.
+        If True, Gibbs sampling also draws the states below a layer; if False, it takes their
+        probabilities, as Hinton (2012) advises. Draws add noise, which makes it hard to learn
+        probabilities that vary little; a dense layer on pixels is better with draws.
     decline : bool
-        Whether the rates fall to 0 over the steps of a layer, evenly.
+        If True, the rates fall evenly to 0 over the steps of a layer.
     max_iter : int
-        Epochs at most of the logistic regression.
+        Largest number of epochs of the logistic regression.
     """
 
     def __init__(
@@ -186,7 +187,7 @@ class LayerwiseCD(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        """Classes of the rows."""
+        """Return the classes of the rows."""
         for pair in self.pairs_:
             X = pair.up(X)
         return self.top_.predict(X)

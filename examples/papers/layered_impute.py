@@ -3,7 +3,7 @@
 After Shen et al. (2019), figures 7 and 8: a local net sees 30% and 70% of the pixels of
 Fashion-MNIST and 70% of the pixels of MNIST. The unobserved pixels are nodes of the model, so
 their beliefs come with the prediction. Writes two pictures, of reduced size: 4000 training
-images, where the paper has all.
+images instead of all images as in the paper.
 
     python -m examples.papers.layered_impute
 """
@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 
 
 def hide(X, visible, seed):
-    """Observe each pixel with probability `visible`, NaN elsewhere."""
+    """Observe each pixel with probability `visible`; put NaN elsewhere."""
     hidden = np.random.RandomState(seed).random_sample(X.shape) >= visible
     return np.where(hidden, np.float32(np.nan), X)
 
@@ -51,7 +51,7 @@ def fit(data, visible, arguments):
 
 
 def show(axis, image, cmap="gray_r"):
-    """Draw an image; unobserved pixels in blue."""
+    """Draw an image, with unobserved pixels in blue."""
     colors = plt.get_cmap(cmap).copy()
     colors.set_bad("#9ecae1")
     axis.imshow(np.ma.masked_invalid(image.reshape(28, 28)), cmap=colors, vmin=0, vmax=1)
@@ -60,7 +60,7 @@ def show(axis, image, cmap="gray_r"):
 
 
 def save(figure, path, name, arguments):
-    """Write a picture whose title says at what size it was made."""
+    """Write a picture whose title gives the size of the run."""
     figure.suptitle(
         f"{name}, reduced size: {arguments.n_train} training images of 60000, "
         f"{arguments.max_iter} epochs",
@@ -72,7 +72,7 @@ def save(figure, path, name, arguments):
 
 
 def figure_7(path, arguments):
-    """Fashion-MNIST with 30% and 70% of the pixels: original, and seen and filled in for each."""
+    """Draw Fashion-MNIST with 30% and 70% of the pixels: original, seen, and filled in."""
     data = load_fashion_mnist()
     rows = []
     for visible in (0.3, 0.7):
@@ -96,7 +96,7 @@ def figure_7(path, arguments):
 
 
 def figure_8(path, arguments):
-    """MNIST with 70% of the pixels, an ambiguous digit: seen, filled in, probabilities."""
+    """Draw an ambiguous digit with 70% of the pixels: seen, filled in, probabilities."""
     data = load_mnist()
     model, X, holes = fit(data, 0.7, arguments)
     proba = model.predict_proba(holes)

@@ -1,8 +1,8 @@
-"""Figure 2 of Miao and Rao (2009): how labels depend on each other, as LMBMr finds it.
+"""Figure 2 of Miao and Rao (2009): the dependencies between labels that LMBMr finds.
 
-The absolute values of the pair weights of Scene, Yeast and a sample of 2000 rows of Mediamill (the
-rows with one of its first 10 and 50 labels; the paper has the whole set), labels in the order of
-the files, as in the paper. Rows, C and eta are those of Table 2 as `lmbm_tables.py` makes it.
+Draws the absolute values of the pair weights of Scene, Yeast and a sample of 2000 rows of Mediamill
+(the rows with a label among the first 10 and the first 50; the paper has the whole set). Labels are
+in the order of the files, as in the paper. Rows, C and eta are the same as in `lmbm_tables.py`.
 
     python -m examples.papers.lmbm_figure
 """

@@ -1,20 +1,19 @@
 """Table 2 of Miao and Rao (2009), and on Scene and Yeast pipelines that go beyond it.
 
-Large margin Boltzmann machines (LMBM: eta = 1; LMBMr: eta searched) beside one linear SVM
-per label (ILSVM), structural SVMs of the same score (SSVM) and linear machines over the label
-sets (MLSVM), hyperparameters by 5-fold cross-validation of the Jaccard score A on the training
-rows; and the same machine on
-Nystroem features of the inputs beside kernel SVMs, forests and classifier chains. H is the
-Hamming loss; A, P, R are averaged over examples, P over those with a non-empty prediction;
-F = 2 P R / (P + R). Times are processor seconds of one thread, for the fit on all training
-rows with the parameters chosen and for the prediction of the test rows; the paper prints one
-time for each method, on its machine.
+Compares large margin Boltzmann machines (LMBM: eta = 1; LMBMr: eta searched) with a linear SVM per
+label (ILSVM), structural SVMs of the same score (SSVM) and linear machines over the label sets
+(MLSVM). 5-fold cross-validation of the Jaccard score A on the training rows chooses the
+hyperparameters. The program also compares the same machine on Nystroem features of the inputs with
+kernel SVMs, forests and classifier chains. H is the Hamming loss; A, P, R are averaged over
+examples, P over examples with a non-empty prediction; F = 2 P R / (P + R). Times are processor
+seconds in a single thread, for the fit on all training rows with the chosen parameters and for the
+prediction of the test rows; the paper prints a time for each method, on its machine.
 
-Mediamill10 and Mediamill50 are the rows of Mediamill with one of its first 10 or 50 labels. Where
-the whole set is not there, their rows say "not run"; those on a sample of 2000 rows are no results
-on Mediamill.
+Mediamill10 and Mediamill50 are the rows of Mediamill with a label among the first 10 or 50. If the
+whole set is missing, their rows say "not run"; figures on a sample of 2000 rows are not results on
+Mediamill.
 
-Finished cells are kept in a CSV file: the program can be stopped and started again.
+Finished cells are kept in a CSV file: the program can be stopped and restarted.
 
     python -m examples.papers.lmbm_tables --quick  # minutes, on few rows and grids
     python -m examples.papers.lmbm_tables          # about half an hour
@@ -50,7 +49,7 @@ IN_PAPER = ("ILSVM", "LMBM", "LMBMr", f"SSVM, {RELAXED}")
 
 
 def first_labels(n_labels, variant):
-    """Rows of Mediamill with one of its first labels, and these; None where the file is missing."""
+    """Return rows of Mediamill with a label among the first labels; None without the file."""
     try:
         data = load_mediamill(variant=variant)
     except FileNotFoundError:
@@ -72,10 +71,10 @@ DATA = {
     "mediamill50, sample of 2000 rows": partial(first_labels, 50, "sample"),
 }
 U = [0.01, 0.1, 1.0, 10.0, 100.0]
-# The paper's values, and on to 1e5: it prints eta squared where eta belongs.
+# The values of the paper, continued to 1e5: the paper prints eta squared in place of eta.
 ETA = [5, 10, 100, 1e3, 1e4, 1e5]
 # SVM-struct, which the paper used, takes the mean loss of the rows in place of the sum. `tol` is
-# that of its default, a mean loss of 0.01 to 0.1.
+# its default, a mean loss of 0.01 to 0.1.
 SSVM_TOL = 1e-2
 # H, A, P, R, F and seconds as printed.
 PUBLISHED = {
@@ -100,12 +99,12 @@ PUBLISHED = {
 
 
 def linear(model, **grid):
-    """Pipeline of the model alone, and its grid."""
+    """Return a pipeline of the model alone, and its grid."""
     return Pipeline([("model", model)]), {f"model__{name}": v for name, v in grid.items()}
 
 
 def kernel(model, X, **grid):
-    """Pipeline of Nystroem features and the model; the kernel's width is searched too."""
+    """Return a pipeline of Nystroem features and the model, and its grid with kernel widths."""
     widths = [factor / (X.shape[1] * X.var()) for factor in (0.25, 0.5, 1.0, 2.0)]
     features = Nystroem(n_components=600, random_state=0)
     return Pipeline([("features", features), ("model", model)]), {
@@ -118,7 +117,7 @@ def models(X):
     """Yield (row, pipeline, grid)."""
     lmbm = LMBMClassifier(C=1.0, pairwise_penalty=1.0, decode="hinge", random_state=0)
     svm = LinearSVC(loss="hinge", random_state=0)
-    # Which takes a label that a fold of the sample lacks.
+    # A classifier that accepts labels missing from a fold of the sample.
     yield "ILSVM", *linear(OneVsRestClassifier(svm), estimator__C=U)
     yield "LMBM", *linear(lmbm, C=U)
     yield "LMBMr", *linear(lmbm, C=U, pairwise_penalty=ETA)
@@ -165,7 +164,7 @@ def models(X):
 
 
 def rows_of(name, X):
-    """Yield what `models` does for a data set: on Mediamill the paper's methods alone."""
+    """Yield the items of `models` for a data set: on Mediamill only the methods of the paper."""
     for row, pipeline, grid in models(X):
         if "mediamill" in name and row not in IN_PAPER:
             continue
@@ -175,7 +174,7 @@ def rows_of(name, X):
 
 
 def scores(Y, predicted):
-    """H, A, P, R, F as in the paper."""
+    """Return H, A, P, R, F as in the paper."""
     h = -masked_score("neg_hamming_loss", Y, y_pred=predicted)
     a = masked_score("jaccard_samples", Y, y_pred=predicted)
     r = masked_score("recall_samples", Y, y_pred=predicted)
@@ -185,7 +184,7 @@ def scores(Y, predicted):
 
 
 def run(data, pipeline, grid, quick):
-    """Search, fit on all training rows, score the test rows: scores, times, parameters."""
+    """Search, fit on all training rows, score the test rows; return scores, times, parameters."""
     X, Y = data.X_train, data.y_train.astype(int)
     if quick:
         X, Y = X[::4], Y[::4]
@@ -212,7 +211,7 @@ def run(data, pipeline, grid, quick):
 
 
 def markdown(done):
-    """Markdown tables, measured (printed)."""
+    """Return Markdown tables, measured (printed)."""
     lines = [
         "Measured (printed by Miao and Rao 2009). Times are processor seconds (single thread): the",
         "fit on all training rows with the chosen parameters, the prediction of the test rows.",
@@ -245,7 +244,7 @@ def markdown(done):
 
 
 def cells(quick):
-    """Yield the key of every cell and what runs it."""
+    """Yield the key of every cell and the function that runs it."""
 
     def work(data, pipeline, grid):
         with threadpool_limits(1), warnings.catch_warnings():
@@ -264,7 +263,7 @@ def cells(quick):
 
 
 def main():
-    """Run what is not done yet; write the tables."""
+    """Run the cells that are not finished; write the tables."""
     arguments = make_parser(
         __doc__, "lmbm_tables", "a quarter of the rows, small grids"
     ).parse_args()

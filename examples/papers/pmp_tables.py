@@ -1,6 +1,6 @@
 """The experiments of Lazaro-Gredilla et al. (2021): samples by maximising a perturbed energy.
 
-1. "four": four variables, all coupled; what PMP learns, and how far its samples are off.
+1. "four": four variables, all coupled; the couplings that PMP learns, and the bias of its samples.
 2. "log Z": random Ising models and cyclic lattices; means of perturbed maxima minus log Z.
    "digits" is ours: an Ising model and an RBM of the 8 x 8 digits, in seconds.
 6. "deconvolution": shapes and places that make up images, as ORs of ANDs.
@@ -9,14 +9,15 @@
 4. "recovery": couplings of a lattice and of Erdos-Renyi graphs from samples.
 5. "mnist": an RBM of 500 hidden units on all digits.
 
-The cells run in this order. Sizes of 3, 4 and 5 are reduced; `--full` has those of the paper.
+The cells run in this order. Sizes of 3, 4 and 5 are reduced; `--full` has the sizes of the paper.
 Methods: "pmp" is perturb-and-max-product; "gibbs reset" has chains from coin flips in every step,
-"gibbs pcd" persistent ones; "gwg reset" Gibbs with gradients. Samples of a model are drawn as it
-was learned, each of a chain of its own from coin flips. Parameters are those of the last step
-("plain", as in the paper) or the average over the steps in which late ones count more ("average",
-the default of the estimators). Seconds are processor time in one thread.
+"gibbs pcd" has persistent chains; "gwg reset" is Gibbs with gradients. Samples of a model come from
+the sampler of its training, each from its own chain that begins at coin flips. Parameters are the
+parameters of the last step ("plain", as in the paper) or an average over the steps in which late
+steps count more ("average", the default of the estimators). Seconds are processor time in a single
+thread.
 
-Finished cells are kept in a CSV file: the program can be stopped and started again. The MNIST
+Finished cells are kept in a CSV file: the program can be stopped and restarted. The MNIST
 digits are read, or fetched, by `skcrbm.datasets.load_mnist`.
 
     python -m examples.papers.pmp_tables --quick            # minutes, figures mean little
@@ -63,7 +64,7 @@ def make_cells(size):
 
 
 def digit_cells(seeds):
-    """Yield those on small digits."""
+    """Yield the cells on small digits."""
     yield from reference_cells("digits", learning.small_digits, 1797)
     for seed in seeds:
         for rule, average in RULES.items():
@@ -81,7 +82,7 @@ def digit_cells(seeds):
 
 
 def learning_cells(full):
-    """Yield those on MNIST and on samples of Ising models."""
+    """Yield the cells on MNIST and on samples of Ising models."""
     yield from reference_cells("twos", lambda: learning.mnist_digits(2)[:5000], 1000)
     for seed in range(3):
         for rule, average in RULES.items():
@@ -122,7 +123,7 @@ def learning_cells(full):
 
 
 def reference_cells(name, data, n_rows):
-    """Yield the rows that scores are read by."""
+    """Yield the rows of samples that do not come from a model."""
     for reference in learning.REFERENCES:
         yield (
             f"{name} reference {reference}",
@@ -131,13 +132,13 @@ def reference_cells(name, data, n_rows):
 
 
 def limited(work):
-    """Work in one thread, so that seconds mean something."""
+    """Work in a single thread, so that seconds are comparable."""
     with threadpool_limits(1):
         return work()
 
 
 def draw(done, name):
-    """Picture of the shapes that the deconvolution finds."""
+    """Draw the shapes that the deconvolution finds."""
     rows = [row for row in done.values() if row.get("features") and row["seed"] == "0"]
     rows.sort(key=lambda row: (int(row["n_images"]), int(row["sweeps"]), float(row["damping"])))
     if not rows:
@@ -158,7 +159,7 @@ def draw(done, name):
 
 
 def main():
-    """Run what is missing; print and draw the tables."""
+    """Run the missing cells; print and draw the tables."""
     parser = make_parser(__doc__, "pmp_tables", "experiments 1, 2 and 6 and small digits alone")
     parser.add_argument("--full", action="store_true", help="sizes of the paper")
     arguments = parser.parse_args()

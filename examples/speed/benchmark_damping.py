@@ -1,13 +1,13 @@
 """Speed of damped, tree-reweighted and strong message passing.
 
-Inference on restricted Boltzmann machines, twenty iterations, on one thread: nanoseconds of
-processor time per edge and iteration, the least of several turns. Couplings are N(0, 0.1^2), or
-so strong that messages are kept as logarithms.
+Measures twenty iterations on restricted Boltzmann machines in a single thread: nanoseconds of
+processor time per edge and iteration, the least of several turns. Couplings are N(0, 0.1^2), or so
+strong that messages are kept as logarithms.
 
     python -m examples.speed.benchmark_damping [--quick] [package folder ...]
 
-With several folders that hold a version of skcrbm each, these take turns, and the table says how
-many times as fast as the first of them the last one is.
+With several folders that each hold a version of skcrbm, the versions take turns, and the table says
+how many times as fast as the first version the last version is.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from skcrbm.inference import MixedProduct, SumProduct, TreeReweighted, infer
 
 SHAPES = ((784, 64), (784, 256), (50, 20))
 N_ITER = 20
-# Edges of all models of a call together.
+# Total number of edges of all models of a call.
 _EDGES = 200_000
-# Standard deviation of couplings of which some are beyond the range of the odds.
+# Standard deviation of couplings, some of which exceed the range of the odds.
 _STRONG = {np.float32: 25.0, np.float64: 100.0}
 METHODS = {
     "sum_product": (SumProduct(), "marginals", False),
@@ -51,7 +51,7 @@ def random_rbm(n_visible, n_hidden, scale, dtype):
 
 
 def ns_per_edge(energy, method, returns, n_repeats):
-    """Least nanoseconds of processor time per edge, iteration and model."""
+    """Return the least nanoseconds of processor time per edge, iteration and model."""
     infer(energy.rows(slice(1)), method, returns=returns)  # compile
     best = np.inf
     for _ in range(n_repeats):
@@ -65,7 +65,7 @@ SIZES = [(shape, dtype) for dtype in (np.float32, np.float64) for shape in SHAPE
 
 
 def row(name, n_repeats):
-    """Nanoseconds of a method at all sizes."""
+    """Return the nanoseconds of a method at all sizes."""
     method, returns, strong = METHODS[name]
     return [
         ns_per_edge(
@@ -86,7 +86,7 @@ print(json.dumps(row(sys.argv[2], int(sys.argv[3]))))
 
 
 def row_of(package, name, n_repeats):
-    """Measure the same with another version of the library, in a process of its own."""
+    """Measure the same with another version of the library, in its own process."""
     run = subprocess.run(
         [sys.executable, "-c", CHILD, package, name, str(n_repeats)],
         cwd=Path(__file__).parents[2],

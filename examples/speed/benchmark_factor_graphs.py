@@ -1,12 +1,12 @@
-"""Message passing on factor graphs: what a message costs, beside NumPy.
+"""Message passing on factor graphs: the cost of a message, compared with NumPy.
 
-400 tables of three (and of two, and six) variables out of 200, N(0, 1) log-potentials and fields:
-processor time per message factor -> variable, iteration and model, in one thread, of
-`infer(energy, "sum_product")` and of the same messages as NumPy arrays in logs, in turns. Then
-how the cost grows with factors, models and iterations, what a single model costs, and a
-lattice of 100 x 100 as a `SparseIsingEnergy`, per undirected edge. Last, a sample by chained belief
-propagation beside what it would take with a run of 20 iterations for each variable. Prints
-Markdown tables.
+The models have 400 tables of three (and of two, and six) variables out of 200, with N(0, 1)
+log-potentials and fields. The program measures processor time per message factor -> variable,
+iteration and model, in a single thread, of `infer(energy, "sum_product")` and of the same messages
+as NumPy arrays in logs, in turns. It also measures the growth with factors, models and iterations,
+the cost of a single model, and a lattice of 100 x 100 as a `SparseIsingEnergy`, per undirected
+edge. Last, it compares a sample by chained belief propagation with a run of 20 iterations for each
+variable. Prints Markdown tables.
 
     python -m examples.speed.benchmark_factor_graphs
 """
@@ -22,7 +22,7 @@ from skcrbm.inference import BPChain, MaxProduct, SumProduct, infer, sample
 
 
 def random_graph(arity, n_models, n_factors=400, n_variables=200):
-    """Draw tables of one arity."""
+    """Draw tables with the same number of variables."""
     rng = np.random.default_rng(0)
     scopes = np.array([rng.choice(n_variables, arity, replace=False) for _ in range(n_factors)])
     tables = TableFactors(scopes, rng.normal(size=(n_factors, 2**arity)))
@@ -30,7 +30,7 @@ def random_graph(arity, n_models, n_factors=400, n_variables=200):
 
 
 def lattice(side, n_models, dtype=np.float64):
-    """Ising model of couplings N(0, 0.3^2) on a square lattice."""
+    """Draw an Ising model with couplings N(0, 0.3^2) on a square lattice."""
     rng = np.random.default_rng(0)
     site = np.arange(side * side).reshape(side, side)
     right = np.stack([site[:, :-1].ravel(), site[:, 1:].ravel()], axis=1)
@@ -42,7 +42,7 @@ def lattice(side, n_models, dtype=np.float64):
 
 
 def numpy_messages(energy, n_iter):
-    """Sum-product in logs on arrays (N, F, k), all messages at once; belief log-odds."""
+    """Run sum-product in logs on arrays (N, F, k), all messages at once; return log-odds."""
     (group,) = energy.tables
     n_factors, k = group.variables.shape
     table = group.log_potentials.reshape(1, n_factors, *(2,) * k)
@@ -69,7 +69,7 @@ def numpy_messages(energy, n_iter):
 
 
 def seconds(run, few, many, repeats):
-    """Processor time of an iteration: the least over repeats, set-up subtracted."""
+    """Return the processor time of an iteration: the least over repeats, without set-up."""
     times = {few: [], many: []}
     for _ in range(repeats):
         for n_iter in (few, many):
@@ -80,7 +80,7 @@ def seconds(run, few, many, repeats):
 
 
 def ours(energy, kind=SumProduct):
-    """Run a number of iterations, without a test that stops them."""
+    """Run a number of iterations without a test of convergence."""
 
     def run(n_iter):
         infer(energy, kind(max_iter=n_iter, tol=0), n_jobs=1)
@@ -89,7 +89,7 @@ def ours(energy, kind=SumProduct):
 
 
 def chained(energy, n_samples, repeats, **options):
-    """Processor time in ms of a sample by chained belief propagation."""
+    """Return the processor time in ms of a sample by chained belief propagation."""
     method, times = BPChain(random_state=0, **options), []
     sample(energy, method, n_jobs=1)
     for _ in range(repeats):
@@ -100,7 +100,7 @@ def chained(energy, n_samples, repeats, **options):
 
 
 def print_chains(repeats):
-    """Compare chained samples with n runs of one model, calls of `infer` included and not."""
+    """Compare chained samples with n runs of a model, with and without calls of `infer`."""
     print("\n| variables | samples | ms a sample | cold | n runs | n runs, iterations alone |")
     print("|---|---|---|---|---|---|")
     for n in (10, 22, 31):
@@ -115,7 +115,7 @@ def print_chains(repeats):
 
 
 def main():
-    """Measure and print."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats

@@ -1,9 +1,9 @@
-"""How the time of a fit with nothing set grows: with rows, with sparse features, with labels.
+"""Growth of the time of a fit with default settings: with rows, sparse features and labels.
 
-Generated rows, whose labels depend on x and, by groups of five with a factor in common, on one
-another. Each fit is scored on 1000 further rows, beside the training frequencies, which shows that
-something was learned. A finished fit is kept in a CSV file, so that the program can be stopped and
-started again. Times are processor seconds of one thread.
+The rows are generated. Their labels depend on x and, in groups of five with a common factor, on
+each other. Each fit is scored on 1000 further rows and compared with the training frequencies, to
+show that it has learned. Finished fits are kept in a CSV file, so the program can be stopped and
+restarted. Times are processor seconds in a single thread.
 
     python -m examples.speed.benchmark_fits
     python -m examples.speed.benchmark_fits --only rows CRBM
@@ -21,19 +21,19 @@ from examples._harness import make_parser, run_tables
 from skcrbm import CRBMClassifier, LMBMClassifier
 
 N_TEST = 1000
-# What grows -> (rows, features, labels, whether X is sparse) of each size; those of a quick run
-# are the first two.
+# Growing number -> (rows, features, labels, True if X is sparse) of each size; a quick run takes
+# the first two sizes.
 SIZES = {
     "rows": [(n, 100, 10, False) for n in (1_000, 3_000, 10_000, 30_000, 100_000)],
     "features": [(2_000, d, 10, True) for d in (1_000, 3_000, 10_000, 30_000, 100_000)],
     "labels": [(1_500, 50, n_labels, False) for n_labels in (10, 25, 50, 100, 200, 400)],
 }
 MODELS = {"CRBM": CRBMClassifier, "LMBM": LMBMClassifier}
-PER_ROW = 50  # features of a sparse row that are not 0
+PER_ROW = 50  # nonzero features of a sparse row
 
 
 def generate(n_rows, n_features, n_labels, is_sparse, seed=0):
-    """X, normal or sparse words, and labels, about a fifth of them on."""
+    """Draw X, normal or sparse words, and labels, about a fifth of them on."""
     rng = np.random.default_rng(seed)
     if is_sparse:
         # Some words are common, most are rare.
@@ -55,7 +55,7 @@ def generate(n_rows, n_features, n_labels, is_sparse, seed=0):
 
 
 def log_loss(Y, p):
-    """Mean log loss per label."""
+    """Return the mean log loss per label."""
     p = np.clip(p, 1e-15, 1 - 1e-15)
     return -np.log(np.where(Y == 1, p, 1 - p)).mean()
 
@@ -91,7 +91,7 @@ def measure(model, n_rows, n_features, n_labels, is_sparse):
 
 
 def warm_up():
-    """Compile, so that no fit's seconds hold the compiler's."""
+    """Compile, so that no measured time includes compilation."""
     for _, d, n_labels, is_sparse in (sizes[0] for sizes in SIZES.values()):
         X, Y = generate(60, d, n_labels, is_sparse)
         for model in MODELS.values():
@@ -99,7 +99,7 @@ def warm_up():
 
 
 def cells(quick):
-    """Yield the key of every fit and what runs it, small ones first."""
+    """Yield the key of every fit and the function that runs it, small fits first."""
     for growing, sizes in SIZES.items():
         for size in sizes[:2] if quick else sizes:
             for model in MODELS:
@@ -109,7 +109,7 @@ def cells(quick):
 
 
 def report(rows):
-    """Markdown tables, one for what grows."""
+    """Return a Markdown table for each growing number."""
     lines = []
     for growing in SIZES:
         lines += [f"## {growing.capitalize()}", ""]
@@ -128,9 +128,9 @@ def report(rows):
 
 
 def main():
-    """Fit what is not done yet, print the tables."""
+    """Run the fits that are not finished; print the tables."""
     arguments = make_parser(__doc__, "benchmark_fits", "two small sizes each").parse_args()
-    warnings.filterwarnings("ignore")  # of limits reached
+    warnings.filterwarnings("ignore")  # limits that were reached
     with threadpool_limits(1):
         if not (arguments.list or arguments.no_run):
             warm_up()

@@ -1,11 +1,11 @@
 """Speed of message passing.
 
-Inference on restricted Boltzmann machines, ten iterations, on one thread: the compiled
-kernels of skcrbm in float32 against the matrix form of Ping and Ihler (2017) in NumPy,
-float64, and, where PyTorch is installed, against log-domain belief propagation in it,
-float32, eager and compiled. Every number comes from the same run, and the sides take turns,
-so that a busy machine slows both. Beside them stand the machine's own limits: vector
-divisions per second, and the bandwidth of the L2 cache and of the memory.
+Measures ten iterations on restricted Boltzmann machines in a single thread: the compiled kernels of
+skcrbm in float32 against the matrix form of Ping and Ihler (2017) in NumPy, float64, and, if
+PyTorch is installed, against log-domain belief propagation in PyTorch, float32, eager and compiled.
+Every number comes from the same run, and the programs take turns, so that a busy machine slows all.
+The limits of the machine are measured, too: vector divisions per second, and the bandwidth of the
+L2 cache and of the memory.
 
 Run it as ``python -m examples.speed.benchmark_inference``; ``--quick`` repeats less.
 """
@@ -34,7 +34,7 @@ def _sigmoid(x):
 
 
 def _message(odds, on, off, simplified):
-    """Equations 13 and 14: messages M as probabilities, and as log-odds."""
+    """Compute equations 13 and 14: messages M as probabilities, and as log-odds."""
     ratio = (odds * on + off) / (on + off)
     if simplified:  # sigma(log x) = x / (1 + x), and its log-odds are log x
         return ratio / (1 + ratio), np.log(ratio)
@@ -43,7 +43,7 @@ def _message(odds, on, off, simplified):
 
 
 def matrix_sum_product(weights, visible_bias, hidden_bias, n_iter, simplified=False):
-    """Sum-product on one RBM in the matrix form of Ping and Ihler (2017), section 5.2.
+    """Run sum-product on an RBM in the matrix form of Ping and Ihler (2017), section 5.2.
 
     Both message matrices are kept as (V, H), so that no step walks through memory
     across the rows, and visible units send first; otherwise the equations are as printed, with
@@ -89,7 +89,7 @@ def matrix_sum_product(weights, visible_bias, hidden_bias, n_iter, simplified=Fa
 
 
 def torch_sum_product(compiled):
-    """Log-domain belief propagation on a batch in PyTorch; None where it is not installed."""
+    """Run log-domain belief propagation on a batch in PyTorch; None if it is not installed."""
     try:
         import torch
     except ImportError:
@@ -132,12 +132,12 @@ def random_rbm(n_visible, n_hidden, n_models, seed=0):
 
 
 def run_skcrbm(energy, returns=("marginals",), n_jobs=1):
-    """Ten iterations; with tol=0 no model stops earlier."""
+    """Run ten iterations; with tol=0 no model stops earlier."""
     return infer(energy, "sum_product", max_iter=N_ITER, tol=0, returns=returns, n_jobs=n_jobs)
 
 
 def run_matrix(energy, simplified):
-    """Ten iterations of the matrix form on each model, in float64."""
+    """Run ten iterations of the matrix form on each model, in float64."""
     weights, b, c = (a.astype(np.float64) for a in (energy.weights, *energy.fields))
     return np.array(
         [
@@ -148,7 +148,7 @@ def run_matrix(energy, simplified):
 
 
 def median_times(sides, n_repeats):
-    """Median seconds of each of several functions, which take turns of at least 0.1 s."""
+    """Return the median seconds of several functions, which take turns of at least 0.1 s."""
     times = [[] for _ in sides]
     for _ in range(n_repeats):
         for k, side in enumerate(sides):
@@ -162,7 +162,7 @@ def median_times(sides, n_repeats):
 
 
 def cpu_model():
-    """Name of the processor."""
+    """Return the name of the processor."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -180,7 +180,7 @@ def _divide(x, y, repeats):
 
 @numba.njit
 def _stream(x, y, repeats):
-    """Read two arrays and write one, as a sweep over couplings and messages does."""
+    """Read two arrays and write a third, as a sweep over couplings and messages does."""
     for _ in range(repeats):
         for j in range(x.shape[0]):
             y[j] = x[j] + y[j]
@@ -209,12 +209,12 @@ def _timed(function):
 
 
 def run_method(energy, method):
-    """Ten iterations of a message passing method."""
+    """Run ten iterations of a message passing method."""
     return infer(energy, method, max_iter=N_ITER, tol=0)
 
 
 def growth(n_repeats):
-    """Cost over three decades of edges x iterations x models, and its exponent."""
+    """Print the cost over three decades of edges x iterations x models, and its exponent."""
     cases = [(300, 100, 10, 4), (300, 100, 100, 4), (784, 256, 20, 10), (784, 256, 10, 64)]
     cases += [(1000, 500, 50, 12), (784, 256, 10, 640)]
     print("| V x H, iterations, models | edges x iterations x models | seconds | ns each |")
@@ -250,7 +250,7 @@ print(before, memory("VmHWM"))
 
 
 def large_model():
-    """10000 x 2000 units to convergence: seconds and peak memory, in a process of its own."""
+    """Run 10000 x 2000 units to convergence in a new process: seconds and peak memory."""
     energy = random_rbm(10000, 2000, 1)
     start = time.perf_counter()
     result = infer(energy, "sum_product", tol=1e-3, max_iter=100)
@@ -312,7 +312,7 @@ def main():
             row(label, what, spent, energy, f"{seconds[0] / spent:.1f}")
         print(f"| {label} | largest difference of a marginal: {error:.1e} | | | |")
 
-    for n_models in (20, 32 if quick else 160):  # a batch in training, one in prediction
+    for n_models in (20, 32 if quick else 160):  # a batch in training, and a batch in prediction
         energy = random_rbm(784, 256, n_models)
         with threadpool_limits(1):
             one, two = median_times(

@@ -2,8 +2,8 @@
 
 Random Ising models with 14 labels, couplings N(0, scale^2) and fields N(0, 1): mean error
 of the marginals, of P(y_i = +1, y_k = +1) and of log Z against enumeration, share of
-converged models and time per model, marginals only, one thread. Then times on 101 labels,
-where there is nothing to compare with. Prints Markdown tables.
+converged models and time per model, marginals only, in a single thread. Then times on 101 labels,
+for which enumeration is impossible. Prints Markdown tables.
 
     python -m examples.speed.benchmark_ising
 """
@@ -27,14 +27,14 @@ def random_models(n_labels, n_models, scale):
 
 
 def answer(energy, method, **options):
-    """Call `infer` in one thread, with a tolerance if the method has one."""
+    """Call `infer` in a single thread, with a tolerance if the method has one."""
     if method != "exact":
         options["tol"] = 1e-4
     return infer(energy, method, n_jobs=1, **options)
 
 
 def microseconds(energy, method):
-    """Time per model for the marginals, the best of three."""
+    """Return the time per model for the marginals, the best of three."""
     answer(energy.rows([0]), method)
     times = []
     for _ in range(3):
@@ -45,7 +45,7 @@ def microseconds(energy, method):
 
 
 def main():
-    """Measure and print."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=int, default=500, help="of 14 labels")
     n_models = parser.parse_args().models

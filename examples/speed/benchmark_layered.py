@@ -116,7 +116,7 @@ def batches(X, y, repeats):
 
 
 def linearity(X, y, repeats):
-    """Print the cost of all messages at each T, whether they reach the output or not."""
+    """Print the cost of all messages at each T, also of messages that miss the output."""
     print(
         "\n| net, all messages | T = 1: forward / backward ms | T = 3 | T = 5 | T = 10 | ms per "
         "iteration, least squares | largest deviation |"
@@ -207,7 +207,7 @@ def levels(turns):
 
 
 def ms_of_a_batch(model, X, y, n):
-    """Milliseconds of processor time of a batch without the rest of a fit: n more than ten."""
+    """Return milliseconds of processor time of a batch: a fit of n batches minus a fit of ten."""
     seconds = []
     for n_batches in (10, 10 + n):
         start = time.process_time()
@@ -217,7 +217,7 @@ def ms_of_a_batch(model, X, y, n):
 
 
 def main():
-    """Measure and print."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=31)
     parser.add_argument("--turns", type=int, default=3)

@@ -1,10 +1,10 @@
-"""Speed of the large margin Boltzmann machine, on one thread.
+"""Speed of the large margin Boltzmann machine, in a single thread.
 
-Training beside one LinearSVC(loss="hinge") per label of the same C on Scene and Yeast, taking
-turns, processor time, at an objective no further from its optimum, relatively, than that of
-LIBLINEAR is from its own, both by a long run; growth with rows and features up to
-43907 x 120 with 101 labels, the shape of Mediamill, synthetic; and exact decoding, of the test
-rows and of 101 labels with couplings of several strengths.
+Compares training with a LinearSVC(loss="hinge") per label with the same C on Scene and Yeast, in
+turns, in processor time. Both objectives have the same relative distance from their optimum, which
+a long run finds. Also measures the growth with rows and features up to 43907 x 120 with 101 labels,
+the shape of Mediamill, on synthetic data; and exact decoding of the test rows and of 101 labels
+with couplings of several strengths.
 
     python -m examples.speed.benchmark_lmbm
 """
@@ -27,7 +27,7 @@ from skcrbm.inference import BranchAndBound
 
 
 def seconds(function, repeats):
-    """Processor time of the function's calls, median, and its last result."""
+    """Return the median processor time of calls of a function, and its last result."""
     times = []
     for _ in range(repeats):
         start = time.process_time()
@@ -37,7 +37,7 @@ def seconds(function, repeats):
 
 
 def svms(X, Y, C):
-    """Weights (L, D + 1) of one linear SVM per label."""
+    """Return weights (L, D + 1) of a linear SVM per label."""
     weights = []
     for y in Y.T:
         svm = LinearSVC(loss="hinge", C=C, random_state=0).fit(X, y)
@@ -46,14 +46,14 @@ def svms(X, Y, C):
 
 
 def svm_objective(X, Y, C, weights):
-    """Primal objective of the SVMs."""
+    """Return the primal objective of the SVMs."""
     fields = X @ weights[:, :-1].T + weights[:, -1]
     loss = np.maximum(1 - (2.0 * Y - 1) * fields, 0).sum()
     return 0.5 * (weights**2).sum() + C * loss
 
 
 def objective(X, Y, model):
-    """Primal objective of a machine."""
+    """Return the primal objective of a machine."""
     signs, S = 2.0 * Y - 1, model.pairwise_coef_
     fields = X @ model.coef_.T + model.intercept_ + signs @ S
     value = 0.5 * ((model.coef_**2).sum() + (model.intercept_**2).sum())
@@ -86,7 +86,7 @@ def training(repeats):
                 models.append(model)
                 excesses.append(objective(X, Y, model) / optimum - 1)
             times = []
-            for _ in range(repeats):  # in turns, as the machine may have other things to do
+            for _ in range(repeats):  # in turns, because the machine may have other work
                 theirs, _ = seconds(lambda X=X, Y=Y, C=C: svms(X, Y, C), 1)
                 mine = [seconds(lambda m=m, X=X, Y=Y: m.fit(X, Y), 1)[0] for m in models]
                 times.append([theirs, *mine])
@@ -103,7 +103,7 @@ def training(repeats):
 
 
 def synthetic(n_rows, n_features, n_labels=101):
-    """Rows with linear labels, of which few are on."""
+    """Draw rows with linear labels, few of them on."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_rows, n_features))
     weights = rng.normal(size=(n_labels, n_features)) / n_features**0.5
@@ -161,7 +161,7 @@ def decoding():
         S = S + S.T
         S *= strength / np.abs(S).sum(axis=1).mean()
         energy = IsingEnergy(S, rng.normal(loc=-1.0, size=(50, 101)))
-        search = BranchAndBound()  # which gives no marginals, but no rule here asks for any
+        search = BranchAndBound()  # it gives no marginals, and no rule here needs marginals
         posterior = Posterior(
             energy, search, None, np.empty((0, 101)), None, state_methods={"map": search}
         )

@@ -2,7 +2,7 @@
 
 Fifty random RBMs of 12 + 12 units with weights N(0, 1) and biases N(0, 1); the best joint
 state, and the best visible state with the hidden units summed out, are found by
-enumeration. Prints one Markdown table: models solved, mean gap of the score, share of
+enumeration. Prints a Markdown table: models solved, mean gap of the score, share of
 converged models, milliseconds a model.
 
     python -m examples.speed.benchmark_map
@@ -31,14 +31,14 @@ def random_models(n_models, bias_scale, seed=0):
 
 
 def score(energy, query, assignment):
-    """Score that the query maximises."""
+    """Return the score that the query maximises."""
     if query == "map":
         return energy.score(assignment)[0]
     return energy.log_weight(assignment[:, : energy.n_visible])[0]
 
 
 def main():
-    """Solve, compare, print."""
+    """Solve, compare, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=int, default=50)
     n_models = parser.parse_args().models

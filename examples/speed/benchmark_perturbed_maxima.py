@@ -1,10 +1,10 @@
-"""Perturb-and-max-product: what a sweep costs, beside the same messages in NumPy.
+"""Perturb-and-max-product: the cost of a sweep, compared with the same messages in NumPy.
 
-Samples of an RBM of 784 x 500 units, of Ising models on lattices of 30 x 30 and 100 x 100 and of
-900 variables that are all coupled, and of a factor graph of ANDs of two inputs and ORs that
-composes images of small features at many places (by default 100 images: 1,458,000 ANDs).
-Processor time in one thread, the least over repeats, of `sample` with all it does, in turns with
-max-product on arrays in NumPy, which is run for few samples and sweeps and is scaled up. States
+Draws samples of an RBM of 784 x 500 units, of Ising models on lattices of 30 x 30 and 100 x 100 and
+of 900 variables that are all coupled, and of a factor graph of ANDs of two inputs and ORs that
+composes images of small features at many places (by default 100 images: 1,458,000 ANDs). Measures
+processor time in a single thread, the least over repeats, of complete calls of `sample`, in turns
+with max-product on arrays in NumPy, which runs few samples and sweeps and is scaled up. The states
 of both are compared first. Prints a Markdown table: nanoseconds an edge (pair, AND), sweep and
 sample. `--quick` takes seconds and smaller models.
 
@@ -57,7 +57,7 @@ def lattice(side):
 
 
 def composed_images(n_images, n_features=5, side=14, width=6):
-    """Pixels that are ORs of ANDs: feature f has pixel (a, b), and is at place (r, c).
+    """Return pixels that are ORs of ANDs: feature f has pixel (a, b), and is at place (r, c).
 
     The variables are the places, the features, the ANDs' outputs, and the pixels, held by
     fields.
@@ -88,12 +88,12 @@ def composed_images(n_images, n_features=5, side=14, width=6):
 
 
 def send(coupling, cavity):
-    """Message of an edge of -1/+1 variables."""
+    """Return the message of an edge of -1/+1 variables."""
     return (np.abs(cavity + coupling) - np.abs(cavity - coupling)) / 2
 
 
 def numpy_rbm(energy, noise, n_iter):
-    """Keep matrices of relu(w + x) - relu(x), 0/1 units, for one sample after the other."""
+    """Keep matrices of relu(w + x) - relu(x), 0/1 units, sample by sample."""
     w, states = energy.weights, []
     n_visible = len(w)
     for z in noise.astype(np.float32):
@@ -187,7 +187,7 @@ def processor_seconds(run, repeats):
 
 
 def measure(energy, plain, size, n_samples, n_iter, few, repeats):
-    """Seconds of all samples and sweeps, and nanoseconds of ours and of NumPy's.
+    """Return seconds of all samples and sweeps, and nanoseconds of our code and of NumPy.
 
     `few` is the number of samples and of sweeps that NumPy is run for.
     """
@@ -207,7 +207,7 @@ def measure(energy, plain, size, n_samples, n_iter, few, repeats):
 
 
 def main(argv=None):
-    """Measure and print."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="small models, once each")

@@ -1,11 +1,11 @@
-"""What the first prediction of a process takes, with an empty cache of kernels and a filled one.
+"""Time of the first prediction of a process, with an empty and with a filled cache of kernels.
 
-Models are fitted and pickled; processes of their own load one and predict a row, or all rows.
-Processor seconds, least of some turns, as other programs may run beside.
+Models are fitted and pickled; a new process loads each model and predicts a row, or all rows. Times
+are processor seconds, the least of some turns, because other programs may run at the same time.
 
     python -m examples.speed.first_prediction [--turns 3] [package folder ...]
 
-With several folders that hold a version of skcrbm each, these take turns.
+With several folders that each hold a version of skcrbm, the versions take turns.
 """
 
 import argparse
@@ -43,7 +43,7 @@ print(time.process_time() - start)
 
 
 def seconds_of(path, package, cache, n_rows):
-    """Processor seconds of the first prediction of a process."""
+    """Return processor seconds of the first prediction of a process."""
     variables = {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": package}
     run = subprocess.run(
         [sys.executable, "-c", PREDICT, path, str(n_rows)],
@@ -57,7 +57,7 @@ def seconds_of(path, package, cache, n_rows):
 
 
 def turn(path, package):
-    """Seconds of a row and of all rows with an empty cache, and of all rows with a filled one."""
+    """Return seconds of a row and of all rows, with an empty and with a filled cache."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as many:
         return [
             seconds_of(path, package, cache, n_rows)
@@ -66,7 +66,7 @@ def turn(path, package):
 
 
 def main(packages, n_turns):
-    """Fit, measure, print a table."""
+    """Fit, measure, and print a table."""
     X, y = make_multilabel_classification(N_ROWS, 20, n_classes=6, random_state=0)
     print("| model | package |", *(f"{name}, s |" for name in COLUMNS))
     print("|---" * (2 + len(COLUMNS)) + "|")

@@ -1,8 +1,8 @@
 """Time and memory of fits and predictions with the number of rows, up to a million.
 
-Generated data with 100 features, float32, and 20 labels. Every cell runs in its own process, on
-one thread: processor seconds, and the most memory that the process holds beside what it held with
-the data and the compiled kernels. Prints a Markdown table.
+The data are generated, with 100 features in float32 and 20 labels. Every cell runs in its own
+process, in a single thread, and measures processor seconds and the peak of memory beyond the memory
+of the data and the compiled kernels. Prints a Markdown table.
 
     python -m examples.speed.growth
     python -m examples.speed.growth --rows 10000 30000
@@ -21,7 +21,7 @@ from skcrbm import CRBMClassifier, LMBMClassifier
 from skcrbm.learning import Adam
 
 N_FEATURES, N_LABELS = 100, 20
-# A given number of passes: whether each takes longer with more rows is the question.
+# A fixed number of passes, to see if a pass takes longer per row with more rows.
 MODELS = {
     "LMBM, 10 passes": LMBMClassifier(C=0.01, pairwise_penalty=100, max_iter=10, random_state=0),
     "LMBM, nothing set": LMBMClassifier(random_state=0),
@@ -37,12 +37,12 @@ MODELS = {
 
 
 def data(n_rows):
-    """Rows whose labels depend on x and on each other."""
+    """Draw rows whose labels depend on x and on each other."""
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((N_FEATURES, N_LABELS), dtype=np.float32) / 10
     X = np.empty((n_rows, N_FEATURES), np.float32)
     Y = np.empty((n_rows, N_LABELS), np.int8)
-    for start in range(0, n_rows, 10**4):  # so that the data are what the process holds
+    for start in range(0, n_rows, 10**4):  # so that the process holds little besides the data
         rows = slice(start, start + 10**4)
         rng.standard_normal(dtype=np.float32, out=X[rows])
         fields = X[rows] @ weights + rng.standard_normal((len(X[rows]), 1))
@@ -76,7 +76,7 @@ def cell(name, n_rows):
 
 
 def main():
-    """Run every cell in a process of its own."""
+    """Run every cell in its own process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[10**4, 10**5, 10**6])
     parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)

@@ -1,6 +1,6 @@
-"""Memory of the methods of inference: the most that is held at a time, beside the energy itself.
+"""Memory of the methods of inference: the peak beside the energy itself.
 
-NumPy's allocations in the second call of `infer`, in one thread, for the table of
+Measures NumPy's allocations in the second call of `infer`, in a single thread, for the table of
 `doc/promises.md`. Prints a Markdown table.
 
     python -m examples.speed.memory
@@ -17,7 +17,7 @@ from skcrbm.inference import infer
 
 
 def peak(energy, method, **options):
-    """Bytes held at most during a call."""
+    """Return the largest number of bytes held during a call."""
     infer(energy, method, n_jobs=1, **options)
     tracemalloc.start()
     infer(energy, method, n_jobs=1, **options)
