@@ -1,1 +1,1 @@
-"""Helpers with no knowledge of models: validation, threads, registries."""
+"""Helpers that know nothing about models: validation of arguments, options, threads, pickles."""

@@ -1,17 +1,19 @@
 """Log-odds of the states of a categorical variable, without cancellation."""
 
+from __future__ import annotations
+
 import numpy as np
 
 
-def one_against_rest(log_weights):
-    """Log-odds (..., K) of each state against all others, given log-weights (..., K).
+def one_against_rest(log_weights: np.ndarray) -> np.ndarray:
+    """Return the log-odds (..., K) of each state against all others, given log-weights (..., K).
 
-    -inf for a state of weight 0, inf where all others have weight 0.
+    They are -inf for a state of weight 0, and inf if all other states have weight 0.
     """
-    # Log-sums over the states before and after each one: the rest without it.
-    none = np.full((*log_weights.shape[:-1], 1), -np.inf)
-    below = np.logaddexp.accumulate(np.concatenate([none, log_weights], axis=-1), axis=-1)
-    back = np.concatenate([none, log_weights[..., ::-1]], axis=-1)
+    # Log-sums over the states before and after each state: the rest without it.
+    empty = np.full((*log_weights.shape[:-1], 1), -np.inf)
+    below = np.logaddexp.accumulate(np.concatenate([empty, log_weights], axis=-1), axis=-1)
+    back = np.concatenate([empty, log_weights[..., ::-1]], axis=-1)
     above = np.logaddexp.accumulate(back, axis=-1)[..., ::-1]
     others = np.logaddexp(below[..., :-1], above[..., 1:])
     possible = log_weights > -np.inf

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection._search import BaseSearchCV
@@ -12,22 +14,12 @@ from sklearn.pipeline import Pipeline
 from skcrbm.utils.validation import as_float_array
 
 
-def final_model(model, X=None):
-    """Return the model that predicts: the last step of a `Pipeline`, the best one of a search.
+def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the model that predicts, and the rows X as this model gets them.
 
-    Parameters
-    ----------
-    model : estimator
-        Fitted, if X is given. Of a search that is not fitted, such as `GridSearchCV`, it is what
-        is searched.
-    X : array-like, default=None
-        Rows for `model`.
-
-    Returns
-    -------
-    model : estimator
-    X : array-like or None
-        The rows as this model gets them.
+    It is the last step of a `Pipeline`, the best model of a fitted search such as `GridSearchCV`,
+    and the estimator that a search tries if it was not fitted. `model` must be fitted if X is
+    given.
     """
     while True:
         if isinstance(model, Pipeline):
@@ -43,18 +35,10 @@ def final_model(model, X=None):
             return model, X
 
 
-def inner_method(model, method):
-    """Return a method of the model that predicts, as a function of rows for the outer one.
+def inner_method(model: Any, method: str) -> Callable | None:
+    """Return a method of the final model as a function of the rows for the fitted outer model.
 
-    Parameters
-    ----------
-    model : estimator
-        Fitted.
-    method : str
-
-    Returns
-    -------
-    function of X and further arguments, or None if there is no such method
+    The result is None if the final model has no such method.
     """
     bound = getattr(final_model(model)[0], method, None)
     if bound is None:
@@ -67,23 +51,11 @@ def inner_method(model, method):
     return inner
 
 
-def call_given(model, method, X, y_known, **options):
-    """Call a method of a fitted model, given known labels if there are any.
+def call_given(model: Any, method: str, X: Any, y_known: Any, **options: Any) -> Any:
+    """Call a method of a fitted model, given known labels unless `y_known` is None.
 
-    Parameters
-    ----------
-    model : estimator
-        That has the method, or that predicts with a model which has it.
-    method : str
-    X : array-like
-    y_known : array-like or None
-    **options : dict
-        For the method.
-
-    Raises
-    ------
-    ValueError
-        If labels are known, and the model cannot condition on them.
+    The model itself or its final model has the method. A ValueError is raised if labels are known
+    and the model cannot condition on them.
     """
     if y_known is None and hasattr(model, method):
         return getattr(model, method)(X, **options)
@@ -92,39 +64,31 @@ def call_given(model, method, X, y_known, **options):
         return function(X, **options)
     if function is None or "y_known" not in inspect.signature(function).parameters:
         raise ValueError(
-            f"y_known needs an estimator whose {method} takes y_known, as that of CRBMClassifier, "
-            "MSSVMCRBM or LMBMClassifier does: itself, as the last step of a Pipeline, or in "
+            f"y_known needs an estimator whose {method} takes y_known, such as CRBMClassifier, "
+            "MSSVMCRBM or LMBMClassifier: itself, as the last step of a Pipeline, or in "
             f"GridSearchCV. {type(model).__name__} returns probabilities label by label and cannot "
-            "condition them on known labels; if "
-            "labels do not depend on each other given x, set the probabilities of the known ones "
-            "to 0 or 1 and use skcrbm.decoding.decode_marginals"
+            "condition them on known labels; if labels are independent given x, set the "
+            "probabilities of the known labels to 0 or 1 and use skcrbm.decoding.decode_marginals"
         )
     return function(X, y_known=y_known, **options)
 
 
-# How many units in the last place of 1 probabilities may lie outside of [0, 1]: means over the
+# Units in the last place of 1 by which probabilities may lie outside of [0, 1], as means over the
 # trees of a forest do.
 _ROUNDING = 8
 
 
-def is_list_of_outputs(values):
-    """Whether `values` are in the form of scikit-learn's multi-output estimators."""
+def is_list_of_outputs(values: Any) -> bool:
+    """Return True for a list of 2-D arrays, the form of scikit-learn's multi-output estimators."""
     return isinstance(values, (list, tuple)) and all(np.ndim(value) == 2 for value in values)
 
 
-def positive_columns(outputs, classes=None, name="proba"):
-    """Return the second columns of L arrays (N, 2) as one array (N, L).
+def positive_columns(
+    outputs: Sequence, classes: Sequence | None = None, name: str = "proba"
+) -> np.ndarray:
+    """Return the second columns of L arrays (N, 2) as an array (N, L).
 
-    Parameters
-    ----------
-    outputs : list of L array-likes (N, 2)
-    classes, name
-        As for `label_marginals`.
-
-    Raises
-    ------
-    ValueError
-        On another shape.
+    `classes` and `name` are described in `label_marginals`.
     """
     columns = [np.asarray(output) for output in outputs]
     if classes is not None:
@@ -137,27 +101,12 @@ def positive_columns(outputs, classes=None, name="proba"):
     return np.column_stack([part[:, 1] for part in columns])
 
 
-def label_marginals(proba, classes=None, name="proba"):
-    """Return P(y_i = 1) of shape (N, L), from either form that classifiers give.
+def label_marginals(proba: Any, classes: Sequence | None = None, name: str = "proba") -> np.ndarray:
+    """Return P(y_i = 1), (N, L) of float64, from both forms in which classifiers return it.
 
-    Parameters
-    ----------
-    proba : array-like (N, L), or list of L arrays (N, 2)
-        The list is that of scikit-learn's multi-output estimators.
-    classes : list of L arrays, default=None
-        Classes of each label; with these a label of which only one class was seen may have
-        an array (N, 1).
-    name : str
-        Argument name, for the error messages.
-
-    Returns
-    -------
-    ndarray (N, L) of float64
-
-    Raises
-    ------
-    ValueError
-        On another shape, or values outside [0, 1], rounding apart.
+    `proba` is an array (N, L) or a list of L arrays (N, 2). `classes` are the classes of each
+    label; with these a label may have an array (N, 1) if its classifier saw a single class.
+    Error messages call `proba` by `name`.
     """
     if is_list_of_outputs(proba):
         proba = positive_columns(proba, classes, name)
@@ -169,7 +118,7 @@ def label_marginals(proba, classes=None, name="proba"):
 
 
 def _both(part, classes):
-    """Columns of both classes, where fit saw one of them only."""
+    """Return the columns of both classes, although fit may have seen a single class."""
     if part.shape[1:] != (1,):
         return part
     return np.hstack([1 - part, part] if classes[0] == 1 else [part, 1 - part])

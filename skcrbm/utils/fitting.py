@@ -5,39 +5,39 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
 
-def all_or_nothing(fit):
-    """Decorate a method that learns: if it raises, the estimator is as it was before the call.
+def all_or_nothing(fit: Callable) -> Callable:
+    """Decorate a method that learns: if it raises, the estimator gets its previous state back.
 
-    An interrupt counts as raising, and comes out as one: some compiled code that it strikes
-    raises an error of its own. It is the outermost decorator: what others set for the time of the
-    call must be gone by then.
+    An interrupt always leaves as a KeyboardInterrupt, although compiled code may turn it into
+    another error. This must be the outermost decorator, because other decorators set attributes
+    for the duration of the call.
     """
 
     @functools.wraps(fit)
-    def whole(estimator, *args, **kwargs):
+    def restoring(estimator, *args, **kwargs):
         before, handled = dict(vars(estimator)), sys.exc_info()[1]
         try:
             try:
                 return fit(estimator, *args, **kwargs)
             except BaseException:
-                estimator.__dict__ = before  # in one step: no state in between can be seen
+                estimator.__dict__ = before  # in a single step: no state in between can be seen
                 raise
         except BaseException as error:
-            estimator.__dict__ = before  # again, as an interrupt may have come before it was done
+            estimator.__dict__ = before  # again: an interrupt may have come first
             if isinstance(error, Exception) and _interrupted(error, handled):
                 raise KeyboardInterrupt from error
             raise
 
-    return whole
+    return restoring
 
 
 def _interrupted(error, handled):
-    """Whether an error came of an interrupt; `handled` is what was handled before the call."""
+    """Return True if an interrupt caused the error; `handled` is the error handled before."""
     seen = [handled]  # causes may form a circle
     while error is not None and not any(error is other for other in seen):
         if isinstance(error, KeyboardInterrupt):
@@ -47,15 +47,15 @@ def _interrupted(error, handled):
     return False
 
 
-def forget(estimator, state=()):
-    """Drop fitted attributes: those that end in an underscore, and those named in `state`."""
+def forget(estimator: Any, state: Iterable[str] = ()) -> None:
+    """Delete the attributes that end in an underscore and the attributes named in `state`."""
     for name in [name for name in vars(estimator) if name.endswith("_") or name in state]:
         delattr(estimator, name)
 
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # older scikit-learn: the same calls, doing nothing
+except ImportError:  # older scikit-learn: stand-ins that do nothing
 
     class CallbackSupportMixin:
         """Stand-in without callbacks."""
@@ -168,52 +168,35 @@ def pass_hooks(
     return {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}
 
 
-# A live line is written at most so often, in seconds: terminals are slow.
+# Least number of seconds between two updates of a live line: terminals are slow.
 _PAUSE = 0.1
 
 
-def say(verbose, line):
-    """Print a line that stays, if anything is to be printed."""
+def say(verbose: bool | int, line: str) -> None:
+    """Print a permanent line if `verbose` is true."""
     if verbose:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
 class LiveLine:
-    """How far a loop is.
+    """Progress of a loop, as printed text.
 
-    With ``verbose=1`` one line that is written over, with 2 or more a line for each step, with
-    0 nothing.
-
-    Parameters
-    ----------
-    verbose : bool or int
-    unit : str, default=""
-        What is counted.
-    total : int or None, default=None
-        Steps at most.
-    first : int, default=0
-        Steps done before, of an earlier call.
+    ``verbose=1`` prints a line that is overwritten, 2 or more a line for each step, 0 nothing.
+    `unit` is the name of a step, `total` the largest number of steps, and `first` the number of
+    steps that earlier calls did.
     """
 
-    def __init__(self, verbose, unit="", total=None, first=0):
+    def __init__(
+        self, verbose: bool | int, unit: str = "", total: int | None = None, first: int = 0
+    ):
         self.verbose = int(verbose)
         self.unit, self.total, self.first = unit, total, first
         self._started = time.monotonic()
         self._written, self._text, self._last = 0, None, -_PAUSE
 
-    def step(self, number, figures, seconds):
-        """Tell of a step.
-
-        Parameters
-        ----------
-        number : int
-            0-based, counted with those before.
-        figures : str
-            What there is to tell, two spaces between.
-        seconds : float
-            What it took.
-        """
+    def step(self, number: int, figures: str, seconds: float) -> None:
+        """Report a step: its number from 0, earlier calls included, figures, and duration."""
         if self.verbose > 1:
             self.show(f"{self.unit} {number + 1}  {figures}  {seconds:.2f} s")
         elif self.verbose:
@@ -227,8 +210,8 @@ class LiveLine:
                 text += f"  at most {_clock((self.total - done) * spent / done)} left"
             self.show(text)
 
-    def show(self, text):
-        """Write a text over the last one."""
+    def show(self, text: str) -> None:
+        """Overwrite the last text."""
         if self.verbose > 1:
             say(self.verbose, text)
         elif self.verbose:
@@ -236,8 +219,8 @@ class LiveLine:
             if time.monotonic() - self._last >= _PAUSE:
                 self._write()
 
-    def end(self):
-        """Leave the last text standing."""
+    def end(self) -> None:
+        """Write the last text, and leave it on the screen."""
         if self._text is not None:
             self._write()
         if self._written:

@@ -3,73 +3,56 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable, Sequence
 from itertools import chain, combinations
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-# Cliques that an order may make: their index arrays take gigabytes beyond.
+# Largest number of cliques by size: beyond, their index arrays would take gigabytes.
 MAX_CLIQUES = 10**7
 
 
-def cliques_of_sizes(n_variables, sizes, argument, of):
-    """Return all cliques of these sizes, as a list of tuples.
+def cliques_of_sizes(
+    n_variables: int, sizes: Iterable[int], argument: str, variables: str
+) -> list[tuple[int, ...]]:
+    """Return all cliques of these sizes; a ValueError if there are more than ten million.
 
-    Parameters
-    ----------
-    n_variables : int
-    sizes : range
-    argument : str
-        With its value, and `of` what the variables are; for the error.
-
-    Raises
-    ------
-    ValueError
-        If there are more than ten million.
+    The error names the argument with its value, and `variables`, such as "labels".
     """
     n_cliques = sum(comb(n_variables, k) for k in sizes)
     if n_cliques > MAX_CLIQUES:
         raise ValueError(
-            f"{argument} makes {n_cliques} cliques of {of}, more than {MAX_CLIQUES}; lower it, or "
-            "list those that are wanted in cliques"
+            f"{argument} makes {n_cliques} cliques of {variables}, more than {MAX_CLIQUES}; lower "
+            "it, or list the cliques of the model"
         )
     return list(chain.from_iterable(combinations(range(n_variables), k) for k in sizes))
 
 
-def checked_cliques(cliques, n_variables, words, of):
-    """Return listed cliques as a list of tuples of int.
+def checked_cliques(
+    cliques: Any, n_variables: int, requirement: str, variables: str
+) -> list[tuple[int, ...]]:
+    """Return listed cliques as tuples; a ValueError unless they are distinct sets of variables.
 
-    Parameters
-    ----------
-    cliques : object
-    n_variables : int
-    words : str
-        What `cliques` must be.
-    of : str
-        What the variables are, as in "columns of X".
-
-    Raises
-    ------
-    ValueError
-        If they are no distinct sets of variables, at least one.
+    The error begins with the requirement, and names `variables`, such as "columns of X".
     """
     try:
         scopes = [np.asarray(scope) for scope in cliques]
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{words}: {error}") from error
+        raise ValueError(f"{requirement}: {error}") from error
     found, seen = [], set()
     for j, scope in enumerate(scopes):
         whole = scope.ndim == 1 and scope.size > 0 and scope.dtype.kind in "iu"
         if not whole or scope.min() < 0 or scope.max() >= n_variables:
             raise ValueError(
-                f"{words}; cliques[{j}] must hold numbers of {of}, from 0 to {n_variables - 1}; "
-                f"got {scope.tolist()}"
+                f"{requirement}; cliques[{j}] must hold numbers of {variables}, from 0 to "
+                f"{n_variables - 1}; got {scope.tolist()}"
             )
         clique = tuple(scope.tolist())
         if len(set(clique)) < len(clique) or frozenset(clique) in seen:
             raise ValueError(
-                f"cliques must be distinct sets, each with one of the {of} once; cliques[{j}] is "
+                f"cliques must be distinct sets without repeated {variables}; cliques[{j}] is "
                 f"{list(clique)}"
             )
         seen.add(frozenset(clique))
@@ -79,47 +62,30 @@ def checked_cliques(cliques, n_variables, words, of):
     return found
 
 
-# Steps of the search, after which the rest of a graph is not visited: about three seconds.
+# Steps after which the search gives up the rest of a graph: about three seconds.
 _MAX_WORK = 5 * 10**7
 
 
 class Elimination(NamedTuple):
-    """An order of elimination.
+    """An order in which to eliminate the variables of a graph."""
 
-    Attributes
-    ----------
-    order : list of int
-    neighbours : list of set of int
-        Of each variable when its turn comes: those that its table has besides itself.
-    complete : bool
-        Whether all variables are there. If not, the graph was too large to be searched.
-    """
-
-    order: list
-    neighbours: list
+    order: list[int]
+    # Other variables in the table of each variable when its turn comes.
+    neighbours: list[set[int]]
+    # False if the graph was too large to be searched to the end.
     complete: bool
 
     @property
-    def width(self):
-        """Largest number of neighbours; at least that much, if not complete."""
+    def width(self) -> int:
+        """Largest number of neighbours; a lower bound if the search was not complete."""
         return max(map(len, self.neighbours), default=0)
 
 
-def min_fill(scopes, variables):
-    """Eliminate next what joins the fewest pairs of its neighbours that are not joined yet.
+def min_fill(scopes: Iterable[Sequence[int]], variables: Iterable[int]) -> Elimination:
+    """Return the min-fill order: the next variable joins the fewest new pairs of neighbours.
 
-    Ties go to fewer neighbours, then to the smaller number.
-
-    Parameters
-    ----------
-    scopes : iterable of sequence of int
-        Variables that stand in one factor.
-    variables : iterable of int
-        All variables.
-
-    Returns
-    -------
-    Elimination
+    Ties go to the variable with fewer neighbours, then to the smaller number. `scopes` holds the
+    variables of each factor.
     """
     joined = {int(v): set() for v in variables}
     work = 0
@@ -151,7 +117,7 @@ def min_fill(scopes, variables):
         best = heapq.heappop(heap)
         v = best[2]
         if current.get(v) != best:
-            continue  # an old entry
+            continue  # an outdated entry
         near = joined.pop(v)
         del current[v]
         order.append(v)

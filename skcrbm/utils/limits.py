@@ -1,51 +1,50 @@
-"""How large is small enough, and other sizes that more than one file goes by, with the reason.
+"""Sizes and tolerances that several files share, each with its reason.
 
-Sizes that concern one kernel or one loop stand in its file. All of them depend on the data
-alone, never on the machine or the number of threads, because the order of summation depends on
-them.
+Sizes of a single kernel or loop are defined in its file. No size depends on the machine or the
+number of threads, because sizes decide the order of summation.
 """
 
 import numpy as np
 
 # ---------------------------------------------------- small enough to enumerate
 
-#: Variables that "exact" enumerates unless `max_units` says otherwise: 2^20 states are about
-#: a second a model.
+#: Default of `max_units`, the number of variables that "exact" enumerates: 2^20 states take about
+#: a second per model.
 MAX_ENUMERATED = 20
 
 #: The largest `max_units`.
 MAX_UNITS = 30
 
-#: Variables of an energy without a solver of its own that "exact" visits one by one in NumPy,
-#: and hidden ones of an energy that cannot sum them out: 2^16 states take some 10 ms a model.
+#: Variables up to which "exact" enumerates an energy without its own solver in NumPy, and hidden
+#: variables of an energy that cannot sum them out: 2^16 states take some 10 ms per model.
 MAX_GENERIC_UNITS = 16
 
 #: Units up to which enumerating a layer costs less than message passing, which is then the
 #: choice of "auto".
 AUTO_EXACT_UNITS = 10
 
-#: Labels of a pairwise machine up to which enumerating costs less than message passing; one
-#: model less than an RBM, as no unit is summed out.
+#: Labels of a pairwise machine up to which enumerating costs less than message passing. A machine
+#: costs less than an RBM, because no unit is summed out.
 AUTO_EXACT_LABELS = 14
 
-#: Units up to which exact answers are taken to judge a model in training: 2^14 states of some
-#: hundred rows take tenths of a second.
+#: Units up to which training validates a model by exact inference: 2^14 states of some hundred
+#: rows take tenths of a second.
 EXACT_VALIDATION_UNITS = 14
 
-#: Entries of the table of all states of a model up to which a single one is answered in NumPy, a
-#: millisecond at most: a new process that predicts row after row need not wait for the compiler.
+#: Entries of the table of all states up to which a single model is solved in NumPy, in a
+#: millisecond at most: a new process that predicts a row need not wait for the compiler.
 ONE_MODEL_ENTRIES = 2**14
 
-#: Outputs up to which all label vectors are enumerated by default, and up to which they can be.
+#: Outputs up to which all label vectors are enumerated by default, and the upper limit.
 AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS = 14, 20
 
-#: Labels up to which ties of a search are told apart by their order as vectors; beyond, the
-#: search for the first of them may take as long as the search for one.
+#: Labels up to which ties of a search are broken by the order of the label vectors; beyond, this
+#: may take as long as the search itself.
 MAX_TIE_LABELS = 20
 
-#: Nanoseconds that a state of the enumerated variables takes on one core for each of the others,
-#: for sums, best states, and samples; beyond so many seconds, a day, "exact" is refused, and a fit
-#: that may take more than ten minutes warns.
+#: Nanoseconds per state of the enumerated variables and per other variable on a single core, for
+#: sums, best states and samples. "exact" is refused if it would take more than a day, and a fit
+#: warns if it may take more than ten minutes.
 EXACT_NANOSECONDS = (1.0, 6.0, 40.0)
 MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 
@@ -53,13 +52,13 @@ MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 #: visits. OR and AND take any number.
 MAX_TABLE_VARIABLES = 6
 
-#: Entries of the largest table that variable elimination makes unless `max_entries` says
-#: otherwise, 128 MB; and of all that it keeps, as a multiple of that.
+#: Default of `max_entries`, the size of the largest table that variable elimination makes (128
+#: MB), and the size of all tables that it keeps, as a multiple of it.
 MAX_ELIMINATED_ENTRIES, MAX_KEPT_TABLES = 2**24, 16
 
 # ------------------------------------------------- enough rows, and not too many
 
-#: Rows from which on a penalty is searched by validation: of fewer, a fold has not even eight.
+#: Least number of rows for a search of the penalty by validation: folds of at least eight rows.
 MIN_SEARCH_ROWS = 40
 
 #: Rows times columns times outputs up to which the penalty of stochastic training is searched on
@@ -78,21 +77,21 @@ ROWS_PER_CHUNK = 64
 #: Rows that a kernel of layered models takes at once: its scratch space stays in the L1 cache.
 LAYERED_CHUNK_ROWS = 64
 
-#: Rows that a vector instruction of these kernels does at once.
+#: Rows that a vector instruction of these kernels processes at once.
 VECTOR_ROWS = 8
 
-#: Weights of sparse inputs from which on a step moves the rows that its batch reads, not all of
-#: them: fewer stay in the caches, and all of them are moved sooner than the rows are found.
+#: Number of weights of sparse inputs from which a step updates only the rows that its batch reads.
+#: Fewer weights stay in the caches, and updating all of them is quicker than finding the rows.
 ROW_SPARSE_WEIGHTS = 2**21
 
 #: Entries of a temporary array that stays in the L2 cache.
 CACHED_ENTRIES = 2**16
 
-#: Numbers that a block of rows may take in NumPy: tens of megabytes.
+#: Numbers in a block of rows in NumPy: tens of megabytes.
 BLOCK_ENTRIES = 2**21
 
-#: Rows up to which a fit with more columns than rows goes into the space of the rows: its matrix
-#: of N x N numbers takes 70 MB then, its factor a second.
+#: Rows up to which a fit with more columns than rows is done in the space of the rows: its matrix
+#: of N x N numbers then takes up to 70 MB, its factorisation a second.
 ROTATED_ROWS = 3000
 
 #: Units of all chains of the models that are advanced together.
@@ -100,14 +99,14 @@ CHAIN_UNITS = 2**18
 
 # ------------------------------------------------------------ ranges, tolerances
 
-#: Samples that an estimate of log Z is made of, where their number is left open.
+#: Default number of samples for an estimate of log Z.
 ESTIMATE_SAMPLES = 1000
 
-#: Iterations of a method that leaves them open, in `infer`.
+#: Default `max_iter` in `infer`.
 MAX_ITER = 100
 
-#: Largest change of a belief, as a probability, of a model that has converged, where a method
-#: leaves it open: in `infer`, and in estimators, to which a thousandth is as good (PI17).
+#: Default tolerances of `infer` and of estimators: the largest change of a belief, as a
+#: probability, in a converged model. A thousandth serves estimators as well (PI17).
 INFER_TOL, ESTIMATOR_TOL = 1e-6, 1e-3
 
 #: Largest |log| of a product of messages that a dtype holds with room to spare.
@@ -117,15 +116,14 @@ LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 #: still fit a float32.
 MAX_MAGNITUDE = 1e30
 
-#: Fields from which on a sum with others loses digits that matter: below, float64 keeps seven
-#: behind the point.
+#: Fields above this value lose relevant digits in sums; below it, float64 keeps seven decimals.
 LARGE_FIELD = 1e9
 
-#: Largest field that need not decide its variable: of log-weights, 1e-6 is lost in its rounding.
+#: Largest field that need not decide its variable: its rounding error in log-weights is 1e-6.
 UNDECIDED_FIELD = 1e10
 
-#: Where both values of a variable have weight 0 given the others, each factor that forbids a value
-#: counts as this much against it: a chain started at a state that cannot be finds its way out.
+#: Log-odds by which each factor counts against a value that it forbids, if both values of a
+#: variable have weight 0 given the others: a chain started at an impossible state can leave it.
 FORBIDDEN_LOG_ODDS = 10.0
 
 #: Values that differ by no more than this, relatively, are equal: rounding does not decide

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
@@ -30,16 +30,10 @@ from skcrbm.utils.pickling import Versioned
 class Registry:
     """Names mapped to ``"module:attribute"`` locations that are imported on first use.
 
-    Adding an entry is one file and one line.
-
-    Parameters
-    ----------
-    kind : str
-        What the entries are and the argument that takes them, for error messages.
-    locations : dict of str to str
+    `kind` is the name of the argument that takes the names, for error messages.
     """
 
-    def __init__(self, kind, locations):
+    def __init__(self, kind: str, locations: dict[str, str]):
         self.kind = kind
         self.locations = dict(locations)
 
@@ -49,29 +43,29 @@ class Registry:
     def __contains__(self, name):
         return name in self.locations
 
-    def register(self, name, location):
-        """Add an entry of another package; ValueError if the name stands for something else."""
+    def register(self, name: str, location: str) -> None:
+        """Add an entry of another package; ValueError if the name has another location."""
         if self.locations.get(name, location) != location:
             raise ValueError(f"{name!r} is taken: it is {self.locations[name]}")
         self.locations[name] = location
 
-    def names(self):
-        """Names in the order of registration."""
+    def names(self) -> list[str]:
+        """Return the names in the order of registration."""
         return list(self.locations)
 
-    def get(self, name, argument=None, able=None):
-        """Return the thing behind `name`; ValueError naming what there is otherwise.
+    def get(
+        self,
+        name: str,
+        argument: str | None = None,
+        usable: Callable[[], Sequence[str]] | None = None,
+    ) -> Any:
+        """Return the object behind `name`; a ValueError lists the usable names.
 
-        Parameters
-        ----------
-        name : str
-        argument : str, default=None
-            Name of the argument that took it, `kind` by default.
-        able : callable, default=None
-            Returns the names that work where this one was given, all by default.
+        `argument` is the name of the argument that took the name, `kind` by default. `usable`
+        returns the names that the error lists, by default all names.
         """
         if not isinstance(name, str) or name not in self.locations:
-            names = self.names() if able is None else able()
+            names = self.names() if usable is None else usable()
             close = difflib.get_close_matches(str(name), names, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             raise ValueError(
@@ -83,28 +77,23 @@ class Registry:
 
 
 class Integer(Interval):
-    """Constraint of an int, NumPy's included; True and False are none.
+    """Constraint of an int from `least` to `most`, NumPy's included, bools excluded."""
 
-    Parameters
-    ----------
-    least, most : int or None, default=None
-    """
-
-    def __init__(self, least=None, most=None):
+    def __init__(self, least: int | None = None, most: int | None = None):
         low, high = least is not None, most is not None
         closed = ("neither", "right", "left", "both")[2 * low + high]
         super().__init__(Integral, least, most, closed=closed)
 
     def is_satisfied_by(self, val):
-        """Whether a value is what the constraint asks for."""
+        """Return True if a value satisfies the constraint."""
         return not isinstance(val, bool) and super().is_satisfied_by(val)
 
 
-def check_parameters(estimator, names):
-    """Raise scikit-learn's error if one of these hyperparameters is not what it should be.
+def check_parameters(estimator: Any, names: Iterable[str]) -> None:
+    """Raise scikit-learn's error if one of these hyperparameters is invalid.
 
-    For those that methods of a fitted estimator go by: `set_params` may have changed them.
-    scikit-learn's ``skip_parameter_validation`` is respected.
+    It checks hyperparameters that methods of a fitted estimator read, because `set_params` may
+    have changed them after the fit. scikit-learn's ``skip_parameter_validation`` is respected.
     """
     if get_config()["skip_parameter_validation"]:
         return
@@ -115,10 +104,10 @@ def check_parameters(estimator, names):
     )
 
 
-def tags_of_inner(estimator):
-    """Return the tags of what a meta-estimator wraps; None of what is no estimator.
+def tags_of_inner(estimator: Any) -> Any:
+    """Return the tags of the estimator inside a meta-estimator, or None for another object.
 
-    `fit` refuses that by name. Tags do not: a repr asks for them, too.
+    `fit` refuses other objects. Tags must not raise, because a repr reads them, too.
     """
     if isinstance(estimator, type) or not hasattr(estimator, "__sklearn_tags__"):
         return None
@@ -222,6 +211,6 @@ def options_constraint(
     return [StrOptions({*names, *(["auto"] if auto else [])}), _OptionsObject(kinds, example)]
 
 
-def resolved(value, automatic):
-    """Return a hyperparameter, or what "auto" stands for in its place."""
+def resolved(value: Any, automatic: Any) -> Any:
+    """Return a hyperparameter, or its automatic value if it is a string such as "auto"."""
     return automatic if isinstance(value, str) else value

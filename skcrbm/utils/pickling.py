@@ -1,4 +1,4 @@
-"""Pickles that say which version wrote them."""
+"""Pickles that record the version that wrote them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _KEY = "_skcrbm_version"
 class Versioned:
     """Base of objects that users pickle: the state holds the version, as in scikit-learn.
 
-    It stands before the base that has a state, such as `BaseEstimator`. The state of another
-    version is taken with a warning, and refused if an attribute is missing from it.
+    It must come before a base that defines a state, such as `BaseEstimator`. The state of another
+    version is accepted with a warning, and refused if it lacks an attribute.
     """
 
-    #: Attributes that every object has; for an estimator, every fitted object. Fields of
-    #: dataclasses and parameters of estimators are known without.
+    #: Attributes of every object, or of every fitted estimator. Fields of dataclasses and
+    #: parameters of estimators need not be listed.
     _saved: ClassVar[tuple] = ()
 
     def __getstate__(self):
@@ -40,20 +40,17 @@ def state_with_version(state: dict | None) -> dict[str, Any]:
 
 
 def checked_state(cls: type, state: dict) -> dict[str, Any]:
-    """Return the state without the version; warn if it is another version's.
+    """Return the state without the version; warn if another version wrote it.
 
-    Raises
-    ------
-    ValueError
-        If an attribute that objects of the class need is missing. Versions under development share
-        a number, so this is checked in any case.
+    A ValueError is raised if an attribute that objects of the class need is missing. This is
+    checked for equal versions, too, because versions under development share a number.
     """
     state = dict(state)
     version = state.pop(_KEY, "before 0.1")
     needed = [field.name for field in fields(cls)] if is_dataclass(cls) else []
     if hasattr(cls, "_get_param_names"):  # an estimator
         needed += cls._get_param_names()
-        # In this version the state may be the partly fitted copy that a callback gets.
+        # In the same version the state may be the partly fitted copy that a callback gets.
         fitted = any(name.endswith("_") for name in state) and version != __version__
         needed += cls._saved if fitted else ()
     else:
@@ -63,7 +60,7 @@ def checked_state(cls: type, state: dict) -> dict[str, Any]:
         raise ValueError(
             f"this {cls.__name__} was saved by skcrbm {version} and lacks attributes that skcrbm "
             f"{__version__} needs: {', '.join(missing)}. Load it with the skcrbm that saved "
-            "it, or make it anew"
+            "it, or create it again"
         )
     if version != __version__:
         warn_user(

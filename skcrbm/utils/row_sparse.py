@@ -1,32 +1,30 @@
-"""Gradients of which few rows are not 0, as sparse inputs leave them."""
+"""Gradients with few rows that are not 0, which come from sparse inputs."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 
-def columns_used(matrix):
-    """Columns of a CSR matrix that have entries, increasing."""
+def columns_used(matrix: Any) -> np.ndarray:
+    """Return the columns of a CSR matrix that have entries, in increasing order."""
     used = np.zeros(matrix.shape[1], bool)
     used[matrix.indices] = True
     return np.flatnonzero(used)
 
 
 class RowSparse:
-    """A matrix of which only some rows are not 0; it stands for the flat array of its entries.
+    """A matrix with few rows that are not 0; it acts as the flat array of its entries.
 
-    Parameters
-    ----------
-    rows : ndarray (n,) of int
-        Increasing.
-    values : ndarray (n, H)
-        Of these rows.
-    n_rows : int
-        Of the matrix.
+    `rows` (n,) are the numbers of these rows in increasing order, `values` (n, H) their entries,
+    and `n_rows` is the number of all rows.
     """
 
-    # Sums with arrays are ours: NumPy would try them entry by entry.
+    # This class computes sums with arrays: NumPy would compute them entry by entry.
     __array_ufunc__ = None
 
-    def __init__(self, rows, values, n_rows):
+    def __init__(self, rows: np.ndarray, values: np.ndarray, n_rows: int):
         self.rows = rows
         self.values = values
         self.shape = n_rows, values.shape[1]
@@ -37,17 +35,17 @@ class RowSparse:
         return self.values.dtype
 
     def astype(self, dtype, copy=True):
-        """Return the same with values of another dtype."""
+        """Return the matrix with values of another dtype."""
         return RowSparse(self.rows, self.values.astype(dtype, copy=copy), self.shape[0])
 
     def toarray(self):
-        """Return all entries, flat."""
+        """Return all entries as a flat array."""
         full = np.zeros(self.shape, self.dtype)
         full[self.rows] = self.values
         return full.ravel()
 
     def of(self, flat):
-        """Return these rows of a flat array that has the same entries, a copy (n, H)."""
+        """Return a copy (n, H) of these rows of a flat array of the same size."""
         return flat.reshape(self.shape)[self.rows]
 
     def __array__(self, dtype=None, copy=None):

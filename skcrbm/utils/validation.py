@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 
-def kernel_array(array, dtype=None):
-    """Return `array` in the one layout for which kernels are compiled.
+def kernel_array(array: Any, dtype: Any = None) -> np.ndarray:
+    """Return `array` in the layout for which kernels are compiled: C order, aligned, writable.
 
-    C order, aligned and writable: a read-only array is another type to the compiler,
-    which would take seconds to compile every kernel again.
+    A read-only array has another type for the compiler, which would compile every kernel again.
     """
     array = np.asarray(array)
     if array.flags.carray and (dtype is None or array.dtype == dtype):
-        return array  # as training asks thousands of times
+        return array  # a shortcut, because training calls this thousands of times
     return np.require(array, dtype, "CAW")
 
 
-def as_real(array, name, shape):
+def as_real(array: Any, name: str, shape: str) -> np.ndarray:
     """Return `array` as a float32 or float64 ndarray.
 
-    Parameters
-    ----------
-    array : array-like
-    name, shape : str
-        Argument name and the shape it should have, for the error message.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    ValueError
-        If `array` is ragged, or not real and numeric.
+    A ValueError names the argument and its expected shape if `array` is ragged, or not real and
+    numeric.
     """
     try:
         result = np.asarray(array)
@@ -48,26 +38,11 @@ def as_real(array, name, shape):
         raise ValueError(f"{name} must be a real array of shape {shape}: {error}") from error
 
 
-def as_float_array(array, name, shape):
-    """Return `array` as a float32 or float64 array of the given rank, ready for kernels.
+def as_float_array(array: Any, name: str, shape: str) -> np.ndarray:
+    """Return `array` as a finite float32 or float64 array of the given rank, ready for kernels.
 
-    Parameters
-    ----------
-    array : array-like
-    name : str
-        Argument name, for the error message.
-    shape : str
-        What the shape should be, for the error message; its rank is the number of
-        comma-separated entries.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    ValueError
-        If `array` has another rank, is not real and numeric, or is not finite.
+    `shape` is the expected shape as text, as in "(N, L)"; the number of its comma-separated
+    entries is the rank. A ValueError names the argument and the shape.
     """
     result = as_real(array, name, shape)
     if result.ndim != shape.count(",") + (not shape.endswith(",)")):
@@ -75,13 +50,10 @@ def as_float_array(array, name, shape):
     return _finite(result, name, shape)
 
 
-def as_row_fields(array, name, width, n_label):
-    """Return fields as (N, width): a single (width,) row becomes (1, width).
+def as_row_fields(array: Any, name: str, width: int, n_label: str) -> np.ndarray:
+    """Return finite fields as (N, width); a single row (width,) becomes (1, width).
 
-    Raises
-    ------
-    ValueError
-        If the last axis is not `width`, or values are not real and finite.
+    `n_label` is the letter for the width in the error message.
     """
     shape = f"({n_label},) or (N, {n_label}) with {n_label} = {width}"
     result = as_real(array, name, shape)
@@ -99,22 +71,19 @@ def _finite(array, name, shape):
 _FORM = "X must be a numeric array, data frame or sparse matrix (n_samples, n_features)"
 
 
-def checked_features(estimator, X, *, allow_nan, reset, as_rows=None):
+def checked_features(
+    estimator: Any,
+    X: Any,
+    *,
+    allow_nan: bool,
+    reset: bool,
+    as_rows: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Any:
     """Return X as an ndarray or CSR matrix (N, D), float32 or float64, in C order.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Gets `n_features_in_` and `feature_names_in_`, or has them.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-    allow_nan, reset : bool
-    as_rows : callable, default=None
-        Makes rows of an ndarray X of more dimensions, which are refused without it.
-
-    Raises
-    ------
-    ValueError, TypeError
-        On any other X, naming it.
+    `reset` sets `n_features_in_` and `feature_names_in_` of the estimator; otherwise X must agree
+    with them. `as_rows` makes rows of an ndarray X with more than two dimensions, which is refused
+    without it. Errors about any other X name it.
     """
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
@@ -127,7 +96,7 @@ def checked_features(estimator, X, *, allow_nan, reset, as_rows=None):
             )
         if hold_dates(X):
             raise TypeError("it holds dates or times, which would silently be counts of a unit")
-        with np.errstate(over="ignore", invalid="ignore"):  # of casts and sums: inf is refused
+        with np.errstate(over="ignore", invalid="ignore"):  # inf is refused
             return validate_data(
                 estimator,
                 X,
@@ -144,8 +113,8 @@ def checked_features(estimator, X, *, allow_nan, reset, as_rows=None):
         raise kind(f"{_FORM}: {error}") from error
 
 
-def note_features(estimator, X):
-    """Set `n_features_in_` and `feature_names_in_` of an estimator that passes X on as it is."""
+def note_features(estimator: Any, X: Any) -> None:
+    """Set `n_features_in_` and `feature_names_in_` of an estimator that passes X on unchanged."""
     try:
         validate_data(estimator, X, skip_check_array=True)
     except (LookupError, TypeError, ValueError) as error:
@@ -153,24 +122,24 @@ def note_features(estimator, X):
         raise kind(f"{_FORM}: {error!r}") from error
 
 
-def count_rows(X):
-    """Return the number of rows of an X that is passed on as it is; a TypeError names it."""
+def count_rows(X: Any) -> int:
+    """Return the number of rows of an X that is passed on unchanged; a TypeError names X."""
     try:
         return _num_samples(X)
     except TypeError as error:
         raise TypeError(f"{_FORM}: {error}") from error
 
 
-def check_same_length(X, y, *others):
-    """Raise a TypeError or ValueError unless all have as many rows; None is left out."""
+def check_same_length(X: Any, y: Any, *others: Any) -> None:
+    """Raise a TypeError or ValueError unless all have the same number of rows; None is ignored."""
     try:
         check_consistent_length(X, y, *others)
     except TypeError as error:
         raise TypeError(f"X and y must be arrays with a row for each sample: {error}") from error
 
 
-def hold_dates(values):
-    """Whether there are dates or times in an array-like: casts to float take NumPy's for counts."""
+def hold_dates(values: Any) -> bool:
+    """Return True if an array-like holds dates or times, which casts to float turn into counts."""
     if hasattr(values, "dtypes") and hasattr(values, "columns"):  # a data frame, of any library
         kinds = {getattr(dtype, "kind", "") for dtype in values.dtypes}
     else:
@@ -181,18 +150,11 @@ def hold_dates(values):
     return any(isinstance(value, (np.datetime64, np.timedelta64)) for value in elements)
 
 
-def check_sample_weight(sample_weight, X):
-    """Return the weights of rows, (N,) of float64.
+def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
+    """Return the weights (N,) of the rows of X as float64.
 
-    Parameters
-    ----------
-    sample_weight : array-like (N,), float or None
-    X : array or sparse matrix with N rows
-
-    Raises
-    ------
-    ValueError
-        On weights that are negative, no numbers, or all 0.
+    `sample_weight` is an array (N,), a float for all rows, or None. A ValueError is raised if
+    weights are negative, not numbers, or all 0.
     """
     try:
         given = np.asarray(sample_weight)
@@ -207,24 +169,8 @@ def check_sample_weight(sample_weight, X):
         raise ValueError(f"sample_weight must be numbers of shape (n_samples,): {error}") from error
 
 
-def weighted_rows(arrays, sample_weight):
-    """Validate the weights of rows, and leave out rows of weight 0.
-
-    Parameters
-    ----------
-    arrays : tuple of ndarray or CSR matrix (N, ...)
-    sample_weight : array-like (N,), float or None
-
-    Returns
-    -------
-    arrays : tuple
-    weight : ndarray (N,), float64, positive
-
-    Raises
-    ------
-    ValueError
-        As of `check_sample_weight`.
-    """
+def weighted_rows(arrays: tuple, sample_weight: Any) -> tuple[tuple, np.ndarray]:
+    """Return the rows with positive weight of all arrays (N, ...), and their weights."""
     weight = check_sample_weight(sample_weight, arrays[0])
     keep = weight > 0
     if keep.all():

@@ -1,5 +1,7 @@
 """Warnings that point at the line of the user's program, however deep they arise."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
@@ -8,8 +10,8 @@ import warnings
 import joblib
 import sklearn
 
-# Files between a user's call and the place of a warning: this package, the wrappers that
-# scikit-learn puts around methods, context managers used as decorators, parallel calls.
+# Files between the call of a user and the place of a warning: this package, the wrappers of
+# scikit-learn around methods, context managers used as decorators, parallel calls.
 _INNER = (
     *(
         os.path.dirname(os.path.abspath(file)) + os.sep
@@ -19,19 +21,14 @@ _INNER = (
 )
 
 
-def warn_user(message, category=UserWarning):
+def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Issue a warning at the innermost line outside of this package and its wrappers.
 
-    `warnings.warn` counts frames instead, and every change of the call path would shift
-    the line (``skip_file_prefixes`` needs Python 3.12).
-
-    Parameters
-    ----------
-    message : str
-    category : type of Warning, default=UserWarning
+    `warnings.warn` counts frames instead, so that every change of the call path would shift the
+    line (``skip_file_prefixes`` needs Python 3.12).
     """
     frame = sys._getframe(1)
-    # The outermost frame of a thread may be within the package: nothing is left to point at.
+    # The outermost frame of a thread may be within the package: no frame of the user is left.
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         frame = frame.f_back
     warnings.warn_explicit(

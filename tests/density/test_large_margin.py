@@ -365,7 +365,7 @@ def test_cliques_of_more_than_six_columns():
         ({"cliques": [[0], [4]]}, r"cliques\[1\] must hold numbers of columns"),
         ({"cliques": [[0], []]}, r"cliques\[1\] must hold numbers of columns"),
         ({"cliques": [[0, 1], [1, 0]]}, "distinct sets"),
-        ({"cliques": [[0, 0]]}, "each with one of the columns of X once"),
+        ({"cliques": [[0, 0]]}, "without repeated columns of X"),
         ({"cliques": 1, "ties": [0, 1]}, "ties must be None, numbers of groups"),
         ({"cliques": 1, "ties": [0, 1, 2, 10**9]}, "ties must be None, numbers of groups"),
         ({"cliques": 1, "ties": np.ones((3, 2))}, "ties must be None.*a matrix of 4 rows"),

@@ -377,7 +377,7 @@ def test_settings_found_do_not_depend_on_the_units(data):
         ({"cliques": [(0, 1, 2)]}, "cliques takes the place of max_order, which must be 2; got 3"),
         ({"max_order": 2, "cliques": [(0, 1)]}, r"as there are all pairs anyway; cliques\[0\]"),
         ({"max_order": 2, "cliques": [(0, 1, 4)]}, "numbers of labels, from 0 to 3"),
-        ({"max_order": 2, "cliques": [(0, 1, 1)]}, "distinct sets, each with one of the labels"),
+        ({"max_order": 2, "cliques": [(0, 1, 1)]}, "distinct sets without repeated labels"),
         ({"max_order": 2, "cliques": [(0, 1, 2), (2, 1, 0)]}, "distinct sets"),
         ({"max_order": 2, "cliques": []}, "cliques must hold at least one"),
         ({"max_order": 2, "cliques": 3}, "cliques must be None or a list of sets of 3 to 6"),
