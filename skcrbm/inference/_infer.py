@@ -111,7 +111,7 @@ def infer(
     then have the rounding error of the dtype relative to the largest sum of couplings at a
     variable; "exact", the searches and the bounds compute in float64 whatever the dtype of
     the energy. A field of at least 1e9 that is twice as large as all that the couplings of its
-    variable can do decides the variable: its log-odds are then those of the field, and the other
+    variable can do decides the variable: its log-odds are then the field's own, and the other
     variables are inferred as if it were clamped, without a loss of precision. A field beyond 1e10
     that does not decide its variable is refused if other numbers would be lost in its rounding
     errors: in a factor graph with weights of 0, and in a layered model if two states of a node
@@ -261,7 +261,7 @@ def _clamp_large_fields(energy, largest):
     energy : BaseEnergy
         The energy given the values of these variables.
     decided : ndarray (N, n_variables) of bool, or None
-        Variables that were clamped here; None if there are none.
+        Variables that were clamped here; None if no variable was.
     log_odds : ndarray (N, n_variables), or None
         Log-odds by the fields alone.
 

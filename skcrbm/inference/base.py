@@ -209,7 +209,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return self
 
     def with_options(self, **options) -> InferenceMethod:
-        """Return a copy of the method with some options changed, or the method if none are given.
+        """Return a copy of the method with other options, or the method itself without options.
 
         Raises
         ------
@@ -248,7 +248,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
 
     @property
     def display_name(self) -> str:
-        """Name of the method in error messages: the registered name, or that of the class."""
+        """Name of the method in error messages: the registered name, or the name of the class."""
         return self.name or type(self).__name__
 
 
@@ -293,21 +293,7 @@ def resolve_method(
 ) -> InferenceMethod:
     """Turn a name or a configured object into an `InferenceMethod`, and check its options.
 
-    Parameters
-    ----------
-    method : str or InferenceMethod
-        Method to resolve.
-    name : str, default="inference"
-        Name of the argument that took the method, for error messages.
-    valid_names : callable
-        Returns the names of the methods that are valid there, for error messages.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown or an option is invalid.
-    TypeError
-        If `method` is neither a name nor a method object.
+    Error messages tell the name of the argument and the names of the methods that are valid there.
     """
     if isinstance(method, str):
         resolved = METHODS.get(method, name, valid_names)()

@@ -119,7 +119,7 @@ class _MethodObject(HasMethods):
 
 
 class _Names(StrOptions):
-    """Constraint: one of some names, of which the error message lists only the first group."""
+    """Constraint: a string from two groups, of which the error message lists the first only."""
 
     def __init__(self, names, unlisted):
         super().__init__({*names, *unlisted})
@@ -182,7 +182,7 @@ def marginal_method(
         inference = "exact" if small else "sum_product"
     valid_names = partial(methods_for, RBMEnergy, needs)
     method = resolve_method(inference, name, valid_names)
-    # A method with a `solve` of its own says what it answers for an energy, not for a class.
+    # A method with its own `solve` knows its answers for an energy, but not for a class.
     has_table = type(method).solve is InferenceMethod.solve
     lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
     if has_table and lacking:
@@ -198,21 +198,11 @@ def first_that_answers(
     *queries: set[str],
     argument: str = "inference",
 ) -> str | InferenceMethod | None:
-    """Return the first of the given methods that answers one of these sets of queries, or None.
+    """Return the first of the given methods that answers one of these queries, or None.
 
-    Parameters
-    ----------
-    inference : str, InferenceMethod or sequence of these
-        Value of a hyperparameter that may name a method per question.
-    *queries : set of str
-        Sets of queries; a method serves if it answers all queries of one of them.
-    argument : str, default="inference"
-        Name of the hyperparameter, for error messages.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an entry is not a method.
+    `inference` is the value of a hyperparameter `argument` that takes a method or a list of
+    methods, and each query a set of answers that a method must all give. A ValueError or TypeError
+    is raised if an entry is not a method.
     """
     methods: Any = inference if isinstance(inference, (list, tuple)) else [inference]
     found = None
@@ -224,7 +214,7 @@ def first_that_answers(
 
 
 def convergence_advice(method: InferenceMethod) -> str:
-    """Return advice for a method that did not converge, an empty string if there is none.
+    """Return advice for a method that did not converge, or an empty string.
 
     The advice is a list of alternatives separated by commas.
     """
@@ -238,7 +228,7 @@ def convergence_advice(method: InferenceMethod) -> str:
 
 
 def seeded_copy(method: InferenceMethod, rng: np.random.RandomState) -> InferenceMethod:
-    """Copy a method for a fitted model, with a seed if it is random and has none.
+    """Copy a method for a fitted model; a random method without a seed gets a seed.
 
     The copy does not change if the user changes the object that was passed, and it gives the same
     answer each time.

@@ -66,8 +66,8 @@ def find_clique_states(
     """Complete rows to the states with the highest score or, with a margin, the least hinge loss.
 
     The score is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i`` of v in {-1, +1}. Of states with
-    equal loss the one with the highest score is taken, then the first in lexicographic order; with
-    more than 20 missing entries the order of the search decides, which is fixed.
+    equal loss the state with the highest score is taken, then the first in lexicographic order.
+    With more than 20 missing entries the order of the search decides, which is fixed.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def find_labels(
     Raises
     ------
     ValueError
-        If the method is another one.
+        If it is another method.
     """
     if isinstance(energy, IsingEnergy):
         from skcrbm.inference.ising._search import find_labels as search

@@ -134,7 +134,7 @@ ANSWERS = {
 def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
     """Names of the classes in the MRO whose solvers are right for a class of energies.
 
-    These classes have the same score, or an abstract one.
+    These classes have the same score, or an abstract score.
     """
     names = []
     for base in energy_type.__mro__:
@@ -171,7 +171,7 @@ def has_solver(method: str, energy_type: type[BaseEnergy]) -> bool:
 
 
 def solver_for(method: str, energy_type: type[BaseEnergy]) -> Callable:
-    """Return the solver of a method (its name) for a class of energies that has one."""
+    """Return the solver of a method (its name) for a class of energies that it supports."""
     return _imported(SOLVERS[method, _solver_class(method, energy_type)])
 
 
@@ -221,7 +221,8 @@ def register_solver(
         Name of the method.
     energy_type : str
         Name of the class of energies. Its subclasses are served, too, unless they override the
-        score or have a solver of their own; "BaseEnergy" serves every energy without one.
+        score or have a solver of their own; "BaseEnergy" serves every energy without
+        a solver of its own.
     location : str
         ``"module:function"``, imported on first use.
     answers : iterable of str, default=None

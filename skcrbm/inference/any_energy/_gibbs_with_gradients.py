@@ -11,7 +11,7 @@ from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_gradients import ising_gradients
 from skcrbm.utils.validation import kernel_array
 
-# Log-odds of a flip out of an impossible state, or minus that of a flip into one.
+# Log-odds of a flip out of an impossible state; minus this for a flip into such a state.
 _IMPOSSIBLE = 1e6
 
 
@@ -28,8 +28,8 @@ def solve_ising(method, energy, query):
 def gradient_sweep(energy, states, key, streams, step):
     """Propose as many flips as there are visible variables, then draw the hidden variables.
 
-    Parameters and returns as for `gibbs_sweep`. The log-odds of a visible variable are conditional
-    on all other visible variables after the sweep, those of hidden variables on the visible ones.
+    Parameters and returns as for `gibbs_sweep`. The log-odds of visible variables are conditional
+    on all other visible variables after the sweep, and hidden variables on the visible variables.
     """
     n, c, width = states.shape
     n_visible = energy.n_visible

@@ -1,1 +1,1 @@
-"""Inference methods: their options, one file each. Solvers stand beside, by energy."""
+"""Options of the inference methods by topic. Their solvers are in the folders of the energies."""

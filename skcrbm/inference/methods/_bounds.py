@@ -38,7 +38,7 @@ class DualDecomposition(InferenceMethod):
 
     Branch and bound closes the gap: a unit on which the parts disagree is clamped to 0 and to 1,
     and both halves are bounded, from the shifts found so far. Without this search
-    (``node_limit=1``) the bound is that of the dual decomposition alone. If the search ends at its
+    (``node_limit=1``) the bound comes from the dual decomposition alone. If the search ends at its
     limit, the bound is the highest bound of the remaining nodes.
 
     For an `RBMEnergy`. Computed in float64 whatever the dtype; an allowance for rounding errors

@@ -162,8 +162,8 @@ class TreeReweighted(MessagePassing):
 class MaxProduct(StateMessagePassing):
     """Joint MAP ``argmax p(v, h)`` by max-product belief propagation.
 
-    Messages and schedule are those of sum-product, with ``relu`` in place of the softplus (Ping
-    and Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the visible
+    Messages and schedule are the same as in sum-product, with ``relu`` in place of the softplus
+    (Ping and Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the visible
     units take the values that their beliefs prefer, and the hidden units their conditional mode.
     The best of all these states is returned, so that a run that oscillates is not wasted. In a
     `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs of
@@ -311,7 +311,7 @@ class Messages(NamedTuple):
 def earlier_messages(
     query: Query, method: str, shape: tuple[int, ...], width: int
 ) -> Messages | None:
-    """Return the messages that a query continues from, None if there are none that fit.
+    """Return the messages that a query continues from, None if no messages fit.
 
     `method` is the name of the method, `shape` the shape of its messages and `width` the number of
     variables. A ValueError is raised if the query has only a state, and this does not fit.

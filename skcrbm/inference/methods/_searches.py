@@ -63,8 +63,8 @@ class BranchAndBound(InferenceMethod):
 class MixedIntegerProgram(InferenceMethod):
     """Best state of an `IsingEnergy` by mixed integer programs of HiGHS [1]_.
 
-    There is one program for each model, with a binary variable for each label and one for the
-    product of each coupled pair. It is slow, and its purpose is to check "branch_and_bound"
+    There is one program for each model, with a binary variable for each label and a variable for
+    the product of each coupled pair. It is slow, and its purpose is to check "branch_and_bound"
     independently. Its bound is the bound of HiGHS minus the tolerances of HiGHS, so that the `gap`
     of the best state is about 1e-8 of the largest field rather than 0, unless the fields alone
     decide all labels. `n_iter` counts nodes.

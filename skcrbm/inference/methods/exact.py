@@ -35,7 +35,7 @@ class Exact(InferenceMethod):
 
     For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, always
     the variable that joins the fewest of its neighbours next; clamped variables are left out
-    first. The cost is that of a table with one variable more than the largest set of neighbours
+    first. The cost is the size of a table with one variable more than the largest set of neighbours
     (the width).
 
     Log Z is exact. "map" is the best joint state, found in the same way, and "marginal_map"
@@ -102,8 +102,8 @@ def answer_in_parts(
     """Answer a query part by part, each part by a solver of its own.
 
     `sums` answers marginals, statistics and log Z; `best` answers "map" and "marginal_map", with
-    max-marginals; `draw` answers samples. The log-odds of the result are those of the marginals if
-    these are asked for, else the max-marginals.
+    max-marginals; `draw` answers samples. The log-odds of the result belong to the marginals if
+    these are asked for, else they are max-marginals.
     """
     _check_time(energy, query)
     fields = {}
