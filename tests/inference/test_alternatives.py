@@ -27,6 +27,7 @@ from skcrbm.inference import (
     infer,
     sample,
 )
+from skcrbm.learning import BPChainLearning
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(30, 3)
@@ -121,7 +122,7 @@ ESTIMATORS = {
     "RBM": lambda m: RBM(inference=m, learning="mle", **FEW).fit(Y),
     "Ising": lambda m: IsingModel(inference=m, learning="mle", max_iter=2).fit(Y),
     "MRF": lambda m: MarkovRandomField(inference=m, learning="mle", max_iter=2).fit(Y),
-    "sampler": lambda m: RBM(sampler=m, learning="bp_chain", **FEW).fit(Y),
+    "sampler": lambda m: RBM(learning=BPChainLearning(sampler=m), **FEW).fit(Y),
 }
 
 
@@ -143,7 +144,6 @@ def test_methods_that_estimators_list_train(kind):
         ("CRBM", MPLP()),
         ("CRBM", Gibbs()),
         ("MSSVM", Gibbs()),
-        ("MSSVM, marginals", MPLP()),
         ("RBM", Gibbs()),
         ("Ising", MaxProduct()),
         ("sampler", MaxProduct()),

@@ -163,8 +163,9 @@ class MaxProduct(StateMessagePassing):
     """Joint MAP ``argmax p(v, h)`` by max-product belief propagation.
 
     Messages and schedule are the same as in sum-product, with ``relu`` in place of the softplus
-    (Ping and Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the visible
-    units take the values that their beliefs prefer, and the hidden units their conditional mode.
+    (Ping and Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the
+    visible units take the values that their beliefs prefer, and the hidden units their
+    conditional mode.
     The best of all these states is returned, so that a run that oscillates is not wasted. In a
     `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs of
     the previous iteration, and all variables take the values that their beliefs prefer; a model
