@@ -9,8 +9,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan
 from skcrbm.energies.models import RBMModel, RBMParams
 from skcrbm.inference import InferenceMethod
+from skcrbm.learning.design import crbm_params
 from skcrbm.learning.fit import fit, fit_one_epoch
-from skcrbm.learning.initial import crbm_params
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks

@@ -12,7 +12,12 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
+from skcrbm.decoding.rules import (
+    DecodingRule,
+    decoder_constraint,
+    decoders_for,
+    threshold_rule,
+)
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base import Rows, refuse_balanced_weights
 from skcrbm.estimators._crbm_auto import (
@@ -43,7 +48,7 @@ from skcrbm.inference.choice import (
     seeded_copy,
 )
 from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import Design, mean_square
+from skcrbm.learning.design import Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import (
     Plan,
     fit,
@@ -51,7 +56,6 @@ from skcrbm.learning.fit import (
     resumed_generator,
     warn_of_convergence,
 )
-from skcrbm.learning.initial import crbm_params, crbm_rate_factors
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
@@ -393,7 +397,9 @@ class CRBMClassifier(RBMClassifier):
         interrupted = fitted.interrupted
         if isinstance(resolve_rule(self.learning, "conditional"), Likelihood):
             interrupted |= self._warn_of_strong_couplings(rows)
-        update_thresholds(self, bind(self._fold_settings, rows), rows.weight, rng, interrupted)
+        if threshold_rule(self.decode):
+            folds = bind(self._fold_settings, rows)
+            update_thresholds(self, folds, rows.weight, rng, interrupted)
         callbacks.end()
         return self
 

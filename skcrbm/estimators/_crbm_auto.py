@@ -12,7 +12,7 @@ from skcrbm.energies.models import ConditionalRBM
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning.data import Batch
-from skcrbm.learning.initial import smoothed_log_odds
+from skcrbm.learning.design import smoothed_log_odds
 from skcrbm.learning.penalties import L2, crbm_penalty
 from skcrbm.learning.penalty_search import START, PathPoint, PenaltyPath
 from skcrbm.learning.rules import LearningRule, Likelihood

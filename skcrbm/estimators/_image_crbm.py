@@ -34,7 +34,7 @@ from skcrbm.inference.choice import (
     seeded_copy,
 )
 from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import Design, mean_square
+from skcrbm.learning.design import Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import (
     Plan,
     fit,
@@ -42,7 +42,6 @@ from skcrbm.learning.fit import (
     resumed_generator,
     warn_of_convergence,
 )
-from skcrbm.learning.initial import crbm_params, crbm_rate_factors
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import Likelihood
 from skcrbm.learning.solvers import (

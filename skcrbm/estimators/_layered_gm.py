@@ -29,9 +29,8 @@ from skcrbm.layers import Dense
 from skcrbm.layers.clamping import HardClamping, clamping_constraint, clamping_cuts
 from skcrbm.layers.layers import Layer
 from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import Design
+from skcrbm.learning.design import Design, layered_params
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves, resumed_generator
-from skcrbm.learning.initial import layered_params
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (

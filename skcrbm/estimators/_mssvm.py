@@ -12,7 +12,12 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
+from skcrbm.decoding.rules import (
+    DecodingRule,
+    decoder_constraint,
+    decoders_for,
+    threshold_rule,
+)
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base import Rows, refuse_balanced_weights
 from skcrbm.estimators._crbm_auto import PLAIN_ALPHA, is_auto
@@ -34,7 +39,13 @@ from skcrbm.inference.choice import (
     seeded_copy,
 )
 from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import Design, mean_square
+from skcrbm.learning.design import (
+    Design,
+    crbm_params,
+    crbm_rate_factors,
+    max_margin_weights_scale,
+    mean_square,
+)
 from skcrbm.learning.fit import (
     Plan,
     fit,
@@ -42,7 +53,6 @@ from skcrbm.learning.fit import (
     resumed_generator,
     warn_of_convergence,
 )
-from skcrbm.learning.initial import crbm_params, crbm_rate_factors, max_margin_weights_scale
 from skcrbm.learning.margins import MARGIN_OBJECTIVES, state_methods, state_query
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.solvers import (
@@ -316,13 +326,9 @@ class MSSVMCRBM(RBMClassifier):
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
-        update_thresholds(
-            self,
-            lambda: (rows.X, rows.visible, {"class_weight": None}),
-            rows.weight,
-            rng,
-            fitted.interrupted,
-        )
+        if threshold_rule(self.decode):
+            folds = rows.X, rows.visible, {"class_weight": None}
+            update_thresholds(self, lambda: folds, rows.weight, rng, fitted.interrupted)
         callbacks.end()
         return self
 

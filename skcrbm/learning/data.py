@@ -1,10 +1,10 @@
-"""Rows of training data, and the mini-batches in which a training loop visits them."""
+"""Rows of training data, the mini-batches in which they are visited, and records of epochs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -172,3 +172,30 @@ class ArraySource(Source):
         a = self._arrays
         rest = ArraySource(a.X, a.visible, a.weight, a.index, self.n_indices, train)
         return rest, held_out
+
+
+class Epoch(NamedTuple):
+    """Facts about an epoch, known at its end."""
+
+    number: int  # 0-based, counted over warm starts
+    loss: float  # mean over rows, penalty included, averaged over the batches of the epoch
+    score: float | None  # validation score
+    converged: float  # share of rows whose inference converged
+    seconds: float
+    params: Any  # at the end of the epoch
+    effective_share: float | None = None  # mean of `Step.effective_share` over the steps
+
+
+@dataclass
+class History:
+    """Curves of a training run, its best epoch and the reason why it ended."""
+
+    epochs: list[Epoch] = field(default_factory=list)  # without their parameters
+    best: Epoch | None = None  # epoch whose parameters are kept: best on validation data, or last
+    reason: str = "max_iter"  # "max_iter", "no_change", "callback" or "interrupted"
+    state: Any = None  # of the objective, after the last step
+
+    def add(self, epoch: Epoch, best: Epoch) -> None:
+        """Add an epoch and set the best epoch."""
+        epochs = [*self.epochs, epoch._replace(params=None)]
+        self.epochs, self.best = epochs, best  # on one line: an interrupt finds neither or both

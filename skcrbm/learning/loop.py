@@ -5,46 +5,18 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from skcrbm.inference.base import MagnitudeError
-from skcrbm.learning.data import Clock, Source
+from skcrbm.learning.data import Clock, Epoch, History, Source
 from skcrbm.learning.objectives import Objective
 from skcrbm.learning.optimizers import Optimizer
 from skcrbm.learning.penalties import Penalty
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.row_sparse import RowSparse
-
-
-class Epoch(NamedTuple):
-    """Facts about an epoch, known at its end."""
-
-    number: int  # 0-based, counted over warm starts
-    loss: float  # mean over rows, penalty included, averaged over the batches of the epoch
-    score: float | None  # validation score
-    converged: float  # share of rows whose inference converged
-    seconds: float
-    params: Any  # at the end of the epoch
-    effective_share: float | None = None  # mean of `Step.effective_share` over the steps
-
-
-@dataclass
-class History:
-    """Curves of a training run, its best epoch and the reason why it ended."""
-
-    epochs: list[Epoch] = field(default_factory=list)  # without their parameters
-    best: Epoch | None = None  # epoch whose parameters are kept: best on validation data, or last
-    reason: str = "max_iter"  # "max_iter", "no_change", "callback" or "interrupted"
-    state: Any = None  # of the objective, after the last step
-
-    def add(self, epoch: Epoch, best: Epoch) -> None:
-        """Add an epoch and set the best epoch."""
-        epochs = [*self.epochs, epoch._replace(params=None)]
-        self.epochs, self.best = epochs, best  # on one line: an interrupt finds neither or both
 
 
 def run_epochs(

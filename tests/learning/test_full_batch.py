@@ -16,8 +16,7 @@ from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference.choice import resolve_method
 from skcrbm.learning.data import Batch
-from skcrbm.learning.design import Design, RowSpace
-from skcrbm.learning.initial import crbm_params
+from skcrbm.learning.design import Design, RowSpace, crbm_params
 from skcrbm.learning.lbfgs import CenteredCoordinates, Minimizer, RowsObjective, fit_rows
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import Likelihood

@@ -7,7 +7,6 @@ from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
 from skcrbm.inference.any_energy._ais import fill_estimate
-from skcrbm.inference.any_energy.gibbs import sweep_chains
 from skcrbm.inference.any_energy.perturb_and_max_product import answer_by_maxima
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._flat_graph import (
@@ -18,10 +17,9 @@ from skcrbm.inference.factor_graph._flat_graph import (
 )
 from skcrbm.inference.factor_graph._lanes import IsingLanes, Lanes
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.kernels.gibbs import FactorLists, sweep_factors
 from skcrbm.kernels.perturbed_maxima import pass_factors, relay_order
 from skcrbm.kernels.scalar import MAX, SUM
-from skcrbm.utils.limits import BLOCK_ENTRIES, FORBIDDEN_LOG_ODDS
+from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
@@ -276,14 +274,3 @@ def solve_perturb_and_max_product(method, energy, query):
 
     size = Lanes.n_lanes
     return answer_by_maxima(method, energy, query, maximise, (graph.n_edges,), noisy, size)
-
-
-def sweep(energy, states, key, streams, step):
-    """Draw the variables of a `FactorGraphEnergy`; see `gibbs_sweep`."""
-    there = energy.graph.adjacency
-    lists = FactorLists(
-        there.start, there.factor, there.weight, there.first_entry,
-        kernel_array(energy.log_potentials, np.float64), there.at_zero, there.output,
-        FORBIDDEN_LOG_ODDS if energy.has_zeros else 0.0,
-    )  # fmt: skip
-    return sweep_chains(sweep_factors, (lists,), energy, states, key, streams, step)

@@ -23,8 +23,6 @@ from skcrbm.kernels.rbm_exact import (
     Work,
     enumerate_rows,
 )
-from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
-from skcrbm.kernels.rbm_exact_map import best_states
 from skcrbm.kernels.scalar import MAX, MIXED
 from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -132,6 +130,8 @@ def _best_states(method, energy, query):
     log_gain = _low_log_gain(layers.coupling)
     state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k + m))
 
+    from skcrbm.kernels.rbm_exact_map import best_states  # loaded when first needed
+
     def solve(rows):
         best_states(
             MIXED if marginal else MAX,
@@ -191,6 +191,8 @@ def _sums(method, energy, query):
             np.add(found[:, k:], summed, out=found[:, k:], where=free[:, k:])
 
     def in_logs(rows, statistics):
+        from skcrbm.kernels.rbm_exact_log import enumerate_in_logs  # loaded when first needed
+
         enumerate_in_logs(
             *(part[rows] for part in rows_of), coupling, _low_log_gain(coupling), weight[rows],
             pairs is not None, log_partition[rows], log_odds[rows], *statistics,
@@ -212,6 +214,8 @@ def _sums(method, energy, query):
         sum_statistics(in_odds, chunks, query, pairs)
         rows = np.flatnonzero(np.isnan(log_odds).any(1))
         if len(rows):
+            from skcrbm.kernels.rbm_exact_log import enumerate_in_logs
+
             missing = log_odds[rows]
             enumerate_in_logs(
                 *(part[rows] for part in rows_of), coupling, _low_log_gain(coupling), weight[rows],
