@@ -8,7 +8,7 @@ import numpy as np
 
 from skcrbm.decoding.posterior import CertifiedLabels, ClassifierPosterior, Posterior
 from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.inference.label_search import find_labels
 from skcrbm.utils.labels import distinct_rows
 from skcrbm.utils.limits import AUTO_EXACT_UNITS, BLOCK_ENTRIES, ESTIMATOR_TOL

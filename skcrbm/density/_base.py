@@ -17,7 +17,8 @@ from sklearn.utils._param_validation import Interval
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import Gibbs, InferenceMethod, infer
-from skcrbm.inference.choice import method_constraint, methods_for, resolve_method, seeded_copy
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import method_constraint, methods_for, seeded_copy
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.learning.data import ArraySource
 from skcrbm.learning.design import Design

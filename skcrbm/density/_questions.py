@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.inference import Gibbs, available_methods, infer
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import checked_features, weighted_rows

@@ -10,7 +10,7 @@ import numpy as np
 
 from skcrbm.energies.models import ConditionalRBM
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch
 from skcrbm.learning.design import smoothed_log_odds
 from skcrbm.learning.penalties import L2, crbm_penalty

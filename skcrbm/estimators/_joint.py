@@ -15,7 +15,7 @@ from skcrbm.decoding.best_states import weighted_label_sets
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._base import StructuredClassifier
 from skcrbm.inference import available_methods, sample
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
 from skcrbm.targets.mixin import label_output

@@ -9,7 +9,8 @@ from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._joint import JointClassifier
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.choice import first_that_answers, resolve_method
+from skcrbm.inference.base import resolve_method
+from skcrbm.inference.choice import first_that_answers
 from skcrbm.targets.mixin import label_output
 from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.fitting import CallbackSupportMixin

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.inference import InferenceMethod, infer
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.phases import Phase, clamp_visible, one_model_per_row
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skcrbm import CRBMClassifier
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.learning import EarlyStopping, Likelihood, LossPlateau
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Contrast

@@ -17,7 +17,7 @@ from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.learning import SGD, Adam
 from skcrbm.learning.data import Batch
 from skcrbm.learning.margins import MARGIN_OBJECTIVES, state_query

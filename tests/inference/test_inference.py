@@ -15,7 +15,7 @@ from sklearn.base import clone
 import skcrbm.inference
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.inference import Exact, InferenceMethod, MeanField, SumProduct, available_methods, infer
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.inference.registry import METHODS
 from skcrbm.utils.parallel import ordered_map
 

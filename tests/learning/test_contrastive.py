@@ -15,7 +15,7 @@ from skcrbm import CRBMClassifier
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
 from skcrbm.inference import PerturbAndMaxProduct, infer
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning import SGD, Adam, LossPlateau, PMPLearning
 from skcrbm.learning.data import Batch, Clock

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.learning.large_margin.cutting_planes import (
     StructuralMarginProblem,
     fit_cutting_planes,

@@ -14,7 +14,7 @@ import skcrbm.utils.columns
 from skcrbm import CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
-from skcrbm.inference.choice import resolve_method
+from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch
 from skcrbm.learning.design import Design, RowSpace, crbm_params
 from skcrbm.learning.lbfgs import CenteredCoordinates, Minimizer, RowsObjective, fit_rows
