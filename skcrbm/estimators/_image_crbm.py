@@ -26,11 +26,11 @@ from skcrbm.estimators._rbm import (
     check_inference_cost,
 )
 from skcrbm.inference import InferenceMethod
+from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import (
     marginal_method,
     method_constraint,
     methods_for,
-    resolve_method,
     seeded_copy,
 )
 from skcrbm.learning.data import ArraySource

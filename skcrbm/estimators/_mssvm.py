@@ -31,11 +31,11 @@ from skcrbm.estimators._rbm import (
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
+from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import (
     first_that_answers,
     marginal_method,
     method_constraint,
-    resolve_method,
     seeded_copy,
 )
 from skcrbm.learning.data import ArraySource
