@@ -6,11 +6,11 @@ Environment variables:
     "all" (default) runs every example of the gallery; "quick" runs those that need neither data
     nor more than a few seconds, and shows the others as text.
 ``SKCRBM_INTERSPHINX``
-    "online" takes the inventories of other projects from their sites. By default a build asks no
-    network: links go by the short lists in ``doc/inventories``, which hold what our pages cite; a
-    name that is missing there is a warning, and so an error of a build with ``-W -n``.
+    "online" takes the inventories of other projects from their sites. By default a build uses no
+    network: the short lists in ``doc/inventories`` hold the names that our pages cite. A name that
+    is missing there is a warning, and so an error of a build with ``-W -n``.
 
-The formulas are drawn by MathJax in the reader's browser.
+MathJax draws the formulas in the reader's browser.
 """
 
 import importlib
@@ -26,6 +26,7 @@ import matplotlib
 from sphinx_gallery.sorting import ExplicitOrder
 
 from skcrbm import __version__
+from skcrbm.utils.options import Options
 
 matplotlib.use("Agg")
 HERE = Path(__file__).resolve().parent
@@ -44,15 +45,15 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
-    # Links to the lines of the public repository, where pyproject.toml names one; else to a copy of
-    # the sources in the site.
+    # Links to the lines of the public repository, if pyproject.toml names it; else to a copy of the
+    # sources in the site.
     "sphinx.ext.linkcode" if "Source" in URLS else "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-# The tables are parts of pages, but for those that are pages of their own.
+# These tables are parts of pages.
 exclude_patterns = [
     "_build",
     "inventories",
@@ -84,11 +85,14 @@ default_role = "literal"
 
 
 def own_members(module, name, members):
-    """Methods and properties of a class that we document; not what scikit-learn gives to all.
+    """Return the methods and properties of a class to document, without scikit-learn's members.
 
-    Attributes of a class that are neither are settings of its own.
+    Class attributes that are neither are internal settings. The methods of options objects are for
+    the library; users read and set their options.
     """
     cls = getattr(importlib.import_module(module), name)
+    if issubclass(cls, Options):
+        return []
     found = []
     for member in members:
         home = next((c for c in cls.__mro__ if member in vars(c)), None)
@@ -102,11 +106,11 @@ def own_members(module, name, members):
 
 
 autosummary_context = {"own_members": own_members}
-suppress_warnings = ["config.cache"]  # of the function just named, which is not pickled
+suppress_warnings = ["config.cache"]  # the function above is not pickled
 
 
 def linkcode_resolve(domain, info):
-    """Address of an object in the public repository: its file and lines, at this version."""
+    """Return the address of an object in the public repository: file and lines at this version."""
     if domain != "py" or not info["module"]:
         return None
     found = importlib.import_module(info["module"])
@@ -135,7 +139,7 @@ SITES = {
 
 
 def packed_inventory(name):
-    """Sphinx's form of a list in ``doc/inventories``: "name domain:role priority address title"."""
+    """Pack a list of ``doc/inventories`` for Sphinx: "name domain:role priority address title"."""
     listed = (HERE / "inventories" / f"{name}.txt").read_text(encoding="utf-8")
     head = (
         f"# Sphinx inventory version 2\n# Project: {name}\n# Version: \n"
@@ -147,7 +151,7 @@ def packed_inventory(name):
 
 
 def inventory(name):
-    """Where the names of a project are found: its site, or our list."""
+    """Return the inventory of a project: None for its site, or the path of our list."""
     online = os.environ.get("SKCRBM_INTERSPHINX") == "online"
     return None if online else packed_inventory(name)
 
