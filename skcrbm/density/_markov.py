@@ -268,7 +268,7 @@ class MarkovRandomField(BaseDensity):
             flat[1 : 2 * visible.shape[1] : 2] = start_log_odds(visible, weight)
             base = base.with_log_potentials(flat)
         _check_possible(base, visible, weight)
-        return TableModel.of(base)
+        return TableModel.from_energy(base)
 
     def _parameter_attributes(self, model):
         return {"log_potentials_": model.energy(None).log_potentials}

@@ -1,5 +1,7 @@
 """Conversions of factor graphs: from other pairwise energies, from and to UAI text."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -8,40 +10,31 @@ from skcrbm.energies._factors import logic_table
 from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._rbm import RBMEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
+from skcrbm.energies.base import BaseEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
-# Inputs of an OR or AND that is written as a table: 2^16 weights.
+# Largest number of inputs of an OR or AND that is written as a table, of 2^16 weights.
 _MAX_LOGIC_INPUTS = 15
-# Largest |log| of a weight that is written: a float holds it with room to spare.
+# Largest |log| of a weight that is written; a float holds larger weights, too.
 _MAX_LOG = 700.0
 
 
 class PairTables(NamedTuple):
-    """A batch of models as tables.
+    """A batch of pairwise models as tables."""
 
-    Attributes
-    ----------
-    variables : ndarray of int64 (F, 2)
-    log_potentials : ndarray (F, 4)
-    field : ndarray (N, n)
-        Log-odds.
-    centred : bool
-        Whether the fields act on ``x - 1/2`` in place of x.
-    """
-
-    variables: np.ndarray
-    log_potentials: np.ndarray
-    field: np.ndarray
-    centred: bool
+    variables: np.ndarray  # int64 (F, 2)
+    log_potentials: np.ndarray  # (F, 4)
+    field: np.ndarray  # (N, n): log-odds
+    centred: bool  # True if the fields act on ``x - 1/2`` instead of x
 
 
-def pair_tables(energy):
-    """Return the tables of an energy: of each coupling that is not 0, or of each edge.
+def pair_tables(energy: BaseEnergy) -> PairTables:
+    """Return the tables of an energy, one for each coupling that is not 0, or for each edge.
 
     Raises
     ------
     ValueError
-        On a kind of energy that is not one of pairs of independent units.
+        If the energy has no pairs of units.
     """
     if isinstance(energy, RBMEnergy) and not energy.categorical:
         i, j = np.nonzero(energy.weights)
@@ -62,8 +55,8 @@ def pair_tables(energy):
     return PairTables(edges, tables, 2 * energy.field, True)
 
 
-def write_uai(energy, row):
-    """Text of one model of a `FactorGraphEnergy`."""
+def write_uai(energy, row: int) -> str:
+    """Return the text of one model of a `FactorGraphEnergy`."""
     scopes, weights = [], []
     for i in range(energy.n_variables):
         field = float(energy.field[row, i])
@@ -100,14 +93,14 @@ def _weights(logs, name):
         worst = logs[logs > -np.inf]
         worst = worst[np.abs(worst).argmax()]
         raise ValueError(
-            f"{name} of {worst:.4g} cannot be written: the format takes weights, not their "
-            f"logarithms, and exp of it does not fit; the limit is ±{_MAX_LOG:g}"
+            f"{name} of {worst:.4g} cannot be written: the format takes weights, and its exp is "
+            f"no float; the limit is ±{_MAX_LOG:g}"
         )
     return np.exp(logs)
 
 
 class _Words:
-    """The words of a text, taken one after the other."""
+    """Reader of the words of a text, in order."""
 
     def __init__(self, text):
         if not isinstance(text, str):
@@ -127,7 +120,7 @@ class _Words:
         except ValueError:
             value = least - 1
         if value < least or (most is not None and value > most):
-            limits = f"from {least} on" if most is None else f"from {least} to {most}"
+            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
             raise ValueError(
                 f"UAI text must have {expected}, an int {limits}, where it has {word!r}"
             )
@@ -147,16 +140,10 @@ class _Words:
         return values
 
 
-def read_uai(text):
-    """Read a model.
+def read_uai(text: str) -> tuple[int, list, list, list, list]:
+    """Return the number of variables, the scopes and weights of tables, and the ORs and ANDs.
 
-    Returns
-    -------
-    n_variables : int
-    scopes : list of list of int
-    weights : list of ndarray
-    ors, ands : list of list of int
-        Inputs, then the output, of tables of more than six variables.
+    An OR or AND is a table of more than six variables, given as inputs and then the output.
     """
     words = _Words(text)
     kind = words.take("'MARKOV'")
@@ -196,7 +183,7 @@ def read_uai(text):
         else:
             raise ValueError(_too_large(f, k))
     if words.place != len(words.words):
-        raise ValueError(f"UAI text goes on after the last table: {words.words[words.place]!r}")
+        raise ValueError(f"UAI text has {words.words[words.place]!r} after the last table")
     return n, scopes, weights, ors, ands
 
 

@@ -1,127 +1,84 @@
-"""Which variables the factors of a graph join: index arrays that all its tables share."""
+"""The structure of a factor graph: index arrays that say which variables a factor joins."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors, logic_table
+from skcrbm.energies._factors import AndFactors, Factors, OrFactors, TableFactors, logic_table
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.pickling import Versioned
 
 
 class TableGroup(NamedTuple):
-    """All table factors of one number of variables k.
+    """All table factors of k variables."""
 
-    Attributes
-    ----------
-    variables : ndarray of int64 (F, k)
-    entries : ndarray of int64 (F,)
-        Place of each table's first entry among all log-potentials.
-    log_potentials : ndarray (F, 2**k)
-        The first variable is the slowest digit: bit ``k - 1 - j`` of an entry's number is the
-        value of variable j of the scope.
-    """
-
-    variables: np.ndarray
-    entries: np.ndarray
+    variables: np.ndarray  # int64 (F, k)
+    entries: np.ndarray  # int64 (F,): position of each table's first entry in all log-potentials
+    # (F, 2**k); bit k - 1 - j of an entry's number is the value of variable j of the scope
     log_potentials: np.ndarray
 
 
 class LogicGroup(NamedTuple):
-    """All OR factors, or all AND factors.
+    """All OR factors, or all AND factors; arrays of int64."""
 
-    Attributes
-    ----------
-    start : ndarray of int64 (F + 1,)
-        The inputs of factor f are ``inputs[start[f]:start[f + 1]]``; there is at least one.
-    inputs : ndarray of int64 (start[F],)
-    outputs : ndarray of int64 (F,)
-    """
-
-    start: np.ndarray
-    inputs: np.ndarray
-    outputs: np.ndarray
+    start: np.ndarray  # (F + 1,): factor f has inputs[start[f]:start[f + 1]], at least one input
+    inputs: np.ndarray  # (start[F],)
+    outputs: np.ndarray  # (F,)
 
 
 class BlockEdges(NamedTuple):
     """The edges of a block of variables in a group of factors, sorted by variable.
 
-    Attributes
-    ----------
-    edge : ndarray of int64 (M,)
-        ``f * k + j`` of tables; the place among inputs, then outputs, of OR and AND.
-    first : ndarray of int64
-        Where those of each variable begin that has any.
-    where : ndarray of int64
-        The places of these variables in the block.
-    factor, bit : ndarray of int64 (M,)
-        Of tables: the factor of each edge, and what its variable adds to the number of an entry.
-    scopes : ndarray of int64 (M, k)
-        Of tables: all variables of the factor.
+    All arrays are of int64; the last three are for groups of tables.
     """
 
-    edge: np.ndarray
-    first: np.ndarray
-    where: np.ndarray
-    factor: np.ndarray | None = None
-    bit: np.ndarray | None = None
-    scopes: np.ndarray | None = None
+    edge: np.ndarray  # (M,): f * k + j in tables; position in inputs, then outputs, of OR and AND
+    first: np.ndarray  # position of the first edge of each variable that has edges
+    where: np.ndarray  # positions of these variables in the block
+    factor: Any = None  # (M,): factor of each edge
+    bit: Any = None  # (M,): difference that its variable makes to the number of an entry
+    scopes: Any = None  # (M, k): all variables of the factor
 
 
 class Adjacency(NamedTuple):
-    """The factors of each variable; of the factors tables come first, then OR, then AND.
+    """The factors of each variable; tables come first, then OR, then AND. Arrays of int64."""
 
-    Attributes
-    ----------
-    start : ndarray of int64 (n + 1,)
-        The edges of variable i are ``start[i]`` to ``start[i + 1] - 1``, factors ascending.
-    factor : ndarray of int64 (E,)
-        In the order of `FactorGraph.lists`.
-    weight : ndarray of int64 (E,)
-        What the variable adds to the number of the entry of a table; 1 as an input of an OR, -1
-        of an AND, 0 as an output.
-    first_entry : ndarray of int64 (n_tables,)
-        Place of each table's first entry among all log-potentials.
-    at_zero : ndarray of int64 (F,)
-        Sum of the weights to start from: 0, or the number of inputs of an AND.
-    output : ndarray of int64 (F,)
-        Of OR and AND; 0 of tables.
-    """
-
-    start: np.ndarray
-    factor: np.ndarray
+    start: np.ndarray  # (n + 1,): variable i has the edges start[i] to start[i + 1] - 1
+    factor: np.ndarray  # (E,): factor of each edge, in the order of `FactorGraph.lists`
+    # (E,): difference that the variable makes to the number of the entry of a table; 1 for an
+    # input of an OR, -1 for an input of an AND, 0 for an output
     weight: np.ndarray
-    first_entry: np.ndarray
-    at_zero: np.ndarray
-    output: np.ndarray
+    first_entry: np.ndarray  # (n_tables,): position of the first entry in all log-potentials
+    at_zero: np.ndarray  # (F,): sum of weights to start from: 0, or the inputs of an AND
+    output: np.ndarray  # (F,): output of OR and AND, 0 for tables
 
 
 class FactorGraph(Versioned):
-    """The factors without their numbers; never changed, and shared by all energies made of it.
+    """The factors without their numbers, shared by all energies with the same factors.
 
     Attributes
     ----------
-    n_variables, n_entries : int
-    groups : tuple of (class, scopes, slice)
-        As given: the class of the factors, their value object, and which of all
-        log-potentials are theirs.
+    groups : tuple of (factors, slice)
+        The given factors, and the slice of all log-potentials that belongs to them.
     scopes : tuple of (variables, entries)
-        Of the table factors by number of variables, ascending; as in `TableGroup`.
-    ors, ands : LogicGroup
+        Table factors by number of variables, ascending, as in `TableGroup`.
     """
 
-    _saved = ("n_variables", "groups", "n_entries", "scopes", "ors", "ands", "_of_blocks")
+    _saved = ("n_variables", "groups", "n_entries", "scopes", "ors", "ands", "_block_edges")
 
-    def __init__(self, factors, n_variables):
+    def __init__(self, factors: Sequence[Factors], n_variables: int):
         self.n_variables = n_variables
-        self._of_blocks = {}
-        self.groups, first = [], 0
+        self._block_edges = {}
+        groups, first = [], 0
         for part in factors:
             size = part.log_potentials.size if isinstance(part, TableFactors) else 0
-            self.groups.append((part, slice(first, first + size)))
+            groups.append((part, slice(first, first + size)))
             first += size
-        self.groups = tuple(self.groups)
+        self.groups = tuple(groups)
         self.n_entries = first
         self.scopes = self._scopes()
         self.ors = _joined([part for part in factors if isinstance(part, OrFactors)])
@@ -139,17 +96,17 @@ class FactorGraph(Versioned):
             for k in sorted(by_arity)
         )
 
-    def tables(self, flat):
-        """Return a tuple of `TableGroup` of flat log-potentials (n_entries,)."""
+    def tables(self, flat: np.ndarray) -> tuple[TableGroup, ...]:
+        """Return the groups of tables with flat log-potentials (n_entries,)."""
         groups = []
         for variables, entries in self.scopes:
             size = 2 ** variables.shape[1]
-            place = entries[:, None] + np.arange(size)
-            groups.append(TableGroup(variables, entries, flat[place]))
+            position = entries[:, None] + np.arange(size)
+            groups.append(TableGroup(variables, entries, flat[position]))
         return tuple(groups)
 
-    def lists(self):
-        """Yield the variables of each factor, tables by number of variables, then OR, then AND."""
+    def lists(self) -> Iterator[np.ndarray]:
+        """Yield the variables of each factor: tables by number of variables, then OR, then AND."""
         for variables, _ in self.scopes:
             yield from variables
         for group in (self.ors, self.ands):
@@ -158,20 +115,20 @@ class FactorGraph(Versioned):
                 yield np.append(inputs, output)
 
     @cached_property
-    def expanded(self):
-        """The same graph of tables alone.
+    def expanded(self) -> tuple[list[tuple[int, ...]], list[np.ndarray], int]:
+        """The same graph with tables only.
 
-        An OR or AND of more than two inputs is a chain of such of two inputs, joined by
-        further variables, which are numbered after the others.
+        An OR or AND of more than two inputs becomes a chain of factors with two inputs, joined by
+        additional variables, whose numbers follow the others.
 
         Returns
         -------
         scopes : list of tuple of int
-            Of the tables, in the order of `tables`, then of the chains, output last.
+            Scopes of the tables in the order of `tables`, then of the chains, output last.
         logic : list of ndarray (2**k,)
             Log-potentials of the chains.
         n_variables : int
-            With the further ones.
+            Number of variables, including the additional variables.
         """
         scopes = [tuple(scope) for variables, _ in self.scopes for scope in variables.tolist()]
         logic, n = [], self.n_variables
@@ -191,27 +148,27 @@ class FactorGraph(Versioned):
 
     @cached_property
     def elimination(self):
-        """Order in which to eliminate the variables of `expanded`, none of which is held."""
+        """Order in which to eliminate the variables of `expanded`, all of them free."""
         scopes, _, n = self.expanded
         return min_fill(scopes, range(n))
 
     @cached_property
     def blocks(self):
-        """Tuple of index arrays: variables that share no factor, coloured in their order."""
-        used, factors_of = [], [[] for _ in range(self.n_variables)]
+        """Tuple of index arrays: blocks of variables that share no factor."""
+        factors_of: list[list[set]] = [[] for _ in range(self.n_variables)]
         for scope in self.lists():
             if len(scope) > 1:
-                used.append(set())
+                colours: set[int] = set()
                 for v in scope:
-                    factors_of[v].append(used[-1])
+                    factors_of[v].append(colours)
         return colour_classes(factors_of)
 
     @cached_property
-    def adjacency(self):
-        """`Adjacency` of all variables."""
-        none = np.empty(0, np.int64)
-        variables, factor, weight, first_entry = [none], [none], [none], [none]
-        at_zero, output, n_factors = [none], [none], 0
+    def adjacency(self) -> Adjacency:
+        """The factors of all variables."""
+        empty = np.empty(0, np.int64)
+        variables, factor, weight, first_entry = [empty], [empty], [empty], [empty]
+        at_zero, output, n_factors = [empty], [empty], 0
         for scopes, entries in self.scopes:
             n, k = scopes.shape
             variables.append(scopes.ravel())
@@ -239,7 +196,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def _edges(self):
-        """For each group of tables, then OR and AND: edges sorted by variable, and their starts."""
+        """Edges sorted by variable, and their starts, for each group of tables, OR and AND."""
         logic = (np.concatenate([g.inputs, g.outputs]) for g in (self.ors, self.ands))
         every = (*(variables.reshape(-1) for variables, _ in self.scopes), *logic)
         return [self._sorted_edges(variables) for variables in every]
@@ -249,19 +206,10 @@ class FactorGraph(Versioned):
         np.cumsum(np.bincount(variables, minlength=self.n_variables), out=start[1:])
         return np.argsort(variables, kind="stable"), start
 
-    def edges_of(self, variables):
-        """Return the edges of some variables, group after group as in `_edges`.
-
-        Parameters
-        ----------
-        variables : ndarray of int64 (B,)
-
-        Returns
-        -------
-        list of BlockEdges
-        """
+    def edges_of(self, variables: np.ndarray) -> list[BlockEdges]:
+        """Return the edges of some variables (B,) in each group of `_edges`."""
         key = variables.tobytes()
-        if key not in self._of_blocks:  # of a sampler the same few, again and again
+        if key not in self._block_edges:  # a sampler asks for the same blocks again and again
             blocks = [self._block(e, s, variables) for e, s in self._edges]
             for g, (scopes, _) in enumerate(self.scopes):
                 k = scopes.shape[1]
@@ -269,31 +217,25 @@ class FactorGraph(Versioned):
                 blocks[g] = blocks[g]._replace(
                     factor=factor, bit=1 << (k - 1 - slot), scopes=scopes[factor]
                 )
-            self._of_blocks[key] = blocks
-        return self._of_blocks[key]
+            self._block_edges[key] = blocks
+        return self._block_edges[key]
 
     @staticmethod
     def _block(edges, start, variables):
         count = start[variables + 1] - start[variables]
-        with_any = np.flatnonzero(count)
+        with_edges = np.flatnonzero(count)
         place = np.repeat(np.arange(len(variables)), count)
         first = np.cumsum(count) - count
         within = np.arange(len(place)) - first[place]
-        return BlockEdges(edges[start[variables][place] + within], first[with_any], with_any)
+        edge = edges[start[variables][place] + within]
+        return BlockEdges(edge, first[with_edges], with_edges)
 
 
-def colour_classes(factors_of):
-    """Colour variables in their order, each with the first colour that is free.
+def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
+    """Colour variables in order, each with the first free colour; return those of each colour.
 
-    Parameters
-    ----------
-    factors_of : list of list of set
-        Of each variable, the sets of its factors, empty at first: the colours used there.
-
-    Returns
-    -------
-    tuple of ndarray of int64
-        The variables of each colour.
+    `factors_of` holds an empty set for each factor of each variable; variables of one factor share
+    the set. It collects the colours in use.
     """
     colours = np.empty(len(factors_of), np.int64)
     for v, sets in enumerate(factors_of):
@@ -302,20 +244,20 @@ def colour_classes(factors_of):
         while colour in taken:
             colour += 1
         colours[v] = colour
-        for one in sets:
-            one.add(colour)
+        for used in sets:
+            used.add(colour)
     return tuple(np.flatnonzero(colours == c) for c in range(colours.max(initial=-1) + 1))
 
 
 def _joined(parts):
-    """One `LogicGroup` of several value objects."""
+    """Return the `LogicGroup` of several OrFactors, or AndFactors."""
     start, shift = [np.zeros(1, np.int64)], 0
     for part in parts:
         start.append(part.start[1:] + shift)
         shift += len(part.inputs)
-    none = np.empty(0, np.int64)
+    empty = np.empty(0, np.int64)
     return LogicGroup(
         np.concatenate(start),
-        np.concatenate([none, *(part.inputs for part in parts)]),
-        np.concatenate([none, *(part.outputs for part in parts)]),
+        np.concatenate([empty, *(part.inputs for part in parts)]),
+        np.concatenate([empty, *(part.outputs for part in parts)]),
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Self
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 from scipy.special import expit
 
 from skcrbm.energies.base import BaseEnergy, Block
+from skcrbm.energies.layered_structure import LayeredStructure
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import CACHED_ENTRIES, UNDECIDED_FIELD
 from skcrbm.utils.parallel import row_chunks
@@ -16,25 +19,24 @@ from skcrbm.utils.validation import as_row_fields, kernel_array
 
 
 class LayeredEnergy(BaseEnergy):
-    """N layered models of outputs and hidden nodes, the inputs being given.
+    """A batch of N layered models of outputs and hidden nodes, given the inputs.
 
-    The variables are the states but the first of the nodes, as 0/1 units: of a node of k
-    states at most one of its k - 1 units is on, all are off in state 0. Those of the output
-    layer are visible and come first, then those of the hidden layers, from the input on.
+    The variables are 0/1 units, one for each state of a node other than 0. At most one of the
+    k - 1 units of a node with k states is on; in state 0 all are off. The units of the output
+    layer are visible and come first, then the units of the hidden layers, from the input on.
 
     Parameters
     ----------
     structure : LayeredStructure
-        Layers and connections; those of the input act through the fields alone.
+        Layers and connections. The connection of the input acts through the fields alone.
     weights : sequence of ndarray
-        Flat pairwise scores of each connection between other layers than the input.
+        Flat pairwise scores of each connection except that of the input.
     field : array-like (n_variables,) or (N, n_variables)
-        Unary scores with what the inputs give layer 1.
+        Unary scores, including the scores that the inputs give layer 1.
     unaries : array-like (n_variables,), default=None
-        The part of the fields that all models share. The model does not depend on it, but
-        mean field and message passing start there: in their first iteration the inputs have
-        not been seen, as in the training of `LayeredGMClassifier`. None: they start from the
-        fields.
+        Part of the fields that all models share. The model does not depend on it, but mean field
+        and message passing start from it: their first iteration does not see the inputs, as in
+        the training of `LayeredGMClassifier`. With None they start from the fields.
 
     Examples
     --------
@@ -49,7 +51,13 @@ class LayeredEnergy(BaseEnergy):
 
     _saved = ("structure", "field", "unaries", "weights", "_slices", "_matrices")
 
-    def __init__(self, structure, weights, field, unaries=None):
+    def __init__(
+        self,
+        structure: LayeredStructure,
+        weights: Sequence[ArrayLike],
+        field: ArrayLike,
+        unaries: ArrayLike | None = None,
+    ):
         self.structure = structure
         self._slices = structure.unit_slices
         width = max(part.stop for part in self._slices[1:])
@@ -64,14 +72,14 @@ class LayeredEnergy(BaseEnergy):
         sizes = [c.n_weights for c in structure.connections[1:]]
         if [len(w) for w in self.weights] != sizes:
             raise ValueError(
-                f"weights must hold arrays of {sizes} scores, one for each connection but the "
-                f"input's; got {[len(w) for w in self.weights]}"
+                f"weights must hold arrays of {sizes} scores, one for each connection except that "
+                f"of the input; got {[len(w) for w in self.weights]}"
             )
         self._matrices = [
             c.matrix(w) for c, w in zip(structure.connections[1:], self.weights, strict=True)
         ]
 
-    def astype(self, dtype):
+    def astype(self, dtype: DTypeLike) -> LayeredEnergy:
         """Return the same models, evidence included, in another floating dtype."""
         other = LayeredEnergy(
             self.structure,
@@ -82,8 +90,8 @@ class LayeredEnergy(BaseEnergy):
         other.evidence = self.evidence
         return other
 
-    def scaled(self, beta: float) -> Self:
-        """Return the same unaries with all pairwise scores times `beta`."""
+    def scaled(self, beta: float) -> LayeredEnergy:
+        """Return the same unary scores with all pairwise scores times `beta`."""
         weights = [w * self.dtype.type(beta) for w in self.weights]
         other = LayeredEnergy(self.structure, weights, self.field, self.unaries)
         other.evidence = self.evidence
@@ -93,18 +101,18 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def fields(self) -> tuple[np.ndarray, ...]:
-        """(field,)."""
+        """Tuple (field,)."""
         return (self.field,)
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Scores of each connection."""
+        """Flat pairwise scores of each connection."""
         return self.weights
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of units against all other states of their node, (N, n_variables); see the base.
+        """Return the log-odds of units against all other states of their node, by fields alone.
 
-        Couplings move them by those of the unit, and of the state it is compared with.
+        Their influence is the sum of the couplings of the unit and of the state it competes with.
         """
         log_odds = np.empty(self.field.shape)
         reach = np.zeros(self.n_variables)
@@ -120,13 +128,13 @@ class LayeredEnergy(BaseEnergy):
         return log_odds, reach
 
     def dominant_fields(self) -> np.ndarray:
-        """Fields larger than couplings, as equal ones of two states of a node."""
+        """Return True for fields larger than couplings, such as equal fields of two states."""
         influence = self.own_log_odds()[1]
         return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
 
     @property
     def n_variables(self) -> int:
-        """Number of units: states but the first of all nodes but the inputs."""
+        """Number of units of all nodes except the inputs."""
         return self.field.shape[1]
 
     @property
@@ -137,23 +145,24 @@ class LayeredEnergy(BaseEnergy):
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
-    def without_held_fields(self) -> tuple[Self, np.ndarray]:
-        """Return the same models with fields of 0 for held units, and what these gave."""
+    def without_held_fields(self) -> tuple[LayeredEnergy, np.ndarray]:
+        """Return the same models with fields of 0 for held units, and the scores taken out."""
         if self.evidence is None:
             return self, np.zeros(self.n_models)
         given = np.nan_to_num(self.evidence) * self.field.astype(np.float64)
         return self.with_fields(np.where(self.free, self.field, 0)), given.sum(axis=1)
 
-    def _shape(self, layer):
-        """Return the number of nodes of a layer, and of the units of each."""
+    def _shape(self, layer: int) -> tuple[int, int]:
+        """Return the number of nodes of a layer, and of the units of each node."""
         return self.structure.n_nodes[layer], self.structure.n_states[layer] - 1
 
     def _check_evidence(self):
+        assert self.evidence is not None
         if (self._most_on(np.nan_to_num(self.evidence)) > 1).any():
             raise ValueError("clamp contradicts itself: it holds two units of one node on")
 
     def _most_on(self, states, layers=None):
-        """Largest number of units on in a node, (...), of states (..., n_variables)."""
+        """Return the largest number of units that are on in one node of states (..., n)."""
         most = np.zeros(states.shape[:-1])
         for layer in layers or range(1, self.structure.depth + 1):
             nodes = states[..., self._slices[layer]]
@@ -161,19 +170,19 @@ class LayeredEnergy(BaseEnergy):
             most = np.maximum(most, nodes.sum(axis=-1).max(axis=-1, initial=0))
         return most
 
-    def connection_weights(self):
-        """Flat pairwise scores of each connection; None for the input's, which has no part."""
+    def connection_weights(self) -> list[np.ndarray | None]:
+        """Return the flat pairwise scores of each connection; None for that of the input."""
         return [None, *self.weights]
 
-    def layer_unaries(self):
-        """Unary scores that all models share, (n_nodes, k - 1) by layer; None without any."""
+    def layer_unaries(self) -> list[Any] | None:
+        """Return `unaries` as (n_nodes, k - 1) by layer; None if the energy has no `unaries`."""
         if self.unaries is None:
             return None
         parts = self.by_layer(self.unaries)[1:]
         return [None, *(u.reshape(self._shape(n)) for n, u in enumerate(parts, 1))]
 
-    def by_layer(self, values):
-        """Parts of an array (..., n_variables) that belong to each layer, None for the input."""
+    def by_layer(self, values: np.ndarray) -> list[Any]:
+        """Return the part of an array (..., n_variables) for each layer; None for the input."""
         return [None, *(values[..., part] for part in self._slices[1:])]
 
     # ----------------------------------------------------- weights of states
@@ -187,7 +196,7 @@ class LayeredEnergy(BaseEnergy):
         return np.where(self._most_on(states) > 1, -np.inf, scores)
 
     def _log_weight(self, visible, hidden):
-        """Log-weights (N, C) of visible states (N or 1, C, V), with one hidden layer or none."""
+        """Return log-weights (N, C) of visible states (N or 1, C, V); at most one hidden layer."""
         weights = np.empty((self.n_models, visible.shape[1]))
         output, possible = self._slices[-1], self._most_on(visible, [self.structure.depth]) <= 1
         width = max(1, visible.shape[1] * self.n_variables)
@@ -207,15 +216,15 @@ class LayeredEnergy(BaseEnergy):
         return np.where(possible, weights, -np.inf)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Negative free energy of visible states (N, V), one per model."""
+        """Return the negative free energy (N,) of visible states (N, V), one per model."""
         if self.structure.depth > 2:
             return super().log_weight(visible, hidden)
         return self._log_weight(visible[:, None], hidden)[:, 0]
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Negative free energy (N, K) of K visible states (K, V); see the base.
+        """Return the negative free energy (N, K) of K visible states (K, V).
 
-        One hidden layer sums out in closed form; with several, their units are enumerated.
+        One hidden layer is summed out in closed form; the units of several are enumerated.
         """
         if self.structure.depth > 2:
             return super().log_weight_of_sets(visible_sets, hidden)
@@ -232,7 +241,7 @@ class LayeredEnergy(BaseEnergy):
         return self._slices.index(block)
 
     def _conditional_log_odds(self, states, block):
-        """Scores (N, C, k) of the units of a layer against state 0, given the other layers."""
+        """Return scores (N, C, k) of the units of a layer against state 0, given other layers."""
         layer = self._layer_of(block)
         n, n_chains, width = states.shape
         flat = states.reshape(n * n_chains, width).astype(self.dtype, copy=False)
@@ -245,12 +254,15 @@ class LayeredEnergy(BaseEnergy):
         return scores.reshape(n, n_chains, scores.shape[1])
 
     def _node_scores(self, states, layer):
-        """Scores (N, C, n_nodes, k) of all states of a layer's nodes, -inf by evidence."""
+        """Return scores (N, C, n_nodes, k) of all states of the nodes of a layer."""
         block = self._slices[layer]
         return self._of_states(self._conditional_log_odds(states, block).astype(np.float64), layer)
 
     def _of_states(self, scores, layer):
-        """Scores (N, C, n_nodes, k) of all states, -inf by evidence, given the units' (N, C, n)."""
+        """Return scores (N, C, n_nodes, k) of all states, given scores (N, C, n) of the units.
+
+        States that contradict the evidence get -inf.
+        """
         block = self._slices[layer]
         scores = scores.reshape(*scores.shape[:2], *self._shape(layer))
         scores = np.concatenate([np.zeros((*scores.shape[:3], 1)), scores], axis=3)
@@ -262,7 +274,7 @@ class LayeredEnergy(BaseEnergy):
         return scores
 
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Log-odds of each unit of a layer given the other layers."""
+        """Return the log-odds of each unit of a layer given the other layers."""
         layer = self._layer_of(block)
         if self._shape(layer)[1] == 1:
             return super().conditional_log_odds(states, block)
@@ -270,7 +282,7 @@ class LayeredEnergy(BaseEnergy):
         return log_odds.reshape(*states.shape[:2], -1)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the units of a layer; a node of several by the first of its uniform numbers."""
+        """Draw the units of a layer; a node of several units takes its first uniform number."""
         n_nodes, n_units = self._shape(self._layer_of(block))
         if n_units == 1:
             return super().draw(log_odds, u, block)
@@ -281,7 +293,7 @@ class LayeredEnergy(BaseEnergy):
         return ((below <= u) & (u < mass)).reshape(log_odds.shape)
 
     def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """P(h_j = 1 | v), or with ``hidden="max"`` the most probable h."""
+        """Return P(h_j = 1 | v), or with ``hidden="max"`` the most probable h."""
         if hidden == "max" and self.structure.depth == 2 and self._shape(1)[1] > 1:
             states = np.zeros((len(visible), 1, self.n_variables), self.dtype)
             states[:, 0, : self.n_visible] = visible
@@ -289,7 +301,7 @@ class LayeredEnergy(BaseEnergy):
         return super().hidden_given_visible(visible, hidden)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Units (N, V) of the most probable state of each output, ties on."""
+        """Return the units (N, V) of the most probable state of each output; ties are on."""
         n_nodes, n_units = self._shape(self.structure.depth)
         if n_units == 1:
             return super().marginal_modes(log_odds)
@@ -301,14 +313,14 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """(n_tables, l - 1, k - 1) of each connection; edges that share a table add up."""
+        """(n_tables, l - 1, k - 1) for each connection; edges that share a table add up."""
         return tuple(
             (c.n_tables, c.n_left_states - 1, c.n_right_states - 1)
             for c in self.structure.connections[1:]
         )
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Weighted sums of products of units by table of each connection."""
+        """Return weighted sums of products of units for each table of each connection."""
         layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
         weight = weight[:, None].astype(self.dtype)
         return tuple(
@@ -319,7 +331,7 @@ class LayeredEnergy(BaseEnergy):
         )
 
 
-def _modes(scores):
-    """Units (N, n_nodes (k - 1)) of the best states by scores (N, n_nodes, k); ties on."""
-    best = np.roll(scores, -1, axis=2).argmax(axis=2)  # state 0 last
+def _modes(scores: np.ndarray) -> np.ndarray:
+    """Return units (N, n_nodes (k - 1)) of the best states by scores (N, n_nodes, k)."""
+    best = np.roll(scores, -1, axis=2).argmax(axis=2)  # state 0 last, so that it loses ties
     return (best[..., None] == np.arange(scores.shape[2] - 1)).reshape(len(scores), -1)

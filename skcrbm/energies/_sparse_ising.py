@@ -298,7 +298,7 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     def _pull(self, y, variables=None):
         """Return the sum (K, B) that neighbours at y (K, L) add to the fields of B variables."""
-        coupling = self.coupling.astype(np.float64)
+        coupling: Any = self.coupling.astype(np.float64)
         if variables is not None:
             coupling = coupling[variables]
         return np.ascontiguousarray((coupling @ y.T).T)

@@ -1,32 +1,31 @@
-"""Products of -1/+1 variables over cliques, as tables."""
+"""Energies with products of -1/+1 variables over cliques, as factor graphs."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
 from skcrbm.energies._ising import IsingEnergy
 
 
-def clique_energy(cliques, weights, n_variables, field=None):
+def clique_energy(
+    cliques: Sequence[Sequence[int]],
+    weights: ArrayLike,
+    n_variables: int,
+    field: np.ndarray | None = None,
+) -> FactorGraphEnergy:
     """Return the energy of ``exp(sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i)``, v in {-1, +1}.
 
-    Parameters
-    ----------
-    cliques : sequence of tuples of int
-        Up to six variables each. There are no tables for cliques of weight 0.
-    weights : array-like (J,)
-    n_variables : int
-    field : ndarray (N, n_variables), default=None
-        f; None: one model, 0.
-
-    Returns
-    -------
-    FactorGraphEnergy
+    Cliques have up to six variables; those of weight 0 get no table. Without `field`, (N,
+    n_variables), there is one model with fields of 0.
     """
     by_size = {}
-    for clique, weight in zip(cliques, weights, strict=True):
+    for clique, weight in zip(cliques, np.asarray(weights), strict=True):
         if weight != 0:
             by_size.setdefault(len(clique), []).append((clique, weight))
     factors = []
@@ -43,25 +42,19 @@ def clique_energy(cliques, weights, n_variables, field=None):
     return energy
 
 
-def label_energy(coupling, field, cliques=(), weights=()):
-    """Return the energy of pairs of labels in {-1, +1}, and of cliques of more.
+def label_energy(
+    coupling: np.ndarray,
+    field: np.ndarray,
+    cliques: Sequence[Sequence[int]] = (),
+    weights: ArrayLike = (),
+) -> IsingEnergy | FactorGraphEnergy:
+    """Return the energy of labels in {-1, +1} with couplings (L, L) of pairs, and larger cliques.
 
-    Parameters
-    ----------
-    coupling : ndarray (L, L)
-        As of an `IsingEnergy`.
-    field : ndarray (N, L)
-    cliques : sequence of tuples of int
-    weights : ndarray (J,)
-
-    Returns
-    -------
-    IsingEnergy or FactorGraphEnergy
-        The first without cliques.
+    Without cliques it is an `IsingEnergy`.
     """
     if not len(cliques):
         return IsingEnergy(coupling, field)
     pairs = list(combinations(range(len(coupling)), 2))
     of_pairs = coupling[np.triu_indices(len(coupling), 1)]
-    every = np.concatenate([of_pairs, weights])
+    every = np.concatenate([of_pairs, np.asarray(weights)])
     return clique_energy([*pairs, *cliques], every, len(coupling), field)

@@ -1,5 +1,7 @@
 """Layered graphical models with parameters: input features -> states of input nodes -> energy."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,44 +10,39 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.energies._layered import LayeredEnergy
 from skcrbm.energies.layered_structure import LayeredParams, LayeredStructure
+from skcrbm.layers.layers import Layer
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.row_sparse import columns_used
 
-# How far an observed value of a binary node may lie outside [0, 1]: scaled by the range of
-# other rows, or noisy, a value overshoots; what is not even near is on another scale.
+# An observed value of a binary node may lie this far outside [0, 1], because new rows are scaled
+# by the range of other rows or are noisy. A value further outside is on another scale.
 _OVERSHOOT = 0.5
-# From so many states on nearly all indicators are 0, and CSR matrices take less time and space.
+# With this many states nearly all indicators are 0, and CSR matrices take less time and space.
 _SPARSE_STATES = 8
-# Rows that are encoded at once for a mean over all of them.
+# Rows that `InputCode.mean` encodes at once.
 _MEAN_ROWS = 1000
 
 
 class InputCode(NamedTuple):
-    """How features become states of the input nodes.
+    """The code by which features become states of the input nodes.
 
-    Attributes
-    ----------
-    thresholds : ndarray (n_states - 1,) or None
-        None is soft clamping: a feature is the mean of a binary node. Otherwise a feature
-        is in state s when s of the thresholds are at most its value.
-    free : ndarray of bool (D,)
-        Features that are NaN, not observed, in some row.
-    can_miss : ndarray of bool (D,)
-        Features that may become so: with soft clamping those within [0, 1] in training.
+    With soft clamping (no thresholds), a feature is the mean of a binary node. Otherwise a feature
+    is in state s if s of the thresholds are at most its value.
     """
 
-    thresholds: np.ndarray | None
-    free: np.ndarray
+    thresholds: np.ndarray | None  # (n_states - 1,)
+    free: np.ndarray  # bool (D,): features that are NaN (not observed) in some row
+    # bool (D,): features that may be NaN later; with soft clamping they were in [0, 1] in training
     can_miss: np.ndarray
 
     @property
-    def n_states(self):
-        """States of an input node."""
+    def n_states(self) -> int:
+        """Number of states of an input node."""
         return 2 if self.thresholds is None else len(self.thresholds) + 1
 
     @classmethod
-    def from_training(cls, X, thresholds):
-        """Input code of a first fit on X."""
+    def from_training(cls, X, thresholds: np.ndarray | None) -> InputCode:
+        """Return the code of a first fit on X."""
         free = _missing_columns(X)
         can_miss = np.ones(X.shape[1], bool)
         if thresholds is None:
@@ -53,26 +50,26 @@ class InputCode(NamedTuple):
             _check_unit_interval(free, can_miss)
         return cls(thresholds, free, can_miss)
 
-    def with_rows(self, X):
-        """Input code of a fit on X that goes on from the one with this code."""
+    def with_rows(self, X) -> InputCode:
+        """Return the code of a fit on X that goes on from a model with this code."""
         code = self.for_rows(X)
         if code.thresholds is not None:
             return code
         return code._replace(can_miss=code.can_miss & _unit_interval_columns(X))
 
-    def for_rows(self, X):
-        """Input code for other rows, more columns of which may be missing.
+    def for_rows(self, X) -> InputCode:
+        """Return the code for other rows, in which more features may be missing.
 
         Raises
         ------
         ValueError
-            If a feature is missing that must not be.
+            If a feature is missing that must be observed.
         """
         missing = _missing_columns(X)
         bad = np.flatnonzero(missing & ~self.can_miss)
         if len(bad):
             raise ValueError(
-                f"feature {bad[0]} is NaN, but it was outside [0, 1] in fit and so is no binary "
+                f"feature {bad[0]} is NaN, but it was outside [0, 1] in fit and so is not a binary "
                 "node; scale X with MinMaxScaler before fit to allow for missing values"
             )
         nodes = missing | self.free
@@ -80,9 +77,10 @@ class InputCode(NamedTuple):
             _check_unit_interval(nodes, _unit_interval_columns(X))
         return self._replace(free=nodes)
 
-    def mean(self, X, weight):
-        """Weighted mean of each input state over the rows where it is observed."""
-        total = mass = 0.0
+    def mean(self, X, weight: np.ndarray) -> np.ndarray:
+        """Return the weighted mean of each input state over the rows with an observed value."""
+        total: Any = 0.0
+        mass: Any = 0.0
         for rows in row_chunks(X.shape[0], _MEAN_ROWS):
             means, missing = self.encode(X[rows])
             total = total + np.asarray(means.T @ weight[rows]).ravel()
@@ -91,19 +89,15 @@ class InputCode(NamedTuple):
         mass = np.repeat(mass, self.n_states - 1)
         return np.divide(total, mass, out=np.full(len(total), 1 / self.n_states), where=mass > 0)
 
-    def encode(self, X):
-        """Return the means of the states but the first, and what is not observed.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix (N, D)
+    def encode(self, X) -> tuple[Any, np.ndarray | None]:
+        """Return the means of the input states, and which features are not observed.
 
         Returns
         -------
         means : ndarray or CSR matrix (N, D (n_states - 1))
-            0 where not observed.
+            Means of the states other than 0; 0 if not observed.
         missing : ndarray of bool (N, D) or None
-            None if all is observed.
+            None if all features are observed.
         """
         some_free = self.free.any()
         if sparse.issparse(X):
@@ -125,7 +119,7 @@ class InputCode(NamedTuple):
 
 
 def _indicators(state, n_states, dtype):
-    """Return the indicators of states 1, 2, ... of each node, CSR (n, D (n_states - 1))."""
+    """Return the indicators of the states 1, 2, ... of each node as a CSR matrix."""
     row, node = np.nonzero(state)
     column = node * (n_states - 1) + state[row, node] - 1
     first = np.concatenate([[0], np.cumsum(np.count_nonzero(state, axis=1))])
@@ -134,7 +128,7 @@ def _indicators(state, n_states, dtype):
 
 
 def _missing_columns(X):
-    """Columns of X (N, D), dense or CSR, that hold a NaN."""
+    """Return True for columns of X (N, D), dense or CSR, that hold a NaN."""
     if not sparse.issparse(X):
         return np.isnan(X).any(axis=0)
     columns = np.zeros(X.shape[1], bool)
@@ -143,7 +137,7 @@ def _missing_columns(X):
 
 
 def _unit_interval_columns(X):
-    """Columns of X (N, D), dense or CSR, whose observed values lie in [0, 1], or overshoot."""
+    """Return True for columns of X, dense or CSR, with observed values in [0, 1] or near it."""
     farthest = 0.5 + _OVERSHOOT
     if not sparse.issparse(X):
         return ~(abs(X - 0.5) > farthest).any(axis=0)
@@ -153,7 +147,7 @@ def _unit_interval_columns(X):
 
 
 def _check_unit_interval(nodes, inside):
-    """Refuse binary nodes whose observed values are not probabilities."""
+    """Raise a ValueError if the observed values of a binary node are not probabilities."""
     bad = np.flatnonzero(nodes & ~inside)
     if len(bad):
         raise ValueError(
@@ -163,54 +157,51 @@ def _check_unit_interval(nodes, inside):
 
 
 class FittedLayer(NamedTuple):
-    """A layer with its parameters, scores being minus energies; state 0 is the reference.
+    """A layer with its parameters: scores are minus energies; state 0 is the reference.
 
     Attributes
     ----------
-    layer : Layer
+    layer : Dense, Local2d or Conv2d
+        Description of the layer.
     unary : ndarray (n_nodes, n_states - 1)
+        Unary scores.
     pairwise : ndarray
-        Scores with the layer below: (n_below, n_nodes, states_below - 1, n_states - 1) for
-        `Dense`, (n_tables, states_below - 1, n_states - 1) otherwise.
+        Pairwise scores with the layer below: (n_below, n_nodes, states_below - 1, n_states - 1)
+        if the layer is `Dense`, else (n_tables, states_below - 1, n_states - 1).
     """
 
-    layer: Any
+    layer: Layer
     unary: np.ndarray
     pairwise: np.ndarray
 
 
 class LayeredModel(NamedTuple):
-    """A layered graphical model of the outputs given the inputs.
-
-    Attributes
-    ----------
-    params : LayeredParams
-    structure : LayeredStructure
-    code : InputCode
-    """
+    """A layered graphical model of the outputs given the inputs."""
 
     params: LayeredParams
     structure: LayeredStructure
     code: InputCode
 
-    def encode(self, X):
-        """`InputCode.encode` in the dtype of the parameters, whatever that of X."""
+    def encode(self, X) -> tuple[Any, np.ndarray | None]:
+        """Return `InputCode.encode` with the means in the dtype of the parameters."""
         means, missing = self.code.encode(X)
         if means.dtype != self.dtype:
             with np.errstate(over="ignore"):
                 means = means.astype(self.dtype)
             if not np.isfinite(means.data if sparse.issparse(means) else means).all():
-                raise ValueError(f"X holds numbers too large for {self.dtype}, as fit had them")
+                raise ValueError(
+                    f"X holds numbers too large for {self.dtype}, the dtype of X in fit"
+                )
         return means, missing
 
-    def weights_read(self, X):
-        """Which rows of the input's matrix of weights the scores given X depend on.
+    def weights_read(self, X) -> LayeredParams | None:
+        """Return the rows of the weights of the input on which the scores given X depend.
 
         Returns
         -------
         LayeredParams of (ndarray of int, None, None), or None
-            None stands for all: where the inputs are an array, a layer is not dense, or inputs
-            are not observed, so that their nodes send messages.
+            None stands for all rows: X is an array, the first layer is not dense, or some inputs
+            are not observed and send messages.
         """
         if not self.structure.connections[0].dense:
             return None
@@ -220,31 +211,31 @@ class LayeredModel(NamedTuple):
         return LayeredParams(columns_used(means), None, None)
 
     @property
-    def has_free_inputs(self):
-        """Whether some input nodes may be not observed."""
+    def has_free_inputs(self) -> bool:
+        """True if some input nodes may be not observed."""
         return bool(self.code.free.any())
 
     @property
-    def dtype(self):
-        """The floating dtype of all parameters."""
+    def dtype(self) -> np.dtype:
+        """Floating dtype of all parameters."""
         return self.params.unaries.dtype
 
-    def layer_unaries(self):
-        """Unary scores per layer, (n_nodes, n_states - 1)."""
+    def layer_unaries(self) -> list[np.ndarray]:
+        """Return the unary scores of each layer, (n_nodes, n_states - 1)."""
         return self.structure.unaries(self.params)
 
-    def connection_weights(self):
-        """Pairwise scores per connection, flat."""
+    def connection_weights(self) -> list[np.ndarray]:
+        """Return the flat pairwise scores of each connection."""
         return self.structure.weights(self.params)
 
-    def energy(self, X):
-        """Energy of outputs and hidden nodes given each row of X (N, D), dense or CSR.
+    def energy(self, X) -> LayeredEnergy:
+        """Return the energy of outputs and hidden nodes given each row of X (N, D), dense or CSR.
 
         Raises
         ------
         ValueError
-            If X holds a NaN: an input that is not observed is a variable, which a
-            `LayeredEnergy` lacks.
+            If X holds a NaN: an input that is not observed is a variable, and a `LayeredEnergy`
+            has no variables for inputs.
         """
         if np.isnan(X.data if sparse.issparse(X) else X).any():
             raise ValueError(
@@ -262,7 +253,7 @@ class LayeredModel(NamedTuple):
         field[:, slices[1]] += safe_sparse_dot(means, matrix, dense_output=True)
         return LayeredEnergy(self.structure, weights[1:], field, unaries)
 
-    def fitted_layers(self):
+    def fitted_layers(self) -> list[FittedLayer]:
         """Return the `FittedLayer` of each hidden layer and of the output layer."""
         layers = []
         for connection, flat, unary in zip(

@@ -4,14 +4,18 @@ Scores are minus energies. State 0 of a node is the reference: its unary score a
 pairwise scores that involve it are 0 and not stored (Shen et al. 2019, appendix A).
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from skcrbm.layers import Dense
+from skcrbm.layers.layers import Layer
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.row_sparse import RowSparse
 from skcrbm.utils.validation import kernel_array
@@ -20,24 +24,13 @@ from skcrbm.utils.validation import kernel_array
 class Connection:
     """The edges between two neighbouring layers.
 
-    Parameters
-    ----------
-    layer : Layer
-        The layer on the right, the side of the output.
-    below : tuple of int
-        Shape of the layer on the left.
-    n_left_states, n_right_states : int
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of the right layer.
-    n_left, n_right : int
-        Number of nodes.
-    dense : bool
+    The layer on the right is on the side of the output; `below` is the shape of the layer on the
+    left.
     """
 
-    def __init__(self, layer, below, n_left_states, n_right_states):
+    def __init__(
+        self, layer: Layer, below: tuple[int, ...], n_left_states: int, n_right_states: int
+    ):
         self.layer = layer
         self.below = tuple(below)
         self.shape = layer.shape(below)
@@ -52,57 +45,59 @@ class Connection:
         return self.layer.edges(self.below)
 
     @cached_property
-    def left(self):
+    def left(self) -> np.ndarray:
         """Left node of each edge, (E,)."""
         return kernel_array(self._edges.left, np.int64)
 
     @cached_property
-    def right(self):
+    def right(self) -> np.ndarray:
         """Right node of each edge, (E,)."""
         return kernel_array(self._edges.right, np.int64)
 
     @cached_property
-    def table(self):
+    def table(self) -> np.ndarray:
         """Table of pairwise scores of each edge, (E,)."""
         return kernel_array(self._edges.table, np.int64)
 
     @property
-    def n_tables(self):
+    def n_tables(self) -> int:
         """Number of tables of pairwise scores."""
         return self.n_left * self.n_right if self.dense else self._edges.n_tables
 
     @property
-    def n_weights(self):
+    def n_weights(self) -> int:
         """Number of pairwise parameters."""
         return self.n_tables * (self.n_left_states - 1) * (self.n_right_states - 1)
 
     @property
-    def mean_degrees(self):
-        """Mean number of neighbours of a right node and of a left node."""
+    def mean_degrees(self) -> tuple[float, float]:
+        """Mean number of neighbours of a right node, and of a left node."""
         n_edges = self.n_tables if self.dense else len(self.left)
         return n_edges / self.n_right, n_edges / self.n_left
 
     @cached_property
-    def edge_appearance(self):
+    def edge_appearance(self) -> np.ndarray:
         """Probability of each edge in the trees of tree-reweighted inference, (E,).
 
-        The trees are made of mappings toward the output: each left node picks one of its
-        neighbours on the right, uniformly.
+        In a tree each left node keeps the edge to one of its right neighbours, drawn uniformly.
         """
         return 1.0 / np.bincount(self.left, minlength=self.n_left)[self.left]
 
     @cached_property
-    def reweighting(self):
-        """Edges by table and appearance: pair of each edge (E,), table and rho of each pair."""
+    def reweighting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Distinct pairs of a table and an appearance probability rho.
+
+        A tuple: the pair of each edge (E,), the table and the rho of each pair.
+        """
         degree = np.rint(1.0 / self.edge_appearance).astype(np.int64)
         base = degree.max() + 1
         keys, pair = np.unique(self.table * base + degree, return_inverse=True)
         return kernel_array(pair, np.int64), keys // base, 1.0 / (keys % base)
 
-    def tables(self, weights):
-        """Pairwise scores as one table per edge type, (n_tables, l - 1, k - 1).
+    def tables(self, weights: np.ndarray) -> np.ndarray:
+        """Return flat pairwise scores as tables (n_tables, l - 1, k - 1).
 
-        Dense connections keep them as the matrix of a linear map, [i, x, j, y].
+        The flat scores of a dense connection are the matrix of a linear map, [i, x, j, y].
         """
         l, k = self.n_left_states - 1, self.n_right_states - 1
         if not self.dense:
@@ -110,25 +105,25 @@ class Connection:
         by_edge = weights.reshape(self.n_left, l, self.n_right, k).transpose(0, 2, 1, 3)
         return np.ascontiguousarray(by_edge).reshape(self.n_tables, l, k)
 
-    def flat(self, tables):
-        """Inverse of `tables`."""
+    def flat(self, tables: np.ndarray) -> np.ndarray:
+        """Return tables as flat pairwise scores, the inverse of `tables`."""
         if not self.dense:
             return tables.ravel()
         l, k = self.n_left_states - 1, self.n_right_states - 1
         return tables.reshape(self.n_left, self.n_right, l, k).transpose(0, 2, 1, 3).ravel()
 
     @property
-    def n_units(self):
-        """Number of states but the first of all left nodes, and of all right ones."""
+    def n_units(self) -> tuple[int, int]:
+        """Number of units (states other than 0) of all left nodes, and of all right nodes."""
         return (
             self.n_left * (self.n_left_states - 1),
             self.n_right * (self.n_right_states - 1),
         )
 
-    def matrix(self, weights):
-        """Pairwise scores as a linear map, (n_left (l - 1), n_right (k - 1)).
+    def matrix(self, weights: np.ndarray) -> Any:
+        """Return pairwise scores as a linear map (n_left (l - 1), n_right (k - 1)).
 
-        A matrix of a dense connection, else in CSR format.
+        The map of a dense connection is an array, of other connections a CSR array.
         """
         if self.dense:
             return weights.reshape(self.n_units)
@@ -140,8 +135,8 @@ class Connection:
         places = rows.ravel(), columns.ravel()
         return sparse.csr_array((tables.ravel(), places), shape=self.n_units)
 
-    def sum_tables(self, matrix):
-        """Tables (n_tables, l - 1, k - 1) whose edges' entries in a matrix are added up."""
+    def sum_tables(self, matrix: np.ndarray) -> np.ndarray:
+        """Return tables that sum the entries of their edges in a matrix (see `matrix`)."""
         if self.dense:
             return self.tables(matrix)
         l, k = self.n_left_states - 1, self.n_right_states - 1
@@ -191,7 +186,14 @@ class LayeredStructure(Versioned):
 
     _saved = ("layers", "connections", "n_states", "n_nodes", "depth")
 
-    def __init__(self, layers, input_shape, n_input_states, n_outputs, n_output_states):
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        input_shape: Sequence[int],
+        n_input_states: int,
+        n_outputs: int,
+        n_output_states: int,
+    ):
         self.layers = (*layers, Dense(n_outputs, max(n_output_states, 2)))
         states = [n_input_states, *(layer.n_states for layer in layers), n_output_states]
         self.connections = []
@@ -204,42 +206,45 @@ class LayeredStructure(Versioned):
         self.depth = len(self.connections)
 
     @cached_property
-    def weight_slices(self):
-        """Where the weights of connections 1, 2, ... are in `LayeredParams.weights`."""
+    def weight_slices(self) -> list[slice]:
+        """Slice of `LayeredParams.weights` for each of the connections 1, 2, ..."""
         return _slices([c.n_weights for c in self.connections[1:]])
 
     @cached_property
-    def unit_slices(self):
-        """Where the states but the first of each layer's nodes are among the units.
+    def unit_slices(self) -> list[Any]:
+        """Slice of the units (states other than 0) for each layer; None for the input.
 
-        The output layer's come first, then those of the hidden layers; None for the input.
+        The units of the output layer come first, then the units of the hidden layers.
         """
         sizes = [n * (s - 1) for n, s in zip(self.n_nodes[1:], self.n_states[1:])]
         output, *hidden = _slices([sizes[-1], *sizes[:-1]])
         return [None, *hidden, output]
 
     @cached_property
-    def unary_slices(self):
-        """Where the unary scores of each layer are in `LayeredParams.unaries`."""
+    def unary_slices(self) -> list[slice]:
+        """Slice of `LayeredParams.unaries` for each layer."""
         return _slices([n * (s - 1) for n, s in zip(self.n_nodes, self.n_states)])
 
-    def unaries(self, params):
-        """Unary scores per layer, (n_nodes, n_states - 1)."""
+    def unaries(self, params: LayeredParams) -> list[np.ndarray]:
+        """Return the unary scores of each layer, (n_nodes, n_states - 1)."""
         return [
             params.unaries[part].reshape(n, s - 1)
             for part, n, s in zip(self.unary_slices, self.n_nodes, self.n_states)
         ]
 
-    def weights(self, params):
-        """Pairwise scores per connection, flat."""
+    def weights(self, params: LayeredParams) -> list[np.ndarray]:
+        """Return the flat pairwise scores of each connection."""
         return [params.input_weights, *(params.weights[part] for part in self.weight_slices)]
 
-    def params(self, unaries, weights):
-        """Inverse of `unaries` and `weights`; those of the input may be `RowSparse`."""
-        nothing = np.empty(0, weights[0].dtype)
+    def params(self, unaries: Sequence[np.ndarray], weights: Sequence[Any]) -> LayeredParams:
+        """Return the parameters with these scores, the inverse of `unaries` and `weights`.
+
+        The weights of the input may be `RowSparse`.
+        """
+        empty = np.empty(0, weights[0].dtype)
         return LayeredParams(
             weights[0] if isinstance(weights[0], RowSparse) else weights[0].ravel(),
-            np.concatenate([nothing, *(w.ravel() for w in weights[1:])]),
+            np.concatenate([empty, *(w.ravel() for w in weights[1:])]),
             np.concatenate([u.ravel() for u in unaries]),
         )
 
@@ -249,18 +254,8 @@ def _slices(sizes):
 
 
 class LayeredParams(NamedTuple):
-    """Parameters of a layered model, flat so that a step of training is a few vector operations.
+    """Parameters of a layered model, flat so that a step of training is a few vector operations."""
 
-    Attributes
-    ----------
-    input_weights : ndarray
-        Pairwise scores of the input's connection.
-    weights : ndarray
-        Those of the other connections, one after the other.
-    unaries : ndarray
-        Unary scores of the nodes, layer after layer, the input's first.
-    """
-
-    input_weights: np.ndarray
-    weights: np.ndarray
-    unaries: np.ndarray
+    input_weights: Any  # ndarray: pairwise scores of the connection of the input
+    weights: Any  # ndarray: pairwise scores of the other connections, in order
+    unaries: Any  # ndarray: unary scores of the nodes of each layer, the input first

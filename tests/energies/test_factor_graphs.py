@@ -326,7 +326,7 @@ def test_cut_off_uai_text():
         ("5 6", "5 -6", "numbers of at least 0"),
         ("5 6", "5 nan", "finite numbers"),
         ("5 6", "5 six", "as numbers"),
-        ("5 6", "5 6 7", "goes on after the last table"),
+        ("5 6", "5 6 7", "after the last table"),
     ],
 )
 def test_bad_uai_text(old, new, message):
