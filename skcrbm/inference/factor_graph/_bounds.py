@@ -1,62 +1,45 @@
 """Methods that bound the maximum of pairwise models: MPLP and the local polytope's program."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies import BaseEnergy, FactorGraphEnergy
+from skcrbm.inference.base import Query
 from skcrbm.kernels.pair_dual import pair_dual
 from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# A unit roundoff; `PairModel.slack` counts in it.
+# Unit of `PairModel.rounding`.
 _ROUNDING = np.finfo(np.float64).eps
 
 
 class PairModel(NamedTuple):
     """A batch of models ``offset_n + f_n' x + sum_e w_e x_i x_k`` over 0/1 variables, float64.
 
-    Evidence is folded into fields and offsets: an edge with a held variable is to be left out,
-    by `free`.
-
-    Attributes
-    ----------
-    edges : ndarray of int64 (E, 2)
-    coupling : ndarray (E,)
-        w.
-    field : ndarray (N, n)
-        f, 0 where held.
-    offset : ndarray (N,)
-    free : ndarray of bool (N, n)
-    rounding : ndarray (N,)
-        Times the sum of the magnitudes of all that a bound is summed from: more than
-        rounding can have taken from it.
-    magnitude : ndarray (N,)
-        That sum, of the numbers of the model.
+    Evidence is folded into fields and offsets. Solvers leave out an edge if one of its variables is
+    not free.
     """
 
-    edges: np.ndarray
-    coupling: np.ndarray
-    field: np.ndarray
-    offset: np.ndarray
-    free: np.ndarray
-    rounding: float
-    magnitude: np.ndarray
+    edges: np.ndarray  # int64 (E, 2)
+    coupling: np.ndarray  # w (E,)
+    field: np.ndarray  # f (N, n), 0 where held
+    offset: np.ndarray  # (N,)
+    free: np.ndarray  # bool (N, n)
+    rounding: float  # rounding changes a bound by less than this times its `magnitude`
+    magnitude: np.ndarray  # (N,): sum of the magnitudes of the terms of a bound
 
 
-def pair_model(energy):
-    """Return the `PairModel` of an energy of pairs, evidence included.
+def pair_model(energy: BaseEnergy) -> PairModel:
+    """Return the `PairModel` of a pairwise energy, evidence included.
 
-    A state of weight 0 counts as one that is worse than every possible one: no bound is too low
-    by that, and a state that is found shows by its score what it is.
-
-    Parameters
-    ----------
-    energy : RBMEnergy, IsingEnergy, SparseIsingEnergy or FactorGraphEnergy
-        With tables of one or two variables.
+    A state of weight 0 gets a finite score below the score of every other state. Bounds stay
+    valid, and the caller sees from `energy.score` that such a state is impossible.
     """
     graph = energy
     if not isinstance(graph, FactorGraphEnergy):
@@ -74,7 +57,7 @@ def pair_model(energy):
         for part in (of_single, of_pair)
         if len(part)
     )
-    # A state that is possible is above -2 * reach, one that is not below by as much again.
+    # Scores of possible states are above -2 * reach, scores of impossible states far below.
     of_single, of_pair = (
         np.where(np.isfinite(part), part, -4 * reach - 1) for part in (of_single, of_pair)
     )
@@ -98,30 +81,29 @@ def pair_model(energy):
 
 
 def _fold(edges, coupling, field, offset, values, free):
-    """Fields of the free variables given the held ones, at `values` (N, n), and offsets."""
+    """Return fields of the free variables and offsets, given the held variables at `values`."""
     folded, total = field.copy(), offset + (field * values).sum(axis=1)
-    for n in range(len(field)):  # one by one: E numbers a row
-        one, other = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 where free
-        np.add.at(folded[n], edges[:, 0], coupling * other)
-        np.add.at(folded[n], edges[:, 1], coupling * one)
-        total[n] += (coupling * one * other).sum()
+    for n in range(len(field)):  # row by row, because a row takes E numbers
+        left, right = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 where free
+        np.add.at(folded[n], edges[:, 0], coupling * right)
+        np.add.at(folded[n], edges[:, 1], coupling * left)
+        total[n] += (coupling * left * right).sum()
     return np.where(free, folded, 0.0), total
 
 
-def bounded_answer(energy, model, state, dual, query, n_iter, converged):
-    """Make `InferenceResult` fields of states and of bounds that rounding may have lowered.
+def bounded_answer(
+    energy: BaseEnergy,
+    model: PairModel,
+    state: np.ndarray,
+    dual: np.ndarray,
+    query: Query,
+    n_iter: np.ndarray,
+    converged: np.ndarray,
+) -> dict[str, Any]:
+    """Return `InferenceResult` fields from states (N, n) and bounds (N,) of the free part.
 
-    Parameters
-    ----------
-    energy : BaseEnergy
-    model : PairModel
-    state : ndarray of int8 (N, n)
-        Held variables at any value.
-    dual : ndarray (N,)
-        Bounds of the free variables' part, the sum of their magnitudes in ``model.magnitude``.
-    query : Query
-    n_iter : ndarray of int (N,)
-    converged : ndarray of bool (N,)
+    Held variables may have any value in `state`. The bounds are raised by the largest rounding
+    error.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)
@@ -129,7 +111,7 @@ def bounded_answer(energy, model, state, dual, query, n_iter, converged):
     fields = {
         "assignment": state,
         "n_iter": n_iter,
-        "converged": converged & (score > -np.inf),  # else the state cannot be
+        "converged": converged & (score > -np.inf),  # False if the state is impossible
     }
     if "map_bound" in query.returns:
         bound = np.maximum(model.offset + dual + model.rounding * model.magnitude, score)
@@ -174,27 +156,29 @@ def solve_linear_program(method, energy, query):
     return bounded_answer(energy, model, state, dual, query, n_iter, converged)
 
 
-class _Found:
-    """What came of a program: state (n,), bound, magnitude, n_iter, converged."""
+class _Solution(NamedTuple):
+    """Solution of a linear program."""
 
-    def __init__(self, state, bound, magnitude, n_iter, converged):
-        self.state, self.bound, self.magnitude = state, bound, magnitude
-        self.n_iter, self.converged = n_iter, converged
+    state: np.ndarray  # int8 (n,)
+    bound: float
+    magnitude: float
+    n_iter: int
+    converged: bool
 
 
 class _Program:
     """Maximise ``c'z`` over z in [0, 1] with ``A z <= b``; z are free variables, then edges.
 
-    Of an edge that is positive only ``z_e <= x_i, x_k`` can bind, of one that is negative
-    only ``z_e >= x_i + x_k - 1``.
+    For a positive edge only ``z_e <= x_i, x_k`` can bind, for a negative edge only
+    ``z_e >= x_i + x_k - 1``.
     """
 
     def __init__(self, model, row):
         free = model.free[row]
         self.variables = np.flatnonzero(free)
         number = np.cumsum(free) - 1
-        there = free[model.edges].all(axis=1) & (model.coupling != 0)
-        ends, coupling = number[model.edges[there]], model.coupling[there]
+        active = free[model.edges].all(axis=1) & (model.coupling != 0)
+        ends, coupling = number[model.edges[active]], model.coupling[active]
         n, n_edges = len(self.variables), len(coupling)
         self.gain = np.concatenate([model.field[row, self.variables], coupling])
         edge = n + np.arange(n_edges)
@@ -216,10 +200,10 @@ class _Program:
         self.limit = np.concatenate([np.zeros(2 * n_up), np.ones(n_down)])
 
     def solve(self):
-        """Solve the program; its bound is that of the multipliers that HiGHS found.
+        """Return the solution; the bound comes from the multipliers that HiGHS found.
 
-        Any that are not negative give one, whatever the tolerances of HiGHS: what is left of c
-        takes the better end of [0, 1].
+        Any multipliers that are not negative give a valid bound, whatever the tolerances of HiGHS:
+        each variable takes the end of [0, 1] that is better for the rest of c.
         """
         unit = np.abs(self.gain).max(initial=0)  # tolerances of HiGHS are absolute
         price, n_iter, converged = np.zeros(len(self.limit)), 0, True
@@ -235,4 +219,4 @@ class _Program:
                 state, n_iter = (found.x[:n] > 0.5).astype(np.int8), found.nit
         left = self.gain - self.matrix.T @ price
         bound = self.limit @ price + np.maximum(left, 0.0).sum()
-        return _Found(state, bound, np.abs(left).sum() + 4 * price.sum(), n_iter, converged)
+        return _Solution(state, bound, np.abs(left).sum() + 4 * price.sum(), n_iter, converged)

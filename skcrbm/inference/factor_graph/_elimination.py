@@ -5,6 +5,8 @@ as its last axis, or one entry there for all of them. Its numbers are logarithms
 scaled to at most 1: these take a third of the time, but have less room.
 """
 
+from __future__ import annotations
+
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,73 +17,42 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """The table from which one variable is eliminated.
+    """The table from which a variable is eliminated."""
 
-    Attributes
-    ----------
-    scope : tuple of int
-        The variable, then its neighbours in the order in which they are eliminated: the axes
-        of the table.
-    parent : int
-        Bucket of the next of them, to which the message goes; -1 if there is none.
-    factors : list of int
-        Tables of the graph that are multiplied here.
-    children : list of int
-        Buckets whose messages are, too.
-    sum_order : list of (int, int)
-        Of the field, the factors and the messages, numbered in this order: add the first to the
-        second, which holds all of them in the end.
-    """
-
-    scope: tuple
-    parent: int
-    factors: list
-    children: list
-    sum_order: list
+    # Axes of the table: the variable, then its neighbours in the order of elimination.
+    scope: tuple[int, ...]
+    parent: int  # bucket of the first neighbour, which gets the message; -1 without neighbours
+    factors: list[int]  # tables of the graph that are multiplied here
+    children: list[int]  # buckets whose messages are multiplied here
+    # Pairs (i, j) of the field, the factors and the messages, numbered in this order: multiply
+    # the product j by i. The last product holds all of them.
+    sum_order: list[tuple[int, int]]
 
 
 class Plan(NamedTuple):
-    """An elimination of the free variables of a graph.
+    """An elimination of the free variables of a graph."""
 
-    Attributes
-    ----------
-    held : ndarray of bool (n,)
-    buckets : list of Bucket
-        In the order of elimination.
-    axes : list of tuple of int
-        Free variables of each table, in that order.
-    places : list of list of (int, int)
-        Of each bucket, the variables whose beliefs are read off it, and their axes: the smallest
-        table that has them.
-    n_variables : int
-        With those that chains of OR and AND add.
-    """
-
-    held: np.ndarray
-    buckets: list
-    axes: list
-    places: list
-    n_variables: int
+    held: np.ndarray  # bool (n,)
+    buckets: list[Bucket]  # in the order of elimination
+    axes: list[tuple[int, ...]]  # free variables of each table, in the order of elimination
+    # For each bucket (variable, axis) of the beliefs that are read from it: a variable is read
+    # from the smallest table that has it.
+    places: list[list[tuple[int, int]]]
+    n_variables: int  # including the variables that chains of OR and AND add
 
     @property
-    def entries(self):
-        """Entries of the largest table, of one model."""
+    def entries(self) -> int:
+        """Number of entries of the largest table of a model."""
         return 2 ** max((len(b.scope) for b in self.buckets), default=0)
 
 
-def make_plan(graph, held, max_entries):
-    """Plan the elimination of the variables that are free.
-
-    Parameters
-    ----------
-    graph : FactorGraph
-    held : ndarray of bool (n,)
-    max_entries : int
+def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
+    """Plan the elimination of the variables of a `FactorGraph` that are not held.
 
     Raises
     ------
     ValueError
-        If a table would have more entries, naming the width found.
+        If a table would have more than `max_entries` entries.
     """
     scopes, _, n_variables = graph.expanded
     if held.any():
@@ -137,17 +108,9 @@ def _as_plan(scopes, held, found, n_variables):
 
 
 def _sum_order(parts, scope):
-    """Order in which to add tables so that few additions are of the size of the whole.
+    """Return pairs (i, j): multiply j by i; few of the products have the size of `scope`.
 
-    Parameters
-    ----------
-    parts : list of tuple of int
-        Axes of each; their union is `scope`.
-
-    Returns
-    -------
-    list of (int, int)
-        Add the first to the second, which then has the axes of both.
+    `parts` are the axes of each table, with `scope` as their union.
     """
     steps, first, sets = [], {}, []
     for i, part in enumerate(parts):  # equal scopes
@@ -157,7 +120,7 @@ def _sum_order(parts, scope):
         sets.append(frozenset(part))
     largest = sorted(first.values(), key=lambda i: (len(sets[i]), i))
     left = []
-    for n, i in enumerate(largest):  # scopes that are part of another, the smallest such one
+    for n, i in enumerate(largest):  # a scope inside others goes to the smallest of them
         into = next((j for j in largest[n + 1 :] if sets[i] < sets[j]), None)
         if into is None:
             left.append(i)
@@ -166,7 +129,7 @@ def _sum_order(parts, scope):
     return steps + list(pairwise(left))
 
 
-# Products of weights of which no factor is below exp(_LEAST) in all stay clear of underflow.
+# A product of weights does not underflow if it is at least exp(_LEAST).
 _LEAST = -600.0
 
 
@@ -186,20 +149,14 @@ SUM = Arithmetic(np.multiply, np.divide, np.add, 0.0)
 
 
 class OutOfRange(ArithmeticError):
-    """Weights that differ by too much: logarithms have room for them."""
+    """The range of the weights is too large for a float; logarithms have the room."""
 
 
 class _Factor:
-    """A table on its way up.
+    """A table in the upward pass.
 
-    Attributes
-    ----------
-    table : ndarray
-    axes : tuple of int
-    low : float
-        No weight but 0 is below exp(low); 0 for logarithms, which need no such care.
-    own : bool
-        Whether the array may be overwritten.
+    No weight other than 0 is below exp(low); with logarithms `low` is 0. If `own`, the array may be
+    overwritten.
     """
 
     def __init__(self, table, axes, low=0.0, own=False):
@@ -222,27 +179,15 @@ class _Factor:
 
 
 def _spread(table, own, axes):
-    """View of a table with axes of one where it does not depend on a variable."""
+    """Return a view of a table with axes of length 1 for the variables that it does not have."""
     own = set(own)
     return table.reshape(*(2 if v in own else 1 for v in axes), table.shape[-1])
 
 
 def reduce_to(table, axes, keep, reduce):
-    """Sum, or maximum, over all variables of a table that are not kept, in its order.
-
-    Parameters
-    ----------
-    table : ndarray
-    axes : tuple of int
-    keep : set of int
-    reduce : ufunc of two tables
-
-    Returns
-    -------
-    ndarray
-    """
+    """Return the sum, or maximum, over the variables of a table that are not in the set `keep`."""
     left = list(axes)
-    for v in axes:  # the slowest first: its halves are the longest
+    for v in axes:  # the slowest variable first, as its halves are the longest
         if v not in keep:
             halves = table.reshape(2 ** left.index(v), 2, -1)
             left.remove(v)
@@ -251,9 +196,9 @@ def reduce_to(table, axes, keep, reduce):
 
 
 def _scaled(log_table, axes, arithmetic):
-    """Return a table of logarithms for an arithmetic, its largest entry 1; the log of what it was.
+    """Return a table of logarithms for an arithmetic, divided by its largest entry; and its log.
 
-    Logarithms are scaled, too: beside a large field, small numbers would be lost in their sum.
+    Logarithms are scaled, too: a large field would make their sums lose small numbers.
     """
     top = _top(log_table)
     log_table = log_table - top
@@ -264,7 +209,7 @@ def _scaled(log_table, axes, arithmetic):
 
 
 def _top(log_table):
-    """Largest entry (R,) of each model, 0 where all are -inf."""
+    """Return the largest entry (R,) of each model, 0 if all its entries are -inf."""
     top = log_table.max(axis=tuple(range(log_table.ndim - 1)))
     return np.where(top == -np.inf, 0.0, top)
 
@@ -272,27 +217,21 @@ def _top(log_table):
 def go_up(plan, tables, sides, arithmetic):
     """Eliminate all variables.
 
-    Parameters
-    ----------
-    plan : Plan
-    tables : list of ndarray
-        Log-potentials of each table of the graph over its free variables.
-    sides : ndarray (n_variables, 2, R)
-        Log-weights of both values of each variable.
-    arithmetic : Arithmetic
+    `tables` are log-potentials over free variables, `sides` (n_variables, 2, R) log-weights of both
+    values of each variable.
 
     Returns
     -------
     log_total : ndarray (R,)
         Logarithm of the sum, or the maximum, over all states of the free variables.
     conditionals : list of ndarray
-        Probability of each bucket's variable given its neighbours, 0 where these are
+        Probability of the variable of each bucket given its neighbours, 0 if these are
         impossible; or its logarithm.
 
     Raises
     ------
     OutOfRange
-        If weights do not have the room.
+        If the range of the weights is too large for a float.
     """
     total = np.zeros(sides.shape[2])
     conditionals, messages = [], {}
@@ -326,7 +265,7 @@ def go_up(plan, tables, sides, arithmetic):
             total += np.log(top)
             message = message / top
             low -= max(0.0, float(np.log(top).max()))
-            if low < _LEAST / 2:  # the bound is a wide one: look
+            if low < _LEAST / 2:  # `low` is a rough bound: compute it
                 least = message.min(where=message > 0, initial=1.0)
                 low = float(np.log(least))
         else:
@@ -338,10 +277,10 @@ def go_up(plan, tables, sides, arithmetic):
 
 
 def go_down(plan, conditionals, arithmetic):
-    """Yield the bucket's number, and beliefs of its scope, from the roots on.
+    """Yield the number of each bucket and the beliefs of its scope, from the roots on.
 
-    With sums, they are probabilities, or their logarithms; with maxima, scores of the best state
-    with these values, less that of the best of all.
+    With sums, beliefs are probabilities or their logarithms. With maxima, they are the score of the
+    best state with these values, minus the score of the best state.
     """
     beliefs = {}
     waiting = [len(bucket.children) for bucket in plan.buckets]
@@ -351,8 +290,8 @@ def go_down(plan, conditionals, arithmetic):
         if bucket.parent >= 0:
             above = plan.buckets[bucket.parent].scope
             keep = set(bucket.scope[1:])
-            there = reduce_to(beliefs[bucket.parent], above, keep, arithmetic.reduce)
-            belief = arithmetic.multiply(belief, there)
+            shared = reduce_to(beliefs[bucket.parent], above, keep, arithmetic.reduce)
+            belief = arithmetic.multiply(belief, shared)
             waiting[bucket.parent] -= 1
             if waiting[bucket.parent] == 0:
                 del beliefs[bucket.parent]
@@ -362,7 +301,7 @@ def go_down(plan, conditionals, arithmetic):
 
 
 def log_odds_of(belief, place, arithmetic):
-    """Log-odds (R,) of the variable that is axis `place` of a belief."""
+    """Return the log-odds (R,) of the variable that is axis `place` of a belief."""
     halves = belief.reshape(2**place, 2, -1, belief.shape[-1])
     sides = []
     for value in (0, 1):

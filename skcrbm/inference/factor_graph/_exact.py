@@ -1,5 +1,7 @@
 """Exact inference on factor graphs by elimination of variables."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +26,12 @@ from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
-# Samples that are drawn together.
+# Number of samples that are drawn together.
 _SAMPLES = 4096
-# Entries of the largest table up to which models that hold different variables are solved
-# together, held variables in the tables: a plan for each of them would cost more.
+# If the largest table has no more entries than this, models that hold different variables are
+# solved together with held variables in the tables: a plan for each set would cost more.
 _TOGETHER = 2**10
-# Log-odds that weights cannot tell from infinite ones.
+# Log-odds beyond this are infinite in weights.
 _EXTREME = 600.0
 
 
@@ -53,7 +55,7 @@ def solve(method, energy, query):
 def solve_sparse_ising(method, energy, query):
     """Answer any query by the factor graph with a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
-    if "statistics" in query.returns:  # the last of four entries is that of both on
+    if "statistics" in query.returns:  # the last of four entries has both variables on
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer
@@ -67,7 +69,7 @@ class _Chunk(NamedTuple):
 
 
 def _chunks(method, energy):
-    """Plan everything, and refuse what is too large, before any table is made."""
+    """Return chunks of models with their plans, or raise a ValueError if they are too large."""
     patterns, group = np.unique(~energy.free, axis=0, return_inverse=True)
     if len(patterns) > 1:
         whole = energy.graph.elimination
@@ -85,17 +87,10 @@ def _chunks(method, energy):
 class _Model:
     """The models of a chunk over their free variables, in float64.
 
-    Attributes
-    ----------
-    tables : list of ndarray
-        Log-potentials over the axes of the plan.
-    sides : ndarray (n_variables, 2, R)
-        Log-weights of both values of each variable; what is held, but not left out by the plan,
-        has one of weight 0.
-    values : ndarray of int64 (n_variables, R)
-        Of what the plan leaves out, else 0.
-    offset : ndarray (R,)
-        Score of what the plan leaves out.
+    `tables` are log-potentials over the axes of the plan; `sides` (n_variables, 2, R) the
+    log-weights of both values of each variable, where a held variable that the plan keeps has a
+    value of weight 0; `values` (n_variables, R) the values of the variables that the plan leaves
+    out, else 0; `offset` (R,) their score.
     """
 
     def __init__(self, energy, chunk):
@@ -121,10 +116,10 @@ class _Model:
             self.tables.append(table.reshape(*(2,) * len(self.plan.axes[f]), -1))
 
     def entries(self, f):
-        """Numbers (2**free, R) of the entries of table f that agree with what is held.
+        """Return the numbers (2**free, R) of the entries of table f that agree with the evidence.
 
-        The first of its free variables to be eliminated is the slowest; one column serves all
-        models if nothing is held.
+        The free variable that is eliminated first is the slowest. If the table has no held
+        variable, all models share a single column.
         """
         scope = self.energy.graph.expanded[0][f]
         bit = {v: 1 << (len(scope) - 1 - j) for j, v in enumerate(scope)}
@@ -137,7 +132,7 @@ class _Model:
         return number
 
     def code(self, values, bucket):
-        """Return the number of the state of a bucket's neighbours in its table."""
+        """Return the number of the state of the neighbours in the table of a bucket."""
         number = np.zeros(values.shape[1:], np.int64)
         for v in bucket.scope[1:]:
             number = 2 * number + values[v]
@@ -153,13 +148,7 @@ class _Model:
         return total, conditionals
 
     def beliefs(self, conditionals, arithmetic, wanted=False):
-        """Log-odds (n, R) of all variables, and probabilities of entries if they are wanted.
-
-        Returns
-        -------
-        log_odds : ndarray (n, R)
-        probability : ndarray (n_entries, R)
-        """
+        """Return log-odds (n, R), and probabilities (n_entries, R) of entries if `wanted`."""
         plan, n = self.plan, self.energy.n_variables
         log_odds = np.zeros((n, len(self.rows)))
         first = np.concatenate([np.empty(0, np.int64), *(g.entries for g in self.energy.tables)])
@@ -182,7 +171,7 @@ class _Model:
 
 
 def _in_weights_or_logs(solve):
-    """Answer of ``solve(arithmetic)`` by weights; by logarithms where these have no room."""
+    """Return ``solve(arithmetic)`` by weights, or by logarithms if weights are out of range."""
     try:
         return solve(SUM)
     except OutOfRange:
@@ -249,7 +238,7 @@ def _best_states(energy, query, chunks):
 
 
 def _draw(energy, query, chunks, key):
-    """Answer samples, independent ones: each variable given those eliminated after it."""
+    """Draw independent samples: each variable given the variables eliminated after it."""
     shape = energy.n_models, query.n_samples
     fields = empty_result(energy, query)
     fields["samples"] = np.zeros((*shape, energy.n_variables), np.int8)
@@ -272,7 +261,7 @@ def _draw(energy, query, chunks, key):
 
 
 def _drawn(model, arithmetic, conditionals, r, key, step, part):
-    """States (n_variables, S) of row r of a chunk, and their log-probabilities (S,)."""
+    """Return states (n_variables, S) of row r of a chunk, and their log-probabilities (S,)."""
     plan, n_samples = model.plan, part.stop - part.start
     u = uniforms(key, [model.rows[r]], step, n_samples * plan.n_variables)
     u = u.reshape(n_samples, plan.n_variables)

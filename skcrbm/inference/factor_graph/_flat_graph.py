@@ -1,5 +1,7 @@
 """Factor graphs as the flat arrays that kernels take."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -9,48 +11,28 @@ from skcrbm.kernels.factor_tables import TableGraph
 from skcrbm.utils.limits import LOG_RANGE
 from skcrbm.utils.validation import kernel_array
 
-# Share of a dtype's range that one table may take: what a variable with the most extreme messages
-# sends must not underflow beside the least entry.
+# Share of the range of a dtype that a table may take: a message of a variable with extreme
+# messages must not underflow when it meets the smallest entry.
 _TABLE_SHARE = 0.75
-# Messages of impossible values, in the kernel for them: this times the largest log-odds that
-# fields and weights other than zero add up to, plus a margin that is nothing in any dtype.
+# Messages about impossible values are limited to this factor times the largest log-odds that
+# fields and weights other than 0 add up to, plus a margin at which exp is 0 in every dtype.
 _LIMIT_FACTOR, _LIMIT_MARGIN = 16.0, 2000.0
 
 
 class FlatGraph(NamedTuple):
-    """All factors: tables by number of variables, then OR, then AND.
+    """All factors: tables by number of variables, then OR, then AND."""
 
-    Attributes
-    ----------
-    variables : ndarray of int64 (E,)
-        Of factor f ``variables[edge_start[f]:edge_start[f + 1]]``; the output of OR and AND last.
-    edge_start : ndarray of int64 (F + 1,)
-    logs : ndarray (n_entries,) float64
-        Log-potentials, less the largest one of each table.
-    table_start : ndarray of int64 (n_tables + 1,)
-    shift : ndarray (F,) float64
-        What was subtracted, 0 of OR and AND.
-    place : ndarray of int64 (n_tables,)
-        Where each table's entries are among the statistics.
-    n_tables : int
-    negated : ndarray of bool (F,)
-        AND, which is OR of all variables negated.
-    spread : ndarray (F,) float64
-        Largest difference of a table's log-potentials that are not -inf.
-    hard : bool
-        Whether there are states of weight 0.
-    """
-
+    # int64 (E,): factor f has variables[edge_start[f]:edge_start[f + 1]], in OR and AND output last
     variables: np.ndarray
-    edge_start: np.ndarray
-    logs: np.ndarray
-    table_start: np.ndarray
-    shift: np.ndarray
-    place: np.ndarray
+    edge_start: np.ndarray  # int64 (F + 1,)
+    logs: np.ndarray  # float64 (n_entries,): log-potentials minus the largest of each table
+    table_start: np.ndarray  # int64 (n_tables + 1,)
+    shift: np.ndarray  # float64 (F,): the largest log-potential, 0 for OR and AND
+    place: np.ndarray  # int64 (n_tables,): position of each table's entries in the statistics
     n_tables: int
-    negated: np.ndarray
-    spread: np.ndarray
-    hard: bool
+    negated: np.ndarray  # bool (F,): True for AND, which is an OR of negated variables
+    spread: np.ndarray  # float64 (F,): largest difference of finite log-potentials of a table
+    hard: bool  # True if some states have weight 0
 
     @property
     def n_edges(self):
@@ -59,11 +41,11 @@ class FlatGraph(NamedTuple):
 
     @property
     def edge_factor(self):
-        """Which factor each edge belongs to, (E,)."""
+        """Factor of each edge, (E,)."""
         return np.repeat(np.arange(len(self.edge_start) - 1), np.diff(self.edge_start))
 
     def norms(self, n_variables, rho=1.0):
-        """Largest |log-odds| (n_variables,) that messages add up to, of weights other than 0."""
+        """Return bounds (n_variables,) of the sums of |messages|, without weights of 0."""
         each = np.broadcast_to(self.spread / np.minimum(rho, 1.0), self.spread.shape)
         return np.bincount(self.variables, each[self.edge_factor], n_variables)
 
@@ -131,10 +113,10 @@ def _starts(sizes):
 
 
 def fits_odds(graph, norms, field, dtype, share=1.0):
-    """Which models (N,) can have their messages as odds in a dtype, with room to spare.
+    """Return True (N,) for models whose messages fit a dtype as odds.
 
-    Each model is judged alone: its numbers must not depend on the rest of the batch. A kernel
-    that multiplies more of them has a `share` of the room.
+    Each model is judged alone, because its numbers must not depend on the batch. `share` is the
+    part of the range that a kernel leaves for one product.
     """
     room = share * LOG_RANGE[np.dtype(dtype)]
     if graph.hard or graph.spread.max(initial=0.0) > _TABLE_SHARE * room:
@@ -143,13 +125,13 @@ def fits_odds(graph, norms, field, dtype, share=1.0):
 
 
 def message_limits(norms, field):
-    """Bounds (N,) of log-messages, beyond all that can add up without weights of zero."""
+    """Return bounds (N,) of log-messages, larger than any sum without weights of 0."""
     largest = (np.abs(field) + norms).max(axis=1, initial=0.0)
     return _LIMIT_MARGIN + _LIMIT_FACTOR * largest.astype(np.float64)
 
 
 def held_values(energy):
-    """Values (N, n) of int8 of the held variables, -1 where free."""
+    """Return the values (N, n) of the held variables as int8, -1 where free."""
     if energy.evidence is None:
         return np.full((energy.n_models, energy.n_variables), -1, np.int8)
     return np.where(np.isnan(energy.evidence), -1, np.nan_to_num(energy.evidence)).astype(np.int8)

@@ -1,19 +1,21 @@
-"""Messages that go on from step to step, of many copies of models side by side.
+"""Messages of many copies of models side by side, for samplers that continue from step to step.
 
-What a sampler needs that holds one variable after the other and goes on with the messages of the
-step before, or that passes messages for a fixed number of iterations on perturbed fields::
+A sampler holds its variables in turn and continues with the messages of the step before, or it
+passes messages for a fixed number of iterations on perturbed fields::
 
     start = Lanes(energy, SUM)                 # N models
     start.sweep(20)
     lanes = start.copies(np.repeat(np.arange(N), n_samples))
     for i in order:
-        p = expit(lanes.log_odds(i))           # (K,), given what is held so far
+        p = expit(lanes.log_odds(i))           # (K,), given the held variables
         lanes.hold(i, u[:, i] < p)
         lanes.sweep(5)
 
-There is no test of convergence here; `infer` has that. Cut the samples into blocks of
-`Lanes.n_lanes`, one `Lanes` each, for threads.
+`Lanes` do not test convergence; `infer` does. Threads run blocks of `Lanes.n_lanes` samples with
+their own `Lanes`.
 """
+
+from __future__ import annotations
 
 import copy
 
@@ -34,24 +36,16 @@ from skcrbm.utils.validation import kernel_array
 
 
 class Lanes:
-    """Messages of K models, all sent at once, again and again.
+    """Messages of the K models of a `FactorGraphEnergy`, all updated in each sweep.
 
-    They are odds where these have room in all models, in the dtype of the energy or else in
-    float64, and otherwise logarithms: `by_form` cuts a batch so that the form of a model does not
-    depend on the others.
-
-    Parameters
-    ----------
-    energy : FactorGraphEnergy
-        K models; what its evidence holds is held here from the start.
-    kind : SUM or MAX
-    damping : float in [0, 1), default=0.0
-        Share of the old log messages that is kept.
+    Messages are odds in the dtype of the energy if they fit it in all models, else odds in float64,
+    else logarithms. `by_form` cuts a batch so that the form of a model does not depend on the other
+    models. `kind` is SUM or MAX; `damping` is the share of the old log-messages that is kept.
     """
 
-    #: Models that run best side by side.
+    #: Number of models that run side by side.
     n_lanes = ROWS_PER_CHUNK
-    #: Of a dtype's range, see `fits_odds`.
+    #: Share of the range of a dtype, see `fits_odds`.
     share = 1.0
 
     def __init__(self, energy, kind, damping=0.0):
@@ -87,41 +81,36 @@ class Lanes:
         return [rows for rows in (*groups, np.flatnonzero(left)) if len(rows)]
 
     def copies(self, index):
-        """Return the lanes of some models, several times if wanted, as they stand.
-
-        Parameters
-        ----------
-        index : ndarray of int (K,)
-        """
+        """Return copies of the lanes with the given numbers (K,), which may repeat."""
         other = copy.copy(self)
-        for name, axis in self._of_models().items():
+        for name, axis in self._model_axes().items():
             array = getattr(self, name)
             setattr(other, name, kernel_array(np.take(array, index, axis=axis)))
         other._allocate(len(index))
         return other
 
-    def _of_models(self):
-        """Names of the arrays that hold a row or column for each model, with that axis."""
+    def _model_axes(self):
+        """Return the names of the arrays with an axis of models, and that axis."""
         rows = dict.fromkeys(("_field", "_evidence", "held"), 0)
         if self._dtype is None:
             return rows | dict.fromkeys(("_message", "_belief", "_limit"), 0)
         return rows | dict.fromkeys(("_message", "_belief", "_on", "_off"), 1)
 
     def _allocate(self, n):
-        """Make the arrays to work in, for n models."""
+        """Make work arrays for n models."""
         self._after = np.empty_like(self._belief)
         if self._dtype is not None:
             self._work = self._work_for(n)
 
     def reset(self):
-        """Forget all messages and hold what the evidence holds."""
+        """Reset all messages, and hold the evidence only."""
         self.held = self._evidence.copy()
         if self._dtype is not None:
             _, self._on, self._off, _ = field_weights(self._field, self.held, self._dtype)
         self.forget()
 
     def forget(self):
-        """Forget all messages; what is held stays so."""
+        """Reset all messages; held variables stay held."""
         shape = self._graph.n_edges, len(self.held)
         if self._dtype is not None:
             self._message = np.ones(shape, self._dtype)
@@ -137,7 +126,7 @@ class Lanes:
         return self._message if self._dtype is None else np.log(self._message).T
 
     def go_on_from(self, messages):
-        """Take what `messages` (K, E) were in an earlier run."""
+        """Continue from the `messages` (K, E) of an earlier run."""
         if self._dtype is not None:
             self._message = kernel_array(np.exp(messages.T), self._dtype)
             n_lanes = np.uintp(len(self.held))
@@ -153,19 +142,14 @@ class Lanes:
 
     @property
     def states(self):
-        """What the beliefs prefer (K, n) of bool, 1 where they prefer neither value."""
+        """More probable value of each variable, (K, n) of bool; ties are on."""
         on = self._belief >= 0 if self._dtype is None else (self._belief >= self._off).T
         return np.where(self.held < 0, on, self.held == 1)
 
     def hold(self, variable, values):
-        """Hold a variable of each model from the next sweep on.
+        """Hold a variable of each model at values (K,) of 0 and 1 from the next sweep on.
 
-        Parameters
-        ----------
-        variable : int or ndarray of int (K,)
-            The same one of all models, or one for each.
-        values : array-like (K,)
-            0 and 1.
+        `variable` is the number of the variable, or an array with a number for each model.
         """
         values = np.asarray(values).astype(bool)
         every = np.arange(len(self.held))
@@ -176,7 +160,7 @@ class Lanes:
             self._belief[variable, every] = values
 
     def sweep(self, n_iter):
-        """Send all messages `n_iter` times, each time from the beliefs of the last."""
+        """Send all messages `n_iter` times, each time from the beliefs of the sweep before."""
         if self._dtype is not None:
             self._belief, self._after = self._send(self.damping == 0.5, n_iter)
         else:
@@ -186,11 +170,11 @@ class Lanes:
             )  # fmt: skip
 
     def _prepare(self, graph):
-        """Arrays of the graph that `_send` takes."""
+        """Return the arrays of the graph for `_send`."""
         return graph.tables(self._dtype)
 
     def _work_for(self, n):
-        """Arrays that `_send` works in, for n models."""
+        """Return the work arrays of `_send` for n models."""
         return work_arrays(self._arrays.table, n)
 
     def _send(self, halved, n_iter):
@@ -201,13 +185,7 @@ class Lanes:
         )  # fmt: skip
 
     def log_odds(self, variable):
-        """Belief log-odds (K,) of a variable, ±inf where held.
-
-        Parameters
-        ----------
-        variable : int or ndarray of int (K,)
-            The same one of all models, or one for each.
-        """
+        """Return the belief log-odds (K,) of a variable, ±inf if held; see `hold`."""
         every = np.arange(len(self.held))
         if self._dtype is not None:
             with np.errstate(divide="ignore"):
@@ -220,14 +198,14 @@ class Lanes:
 
 
 class IsingLanes(Lanes):
-    """The same for the factor graph of an `IsingEnergy` or `SparseIsingEnergy`, faster."""
+    """Faster lanes for the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
 
-    #: One division for two messages makes products of four.
+    #: A division for two messages at once multiplies four of them.
     share = 0.25
 
     def _prepare(self, graph):
         edges = kernel_array(graph.variables.reshape(graph.n_tables, 2))
-        # The largest entry of a table is |s|, the last one s.
+        # The largest entry of a table is |s|, the last entry is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self._dtype)
 
@@ -242,7 +220,7 @@ class IsingLanes(Lanes):
 
 
 def _forms(graph, norms, energy, damping, share):
-    """Yield the dtypes that odds may have, with the models (N,) that fit."""
+    """Yield the possible dtypes of odds, each with True (N,) for models that fit."""
     if damping in (0.0, 0.5):
         for dtype in dict.fromkeys((energy.dtype, np.dtype(np.float64))):
             yield dtype, fits_odds(graph, norms, energy.field, dtype, share)

@@ -1,5 +1,7 @@
 """Samplers on factor graphs: chained belief propagation, perturb-and-max-product, Gibbs sweeps."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +25,14 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Lanes at least, however many messages a model has.
+# Smallest number of lanes, however many messages a model has.
 _MIN_LANES = 8
-# The stream of random numbers that an order is drawn from, which no sample has.
+# Number of the random stream of the order; samples have other streams.
 _ORDER = 2**63
 
 
 def solve_bp_chain(method, energy, query):
-    """Answer of a factor graph; see `BPChain`."""
+    """Answer a query about a factor graph; see `BPChain`."""
     return _sample_in_chain(method, energy, energy, query, Lanes)
 
 
@@ -47,25 +49,18 @@ def solve_bp_chain_ising(method, energy, query):
 
 
 class Draws(NamedTuple):
-    """Where the random numbers stand.
+    """Position in the random numbers, from which a later call goes on."""
 
-    Attributes
-    ----------
-    key : uint64
-    n_drawn : int
-        Samples drawn so far, of each model.
-    """
-
-    key: Any
-    n_drawn: int
+    key: Any  # uint64
+    n_drawn: int  # samples of each model so far
 
 
 def _sample_in_chain(method, energy, graph, query, kind):
-    """Answer about an energy by lanes of this kind over its factor graph."""
+    """Answer a query about an energy by lanes of a kind over its factor graph."""
     if "log_partition" in query.returns and query.n_samples < 2:
         raise ValueError(
             f"n_samples must be at least 2 for log_partition, got {query.n_samples}: its error "
-            "is taken from how they differ"
+            "is estimated from the variance of the samples"
         )
     before = _earlier(method, query)
     order = _check_order(method.order, energy.n_visible, before.key)
@@ -75,7 +70,7 @@ def _sample_in_chain(method, energy, graph, query, kind):
     with one_blas_thread():
         for rows in kind.by_form(graph, method.damping) if shape[0] else ():
             chain.run(rows, query.n_jobs)
-        need = "log_partition" in query.returns or chain.flat.hard  # else no weight is 0
+        need = "log_partition" in query.returns or chain.flat.hard  # a sample may have weight 0
         score = chain.scores() if need else None
     n_free = energy.free[:, : energy.n_visible].sum(axis=1)
     later = method.max_iter if method.warm_iter is None else method.warm_iter
@@ -93,7 +88,7 @@ def _sample_in_chain(method, energy, graph, query, kind):
 
 
 def _earlier(method, query):
-    """Return the `Draws` to go on from: those of an earlier call, or the first."""
+    """Return the `Draws` of an earlier call, or new ones."""
     if query.start is None:
         return Draws(random_key(method.random_state), 0)
     if not isinstance(query.start.state, Draws):
@@ -105,7 +100,7 @@ def _earlier(method, query):
 
 
 def _check_order(order, n_visible, key):
-    """Return the order as an array of int (V,)."""
+    """Return the order of the variables as an array of int (V,)."""
     if isinstance(order, str):
         if order == "index":
             return np.arange(n_visible)
@@ -121,30 +116,23 @@ def _check_order(order, n_visible, key):
 
 
 class _Chain:
-    """Samples of N models in the making.
+    """The state of a sampling run over N models.
 
-    Attributes
-    ----------
-    flat : FlatGraph
-    states : ndarray of int8 (N, S, n)
-    log_prob : ndarray (N, S)
-    order : ndarray of int (N, V)
-        The free variables of each model in order, then those that are held.
-    n_steps : ndarray of int (N,)
+    `order` (N, V) holds the free variables of each model in order, then the held variables.
     """
 
     def __init__(self, method, energy, graph, kind, before, order, shape):
         self.method, self.energy, self.graph = method, energy, graph
         self.kind, self.before = kind, before
         self.flat = flat_graph(graph)
-        self.states = np.zeros((*shape, energy.n_variables), np.int8)
-        self.log_prob = np.zeros(shape)
+        self.states: np.ndarray = np.zeros((*shape, energy.n_variables), np.int8)
+        self.log_prob: np.ndarray = np.zeros(shape)
         free = energy.free[:, order]
         self.order = order[np.argsort(~free, axis=1, kind="stable")]
         self.n_steps = free.sum(axis=1)
 
     def run(self, rows, n_jobs):
-        """Draw all samples of some models, whose messages have one form."""
+        """Draw all samples of models whose messages have the same form."""
         n_samples, n_edges = self.states.shape[1], max(1, self.flat.n_edges)
         n_lanes = min(self.kind.n_lanes, max(_MIN_LANES, BLOCK_ENTRIES // n_edges))
         at_once = max(1, BLOCK_ENTRIES // (n_edges * n_lanes)) * n_lanes
@@ -166,7 +154,7 @@ class _Chain:
                 pass
 
     def _draw(self, block):
-        """Draw some samples, of models that all have had the first iterations."""
+        """Draw some samples of models that have had their first iterations."""
         start, chunk, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])
         models = chunk[which]
@@ -180,7 +168,7 @@ class _Chain:
                 lanes.sweep(self.method.max_iter)
             elif step:
                 lanes.sweep(self.method.warm_iter)
-            # A lane that is done comes to variables that are held: they stay, with probability 1.
+            # A finished lane goes on with held variables, which stay with probability 1.
             variable = self.order[models, step]
             log_odds = lanes.log_odds(variable).astype(np.float64)
             on = u[every, variable] < expit(log_odds)
@@ -224,7 +212,11 @@ class _Chain:
 
 
 def solve_perturb_and_max_product(method, energy, query):
-    """Answer "samples" and "log_partition"; outputs of OR and AND get no noise."""
+    """Answer "samples" and "log_partition"; see `PerturbAndMaxProduct`.
+
+    Outputs of OR and AND get no noise. Each sample runs as odds or in logarithms, whatever the form
+    of the others.
+    """
     graph = flat_graph(energy)
     norms = graph.norms(energy.n_variables)
     factors = graph.factors(np.ones(len(graph.shift)))

@@ -1,11 +1,12 @@
 """Message passing on factor graphs: which messages, which kernel, in which blocks.
 
 All messages factor -> variable are sent at once, from the beliefs of the last iteration. Models
-whose messages fit as odds run side by side in blocks (`factor_tables`); the others, and all
-where weights are zero, there are OR or AND factors, or tree weights, one by one in logs
-(`factor_logs`). A sampler that goes on from step to step uses `Lanes` (`_lanes.py`), which
-stands on the same kernels.
+whose messages fit as odds run side by side in blocks (`factor_tables`). Other models run in turn,
+with logarithms (`factor_logs`), as do all models with weights of 0, OR or AND factors or tree
+weights. Samplers use `Lanes` (`_lanes.py`), which run the same kernels.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -43,9 +44,9 @@ from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Messages a call of the kernel that takes models one by one, at least: hides what a call costs.
+# Smallest number of messages per call of the kernels that take models in turn: a call has a cost.
 _CHUNK_EDGES = 2**12
-# Rounds of the scaling that makes messages of beliefs.
+# Rounds of the scaling that finds messages from beliefs.
 _FIT_ROUNDS = 200
 
 
@@ -66,25 +67,16 @@ def solve_max_product(method, energy, query):
 
 
 def pass_messages(method, energy, query, odds_kernel):
-    """Answer by sum-product messages, with another kernel for those that fit as odds.
-
-    Parameters
-    ----------
-    method : SumProduct
-    energy : FactorGraphEnergy
-    query : Query
-    odds_kernel : callable
-        As `OddsKernel`.
-    """
+    """Answer by sum-product messages with another kernel (see `OddsKernel`) for odds."""
     return _Run(method, energy, query, SUM, odds_kernel=odds_kernel).fields()
 
 
 def find_state(method, energy, query, odds_kernel=None):
-    """Find a state by max-product messages; `odds_kernel` as of `pass_messages`."""
+    """Find a state by max-product messages; see `pass_messages` for `odds_kernel`."""
 
     def run(beliefs):
         fields = _Run(method, energy, query, MAX, beliefs=beliefs, odds_kernel=odds_kernel).fields()
-        if query.return_state:  # one array for `best_of_restarts` to choose rows from
+        if query.return_state:  # a plain array, of which `best_of_restarts` takes rows
             fields["state"] = fields["state"].values
         return fields, energy.score(fields["assignment"])
 
@@ -95,41 +87,21 @@ def find_state(method, energy, query, odds_kernel=None):
 
 
 class _Block(NamedTuple):
-    """Some models that one kernel takes, and what it finds out about them.
-
-    Attributes
-    ----------
-    rows : ndarray of int
-    field : ndarray (n_rows, n), evidence not in it
-    held : ndarray of int8 (n_rows, n), -1 where free
-    message : ndarray (n_rows, E) float64
-    start : ndarray (n_rows or 0, n) float64
-    statistics : ndarray (1 or n_rows, n_entries) float64, or (1, 0)
-    """
+    """Input and output of a kernel for some of the models."""
 
     rows: np.ndarray
-    field: np.ndarray
-    held: np.ndarray
-    message: np.ndarray
-    start: np.ndarray
-    statistics: np.ndarray
+    field: np.ndarray  # (n_rows, n), without evidence
+    held: np.ndarray  # int8 (n_rows, n), -1 where free
+    message: np.ndarray  # float64 (n_rows, E)
+    start: np.ndarray  # float64 (n_rows or 0, n): beliefs to start from
+    statistics: np.ndarray  # float64 (1 or n_rows, n_entries), or (1, 0)
 
 
 class _Run:
-    """One pass over a batch of models.
+    """Inference for a batch of models, in blocks; `kind` is SUM or MAX.
 
-    Parameters
-    ----------
-    method : SumProduct, TreeReweighted or MaxProduct
-    energy : FactorGraphEnergy
-    query : Query
-    kind : SUM or MAX
-    rho : ndarray (F,) float64, default=None
-        Weights of the factors, for tree-reweighted.
-    beliefs : ndarray (N, n), default=None
-        Log-odds to start from, without messages, in place of what the query starts from.
-    odds_kernel : callable, default=None
-        ``odds_kernel(run, dtype)`` in place of `OddsKernel`.
+    `rho` (F,) are the weights of the factors for tree-reweighted. `beliefs` (N, n) are log-odds to
+    start from instead of the state of the query.
     """
 
     def __init__(self, method, energy, query, kind, *, rho=None, beliefs=None, odds_kernel=None):
@@ -152,7 +124,7 @@ class _Run:
             self._read_start()
 
     def _read_start(self):
-        """Take messages of an earlier run, or what fits its beliefs."""
+        """Take the messages of an earlier run, or messages that give its beliefs."""
         energy, query, shape = self.energy, self.query, self.messages.shape
         earlier = earlier_messages(query, self.method.name, shape, energy.n_variables)
         if earlier is not None:
@@ -169,7 +141,7 @@ class _Run:
                 )
 
     def fields(self):
-        """Run everything, and return the fields of an `InferenceResult`."""
+        """Run all blocks, and return the fields of an `InferenceResult`."""
         energy, query = self.energy, self.query
         for dtype, rows in self._groups():
             if dtype is None:
@@ -189,7 +161,7 @@ class _Run:
         return answer
 
     def _groups(self):
-        """Which rows run as odds in which dtype; None stands for logarithms."""
+        """Yield (dtype, rows) of the models that run as odds; None stands for logarithms."""
         energy = self.energy
         left = np.ones(energy.n_models, bool)
         if not self.reweighted and self.method.damping in (0.0, 0.5):
@@ -204,7 +176,7 @@ class _Run:
             yield None, np.flatnonzero(left)
 
     def _run(self, rows, size, kernel):
-        """Run a kernel over blocks of about equal size; add up statistics in order."""
+        """Run a kernel over blocks of about equal size, and add up statistics in order."""
         query = self.query
         size = -(-len(rows) // -(-len(rows) // size))
         wanted = "statistics" in query.returns
@@ -230,7 +202,7 @@ class _Run:
             self.answer["statistics"][0][...] += total.astype(self.energy.dtype)
 
     def store(self, block, found, state):
-        """Keep what a kernel found of a block."""
+        """Store the results of a kernel for a block."""
         rows, answer = block.rows, self.answer
         answer["n_iter"][rows] = found["n_iter"]
         answer["converged"][rows] = found["converged"]
@@ -240,7 +212,9 @@ class _Run:
         if self.kind == MAX:
             state[block.held >= 0] = block.held[block.held >= 0]
             answer["assignment"][rows] = state
-            answer["converged"][rows] &= found["score"] > -np.inf  # else it cannot be
+            answer["converged"][rows] &= (
+                found["score"] > -np.inf
+            )  # False if the state is impossible
         if self.query.return_state:
             self.messages[rows] = found["message"]
 
@@ -265,7 +239,7 @@ class _Run:
         )
 
     def outputs(self, block):
-        """Arrays that kernels fill."""
+        """Return the arrays that kernels fill."""
         n, width = len(block.rows), self.energy.n_variables
         return {
             "n_iter": np.zeros(n, np.int64),
@@ -279,17 +253,11 @@ class _Run:
 
 
 class OddsKernel:
-    """Messages as odds, models side by side; of tables.
+    """Messages of tables as odds, models side by side."""
 
-    Parameters
-    ----------
-    run : _Run
-    dtype : numpy dtype
-    """
-
-    #: Models that run side by side.
+    #: Number of models that run side by side.
     n_rows = ROWS_PER_CHUNK
-    #: Of the dtype's range, see `fits_odds`.
+    #: Share of the range of a dtype, see `fits_odds`.
     share = 1.0
 
     def __init__(self, run, dtype):
@@ -302,7 +270,7 @@ class OddsKernel:
         self.bound = run.graph.spread[run.graph.edge_factor]
 
     def prepare(self, graph):
-        """Arrays of the graph that `pass_` and `finish` take."""
+        """Return the arrays of the graph for `pass_` and `finish`."""
         return graph.tables(self.dtype)
 
     def pass_(self, kind, *arguments):
@@ -336,7 +304,7 @@ class OddsKernel:
 
 
 class _LogKernel:
-    """Messages as log-odds, one model after the other."""
+    """Messages as log-odds, models in turn."""
 
     def __init__(self, run):
         self.run_ = run
@@ -363,21 +331,14 @@ class _LogKernel:
 
 
 def field_weights(field, held, dtype):
-    """Fields as the kernels of `factor_tables` take them.
-
-    Parameters
-    ----------
-    field : ndarray (K, n)
-        Log-odds.
-    held : ndarray of int8 (K, n)
-        -1 where free.
+    """Return fields (K, n), with held variables, for the kernels of `factor_tables`.
 
     Returns
     -------
     field, on, off : ndarray (n, K) of the dtype
         Log-odds, and the weights of 1 and 0, which sum to 1.
     constant : ndarray (K,) float64
-        Log of what the weights were divided by.
+        Logarithm of the divisor of the weights.
     """
     field = field.astype(np.float64)
     free = held < 0
@@ -387,29 +348,20 @@ def field_weights(field, held, dtype):
     return (*(kernel_array(part.T, dtype) for part in (field, on, off)), constant)
 
 
-# Variables up to which the weights of pairs are those of uniform spanning trees, by a matrix
-# inverse: a second.
+# Largest number of variables for which the weights of pairs come from uniform spanning trees: the
+# matrix inverse takes a second.
 _MAX_DENSE = 1500
-# Sets that are drawn at least and at most, and edges that these visit altogether.
+# Smallest and largest number of sets that are drawn, and number of edges that they visit in all.
 _MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
 
 
 def factor_appearance(graph, n_variables):
-    """Share (F,) of acyclic sets of factors that hold each factor, positive.
+    """Return the positive share (F,) of acyclic sets of factors that contain each factor.
 
-    A set is acyclic if its factors can be added one by one so that the variables of each lie in
-    different components. With factors of one and two variables these are spanning forests,
-    drawn uniformly; else factors are added greedily in random order (from a fixed seed), until
-    each has been the first of its kind in line.
-
-    Parameters
-    ----------
-    graph : FlatGraph
-    n_variables : int
-
-    Returns
-    -------
-    ndarray (F,) float64
+    Factors can be added to an acyclic set in an order in which the variables of each factor lie in
+    different components. If all factors have one or two variables, the sets are spanning forests,
+    drawn uniformly. Otherwise factors are added greedily in random orders, from a fixed seed, until
+    each factor is in some set.
     """
     sizes = np.diff(graph.edge_start)
     if n_variables <= _MAX_DENSE and sizes.max(initial=0) <= 2:
@@ -418,7 +370,7 @@ def factor_appearance(graph, n_variables):
 
 
 def _spanning_tree_weights(graph, sizes, n_variables):
-    """Effective resistances: of edges of uniform spanning trees, parallel ones apart."""
+    """Return effective resistances, the shares of uniform spanning trees with each edge."""
     rho = np.ones(len(sizes))
     pairs = sizes == 2
     i, k = (
@@ -445,7 +397,7 @@ def _random_set_weights(graph, n_variables):
     n_drawn = 0
     while n_drawn < n_sets or (count == 0).any():
         order = rng.permutation(n_factors)
-        if n_drawn >= n_sets:  # those that no set holds yet come first
+        if n_drawn >= n_sets:  # factors without a set come first
             order = order[np.argsort(count[order] > 0, kind="stable")]
         count_forest(graph.variables, graph.edge_start, order, n_variables, count)
         n_drawn += 1
@@ -499,7 +451,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _add_statistics(energy, query, beliefs, fields):
-    """Fill statistics: entries are products of beliefs."""
+    """Fill the statistics with products of beliefs."""
     if not query.per_example:
         fields["statistics"] = energy.sum_statistics(beliefs, query.sample_weight)
         return

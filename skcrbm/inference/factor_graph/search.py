@@ -1,4 +1,6 @@
-"""Branch and bound on factor graphs of tables without zeros, as products over cliques."""
+"""Branch and bound on factor graphs of tables without weights of 0, as products over cliques."""
+
+from __future__ import annotations
 
 import numpy as np
 
@@ -12,7 +14,7 @@ def solve(method, energy, query):
 
 
 def find_labels(energy, method, margin=None, *, n_jobs=None):
-    """States of the highest score, or of the least hinge loss; as of an `IsingEnergy`.
+    """Return states of the highest score, or, with a margin, of the least hinge loss.
 
     Raises
     ------
@@ -29,7 +31,7 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
     field = half + linear
     visible = np.where(energy.free, np.nan, 0.0 if energy.evidence is None else energy.evidence)
     if margin is None:
-        # What its field decides is held, and its field, beside which others are lost, taken out.
+        # A variable that its field decides is held; its large field would hide other fields.
         influence = np.zeros(energy.n_variables)
         for clique, weight in zip(cliques, weights, strict=True):
             influence[list(clique)] += abs(weight)
@@ -37,7 +39,7 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
         visible[decided] = field[decided] > 0
         held = ~np.isnan(visible)
         state = np.nan_to_num(visible)
-        # A large field of a variable at 0 adds nothing: not half of it once with each sign.
+        # A held variable at 0 adds 0: half of a large field with each sign would lose digits.
         of_held = state * energy.field + (2 * state - 1) * linear
         constant = constant + np.where(held, of_held, half).sum(axis=1)
         field = np.where(held, 0.0, field)
@@ -56,29 +58,24 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
 
 
 def clique_products(energy):
-    """Tables as sums of products of -1/+1 variables.
-
-    Parameters
-    ----------
-    energy : FactorGraphEnergy
-        Without weights of 0.
+    """Return the tables of an energy without weights of 0 as products of -1/+1 variables.
 
     Returns
     -------
     cliques : list of tuples of int
-        Of two variables or more.
+        Cliques of two or more variables.
     weights : ndarray (J,), float64
-        None of them 0.
+        Their weights, not 0.
     linear : ndarray (n,), float64
-        On top of half the fields.
+        Linear terms, to add to half the fields.
     constant : float or ndarray (N,)
-        On top of half the fields' sum.
+        Constant, to add to half the sum of the fields.
     """
     constant, sums = energy.offset, {}
     for group in energy.tables:
         n_factors, k = group.variables.shape
         part = group.log_potentials.astype(np.float64).reshape(n_factors, *(2,) * k)
-        for axis in range(1, k + 1):  # the same in -1/+1: mean, and half of the difference
+        for axis in range(1, k + 1):  # in terms of -1/+1: the mean, and half the difference
             off, on = np.take(part, 0, axis), np.take(part, 1, axis)
             part = np.stack([(off + on) / 2, (on - off) / 2], axis)
         part = part.reshape(n_factors, -1)
