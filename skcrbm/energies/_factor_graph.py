@@ -147,13 +147,13 @@ class FactorGraphEnergy(BaseEnergy):
         Returns
         -------
         FactorGraphEnergy
-            Energy with its tables in groups by number of variables, ascending. Tables of one
+            Energy with its tables in groups by number of variables, ascending. The tables of a
             group keep their order.
 
         Raises
         ------
         ValueError
-            If the constructor would raise one, or there is not one table for each scope.
+            If the constructor raises a ValueError, or the numbers of scopes and tables differ.
         """
         checked = [as_variables(s, f"scopes[{i}]", "(k,)") for i, s in enumerate(scopes)]
         if len(checked) != len(log_potentials):

@@ -232,7 +232,7 @@ class FactorGraph(Versioned):
 
 
 def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
-    """Colour variables in order, each with the first free colour; return those of each colour.
+    """Return the variables of each colour; each variable in turn gets the first free colour.
 
     `factors_of` holds an empty set for each factor of each variable; variables of one factor share
     the set. It collects the colours in use.

@@ -15,7 +15,7 @@ from skcrbm.utils.validation import as_real
 
 
 def as_variables(array: ArrayLike, name: str, shape: str) -> np.ndarray:
-    """Return numbers of variables as an int64 array; its rank is that of `shape`, a text.
+    """Return numbers of variables as an int64 array with the rank of `shape`, a text.
 
     Raises
     ------

@@ -18,8 +18,8 @@ class IsingEnergy(PairwiseEnergy):
     ``-E_n(y) = f_n' y + 1/2 y' S y`` for y in {-1, +1}^L: the fully visible Boltzmann machine. A
     large-margin Boltzmann machine given x is this energy with fields ``f_n = A x_n + b`` [1]_.
 
-    States are passed and returned as 0/1 like those of every other energy (clamps, assignments):
-    0 stands for y = -1 and 1 for y = +1. Marginals are P(y_i = +1).
+    States such as clamps and assignments are passed and returned as 0/1, as with every energy: 0
+    stands for y = -1 and 1 for y = +1. Marginals are P(y_i = +1).
 
     Parameters
     ----------

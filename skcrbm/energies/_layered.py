@@ -30,7 +30,7 @@ class LayeredEnergy(BaseEnergy):
     structure : LayeredStructure
         Layers and connections. The connection of the input acts through the fields alone.
     weights : sequence of ndarray
-        Flat pairwise scores of each connection except that of the input.
+        Flat pairwise scores of each connection after the first.
     field : array-like (n_variables,) or (N, n_variables)
         Unary scores, including the scores that the inputs give layer 1.
     unaries : array-like (n_variables,), default=None
@@ -72,8 +72,8 @@ class LayeredEnergy(BaseEnergy):
         sizes = [c.n_weights for c in structure.connections[1:]]
         if [len(w) for w in self.weights] != sizes:
             raise ValueError(
-                f"weights must hold arrays of {sizes} scores, one for each connection except that "
-                f"of the input; got {[len(w) for w in self.weights]}"
+                f"weights must hold arrays of {sizes} scores, one for each connection after the "
+                f"first; got {[len(w) for w in self.weights]}"
             )
         self._matrices = [
             c.matrix(w) for c, w in zip(structure.connections[1:], self.weights, strict=True)
@@ -171,7 +171,7 @@ class LayeredEnergy(BaseEnergy):
         return most
 
     def connection_weights(self) -> list[np.ndarray | None]:
-        """Return the flat pairwise scores of each connection; None for that of the input."""
+        """Return the flat pairwise scores of each connection; None for the first."""
         return [None, *self.weights]
 
     def layer_unaries(self) -> list[Any] | None:

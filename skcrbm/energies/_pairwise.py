@@ -12,8 +12,8 @@ from skcrbm.energies.base import BaseEnergy
 class PairwiseEnergy(BaseEnergy):
     """A batch of models whose couplings are products of two variables.
 
-    The effect of a held variable on a free one is then a shift of the field of the free one, so
-    solvers need to know which variables are held, but not their values.
+    A held variable shifts the fields of free variables, so solvers need to know which variables are
+    held, but not their values.
     """
 
     @property

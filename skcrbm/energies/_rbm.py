@@ -1,4 +1,4 @@
-"""Restricted Boltzmann machines with 0/1 units, and those with exactly one visible unit on."""
+"""Restricted Boltzmann machines with 0/1 units, also with exactly one visible unit on."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ class OneHotRBMEnergy(RBMEnergy):
 
     With V = K visible units, unit k stands for class k and
     ``p(k) ∝ exp(b_k + sum_j softplus(W_kj + c_j))``. This is the classification RBM [1]_; every
-    query has an exact and cheap answer. Parameters and attributes are those of `RBMEnergy`. A
+    query has an exact and cheap answer. Parameters and attributes are as in `RBMEnergy`. A
     visible unit that is held on fixes the class; a unit that is held off excludes its class.
 
     References

@@ -21,7 +21,7 @@ def clique_energy(
 ) -> FactorGraphEnergy:
     """Return the energy of ``exp(sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i)``, v in {-1, +1}.
 
-    Cliques have up to six variables; those of weight 0 get no table. Without `field`, (N,
+    Cliques have up to six variables; a clique of weight 0 gets no table. Without `field`, (N,
     n_variables), there is one model with fields of 0.
     """
     by_size = {}

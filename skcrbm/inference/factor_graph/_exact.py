@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -13,6 +14,7 @@ from skcrbm.inference.factor_graph._elimination import (
     LOG_MAX,
     LOG_SUM,
     SUM,
+    Arithmetic,
     OutOfRange,
     Plan,
     go_down,
@@ -170,7 +172,7 @@ class _Model:
         return log_odds, found
 
 
-def _in_weights_or_logs(solve):
+def _in_weights_or_logs(solve: Callable[[Arithmetic], Any]) -> Any:
     """Return ``solve(arithmetic)`` by weights, or by logarithms if weights are out of range."""
     try:
         return solve(SUM)
@@ -190,7 +192,7 @@ def _sums(energy, query, chunks):
     def run(chunk):
         model = _Model(energy, chunk)
 
-        def solve(arithmetic):
+        def solve(arithmetic: Arithmetic) -> tuple[Any, Any, Any]:
             log_z, conditionals = model.go_up(arithmetic)
             if not query.returns & {"marginals", "statistics"}:
                 return log_z, None, None

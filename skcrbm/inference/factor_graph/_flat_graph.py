@@ -44,7 +44,7 @@ class FlatGraph(NamedTuple):
         """Factor of each edge, (E,)."""
         return np.repeat(np.arange(len(self.edge_start) - 1), np.diff(self.edge_start))
 
-    def norms(self, n_variables, rho=1.0):
+    def norms(self, n_variables: int, rho: np.ndarray | float = 1.0) -> np.ndarray:
         """Return bounds (n_variables,) of the sums of |messages|, without weights of 0."""
         each = np.broadcast_to(self.spread / np.minimum(rho, 1.0), self.spread.shape)
         return np.bincount(self.variables, each[self.edge_factor], n_variables)

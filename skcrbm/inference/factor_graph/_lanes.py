@@ -18,6 +18,7 @@ their own `Lanes`.
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,7 @@ class Lanes:
         forms = _forms(self._graph, norms, energy, self.damping, self.share)
         self._dtype = next((dtype for dtype, fits in forms if fits.all()), None)
         if self._dtype is not None:
-            self._arrays = self._prepare(self._graph)
+            self._arrays: Any = self._prepare(self._graph)
         else:
             self._factors = self._graph.factors(np.ones(len(self._graph.shift)))
             self._field = kernel_array(self._field, np.float64)
@@ -213,8 +214,9 @@ class IsingLanes(Lanes):
         return np.empty((2, n), self._dtype)
 
     def _send(self, halved, n_iter):
+        edges, weights = self._arrays
         return repeat_ising(
-            self.kind, halved, *self._arrays, self._on, self._off, self._message, self._belief,
+            self.kind, halved, edges, weights, self._on, self._off, self._message, self._belief,
             self._after, self._work, n_iter,
         )  # fmt: skip
 

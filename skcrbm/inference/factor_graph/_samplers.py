@@ -230,7 +230,7 @@ def solve_perturb_and_max_product(method, energy, query):
         part = energy.rows(rows)
         part = part.with_fields(kernel_array(part.field + noise, energy.dtype))
         states = np.empty(noise.shape, bool)
-        sent = np.empty((len(rows), graph.n_edges), energy.dtype) if keep else None
+        sent: Any = np.empty((len(rows), graph.n_edges), energy.dtype) if keep else None
         odds = np.zeros(len(rows), bool)
         if method.damping in (0.0, 0.5):
             odds = fits_odds(graph, norms, part.field, energy.dtype)

@@ -316,7 +316,9 @@ class _LogKernel:
         field = kernel_array(block.field, np.float64)
         limit = message_limits(run.norms, field)
         message = np.clip(block.message, -limit[:, None], limit[:, None])
-        slack = convergence_slack(method.tolerance, run.norms.max(initial=0.0), np.float64)
+        slack = convergence_slack(
+            method.tolerance, run.norms.max(initial=0.0), np.dtype(np.float64)
+        )
         found = run.outputs(block)
         models = GraphRows(limit, field, block.held, message)
         options = run.options(float(method.damping), float(method.tolerance), slack)

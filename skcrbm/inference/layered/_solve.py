@@ -1,4 +1,8 @@
-"""Solvers of `LayeredEnergy`: the iterations of the truncated networks until they converge."""
+"""Solvers of `LayeredEnergy`, which run the truncated networks until they converge."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +16,17 @@ from skcrbm.utils.parallel import one_blas_thread, row_chunks
 
 
 def solve_mean_field(method, energy, query):
-    """Mean field: both schedules are the same."""
+    """Answer by mean field; see `MeanField`."""
     return _solve(MeanFieldNetwork(energy, "sequential", method.iterations), method, energy, query)
 
 
 def solve_sum_product(method, energy, query):
-    """Sum-product messages, from the input to the output and back."""
+    """Answer by sum-product messages, from the input to the output and back."""
     return _pass_messages(False, method, energy, query)
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Tree-reweighted messages, by `Connection.edge_appearance`."""
+    """Answer by tree-reweighted messages; weights are `Connection.edge_appearance`."""
     return _pass_messages(True, method, energy, query)
 
 
@@ -49,7 +53,7 @@ def _wide_enough(method, energy, reweighted):
     Raises
     ------
     ValueError
-        If none does.
+        If float64 does not hold them.
     """
     strongest = 0.0
     for connection, weights in zip(energy.structure.connections[1:], energy.weights, strict=True):
@@ -105,19 +109,21 @@ def _solve(network, method, energy, query):
 
 
 def _inputs(energy):
-    """`LayeredInput` of an energy: its fields, rows last, and the nodes that are held."""
+    """Return the `LayeredInput` of an energy: its fields, rows last, and its held nodes."""
     structure = energy.structure
     means = np.empty((energy.n_models, 0), energy.dtype)
-    fields = [None if f is None else _lanes(f, k) for f, k in _by_layer(energy, energy.field)]
+    fields: list[Any] = [
+        None if f is None else _lanes(f, k) for f, k in _by_layer(energy, energy.field)
+    ]
     if energy.evidence is None:
         return LayeredInput(means, fields=fields)
-    nothing = [None] * (structure.depth + 1)
-    held = Held(list(nothing), list(nothing), list(nothing))
+    empty = [None] * (structure.depth + 1)
+    held = Held(list(empty), list(empty), list(empty))
     for layer, (values, n_nodes) in enumerate(_by_layer(energy, energy.evidence)):
         if values is None or np.isnan(values).all():
             continue
         values = values.T.reshape(n_nodes, -1, energy.n_models)
-        # A node is held by a unit that is on, or by all of its units off.
+        # A unit that is on holds its node; so do all units off.
         known = (values == 1).any(axis=1) | (values == 0).all(axis=1)
         barred = (values == 0) & ~known[:, None]
         held.free[layer] = (~known).astype(energy.dtype)
@@ -130,34 +136,35 @@ def _inputs(energy):
 
 
 def _by_layer(energy, values):
-    """Pairs of a layer's part of values (N, n_variables) and its number of nodes."""
+    """Return pairs of the part of a layer in values (N, n_variables) and its number of nodes."""
     return zip(energy.by_layer(values), energy.structure.n_nodes, strict=True)
 
 
 def _lanes(values, n_nodes):
-    """Values (N, n_nodes (k - 1)) as (n_nodes, (k - 1) N)."""
+    """Return values (N, n_nodes (k - 1)) as (n_nodes, (k - 1) N)."""
     return np.ascontiguousarray(values.T).reshape(n_nodes, values.size // n_nodes)
 
 
 def _until_converged(network, inputs, tolerance):
-    """Iterate, and let each row go as soon as its beliefs hold still.
+    """Iterate, and stop each row when its beliefs have converged.
 
     Yields
     ------
     rows : ndarray of int
-        That stop here, converged or out of iterations.
+        Rows that stop: they have converged, or all iterations are done.
     converged : ndarray of bool
+        True for rows that have converged.
     changes : ndarray (n_rows, n_iter)
         Largest change of a belief in each iteration, as a probability.
     trace : Trace
-        Of these rows.
+        Trace of these rows.
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []
-    # Before the inputs' news have been through all layers, stillness means nothing.
+    # Beliefs that do not change before the inputs have reached all layers have not converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
-        if len(trace.beliefs) == t + 1:  # else all rows shared this iteration
+        if len(trace.beliefs) == t + 1:  # else the shared first iteration is done
             network._advance(trace, t, later)
             _forget(trace)
         change, moved = _movement(trace, tolerance)
@@ -181,14 +188,14 @@ def _until_converged(network, inputs, tolerance):
 
 
 def _forget(trace):
-    """Drop what the next iteration does not look at."""
+    """Drop beliefs and messages that the next iteration does not need."""
     for past in (trace.beliefs, trace.forward, trace.backward):
         if len(past) > 2:
             past[-3] = None
 
 
 def _movement(trace, tolerance):
-    """Largest change of a belief in each row, and whether a log-odds moved by more than slack."""
+    """Return the largest change of a belief per row, and True where log-odds still move."""
     change, moved = np.zeros(trace.n), np.zeros(trace.n, bool)
     for layer, (old, new) in enumerate(zip(trace.beliefs[-2], trace.beliefs[-1], strict=True)):
         if new is None or not new.size:
@@ -206,7 +213,7 @@ def _movement(trace, tolerance):
 
 
 def _take(a, rows, n):
-    """Rows of an array (k, m n) whose last axis holds n of them."""
+    """Return rows of an array (k, m n) whose last axis holds n rows."""
     if a is None:
         return None
     part = a.reshape(len(a), a.shape[1] // n, n)[:, :, rows]
@@ -214,7 +221,7 @@ def _take(a, rows, n):
 
 
 def _take_rows(trace, rows):
-    """Trace of some of the rows, with what its last two iterations made."""
+    """Return the trace of some of the rows, with its last two iterations."""
 
     def last_two(past):
         kept = [[_take(a, rows, trace.n) for a in arrays] for arrays in past[-2:]]
@@ -235,7 +242,7 @@ def _take_rows(trace, rows):
 
 
 def _unit_log_odds(energy, trace):
-    """Log-odds (n, n_variables) of the units, from the beliefs of their nodes."""
+    """Return the log-odds (n, n_variables) of units from the beliefs of their nodes."""
     n = trace.n
     log_odds = np.empty((n, energy.n_variables), energy.dtype)
     for layer, part in enumerate(energy.structure.unit_slices):

@@ -1,30 +1,29 @@
 """The networks of each method on layered models: messages (sum, reweighted, max) and mean field."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from skcrbm.inference.layered.network import LayeredNetwork, probabilities
+from skcrbm.inference.layered.network import LayeredNetwork, Trace, probabilities
 from skcrbm.kernels.layered_messages import Edges, expected_fields_vjp, send, send_max, send_vjp
 
 
 class MessageNetwork(LayeredNetwork):
     """Sum-product and tree-reweighted messages.
 
-    Parameters
-    ----------
-    model, schedule, n_iter
-        As in `LayeredNetwork`.
-    reweighted : bool
-        Whether edges have the appearance probabilities of `Connection.edge_appearance`.
-    with_input : bool
-        Whether some inputs are not observed.
+    With `reweighted`, edges have the appearance probabilities of `Connection.edge_appearance`.
+    `with_input` is True if some inputs are not observed.
     """
 
-    def __init__(self, model, schedule, n_iter, *, reweighted, with_input):
+    def __init__(
+        self, model: Any, schedule: str, n_iter: int, *, reweighted: bool, with_input: bool
+    ):
         super().__init__(model, schedule, n_iter)
         self.first = 0 if with_input else 1
-        self.edges = [None] * self.structure.depth
+        self.edges: list[Any] = [None] * self.structure.depth
         for c in range(self.first, self.structure.depth):
             self.edges[c] = self._prepare(c, reweighted)
 
@@ -35,7 +34,7 @@ class MessageNetwork(LayeredNetwork):
             pair, pair_table, pair_rho = connection.reweighting
             rho = connection.edge_appearance.astype(self.dtype)
             pair_rho = pair_rho.astype(self.dtype)
-            if np.array_equal(pair_table, np.arange(connection.n_tables)):  # one rho a table
+            if np.array_equal(pair_table, np.arange(connection.n_tables)):  # a single rho per table
                 pair_table, weights = None, weights / pair_rho[:, None, None]
             else:
                 weights = weights[pair_table] / pair_rho[:, None, None]
@@ -55,16 +54,16 @@ class MessageNetwork(LayeredNetwork):
         )
 
     def _sufficient(self, inputs):
-        """Two iterations where the graph is a star given the inputs.
+        """Return two iterations if the graph is a star given the inputs, else all.
 
-        A hidden node's cavity toward the one output node is all that it knows but from there,
-        which is the same from iteration 2 on: later ones repeat its messages.
+        In a star, the message of a hidden node to the output node depends on the inputs alone. It
+        is final from iteration 2 on, and later iterations repeat it.
         """
         star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
         return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
 
     def _start(self, trace, n):
-        """Set the messages to 0, those of time 0."""
+        """Set the messages of time 0 to 0."""
         trace.forward.append([None] * self.structure.depth)
         trace.backward.append([None] * self.structure.depth)
         trace.edges = list(self.edges)
@@ -73,7 +72,7 @@ class MessageNetwork(LayeredNetwork):
                 trace.edges[0] = None
             else:
                 free = trace.inputs.missing.any(axis=0)
-                trace.edges[0] = self.edges[0].of_left(free)
+                trace.edges[0] = self.edges[0].from_left(free)
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
@@ -84,7 +83,7 @@ class MessageNetwork(LayeredNetwork):
                 messages[c] = np.zeros((len(edges.left), width * n), self.dtype)
 
     def _steps(self, trace, t):
-        """Yield (connection, edges, forward?) of the messages of iteration t, in order."""
+        """Yield (connection, edges, forward) for the messages of iteration t, in order."""
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
@@ -94,13 +93,13 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):
-        """Messages that the cavities of a step leave out."""
+        """Return the opposite messages, which the cavities of a step leave out."""
         if forward:
             return trace.backward[t - 1][c]
         return trace.forward[t if self.in_place else t - 1][c]
 
     def _mask(self, trace, c, forward):
-        """1 where a source sends messages, (n_sources, n); (0, n) if all do."""
+        """Return 1 (n_sources, n) for nodes that send messages; (0, n) if all nodes send."""
         mask = trace.mask(c if forward else c + 1)
         return np.empty((0, trace.n), self.dtype) if mask is None else mask
 
@@ -125,7 +124,7 @@ class MessageNetwork(LayeredNetwork):
         send(belief, reverse, arguments, mask, out, total)
 
     def _zero_weights(self, with_input):
-        """Gradients of the shifted tables, ahead and back."""
+        """Return zeros for the gradients of the shifted tables, ahead and back."""
         return [
             None
             if e is None or (c == 0 and not with_input)
@@ -137,10 +136,10 @@ class MessageNetwork(LayeredNetwork):
         ]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
-        """Go back through iteration t; `direct` maps messages to gradients by their later use."""
+        """Go back through iteration t; `direct` holds the gradients of messages by later uses."""
         direct = {} if direct is None else direct
         before = {}
-        none = np.empty((0, 0), self.dtype)
+        empty = np.empty((0, 0), self.dtype)
         for c, edges, forward in reversed(list(self._steps(trace, t))):
             source, target = (c, c + 1) if forward else (c + 1, c)
             out = (trace.forward if forward else trace.backward)[t][c]
@@ -156,18 +155,18 @@ class MessageNetwork(LayeredNetwork):
                 np.zeros((self.structure.n_nodes[target], out.shape[1]), self.dtype)
                 if d_total is None
                 else d_total,
-                direct.get((c, forward), none),
+                direct.get((c, forward), empty),
                 d_beliefs[source],
                 d_reverse,
                 d_tables[c][0 if forward else 1],
             )
-            # Where in time the reverse messages were made decides who asks for this.
+            # The iteration that made the reverse messages needs their gradient.
             now = self.in_place and not forward
             (direct if now else before)[c, not forward] = d_reverse
         return before
 
     def _finish(self, d_tables):
-        """Flat gradients of the pairwise scores; None for those without messages."""
+        """Return flat gradients of pairwise scores; None for connections without messages."""
         flat = []
         for connection, edges, d in zip(self.structure.connections, self.edges, d_tables):
             if d is None:
@@ -179,7 +178,7 @@ class MessageNetwork(LayeredNetwork):
         return flat
 
     def _pair_moments(self, trace, expected):
-        """Flat sums of P(x | y) q(y): pairwise beliefs that agree with those of the right node."""
+        """Return flat sums of P(x | y) q(y), pairwise beliefs consistent with the right node."""
         flat = []
         for c, connection in enumerate(self.structure.connections):
             edges = trace.edges[c]
@@ -190,7 +189,8 @@ class MessageNetwork(LayeredNetwork):
             total = np.zeros_like(trace.beliefs[-1][c + 1])
             out = np.empty_like(trace.forward[-1][c])
             ones = np.ones_like(edges.rho)
-            arguments = Edges(*edges.ahead, edges.left, edges.right, edges.pair, ones)
+            table, shift = edges.ahead
+            arguments = Edges(table, shift, edges.left, edges.right, edges.pair, ones)
             send(belief, reverse, arguments, self._mask(trace, c, True), out, total)
             d_table = np.zeros_like(edges.ahead[0][:, 1:])
             send_vjp(
@@ -212,29 +212,19 @@ class MessageNetwork(LayeredNetwork):
 
 @dataclass
 class _Edges:
-    """One connection's edges, ready for the kernels.
+    """The edges of a connection as the kernels take them."""
 
-    Attributes
-    ----------
-    left, right, pair : ndarray (E,)
-    rho : ndarray (E,)
-    pair_table, pair_rho : ndarray (P,) or None
-        None where pairs are the connection's own tables.
-    ahead, back : (ndarray (P, l, k - 1), ndarray (P, k - 1))
-        Shifted tables and shifts, in both directions.
-    """
+    left: np.ndarray  # (E,)
+    right: np.ndarray  # (E,)
+    pair: np.ndarray  # (E,): pair of a table and a rho
+    rho: np.ndarray  # (E,)
+    pair_table: np.ndarray | None  # (P,), None if the pairs are the tables of the connection
+    pair_rho: np.ndarray | None  # (P,)
+    ahead: tuple  # shifted tables (P, l, k - 1) and shifts (P, k - 1) toward the output
+    back: tuple  # the same toward the input
 
-    left: np.ndarray
-    right: np.ndarray
-    pair: np.ndarray
-    rho: np.ndarray
-    pair_table: np.ndarray | None
-    pair_rho: np.ndarray | None
-    ahead: tuple
-    back: tuple
-
-    def of_left(self, keep):
-        """Return the edges of the left nodes in keep (n_left,)."""
+    def from_left(self, keep: np.ndarray) -> _Edges:
+        """Return the edges of the left nodes for which `keep` (n_left,) is True."""
         e = keep[self.left]
         return _Edges(
             self.left[e],
@@ -250,21 +240,23 @@ class _Edges:
     def arguments(self, forward):
         """Return the edges in one direction as `send` takes them."""
         if forward:
-            return Edges(*self.ahead, self.left, self.right, self.pair, self.rho)
-        return Edges(*self.back, self.right, self.left, self.pair, self.rho)
+            table, shift = self.ahead
+            return Edges(table, shift, self.left, self.right, self.pair, self.rho)
+        table, shift = self.back
+        return Edges(table, shift, self.right, self.left, self.pair, self.rho)
 
     def unshift(self, d_ahead, d_back):
-        """Gradients of W / rho from those of the shifted tables."""
+        """Return the gradients of W / rho from the gradients of the shifted tables."""
         return d_ahead * self.ahead[0][:, 1:], d_back * self.back[0][:, 1:]
 
     def collect(self, scaled, n_tables):
-        """Gradient of the connection's tables from that of W / rho of each pair."""
+        """Return the gradient of the tables from the gradient of W / rho of each pair."""
         if self.pair_rho is not None:
             scaled = scaled / self.pair_rho[:, None, None]
         return self.sum_pairs(scaled, n_tables)
 
     def sum_pairs(self, values, n_tables):
-        """Sum over the pairs of each of the connection's tables."""
+        """Return sums over the pairs of each table of the connection."""
         if self.pair_table is None:
             return values
         total = np.zeros((n_tables, *values.shape[1:]), values.dtype)
@@ -294,16 +286,16 @@ class MaxProductNetwork(MessageNetwork):
 
 
 def _with_reference(weights):
-    """Put the row of the reference state, 0, before those of the other states."""
+    """Return tables with a first row of 0 for the reference state."""
     zero = np.zeros((len(weights), 1, weights.shape[2]), weights.dtype)
     return np.concatenate([zero, weights], axis=1)
 
 
 def _shifted_table(weights):
-    """Table exp(W(x, y) - shift(y)) with the row of x = 0, and shift(y) = max_x W(x, y)."""
+    """Return exp(W(x, y) - shift(y)) with the row of x = 0, and shift(y) = max_x W(x, y)."""
     full = _with_reference(weights)
     shift = np.zeros_like(full[:, 0])
-    for x in range(weights.shape[1]):  # faster than max(axis=1), which goes by short runs
+    for x in range(weights.shape[1]):  # faster than max(axis=1), whose inner loop is short
         np.maximum(shift, weights[:, x], out=shift)
     return np.exp(full - shift[:, None]), shift
 
@@ -311,15 +303,15 @@ def _shifted_table(weights):
 class MeanFieldNetwork(LayeredNetwork):
     """Mean field: a message is the expected pairwise score.
 
-    Messages depend on the beliefs alone, which an iteration computes once: both schedules
-    are the same.
+    Messages depend on the beliefs alone, which an iteration computes once, so both schedules give
+    the same result.
     """
 
     def _start(self, trace, n):
-        """Nothing to set: mean field keeps no messages."""
+        """Do nothing, because mean field keeps no messages."""
 
-    def _means(self, trace, t, layer):
-        """Probabilities of states 1, 2, ..., (n_nodes, (n_states - 1) n); 0 where observed."""
+    def _means(self, trace: Trace, t: int, layer: int) -> Any:
+        """Return the probabilities of states 1, 2, ... of a layer; 0 if observed."""
         belief = trace.beliefs[t][layer]
         if belief is None:
             return None
@@ -338,13 +330,13 @@ class MeanFieldNetwork(LayeredNetwork):
                 self._expect(c, means[c + 1], totals[c], False, trace.n)
 
     def _zero_weights(self, with_input):
-        first = 0 if with_input else 1  # where messages are
+        first = 0 if with_input else 1  # the first connection with messages
         return [np.zeros_like(w) if c >= first else None for c, w in enumerate(self.weights)]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):
         n, depth = trace.n, self.structure.depth
         means = [self._means(trace, t, layer) for layer in range(depth + 1)]
-        d_means = [None if m is None else np.zeros_like(m) for m in means]
+        d_means: list[Any] = [None if m is None else np.zeros_like(m) for m in means]
         for c in range(depth):
             if means[c] is not None and d_totals[c + 1] is not None:
                 self._expect_vjp(c, means[c], d_totals[c + 1], d_means[c], d_weights[c], True, n)
@@ -369,12 +361,14 @@ class MeanFieldNetwork(LayeredNetwork):
             d_weights += (q @ d.T if forward else d @ q.T).ravel()
             return
         tables = self.tables[c]
-        ends = connection.left, connection.right
+        source, target = connection.left, connection.right
         if not forward:
-            ends = ends[::-1]
+            source, target = target, source
             tables = np.ascontiguousarray(tables.transpose(0, 2, 1))
         d_tables = np.zeros_like(tables)
-        expected_fields_vjp(mean, tables, *ends, connection.table, d_total, d_mean, d_tables)
+        expected_fields_vjp(
+            mean, tables, source, target, connection.table, d_total, d_mean, d_tables
+        )
         d_weights += (d_tables if forward else d_tables.transpose(0, 2, 1)).ravel()
 
     def _finish(self, d_weights):

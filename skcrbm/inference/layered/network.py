@@ -1,12 +1,15 @@
 """Truncated inference on layered models, and the gradient through its iterations.
 
-One iteration recomputes all beliefs from the current messages, then the messages from
-these beliefs, connection by connection from the input to the output: in place with the
-"sequential" schedule, all from the old ones with "parallel". Messages start at 0; beliefs
-are recomputed after the last iteration (Shen et al. 2019, section 3).
+An iteration recomputes all beliefs from the current messages, then the messages from these
+beliefs, connection by connection from the input to the output. The "sequential" schedule updates
+messages in place, the "parallel" schedule computes all of them from the messages of the iteration
+before. Messages start at 0, and beliefs are recomputed after the last iteration (Shen et al. 2019,
+section 3).
 
 Arrays hold rows of the batch in their last axis, see `skcrbm.kernels.layered_messages`.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,99 +17,66 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from skcrbm.energies.layered_structure import LayeredParams
 from skcrbm.kernels.layered_messages import expected_fields, expected_fields_vjp
 from skcrbm.utils.limits import ROW_SPARSE_WEIGHTS
 from skcrbm.utils.row_sparse import RowSparse, columns_used
 
 
 class Held(NamedTuple):
-    """Nodes behind the input whose states are known; lists by layer, None where none are.
+    """Nodes after the input whose states are known; lists by layer, None in layers without any.
 
-    A node that is held sends nothing: what it says stands in the fields of its neighbours.
-
-    Attributes
-    ----------
-    free : list of ndarray (n_nodes, n) or None
-        0 where a node is held, 1 elsewhere.
-    states : list of ndarray (n_nodes, (k - 1) n) or None
-        Means of the states of the held nodes, 0 elsewhere.
-    barred : list of ndarray (n_nodes, (k - 1) n) or None
-        -inf for states that a node which is not held cannot take, 0 elsewhere.
+    A held node sends no messages: its effect is added to the fields of its neighbours.
     """
 
-    free: list
-    states: list
-    barred: list
+    free: list  # (n_nodes, n): 0 where a node is held, else 1
+    states: list  # (n_nodes, (k - 1) n): means of the states of held nodes, else 0
+    barred: list  # (n_nodes, (k - 1) n): -inf for states that a free node cannot take, else 0
 
     @classmethod
-    def output(cls, depth, free, states):
+    def output(cls, depth: int, free: np.ndarray, states: np.ndarray) -> Held:
         """Hold nodes of the output layer, which is number `depth`."""
-        none = [None] * depth
-        return cls([*none, free], [*none, states], [*none, None])
+        others = [None] * depth
+        return cls([*others, free], [*others, states], [*others, None])
 
 
 @dataclass
 class LayeredInput:
-    """What a chunk of n rows brings to a layered model.
+    """The input of a layered model for a chunk of n rows."""
 
-    Attributes
-    ----------
-    means : ndarray or CSR matrix (n, D (l - 1))
-        Means of the states of the input nodes, 0 where not observed; (n, 0) with `fields`.
-    missing : ndarray of bool (n, D) or None
-    held : Held or None
-        Not for `LayeredNetwork.gradient`.
-    fields : list of ndarray (n_nodes, (k - 1) n) or None
-        Unary scores by layer with what the inputs give layer 1, in place of the inputs.
-    alike : bool
-        Whether rows may share iteration 1, where they are all alike.
-    """
-
+    # ndarray or CSR matrix (n, D (l - 1)): means of the states of the input nodes, 0 if not
+    # observed; (n, 0) with `fields`
     means: Any
-    missing: np.ndarray | None = None
-    held: Held | None = None
+    missing: np.ndarray | None = None  # bool (n, D)
+    held: Held | None = None  # not for `LayeredNetwork.gradient`
+    # Unary scores by layer, (n_nodes, (k - 1) n), with the effect of the inputs on layer 1 added;
+    # they replace the inputs.
     fields: list | None = None
-    alike: bool = True
+    alike: bool = True  # True if rows may share iteration 1, in which all rows are equal
 
 
 @dataclass
 class Trace:
-    """All beliefs and messages of a run; index t is the iteration, from 1.
-
-    Attributes
-    ----------
-    inputs : LayeredInput
-    complete : bool
-        Whether everything was computed, not just what reaches the output's beliefs.
-    n_iter : int
-        Iterations done: no more than it takes to get the same output.
-    beliefs : list of list of ndarray (n_nodes, (n_states - 1) n) or None
-        ``beliefs[t][layer]``, log-odds against state 0, None where not needed. The last
-        entry, n_iter + 1, holds the result.
-    forward, backward : list of list of ndarray (E, (n_states - 1) n) or None
-        ``forward[t][c]``, messages along connection c toward the output, and back.
-    edges : list of _Edges or None
-        Per connection, for methods with messages.
-    first : Trace or None
-        Iteration 1 done for one row, where all rows share it.
-    """
+    """All beliefs and messages of a run; index t is the iteration, from 1."""
 
     inputs: LayeredInput
-    complete: bool
-    n_iter: int
+    complete: bool  # False if beliefs and messages that do not reach the output were left out
+    n_iter: int  # iterations that were run; further iterations would not change the output
+    # beliefs[t][layer] (n_nodes, (n_states - 1) n): log-odds against state 0, None if not needed.
+    # The last entry, n_iter + 1, holds the result.
     beliefs: list
-    forward: list
-    backward: list
-    edges: list | None = None
-    first: Any = None
+    forward: list  # forward[t][c] (E, (n_states - 1) n): messages of connection c to the output
+    backward: list  # backward[t][c]: messages to the input
+    edges: Any = None  # list of `_Edges` by connection, for methods with messages
+    first: Trace | None = None  # iteration 1 for a single row, if all rows share it
 
     @property
-    def n(self):
+    def n(self) -> int:
         """Number of rows."""
         return self.inputs.means.shape[0]
 
-    def mask(self, layer):
-        """1 where a node is not observed and sends messages, (n_nodes, n); None: all do."""
+    def mask(self, layer: int) -> Any:
+        """Return 1 (n_nodes, n) for free nodes, which send messages, else 0; None if all do."""
         if layer == 0:
             missing = self.inputs.missing
             if missing is None:
@@ -116,16 +86,9 @@ class Trace:
 
 
 class LayeredNetwork:
-    """A layered model prepared for a number of iterations of one method.
+    """A `LayeredModel` or `LayeredEnergy` prepared for a number of iterations of a method."""
 
-    Parameters
-    ----------
-    model : LayeredModel or LayeredEnergy
-    schedule : {"sequential", "parallel"}
-    n_iter : int
-    """
-
-    def __init__(self, model, schedule, n_iter):
+    def __init__(self, model: Any, schedule: str, n_iter: int):
         self.structure = model.structure
         self.n_iter = n_iter
         self.in_place = schedule == "sequential"
@@ -139,20 +102,11 @@ class LayeredNetwork:
 
     # ------------------------------------------------------------------ forward
 
-    def run(self, inputs, *, complete=False, keep=False):
-        """Do the iterations.
+    def run(self, inputs: LayeredInput, *, complete: bool = False, keep: bool = False) -> Trace:
+        """Run the iterations.
 
-        Parameters
-        ----------
-        inputs : LayeredInput
-        complete : bool, default=False
-            Compute the beliefs of all layers, not just what the output's depend on.
-        keep : bool, default=False
-            Keep all iterations for `gradient`; else the last one only.
-
-        Returns
-        -------
-        Trace
+        With `complete`, compute the beliefs of all layers, also if the output does not depend on
+        them. With `keep`, keep all iterations for `gradient`, else the last iteration only.
         """
         n_iter = self.n_iter if complete else self._sufficient(inputs)
         trace, later = self._begin(inputs, complete, n_iter)
@@ -165,7 +119,7 @@ class LayeredNetwork:
         return trace
 
     def _begin(self, inputs, complete, n_iter):
-        """Return the trace before iteration 1, or 2, and the fields from then on by layer."""
+        """Return the trace before the first iteration that is left, and later fields by layer."""
         n = inputs.means.shape[0]
         base, seen = self._fields(inputs, n)
         later = [b if s is None else b + s for b, s in zip(base, seen, strict=True)]
@@ -179,7 +133,7 @@ class LayeredNetwork:
         return trace, later
 
     def _advance(self, trace, t, later):
-        """Do iteration t."""
+        """Run iteration t."""
         beliefs = [
             b.copy() if b is not None and self._needed(layer, t, trace) else None
             for layer, b in enumerate(later)
@@ -188,7 +142,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Scores by layer, (n_nodes, (n_states - 1) n): in iteration 1, and what comes later."""
+        """Return scores by layer in iteration 1, and the scores added from iteration 2 on."""
         seen = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
@@ -199,7 +153,7 @@ class LayeredNetwork:
         return base, [None if f is None else f - b for f, b in zip(inputs.fields, base)]
 
     def _with_held(self, held, base, later, n):
-        """Scores with the states that nodes cannot take, and later the pull of held nodes."""
+        """Add barred states to the scores, and the pull of held nodes to the later scores."""
         base, later = (
             [
                 None if b is None else b.copy() if barred is None else b + barred
@@ -215,7 +169,7 @@ class LayeredNetwork:
         return base, later
 
     def _expect(self, c, mean, total, forward, n):
-        """Total += expected scores, along a connection in either direction."""
+        """Add expected scores along a connection, in either direction, to `total`."""
         connection = self.structure.connections[c]
         if connection.dense:
             matrix = connection.matrix(self.weights[c])
@@ -223,14 +177,14 @@ class LayeredNetwork:
             total += product.reshape(total.shape)
             return
         tables = self.tables[c]
-        ends = connection.left, connection.right
+        source, target = connection.left, connection.right
         if not forward:
-            ends = ends[::-1]
+            source, target = target, source
             tables = np.ascontiguousarray(tables.transpose(0, 2, 1))
-        expected_fields(mean, tables, *ends, connection.table, total)
+        expected_fields(mean, tables, source, target, connection.table, total)
 
     def _share_first_iteration(self, trace, seen):
-        """Do iteration 1 for one row: before the inputs have been seen, all rows are alike."""
+        """Run iteration 1 for a single row: it does not see the inputs, so all rows are equal."""
         n = trace.n
         inputs = LayeredInput(trace.inputs.means[:1])
         base = [self._base(layer, inputs, 1) for layer in range(self.structure.depth + 1)]
@@ -253,21 +207,21 @@ class LayeredNetwork:
             mine.extend(for_all_rows(messages) for messages in shared[1:])
 
     def _sufficient(self, inputs):
-        """Return how many of the iterations change the output at all."""
+        """Return the number of iterations after which the output does not change."""
         return self.n_iter
 
     def _needed(self, layer, t, trace):
-        """Whether what reaches a layer in iteration t can reach the output in time."""
+        """Return True if messages to a layer in iteration t can still reach the output."""
         return trace.complete or t + self.structure.depth - layer <= trace.n_iter
 
     def _base(self, layer, inputs, n):
-        """Unary scores for n rows, (n_nodes, (n_states - 1) n)."""
+        """Return unary scores for n rows, (n_nodes, (n_states - 1) n)."""
         if layer == 0 and inputs.missing is None:
             return None
         return np.repeat(self.unaries[layer], n, axis=1)
 
     def _input_field(self, inputs, n):
-        """Scores (n_nodes, (n_states - 1) n) that the observed inputs give layer 1."""
+        """Return the scores (n_nodes, (n_states - 1) n) that observed inputs add to layer 1."""
         connection = self.structure.connections[0]
         shape = (connection.n_right, (connection.n_right_states - 1) * n)
         if connection.dense:
@@ -286,28 +240,46 @@ class LayeredNetwork:
         )
         return field
 
+    # ------------------------------------------------------ parts of each method
+
+    def _start(self, trace: Trace, n: int) -> None:
+        """Set the messages before iteration 1."""
+        raise NotImplementedError
+
+    def _iterate(self, trace: Trace, t: int, totals: list) -> None:
+        """Run iteration t from the beliefs of time t; add its messages to `totals`."""
+        raise NotImplementedError
+
+    def _zero_weights(self, with_input: bool) -> list:
+        """Return zeros for the gradient of the pairwise scores, by connection."""
+        raise NotImplementedError
+
+    def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state) -> Any:
+        """Go back through iteration t; add to the gradients and return the next `state`."""
+        raise NotImplementedError
+
+    def _finish(self, d_weights: list) -> list[Any]:
+        """Return flat gradients of the pairwise scores; None for connections without messages."""
+        raise NotImplementedError
+
+    def _pair_moments(self, trace: Trace, expected: list) -> list[Any]:
+        """Return flat moments of pairs of free nodes by connection, given weighted means."""
+        raise NotImplementedError
+
     # ----------------------------------------------------------------- backward
 
-    def gradient(self, trace, d_output):
-        """Gradient of a function of the output's beliefs, summed over the rows.
+    def gradient(self, trace: Trace, d_output: np.ndarray) -> LayeredParams:
+        """Return the gradient of a function of the output's beliefs, summed over the rows.
 
-        Parameters
-        ----------
-        trace : Trace
-            Of ``run(..., keep=True)``.
-        d_output : ndarray (n_outputs, (k - 1) n)
-            Derivative by the output's beliefs.
-
-        Returns
-        -------
-        LayeredParams
+        `trace` comes from ``run(..., keep=True)``; `d_output` (n_outputs, (k - 1) n) is the
+        derivative by the beliefs of the output.
         """
         n, inputs = trace.n, trace.inputs
         depth = self.structure.depth
         d_weights = self._zero_weights(inputs.missing is not None)
         d_unaries = [np.zeros_like(u) for u in self.unaries]
         d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
-        d_beliefs = [None] * depth + [d_output]
+        d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
         for t in range(trace.n_iter, -1, -1):  # beliefs of time t + 1
             for layer, d in enumerate(d_beliefs):
@@ -330,7 +302,7 @@ class LayeredNetwork:
         return self.structure.params(d_unaries, flat)
 
     def _input_gradient(self, inputs, d_field):
-        """Flat gradient of the input's weights from that of `_input_field`, or a `RowSparse`."""
+        """Return the gradient of the input weights, flat or `RowSparse`, from that of the field."""
         connection = self.structure.connections[0]
         n = inputs.means.shape[0]
         if connection.dense:
@@ -340,19 +312,8 @@ class LayeredNetwork:
             return (inputs.means.T @ d.T).ravel()
         return self._products(0, _lanes(inputs.means, connection.n_left), d_field, n)
 
-    def moments(self, trace, row_weight):
-        """Sum the moments of a complete run over its rows: the gradient of log Z.
-
-        Parameters
-        ----------
-        trace : Trace
-            Of ``run(..., complete=True)``.
-        row_weight : ndarray (n,)
-
-        Returns
-        -------
-        LayeredParams
-        """
+    def moments(self, trace: Trace, row_weight: np.ndarray) -> LayeredParams:
+        """Return the sum of the moments of a complete run over its rows, the gradient of log Z."""
         free, held = self._means_of_nodes(trace, row_weight)
         means = [f if h is None else f + h for f, h in zip(free, held, strict=True)]
         unaries = [
@@ -364,18 +325,19 @@ class LayeredNetwork:
         flat[0] = from_inputs if flat[0] is None else flat[0] + from_inputs
         return self.structure.params(unaries, flat)
 
-    def pair_moments(self, trace, row_weight):
-        """Sum the moments of pairs of nodes that are not observed, flat by connection.
+    def pair_moments(self, trace: Trace, row_weight: np.ndarray) -> list[Any]:
+        """Return sums of the moments of pairs of free nodes, flat by connection.
 
-        None for the input's connection where all inputs are observed.
+        The entry of the input is None if all inputs are observed.
         """
         return self._pairs(trace, *self._means_of_nodes(trace, row_weight))
 
     def _means_of_nodes(self, trace, row_weight):
-        """Weighted probabilities of states, of free nodes and of held ones, by layer."""
+        """Return the weighted probabilities of the states of free and of held nodes, by layer."""
         n = trace.n
         weight = row_weight.astype(self.dtype)
-        free, held = [], [None] * (self.structure.depth + 1)
+        free: list[Any] = []
+        held: list[Any] = [None] * (self.structure.depth + 1)
         for layer, belief in enumerate(trace.beliefs[-1]):
             if belief is None:
                 free.append(None)
@@ -391,10 +353,10 @@ class LayeredNetwork:
         return free, held
 
     def _pairs(self, trace, free, held):
-        """Flat moments of pairs by connection from the weighted means of their nodes."""
+        """Return flat moments of pairs by connection, from the weighted means of their nodes."""
         flat = self._pair_moments(trace, free)
         for c in range(self.structure.depth):
-            # A held node is independent of its neighbours: products, one factor weighted.
+            # A held node is independent of its neighbours: multiply means, weighted once.
             if held[c] is not None:
                 right = free[c + 1] if held[c + 1] is None else free[c + 1] + held[c + 1]
                 flat[c] = flat[c] + self._products(c, trace.inputs.held.states[c], right, trace.n)
@@ -404,7 +366,7 @@ class LayeredNetwork:
         return flat
 
     def _products(self, c, left, right, n):
-        """Flat sums over rows of products of left and right means, by pairwise score."""
+        """Return flat sums over rows of products of left and right means, by pairwise score."""
         connection = self.structure.connections[c]
         if connection.dense:
             return (left.reshape(-1, n) @ right.reshape(-1, n).T).ravel()
@@ -422,8 +384,8 @@ class LayeredNetwork:
         return sums.ravel()
 
 
-def probabilities(belief, n):
-    """Probabilities (n_nodes, n_states, n) of log-odds (n_nodes, (n_states - 1) n)."""
+def probabilities(belief: np.ndarray, n: int) -> np.ndarray:
+    """Return the probabilities (n_nodes, n_states, n) of log-odds (n_nodes, (n_states - 1) n)."""
     scores = belief.reshape(len(belief), -1, n)
     scores = np.concatenate([np.zeros((len(belief), 1, n), belief.dtype), scores], axis=1)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -431,15 +393,16 @@ def probabilities(belief, n):
 
 
 def _lane_sums(a, n):
-    """Sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
-    # Faster than sum(axis=2) on few rows, which adds them up a short run at a time.
+    """Return the sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
+    # Faster than sum(axis=2) for few rows, whose inner loop is short.
     return np.einsum("isr->is", a.reshape(len(a), a.shape[1] // n, n))
 
 
 def _sparse_products(means, d):
-    """Products of CSR means (n, M) and d (H, n), summed over the rows.
+    """Return products of CSR means (n, M) and d (H, n), summed over the rows.
 
-    `RowSparse` where they are many, and the means leave out half of the columns.
+    The result is `RowSparse` if there are many products and the means use at most half of the
+    columns.
     """
     n, n_columns = means.shape
     if n_columns * len(d) >= ROW_SPARSE_WEIGHTS:
@@ -454,7 +417,7 @@ def _sparse_products(means, d):
 
 
 def _lanes(means, n_nodes):
-    """Input means (n, D (l - 1)) as (D, (l - 1) n)."""
+    """Return input means (n, D (l - 1)) as (D, (l - 1) n)."""
     if sparse.issparse(means):
         means = means.toarray()
     return np.ascontiguousarray(means.T).reshape(n_nodes, -1)

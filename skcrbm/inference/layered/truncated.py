@@ -28,8 +28,8 @@ class TruncatedInference(Options):
         Method of inference.
     schedule : {"sequential", "parallel"}, default="sequential"
         "sequential" updates the messages in place, from the input to the output. "parallel"
-        computes all messages from those of the iteration before. Mean field has no messages, so
-        that both schedules give the same beliefs.
+        computes all messages from the messages of the iteration before. With mean field both
+        schedules give the same beliefs.
     n_iter : int, default=5
         Number of iterations T. It must exceed the number of hidden layers: in fewer iterations
         the output does not see X. Training with `Backpropagation` keeps the messages of all
