@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ class Edges(NamedTuple):
 
 class Layer(Versioned):
     """Base of the layers."""
+
+    n_states: int
 
     def shape(self, below: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the nodes: (n_nodes,) or (height, width, n_channels).
@@ -210,9 +212,9 @@ def _check_integer(name, value, smallest):
         raise ValueError(f"{name} must be an integer of at least {smallest}, got {value!r}")
 
 
-def _pair(name, value, smallest):
+def _pair(name: str, value: Any, smallest: int) -> tuple[int, int]:
     """Check a value for both axes or a pair of values, and return the pair."""
-    pair = (value, value) if isinstance(value, Integral) else value
+    pair: Any = (value, value) if isinstance(value, Integral) else value
     if not isinstance(pair, tuple) or len(pair) != 2:  # a list could not be hashed
         raise ValueError(f"{name} must be an integer or a tuple of two, got {value!r}")
     for v in pair:
