@@ -88,7 +88,7 @@ def find_clique_states(
     n_jobs : int or None
         Number of threads over rows.
     """
-    from skcrbm.kernels.clique_search import HINGE, MAP, search_cliques
+    from skcrbm.kernels.clique_search import HINGE, MAP, Cliques, FoundStates, search_cliques
 
     n_rows, n_variables = visible.shape
     sizes = np.array([len(c) for c in cliques], np.int64)
@@ -106,9 +106,10 @@ def find_clique_states(
     most = int((signs == 0).sum(axis=1).max(initial=0))
 
     def search(rows):
+        found = FoundStates(value[rows], lower[rows], n_nodes[rows])
         search_cliques(
-            kind, signs[rows], field[rows], is_output, start, members, weights, target,
-            slack[rows], MAX_TIE_LABELS, node_limit, most, value[rows], lower[rows], n_nodes[rows],
+            kind, signs[rows], field[rows], is_output, Cliques(start, members, weights), target,
+            slack[rows], MAX_TIE_LABELS, node_limit, most, found,
         )  # fmt: skip
 
     for _ in ordered_map(search, row_chunks(n_rows, _ROWS), n_jobs):

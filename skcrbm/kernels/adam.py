@@ -47,7 +47,8 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     """Make the steps without a gradient that rows have missed, up to step `now`.
 
     After j of them the denominator is ``sqrt(s) / grown + epsilon``. The sum over j is taken as
-    that of one denominator with a mean of `grown`, which is off by less than epsilon / sqrt(s)
+    the sum over one denominator with a mean of `grown`, whose relative error is below
+    epsilon / sqrt(s)
     times 1e-4 of it.
 
     Parameters
@@ -70,7 +71,7 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
         if n <= 0:
             continue
         total, delayed = _add_up(lengths, done[r], lost, grown, min(n, len(lost)))
-        # What is left of a mean gradient after so long would be too small for fast arithmetic.
+        # The rest of a mean gradient after so many steps would be too small for fast arithmetic.
         left = betas[0] ** n if n < len(lost) else 0.0
         _move_on(
             p,

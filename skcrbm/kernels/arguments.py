@@ -18,6 +18,18 @@ class RBMRows(NamedTuple):
     start: np.ndarray  # (N or 0, V, H) messages of an earlier run, in the form of the kernel
 
 
+class OddsCouplings(NamedTuple):
+    """Couplings of an RBM, and how far products over them can go."""
+
+    weights: np.ndarray  # (V, H)
+    odds: np.ndarray  # (V, H) exp(weights)
+    norm: np.ndarray  # (V,) float64, at least the sum of |weights| over each row
+    piece: np.ndarray  # (V,) uintp, length of row pieces over which that sum is at most `limit`
+    step: np.ndarray  # (V,) float64, at least the largest |weight| of a row; below limit / 2
+    limit: float  # largest |log| of a product that the dtype holds safely
+    floor: float  # a probability too small to matter in any message
+
+
 class RBMOptions(NamedTuple):
     """How message passing on RBMs starts and stops, and the answers that are asked for."""
 

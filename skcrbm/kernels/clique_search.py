@@ -3,24 +3,54 @@
 Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k in C_j} v_k`` and
 the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
 branch and bound decides the variables that are missing, one by one, each at its place in an order.
-A node has, of the cliques of which all others are decided, the pull on each variable, its field
-included, and the coupling of each pair. Further cliques count with all that they may add.
+A node holds the pull on each variable, its field included, and the coupling of each pair, from the
+cliques whose other variables are decided. Further cliques count with their largest contribution.
 
-Cliques are as in `clique_dual`. Those of a row have the places of their last, last but one and last
-but two missing variables, -1 without; pairs that are coupled are numbered by the places of their
-first and second variable:
-
-last, before, third : (J,)
-couples : (first_couple, second, couple_of), the numbers of couples (P,) whose first variable is
-    that at place d are first_couple[d] to first_couple[d + 1] - 1, second (P,) is the place of
-    the other one, and couple_of (J,) the couple of each clique, -1 without
+Cliques are as in `clique_dual`. For each row, a clique has the places of its last, last but one and
+last but two missing variables, -1 if there is no such variable; coupled pairs are numbered by the
+places of their first and second variable.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
 
 HINGE, MAP = 0, 1
+
+
+class Cliques(NamedTuple):
+    """Weighted cliques: the variables of clique j are members[start[j]:start[j + 1]]."""
+
+    start: np.ndarray  # (J + 1,)
+    members: np.ndarray  # (M,)
+    weight: np.ndarray  # (J,)
+
+
+class FoundStates(NamedTuple):
+    """Arrays that `search_cliques` fills in."""
+
+    value: np.ndarray  # (N,) loss or minus the score
+    lower: np.ndarray  # (N,) a bound of the least value
+    n_nodes: np.ndarray  # (N,)
+
+
+class _Places(NamedTuple):
+    """Places of the missing variables of a row, of cliques and of couples."""
+
+    position: np.ndarray  # (V,) place of each variable, -1 if known
+    missing: np.ndarray  # variable at each place
+    last: np.ndarray  # (J,) places of the last and the last but one missing variable
+    before: np.ndarray
+    last_first: np.ndarray  # cliques by their last place, see `_sort_cliques`
+    last_listed: np.ndarray
+    third_first: np.ndarray  # cliques by the place of their last but two missing variable
+    third_listed: np.ndarray
+    first_couple: np.ndarray  # first number of the couples (P,) that begin at each place
+    second: np.ndarray  # (P,) place of the other variable
+    couple_of: np.ndarray  # (J,) couple of each clique, -1 without
+    width: np.ndarray  # (V,) scratch space
 
 
 @jit
@@ -90,22 +120,22 @@ def _product(j, state, start, members, weight, skipped, skipped_too):
     return value
 
 
-@jit
-def _decide(
-    d, kind, state, missing, last, before, by_last, by_third, couples, start, members, weight,
-    coupling, pull, coupling_too,
-):  # fmt: skip
-    """Add what follows from the variable at place d, at the root of what is known.
+@jit(allocates=False)
+def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
+    """Add the pulls and couplings that follow from the variable at place d.
 
-    by_last, by_third : (first, listed) of `_sort_cliques`, by `last` and by `third`
+    At the root, they follow from the known variables.
+
     coupling : (P,), of the node before
     pull, coupling_too : (V,), (P,), to add to
     """
-    first_couple, second, couple_of = couples
+    missing, last, before = places.missing, places.last, places.before
+    first_couple, second, couple_of = places.first_couple, places.second, places.couple_of
+    start, members, weight = cliques
     if d >= 0:
         for p in range(first_couple[d], first_couple[d + 1]):
             pull[missing[second[p]]] += coupling[p] * state[missing[d]]
-    first, listed = by_third
+    first, listed = places.third_first, places.third_listed
     for e in range(first[d + 1], first[d + 2]):
         j = listed[e]
         if before[j] >= 0:
@@ -114,8 +144,8 @@ def _decide(
         elif last[j] >= 0:  # only at the root
             one = missing[last[j]]
             pull[one] += _product(j, state, start, members, weight, one, one)
-    if kind == HINGE:  # scores need no pull on what is decided
-        first, listed = by_last
+    if kind == HINGE:  # scores need no pull on decided variables
+        first, listed = places.last_first, places.last_listed
         for e in range(first[d + 1], first[d + 2]):
             j = listed[e]
             for k in range(start[j], start[j + 1]):
@@ -126,7 +156,7 @@ def _decide(
 
 @jit
 def _add_undecided(kind, missing, last, before, third, start, members, weight, free, rest):
-    """Add up what further cliques may add at each depth.
+    """Add up the largest contributions of further cliques at each depth.
 
     free : (D + 1, V), output, to each pull, for HINGE; couplings of missing variables left out
     rest : (D + 1,), output, to the score
@@ -150,18 +180,17 @@ def _add_undecided(kind, missing, last, before, third, start, members, weight, f
                     free[d, i] += size
 
 
-@jit
+@jit(allocates=False)
 def _hinge_bound(
-    d, v, state, position, missing, is_output, target, pull, pull_too, coupling, coupling_too,
-    couples, n_missing, free, width,
+    d, v, n_missing, state, places, is_output, target, pull, pull_too, coupling, coupling_too, free
 ):  # fmt: skip
-    """Least hinge loss below the child v at place d of a node of that depth.
+    """Return the least hinge loss below the child v at place d of a node of that depth.
 
     pull, coupling : (V,), (P,), of the node; `pull_too`, `coupling_too` times v come on top
     free : (V,), of the child
-    width : (V,) work space
     """
-    first_couple, second, _ = couples
+    position, missing, width = places.position, places.missing, places.width
+    first_couple, second = places.first_couple, places.second
     width[:] = free
     for e in range(d + 1, n_missing):
         for p in range(first_couple[e], first_couple[e + 1]):
@@ -182,16 +211,14 @@ def _hinge_bound(
     return loss
 
 
-@jit
-def _score_bound(
-    d, v, score, missing, pull, pull_too, coupling, coupling_too, couples, n_missing, rest
-):
-    """Largest score below that child; score is the node's, rest the child's."""
+@jit(allocates=False)
+def _score_bound(d, v, n_missing, score, places, pull, pull_too, coupling, coupling_too, rest):
+    """Return the largest score below that child; score is the node's, rest the child's."""
+    missing, first_couple = places.missing, places.first_couple
     total = score + v * pull[missing[d]] + rest
     for e in range(d + 1, n_missing):
         i = missing[e]
         total += abs(pull[i] + v * pull_too[i])
-    first_couple = couples[0]
     for p in range(first_couple[d + 1], first_couple[n_missing]):
         total += abs(coupling[p] + v * coupling_too[p])
     return total
@@ -208,7 +235,7 @@ def _is_before(state, best):
 
 @jit
 def _order_missing(n_missing, pull, start, members, weight, position, missing, strength):
-    """Put first what is surest itself and turns the others most.
+    """Put first the variables that are most certain and turn the others most.
 
     missing, position : (n_missing,), (V,), changed
     strength : (V,) work space
@@ -231,10 +258,10 @@ def _order_missing(n_missing, pull, start, members, weight, position, missing, s
         position[missing[e]] = e
 
 
+# Longer than other kernels: it is a single loop over the nodes of a tree.
 @jit
 def search_cliques(
-    kind, signs, field, is_output, start, members, weight, target, slack, n_ties, node_limit,
-    n_most, value, lower, n_nodes,
+    kind, signs, field, is_output, cliques, target, slack, n_ties, node_limit, n_most, found
 ):  # fmt: skip
     """Fill in signs (N, V), 0 where missing; changes them.
 
@@ -245,16 +272,16 @@ def search_cliques(
     ----------
     kind : HINGE or MAP
     field : (N, V)
-    is_output : (V,) bool; the loss is that of their margins
-    start, members : (J + 1,), (M,)
-    weight : (J,)
+    is_output : (V,) bool; the loss sums over their margins
+    cliques : Cliques
     target : gamma
     slack : (N,) values and scores that differ by less are equal
     node_limit : int, nodes of a row; not before the search has found its first state
     n_most : int, the largest number of missing variables of a row
-    value, lower : (N,), output: loss or minus the score, and a bound of the least one
-    n_nodes : (N,), output
+    found : FoundStates
     """
+    start, members, weight = cliques
+    value, lower, n_nodes = found
     n_variables, n_cliques = signs.shape[1], weight.shape[0]
     n_couples = min(n_cliques, n_most * (n_most - 1) // 2)
     position = np.empty(n_variables, np.int64)
@@ -282,6 +309,7 @@ def search_cliques(
     state = np.empty(n_variables)
     best = np.empty(n_variables)
     root = np.int64(-1)
+    places = _Places(position, missing, last, before, *by_last, *by_third, *couples, width)
     for n in range(signs.shape[0]):
         n_missing = np.int64(0)
         for i in range(n_variables):
@@ -298,10 +326,7 @@ def search_cliques(
         _sort_cliques(third, *by_third)
         _number_couples(n_missing, last, before, numbers, *couples)
         coupling[0] = 0.0
-        _decide(
-            root, kind, state, missing, last, before, by_last, by_third, couples, start, members,
-            weight, coupling[0], pull[0], coupling[0],
-        )  # fmt: skip
+        _decide(root, kind, state, places, cliques, coupling[0], pull[0], coupling[0])
         _add_undecided(kind, missing, last, before, third, start, members, weight, free, rest)
         score[0] = 0.0
         for i in range(n_variables):
@@ -313,10 +338,10 @@ def search_cliques(
         if n_missing == 0:
             most = -score[0]
             least = most
-            if kind == HINGE:  # twice what is 0
+            if kind == HINGE:  # the doubled arguments are 0
                 least = _hinge_bound(
-                    n_missing, 0.0, state, position, missing, is_output, target, pull[0], free[0],
-                    coupling[0], coupling[0], couples, n_missing, free[0], width,
+                    n_missing, 0.0, n_missing, state, places, is_output, target, pull[0], free[0],
+                    coupling[0], coupling[0], free[0],
                 )  # fmt: skip
         cut = slack[n] if n_missing <= n_ties else -slack[n]
         count = np.int64(0)
@@ -331,22 +356,18 @@ def search_cliques(
                 pull_too[d] = 0.0
                 coupling_too[d] = 0.0
                 state[i] = 1.0
-                _decide(
-                    d, kind, state, missing, last, before, by_last, by_third, couples, start,
-                    members, weight, coupling[d], pull_too[d], coupling_too[d],
-                )  # fmt: skip
+                _decide(d, kind, state, places, cliques, coupling[d], pull_too[d], coupling_too[d])
                 for c in range(2):
                     v = 2.0 * c - 1.0
                     if kind == HINGE:
                         bounds[d, c] = _hinge_bound(
-                            d, v, state, position, missing, is_output, target, pull[d],
-                            pull_too[d], coupling[d], coupling_too[d], couples, n_missing,
-                            free[d + 1], width,
+                            d, v, n_missing, state, places, is_output, target, pull[d],
+                            pull_too[d], coupling[d], coupling_too[d], free[d + 1],
                         )  # fmt: skip
                     else:
                         bounds[d, c] = -_score_bound(
-                            d, v, score[d], missing, pull[d], pull_too[d], coupling[d],
-                            coupling_too[d], couples, n_missing, rest[d + 1],
+                            d, v, n_missing, score[d], places, pull[d], pull_too[d], coupling[d],
+                            coupling_too[d], rest[d + 1],
                         )  # fmt: skip
                 up, down = bounds[d, 1], bounds[d, 0]
                 chosen[d] = 1.0 if up < down or (up == down and pull[d, i] > 0) else -1.0

@@ -1,7 +1,7 @@
 """Exponentials, logarithms and messages as logs, in loops over 1-D arrays.
 
-By polynomials after taking out powers of two, so that the compiler can vectorise the loops: no
-library does that for compiled code everywhere.
+They are polynomials after taking out powers of two, so that the compiler can vectorise the loops:
+no library does that for compiled code everywhere.
 """
 
 import numpy as np
@@ -299,8 +299,8 @@ def _beliefs_32(theta, free, t, u):
         new = np.float32(((large if on else small) if number else x) if free[j] else old)
         t[j] = new
         u[j] = ((small if on else large) if number else x) if free[j] else u[j]
-        # Numbers that are not negative are in the order of their bits, of which a loop that the
-        # compiler vectorises can take the largest.
+        # Non-negative numbers are ordered as their bits, and a loop that takes the largest bits
+        # can be vectorised.
         most = max(most, np.float32(abs(new - old)).view(np.int32))
     return np.int32(most).view(np.float32)
 
@@ -320,8 +320,8 @@ def _beliefs_64(theta, free, t, u):
         new = np.float64(((large if on else small) if number else x) if free[j] else old)
         t[j] = new
         u[j] = ((small if on else large) if number else x) if free[j] else u[j]
-        # Numbers that are not negative are in the order of their bits, of which a loop that the
-        # compiler vectorises can take the largest.
+        # Non-negative numbers are ordered as their bits, and a loop that takes the largest bits
+        # can be vectorised.
         most = max(most, np.float64(abs(new - old)).view(np.int64))
     return np.int64(most).view(np.float64)
 
@@ -330,7 +330,7 @@ def _beliefs_64(theta, free, t, u):
 def beliefs(theta, free, t, u):
     """Fill t, u (H,) of the free units from log-odds theta (H,); return the largest change.
 
-    NaN where a log-odds is none.
+    NaN if a log-odds is NaN.
     """
     if t.itemsize == 4:
         return _beliefs_32(theta, free, t, u)

@@ -22,7 +22,7 @@ from skcrbm.kernels.scalar import (
 )
 
 # Bound on the |couplings| summed over the pairs of low units: the weights of one tile then
-# sum to exp(-200) at least, and what underflows is nothing beside _TINY of that.
+# sum to exp(-200) at least, and terms that underflow are negligible beside _TINY of that sum.
 PRODUCT_LIMIT = 100.0
 # Below this probability the log-odds are computed again, entirely in logs.
 _TINY = 1e-180
@@ -82,7 +82,7 @@ def _sums_by_bit(weight, folded, on, off):
 
 @jit
 def _tile_weights(field, gain, weight):
-    """Fill weight (S,) with those of one tile; return the log of what divides them."""
+    """Fill weight (S,) with the weights of a tile; return the log of their divisor."""
     weight[0] = 1.0
     log_norm = 0.0
     length = 1
@@ -141,15 +141,13 @@ def enumerate_ising(
     ----------
     enumerated : (N, k) float64
         What a unit adds to the score when it goes on while all others are off.
-    low_field : (N, l) float64
-        The same of the low units, but for the couplings among them.
+    low_field : (N, l) float64, the same of the low units, but for the couplings among them
     coupling : (k, l) float64
         Change of a low unit's field when another one goes on; 0 among the low ones is not
         needed.
     low_gain : (S,) float64
         exp of the pair scores of the low units; S = 2^l.
-    high_score : (2^(k - l),) float64
-        Sum of the changes between high units on.
+    high_score : (2^(k - l),) float64, sum of the changes between high units on
     weight : (N,) float64, used by the pairwise sum
     want_pairwise : bool
     log_partition : (N,) output
@@ -254,8 +252,7 @@ def best_ising(enumerated, low_field, coupling, low_score, high_score, state, lo
     enumerated, low_field : (N, k) and (N, l) float64
     coupling, low_score, high_score : as in `ising_log_odds`
     state : (N, k) int8 output
-    log_odds : (N, k) output
-        Best score with the unit on minus best score with it off.
+    log_odds : (N, k) output, best score with the unit on minus best score with it off
     """
     n_rows, k = enumerated.shape
     n_states, n_low = low_score.shape[0], low_field.shape[1]

@@ -11,7 +11,7 @@ _HIGH, _LOW = 30.0, 1e-8
 
 @jit
 def _logit(on, log_odds, limit):
-    """Half of what the score gains by a flip."""
+    """Return half of the score that a flip gains."""
     bounded = min(max(log_odds, -limit), limit)
     return -0.5 * bounded if on else 0.5 * bounded
 
@@ -73,13 +73,10 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
     neighbours, coupling : (2 E,)
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
     free : (R, L) bool
-    u : (R, 2 T)
-        Uniform numbers: which variable, and whether to accept, in turn.
-    limit : float
-        Of log-odds.
+    u : (R, 2 T), uniform numbers: which variable, and whether to accept, in turn
+    limit : float, bound of log-odds
     state : (R, L) bool, changed
-    log_odds : (R, L) float64, changed
-        Of each variable given the others.
+    log_odds : (R, L) float64, changed, log-odds of each variable given the others
     """
     width = state.shape[1]
     logit, weight = np.empty(width), np.empty(width)

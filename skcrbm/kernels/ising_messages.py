@@ -162,7 +162,7 @@ def _add_pairs(weight, coupling, decay, belief, free, pairwise):
 def _odds_from_beliefs(odds, t, u, on, off, message):
     """Fill message (L,) with the odds k -> i of the fixed point that has these beliefs.
 
-    on and off are those of label i, t and u (L,) of the others. With E = e^w of the edge,
+    on and off are the beliefs of label i, t and u (L,) of the other labels. With E = e^w,
     ``off r^2 + b r = on``, b = on (t / E + E u) - off (E t + u / E).
     """
     one = odds.dtype.type(1)
@@ -184,7 +184,7 @@ def _odds_from_beliefs(odds, t, u, on, off, message):
 
 @jit
 def _read_messages(in_logs, edge, source, message):
-    """Fill message (L,) from an earlier run, kept between what the edges can send."""
+    """Fill message (L,) from an earlier run, kept within the range of the edges."""
     for k in range(message.shape[0]):
         high = abs(edge[k]) if in_logs else max(edge[k], 1 / edge[k])
         low = -high if in_logs else 1 / high

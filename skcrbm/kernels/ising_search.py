@@ -1,6 +1,6 @@
 """Labels of Ising models with the least hinge loss or the highest score, one row at a time.
 
-Labels y in {-1, +1}, fields f (L,), couplings S (L, L). What is minimised:
+Labels y in {-1, +1}, fields f (L,), couplings S (L, L). The kinds of values to minimise:
 
 * HINGE: the loss sum_i h(y_i (f_i + sum_k s_ik y_k)), h(m) = max(gamma - m, 0);
 * TIE: minus the score f.y + 1/2 y'Sy, among the labels with a loss up to a ceiling;
@@ -9,11 +9,13 @@ Labels y in {-1, +1}, fields f (L,), couplings S (L, L). What is minimised:
 `icm` flips single labels up to a local optimum. `branch_and_bound` goes on from there to the
 global one. With the labels of a row put in the order in which they are decided, a node of its
 tree is a prefix of labels. The fields g of a node contain the decided labels, and the row norm
-r_i = sum of |s_ik| over the undecided k bounds what the others can still add to field i.
+r_i = sum of |s_ik| over the undecided k bounds the change of field i by the others.
 
 Evidence is held in the search: these labels are decided first, one way. It cannot be folded into
 the fields, for the hinge loss counts the margins of held labels, too.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,22 +23,58 @@ from skcrbm.kernels.jit import jit
 
 HINGE, TIE, MAP = 0, 1, 2
 
-# In units of the largest field: bounds closer than that cannot be told apart by rounding;
-# values closer than that are a tie.
-_ROUNDING = 1e-12
-TIE_SHARE = 1e-11
-_SWEEPS = 50
-# Of the local search that branch and bound starts from.
-_MAX_SWEEPS = 100
-# Of models without couplings and fields: a scale of 0 would tell nothing apart.
+# Shares of the largest field: rounding hides smaller differences of bounds; smaller differences of
+# values are ties.
+_ROUNDING, TIE_SHARE = 1e-12, 1e-11
+# Sweeps over the pairs of costs, and over labels in the local search before branch and bound.
+_SWEEPS, _MAX_SWEEPS = 50, 100
+# Scale of models without couplings and fields: a scale of 0 would tell nothing apart.
 _SMALLEST = 1e-280
-# Nodes a label before costs of pairs are set up, which takes as long as some hundred nodes.
+# Nodes per label before costs of pairs are set up, which takes as long as some hundred nodes.
 PLAIN_NODES = 20
+
+
+class SearchLimits(NamedTuple):
+    """How `branch_and_bound` breaks ties and when it stops."""
+
+    ties: bool  # equals are told apart by score and order of labels, else by the order of search
+    plain: int  # nodes of the short search
+    node_limit: int  # nodes of all searches
+
+
+class SearchAnswers(NamedTuple):
+    """Arrays that `branch_and_bound` fills in."""
+
+    labels: np.ndarray  # (N, L) int8, 0/1
+    value: np.ndarray  # (N,) loss or minus score of the labels
+    lower: np.ndarray  # (N,) lower bound on the value
+    n_nodes: np.ndarray  # (N,) int64
+    left: np.ndarray  # (N,) bool, rows whose short search has not ended; input of the second search
+
+
+class SearchWork(NamedTuple):
+    """Scratch space of `branch_and_bound`."""
+
+    vectors: np.ndarray  # (10, L) float64
+    numbers: np.ndarray  # (3, L) intp
+    matrices: np.ndarray  # (3, L + 1, L) float64
+
+
+class _Row(NamedTuple):
+    """A row with its labels in the order of the search."""
+
+    order: np.ndarray  # (L,) original index of each label
+    held: np.ndarray  # (L,) in the original order, -1 and +1 if a label is held, else 0
+    coupling: np.ndarray  # (L, L)
+    row_norm: np.ndarray  # (L + 1, L), r of each depth
+    gamma: float
+    ceiling: float  # of the loss, for TIE
+    scale: float  # size of the fields
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_bound(d, y, v, g, s, r, gamma):
-    """Smallest loss below the child y_d = v of a node of depth d.
+    """Return the smallest loss below the child y_d = v of a node of depth d.
 
     y (L,), of which the first d count; g (L,) fields of the node; s (L,) couplings of
     label d; r (L,) row norms over the labels after d.
@@ -51,7 +89,7 @@ def _hinge_bound(d, y, v, g, s, r, gamma):
 
 @jit(fastmath={"contract", "reassoc"})
 def _score_bound(d, score, v, g, s, r):
-    """Largest score below the child y_d = v of a node of depth d and that score."""
+    """Return the largest score below the child y_d = v of a node of depth d and that score."""
     total = score + v * g[d]
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
         total += abs(g[i] + v * s[i]) + 0.5 * r[i]
@@ -60,7 +98,7 @@ def _score_bound(d, score, v, g, s, r):
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
-    """Largest value of loss(y_d = v) - loss(y_d = -v) over the undecided labels.
+    """Return the largest value of loss(y_d = v) - loss(y_d = -v) over the undecided labels.
 
     Below 0, y_d = v is better whatever the others are.
     """
@@ -81,15 +119,11 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
 
 @jit
 def _fill_costs(kind, f, S, gamma, y, unary, pair):
-    """Unary and pairwise costs of states, whose sum is a lower bound on the value.
+    """Fill unary (L, 2) and pair (L, L, 2, 2) with costs whose sum is a lower bound on the value.
 
-    MAP is such a sum. For HINGE each label's loss is bounded by a line, ``[z]_+ >= beta z``, with
-    a slope for each state of the label: that of the loss at the labels y for their own
-    states, 1 for the others.
-
-    y : (L,) good labels
-    unary : (L, 2) output, states -1 and +1
-    pair : (L, L, 2, 2) output, of the first and the second label's state, i < k
+    MAP is such a sum. For HINGE the loss of each label is bounded by a line, ``[z]_+ >= beta z``,
+    with a slope for each state of the label: the slope of the loss at good labels y (L,) for their
+    own states, 1 for the other states. The states are -1 and +1; pairs have i < k.
     """
     n_labels = f.shape[0]
     slope = np.ones((n_labels, 2))
@@ -116,8 +150,8 @@ def _fill_costs(kind, f, S, gamma, y, unary, pair):
 def _handshake(unary, pair, i, k):
     """Move as much of the cost of a pair and its labels as possible to the labels.
 
-    The sum does not change; afterwards no row or column of the pair's costs is above 0
-    everywhere (the handshake of MPLP++: Tourani, Shekhovtsov, Rother and Savchynskyy 2018).
+    No row or column of the costs of the pair is above 0 everywhere afterwards (the handshake of
+    MPLP++: Tourani, Shekhovtsov, Rother and Savchynskyy 2018).
     """
     t00 = pair[i, k, 0, 0] + unary[i, 0] + unary[k, 0]
     t01 = pair[i, k, 0, 1] + unary[i, 0] + unary[k, 1]
@@ -177,7 +211,7 @@ def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
 
 @jit
 def _precedes(y, best, order):
-    """Whether y precedes `best` as label vectors; both in the order of the search."""
+    """Return True if y precedes `best` as label vector; both in the order of the search."""
     # The position that decides is the one with the smallest original index.
     first = y.shape[0]
     answer = False
@@ -189,34 +223,27 @@ def _precedes(y, best, order):
 
 
 @jit
-def _search(
-    kind, order, held, S, row_norm, gamma, ceiling, scale, ties, node_limit, g, vectors, visited,
-    costs, pairs, best, value,
-):  # fmt: skip
-    """Depth-first branch and bound of one row.
+def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best, value):
+    """Search the labels of one row by depth-first branch and bound.
 
     Parameters
     ----------
-    order : (L,) original index of each label
-    held : (L,) in the original order, -1 and +1 where a label is held, else 0
-    S : (L, L) couplings in the order of the search
-    row_norm : (L + 1, L), r of each depth
-    ceiling : of the loss, for TIE
-    scale : size of the fields
-    ties : whether equals are told apart by the order of label vectors
-    node_limit : nodes to expand at most
+    row : _Row
+    ties : bool, tell equals apart by the order of label vectors
+    node_limit : int, nodes to expand at most
     g : (L + 1, L) work space, fields of each depth; the first row is given
     vectors, visited : (6 or more, L) and (L,) work space
-    costs : (L + 1, 2, L) work space, costs of the states at each depth; the first is given.
-        None: there are no costs of pairs, to bound by as well
-    pairs : (L, 2, 2, L) costs of a label's states with those of each later one, or None
+    costs : (L + 1, 2, L) work space, costs of the states at each depth, the first is given; None
+        to bound without costs of pairs
+    pairs : (L, 2, 2, L) costs of the states of a label with the states of later labels, or None
     best : (L,) start, and output
-    value : of the start
+    value : float, of the start
 
     Returns
     -------
     value of the best labels, lower bound on all values, number of expanded nodes
     """
+    order, held, S, row_norm, gamma, ceiling, scale = row
     n_labels = S.shape[0]
     y, score, cost = vectors[0], vectors[1], vectors[2]
     first = vectors[3]  # the child to visit first
@@ -304,7 +331,7 @@ def _search(
 
 @jit
 def _loss_and_score(y, f, S, gamma):
-    """Loss and score of labels y (L,)."""
+    """Return the loss and score of labels y (L,)."""
     loss = 0.0
     score = 0.0
     for i in range(y.shape[0]):
@@ -318,7 +345,7 @@ def _loss_and_score(y, f, S, gamma):
 
 @jit
 def _strongest(S):
-    """Largest row norm of the couplings."""
+    """Return the largest row norm of the couplings."""
     strongest = 0.0
     for i in range(S.shape[0]):
         total = 0.0
@@ -330,7 +357,7 @@ def _strongest(S):
 
 @jit
 def _field_scale(f, rest):
-    """Size of the largest margin: what rounding errors and ties are measured by."""
+    """Return the size of the largest margin, the unit of rounding errors and ties."""
     scale = max(rest, _SMALLEST)
     for i in range(f.shape[0]):
         scale = max(scale, rest + abs(f[i]))
@@ -386,9 +413,7 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
 
 @jit
 def _order_labels(f, S, held, order, field, row_norm, done):
-    """Fill order (L,) with the labels, each time the one that the rest can least turn.
-
-    Those that are held at -1 or +1 come first.
+    """Fill order (L,): held labels, then each time the label that the rest can least turn.
 
     field, row_norm, done : (L,) work space
     """
@@ -467,16 +492,10 @@ def _arrange_costs(order, unary, pair, costs, pairs):
 
 @jit
 def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, converged):
-    """Local optima of a chunk of N rows: no flip of one label lowers the value.
+    """Find local optima of N rows: no flip of one label lowers the value.
 
-    Parameters
-    ----------
-    kind, fields, S, gamma, held : as in `branch_and_bound`
-    max_sweeps : int
-    labels : (N, L) int8, 0/1 start; output
-    value : (N,) output, loss or minus score of the labels
-    n_sweeps : (N,) int64 output
-    converged : (N,) bool output
+    labels : (N, L) int8, 0/1 start; output, as are value, n_sweeps, converged (N,). The other
+    arguments are as in `branch_and_bound`.
     """
     n_rows, n_labels = fields.shape
     y = np.empty(n_labels)
@@ -496,34 +515,28 @@ def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, conve
 
 
 @jit
-def branch_and_bound(
-    kind, fields, S, gamma, held, ties, plain, node_limit, labels, value, lower, n_nodes, left,
-    vectors, numbers, matrices, tables,
-):  # fmt: skip
-    """Labels of the least value for a chunk of N rows.
+def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
+    """Find the labels of the least value for N rows.
 
-    Two searches are compiled apart, as few rows need the second one: without `tables` a short
-    one, with them one that is bounded by costs of pairs, too, of the rows that the short one has
-    left. Where the least loss is known, one for the best score among equals follows.
+    Two searches are compiled apart, as few rows need the second one: a short search without
+    `tables`, and a search that is bounded by costs of pairs, too, with them, for the rows that
+    the short one has left. If the least loss is known, a search for the best score among equals
+    follows.
 
     Parameters
     ----------
     kind : HINGE or MAP
     fields : (N, L) float64
     S : (L, L) float64, symmetric with zero diagonal
-    gamma : margin, 0 for MAP
-    held : (N, L) int8, -1 and +1 where a label is held, else 0
-    ties : bool; equals are told apart by their score and then their order, or by the order
-        of the search
-    plain, node_limit : int, nodes of the short search and of all searches
-    labels : (N, L) int8 output, 0/1
-    value, lower : (N,) output, loss or minus score of the labels and a lower bound on it
-    n_nodes : (N,) int64 output
-    left : (N,) bool output without tables, input with them: rows whose short search has not ended
-    vectors, numbers, matrices : (10, L) float64, (3, L) intp and (3, L + 1, L) float64 work space
-    tables : None, or (L, 2), (L, L, 2, 2), (L + 1, 2, L) and (L, 2, 2, L) float64 work space, the
-        last one of zeros; then labels, value, lower and n_nodes are those of the short search
+    gamma : float, margin; 0 for MAP
+    held : (N, L) int8, -1 and +1 if a label is held, else 0
+    limits, found, work : SearchLimits, SearchAnswers, SearchWork
+    tables : (L, 2), (L, L, 2, 2), (L + 1, 2, L) and (L, 2, 2, L) float64 work space, the last one
+        of zeros, for the second search, which continues the answers of the short one; or None
     """
+    ties, plain, node_limit = limits
+    labels, value, lower, n_nodes, left = found
+    vectors, numbers, matrices = work
     n_rows, n_labels = fields.shape
     y, best, field, norm = vectors[6], vectors[7], vectors[8], vectors[9]
     order, done, visited = numbers[0], numbers[1], numbers[2]
@@ -539,9 +552,10 @@ def branch_and_bound(
             value[n] = loss if kind == HINGE else -score
             _order_labels(f, S, held[n], order, field, norm, done)
             _arrange(order, f, S, y, g, coupling, row_norm, best)
+            row = _Row(order, held[n], coupling, row_norm, gamma, np.inf, scale)
             value[n], lower[n], n_nodes[n] = _search(
-                kind, order, held[n], coupling, row_norm, gamma, np.inf, scale,
-                ties and kind != HINGE, plain, g, vectors, visited, None, None, best, value[n],
+                kind, row, ties and kind != HINGE, plain, g, vectors, visited, None, None, best,
+                value[n],
             )  # fmt: skip
             left[n] = n_nodes[n] >= plain
         else:
@@ -558,10 +572,10 @@ def branch_and_bound(
                 _order_labels(f, S, held[n], order, field, norm, done)
             _arrange_costs(order, unary, pair, costs, pairs)
             _arrange(order, f, S, y, g, coupling, row_norm, best)
+            row = _Row(order, held[n], coupling, row_norm, gamma, np.inf, scale)
             value[n], proven, more = _search(
-                kind, order, held[n], coupling, row_norm, gamma, np.inf, scale,
-                ties and kind != HINGE, node_limit - n_nodes[n], g, vectors, visited, costs, pairs,
-                best, value[n],
+                kind, row, ties and kind != HINGE, node_limit - n_nodes[n], g, vectors, visited,
+                costs, pairs, best, value[n],
             )  # fmt: skip
             lower[n] = max(lower[n], max(proven, min(bound, value[n])))
             n_nodes[n] += more
@@ -572,9 +586,10 @@ def branch_and_bound(
             loss, score = _loss_and_score(y, f, S, gamma)
             ceiling = value[n] + TIE_SHARE * scale
             _arrange(order, f, S, y, g, coupling, row_norm, best)
+            row = _Row(order, held[n], coupling, row_norm, gamma, ceiling, scale)
             _, _, more = _search(
-                np.int64(TIE), order, held[n], coupling, row_norm, gamma, ceiling, scale, ties,
-                node_limit - n_nodes[n], g, vectors, visited, None, None, best, -score,
+                np.int64(TIE), row, ties, node_limit - n_nodes[n], g, vectors, visited, None, None,
+                best, -score,
             )  # fmt: skip
             n_nodes[n] += more
             for j in range(n_labels):

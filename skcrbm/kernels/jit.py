@@ -20,8 +20,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
-# A file is written under another name, then renamed. Where that took longer than this, the
-# process was killed.
+# A file is written under another name, then renamed. If it is older than this, its process was
+# killed.
 _SECONDS_TO_WRITE = 3600
 
 
@@ -37,7 +37,7 @@ def _kernel_fingerprint():
 
 @functools.cache
 def _clear_unfinished(folder):
-    """Remove what killed processes left in a folder of the cache, once in a process."""
+    """Remove unfinished files of killed processes from a cache folder, once in a process."""
     with contextlib.suppress(OSError):
         for path in Path(folder).glob("*.nbc.tmp.*"):
             with contextlib.suppress(OSError):  # gone already, or not ours to remove
@@ -46,7 +46,7 @@ def _clear_unfinished(folder):
 
 
 class _CacheFile(IndexDataCacheFile):
-    """A file per compiled version, named after all that it depends on.
+    """A file per compiled version, named after everything that it depends on.
 
     Numba's own scheme numbers the files and keeps an index, which processes that
     compile at once overwrite for each other; without an index nothing can be swapped,
@@ -55,7 +55,7 @@ class _CacheFile(IndexDataCacheFile):
     Attributes
     ----------
     others : sequence of _CacheFile
-        Where to look if it is not here.
+        Other folders to look in.
     """
 
     others = ()
@@ -85,16 +85,16 @@ def _read_only(locator):
 
 
 class _Implementation(FunctionCache._impl_class):
-    """Where the cache is: where Numba looks for a folder to write to, or else one to read from.
+    """Folders of the cache: a folder that Numba can write to, or else a folder to read from.
 
-    The latter was filled when an image was built: NUMBA_CACHE_DIR, or beside the sources.
+    The second was filled when an image was built: NUMBA_CACHE_DIR, or beside the sources.
     """
 
     _filled = [_read_only(locator) for locator in FunctionCache._impl_class._locator_classes[:2]]
     _locator_classes = [*FunctionCache._impl_class._locator_classes, *_filled]
 
     def filled_folders(self, function):
-        """Return the one of these that can be read, whoever may write to it, as a list."""
+        """Return the first filled folder that can be read, as a list."""
         path = function.__code__.co_filename
         found = (locator.from_function(function, path) for locator in self._filled)
         return [locator.get_cache_path() for locator in found if locator is not None][:1]
@@ -130,7 +130,7 @@ class _ForgivingCache(FunctionCache):
 
 
 class _Compiler(Compiler):
-    """Numba's, without the search for cyclic garbage, which would take a tenth of its time."""
+    """Numba's compiler without cyclic garbage collection, which would take a tenth of its time."""
 
     def compile_extra(self, func):
         if not gc.isenabled():  # as where the caller is being compiled
@@ -143,7 +143,7 @@ class _Compiler(Compiler):
 
 
 class _InnerLibrary(JITCodeLibrary):
-    """Code that other kernels take in; never run by itself, so no machine code is made of it."""
+    """Code that other kernels include; it never runs by itself, so it needs no machine code."""
 
     def _finalize_final_module(self):
         self._finalize_dynamic_globals()
@@ -158,7 +158,7 @@ class _InnerLibrary(JITCodeLibrary):
         return self
 
     def set_env(self, env_name, env):
-        """Leave out the address of the globals: kernels that take this in have no use for it."""
+        """Leave out the address of the globals, which kernels that include this code do not use."""
 
 
 class _InnerCompiler(_Compiler):
@@ -169,7 +169,7 @@ class _InnerCompiler(_Compiler):
 
 @contextlib.contextmanager
 def _interrupts_later():
-    """Hold Ctrl-C back: Numba's registries, left half read, would fail all compilations to come."""
+    """Delay Ctrl-C: if it left Numba's registries half read, all later compilations would fail."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield  # no handler of Python's, or it runs elsewhere
@@ -185,7 +185,7 @@ def _interrupts_later():
 
 
 def _compile_whole(dispatcher):
-    """Return the method `compile` of a dispatcher, which no Ctrl-C ends in its middle."""
+    """Return the method `compile` of a dispatcher, with Ctrl-C delayed until it ends."""
     compile_version = dispatcher.compile
 
     @functools.wraps(compile_version)
@@ -215,8 +215,9 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     fastmath : False or set of str
         LLVM flags. Never ``nnan`` or ``ninf``: infinities carry meaning here.
     by_precision : pair of dispatchers or None
-        What other kernels call instead of `function`: the first where their first argument is an
-        array of float32, the second where it is one of float64. The body would compile both.
+        Functions that other kernels call instead of `function`: the first if their first argument
+        is an array of float32, the second if it is an array of float64. The body would compile
+        both.
     allocates : bool
         False for a function that neither makes nor returns arrays. It counts no references to
         arrays, so it may take them in NamedTuples at no cost.
@@ -242,8 +243,8 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     }
     dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     if hasattr(dispatcher, "py_func"):  # not so with NUMBA_DISABLE_JIT=1
-        # Other kernels call a version of their own, without what makes it callable from Python and
-        # without machine code: that would take a third of the time of compilation.
+        # Other kernels call a version without machine code and without the wrapper for Python,
+        # which would take a third of the time of compilation.
         inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
             function
         )

@@ -9,8 +9,8 @@ from skcrbm.kernels.jit import jit
 def _sweep(edges, coupling, free, message, belief):
     """Update the messages of all edges in their order, both of an edge at once.
 
-    Given the beliefs of its ends without its own messages, a and b, an edge takes half of what
-    it would send by max-product and leaves half of what comes back.
+    Given the beliefs of its ends without its own messages, a and b, an edge sends half of
+    its max-product message and leaves half of the message that comes back.
     """
     for e in range(len(edges)):
         i, k = edges[e, 0], edges[e, 1]
@@ -80,20 +80,15 @@ def pair_dual(
     Parameters
     ----------
     edges : (E, 2) int64
-    coupling : (E,)
-        Of ``x_i x_k``, 0/1.
-    field : (N, n)
-        0 where held.
-    free : (N, n) bool
-        Edges with a held variable are left out.
+    coupling : (E,), factor of ``x_i x_k``, 0/1
+    field : (N, n), 0 where held
+    free : (N, n) bool, edges with a held variable are left out
     max_iter : int
     tol : float
     state : (N, n) int8 output
         The best of the states that the beliefs stand for after a sweep, or before the first.
-    dual : (N,) output
-        No state of the free variables has a higher score, up to rounding.
-    magnitude : (N,) output, added to
-        Sum of the magnitudes of the messages.
+    dual : (N,) output, no state of the free variables has a higher score, up to rounding
+    magnitude : (N,) output, added to, sum of the magnitudes of the messages
     n_iter, converged : (N,) output
     """
     message = np.empty((len(edges), 2))

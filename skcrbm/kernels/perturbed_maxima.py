@@ -1,6 +1,6 @@
 """Max-product for a fixed number of sweeps: damped, all messages from the old ones.
 
-What perturb-and-max-product runs on models whose fields differ from sample to sample
+Perturb-and-max-product runs these kernels on models whose fields differ from sample to sample
 (Lazaro-Gredilla et al. 2021). There is no test of convergence, no score on the way, and no
 exponential or logarithm. On pairs of -1/+1 variables, with messages and beliefs as half log-odds,
 
@@ -13,7 +13,7 @@ of -1/+1: couplings w / 4, and fields ``b / 2 + sum_j w_ij / 4``.
 triangle of a symmetric one (a dense Ising model). Both messages of an edge stand at the same
 place of two matrices, so there is nothing to transpose. `pass_edges` takes a list of edges;
 the innermost loops run over samples, as SIMD lanes. `pass_factors` takes tables, OR and AND in
-log-odds of 0/1 variables, for what does not fit the odds of `factor_tables`.
+log-odds of 0/1 variables, for models that do not fit the odds of `factor_tables`.
 
 Nothing here depends on how many samples are in an array.
 """
@@ -73,21 +73,15 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
     ----------
     coupling : (R, C)
         Between two layers, or symmetric: then (L, L), of which the upper triangle is read.
-    triangle : bool
-        Whether it is symmetric.
-    field : (K, R + C) or (K, L)
-        Half log-odds of each sample; rows first.
-    start : float
-        First messages, as a multiple of the coupling.
-    warm : bool
-        Whether to go on from `message` in place of that.
+    triangle : bool, whether it is symmetric
+    field : (K, R + C) or (K, L), half log-odds of each sample; rows first
+    start : float, first messages, as a multiple of the coupling
+    warm : bool, whether to go on from `message` in place of that
     max_iter : int
-    damping : float in the dtype of the others
-        Share of the old messages that is kept.
+    damping : float in the dtype of the others, share of the old messages that is kept
     message : (K or 1, 2, R, C) in and out
         Half log-odds, row -> column and column -> row; a single one is used by all samples.
-    belief : (K, R + C) or (K, L) output
-        Half log-odds after the last sweep.
+    belief : (K, R + C) or (K, L) output, half log-odds after the last sweep
     """
     n_rows = coupling.shape[0]
     one = coupling.dtype.type(1)
@@ -157,15 +151,13 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
     ----------
     edges : (E, 2) int64
     coupling : (E,)
-    field : (n, lanes)
-        Half log-odds.
+    field : (n, lanes), half log-odds
     max_iter : int
     damping : float in the dtype of the others
     message : (2 E, lanes) in and out
         Half log-odds; ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]``
         to the second one.
-    theta : (n, lanes) output
-        Half log-odds of the beliefs after the last sweep.
+    theta : (n, lanes) output, half log-odds of the beliefs after the last sweep
     """
     n_lanes = np.uintp(field.shape[1])
     one, two = np.uintp(1), np.uintp(2)
@@ -191,10 +183,10 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
 
 @jit
 def relay_order(graph, n):
-    """Order in which OR and AND factors relay what their inputs send, inputs' factors first.
+    """Return the order in which OR and AND factors relay messages, factors of inputs first.
 
     A variable is a relay if it is the output of one OR or AND, and not, through others, an input
-    of it: of a cycle one output is none.
+    of it: in a cycle, an output is no relay.
 
     Parameters
     ----------
@@ -264,9 +256,9 @@ def _within(x, limit):
 
 @jit
 def _relay_up(order, n_relays, graph, limit, held, theta, message):
-    """Send the messages of OR and AND to relays, each from those of this sweep before it.
+    """Send the messages of OR and AND to relays, each from earlier messages of this sweep.
 
-    theta holds of a relay what its own factor has not sent; it is completed.
+    theta lacks, for each relay, the message of its own factor, which is added.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     one, two = np.uintp(1), np.uintp(2)
@@ -295,11 +287,11 @@ def _relay_up(order, n_relays, graph, limit, held, theta, message):
 def _relay_down(
     order, n_relays, graph, relay, limit, held, damping, theta, message, after, cavity
 ):  # fmt: skip
-    """Send the messages of OR and AND to their inputs, those of outputs first, and add to `after`.
+    """Send the messages of OR and AND to their inputs, outputs first, and add them to `after`.
 
-    To outputs that are no relays, too. Messages to relays are not damped. The formulas are those of
-    `factor_logs`. Sums over all inputs but one are differences, which in float64 are off by no
-    more than the sum of all messages is.
+    Outputs that are no relays get messages, too. Messages to relays are not damped.
+    `factor_logs` has the formulas. Sums over all inputs but one are differences: in float64, their
+    error is no larger than the error of the sum of all messages.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     keep = 1.0 - damping
@@ -402,21 +394,15 @@ def pass_factors(
     Parameters
     ----------
     graph : tuple, see `factor_logs.send_factor`
-    order : (F - n_tables,) int64
-        OR and AND factors by the level of `relay_order`.
+    order : (F - n_tables,) int64, OR and AND factors by the level of `relay_order`
     relay : (n,) bool
-    field : (K, n)
-        Log-odds.
-    held : (K or 0, n) int8
-        0 or 1, -1 where free; no rows where nothing is held.
-    limit : (K,)
-        Bounds of the messages.
+    field : (K, n), log-odds
+    held : (K or 0, n) int8, 0 or 1, -1 where free; no rows where nothing is held
+    limit : (K,), bounds of the messages
     max_iter : int
     damping : float
-    message : (K, E) in and out
-        Log-odds factor -> variable.
-    belief : (K, n) output
-        Log-odds after the last sweep; of no meaning where held.
+    message : (K, E) in and out, log-odds factor -> variable
+    belief : (K, n) output, log-odds after the last sweep; of no meaning where held
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     longest = 0

@@ -12,7 +12,7 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import softplus
 
 # Iterations without progress after which the method aims at less, and by which factor. Progress
-# is a bound that falls by so much of what is aimed at.
+# is a fall of the bound by this share of the target.
 _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
 # Every so many iterations the parts' average state, with this weight of the newest, is rounded.
 _ROUND_EVERY, _NEWEST = 10, 0.1
@@ -104,7 +104,7 @@ def _climb(field, bias, weight, slack, state, z):
 
 @jit
 def _left_over(field, shift):
-    """Bound of what rounding has left of ``field - sum_j shift_j``."""
+    """Return a bound of the rounding error in ``field - sum_j shift_j``."""
     total = 0.0
     for i in range(len(field)):
         rest = field[i]
@@ -126,7 +126,7 @@ def _size(array):
 
 @jit
 def _rounding(field, bias, weight):
-    """Share of all magnitudes that rounding may take from a bound, and those of the model.
+    """Return the relative rounding error of a bound, and the sum of the magnitudes of the model.
 
     With 1 for each hidden unit: softplus(0) is log 2, however small the weights are.
     """
@@ -149,21 +149,15 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
     Parameters
     ----------
     field : (V,)
-    bias : (H,)
-        At least one.
+    bias : (H,), at least one
     weight : (H, V)
-    shift : (H, V), changed
-        Up to rounding they sum to `field`.
-    score : float
-        Of the best state known, -inf if none is.
+    shift : (H, V), changed, up to rounding they sum to `field`
+    score : float, score of the best state known, -inf if there is no state
     max_iter : int
-    rough : float
-        Share of the gap below which it need not be known what more steps would gain.
+    rough : float, share of the gap below which further gains do not matter
     tol : float
-    average : (V,) output
-        Mean state of the parts, over the last steps.
-    best_state : (V,) int8 output
-        A state with a higher score, if one is found.
+    average : (V,) output, mean state of the parts, over the last steps
+    best_state : (V,) int8 output, A state with a higher score, if one is found
 
     Returns
     -------
@@ -243,8 +237,7 @@ def _visit(field, bias, weight, shift, held, score, max_iter, rough, tol, best_s
 
     Parameters
     ----------
-    field, bias, weight, shift : (V,), (H,), (H, V), (H, V)
-        The shifts of the free units change.
+    field, bias, weight, shift : (V,), (H,), (H, V), (H, V), the shifts of the free units change
     held : (V,) int8
         -1 where free.
     score, max_iter, rough, tol, best_state
@@ -294,7 +287,7 @@ def _visit(field, bias, weight, shift, held, score, max_iter, rough, tol, best_s
 def _search(field, bias, weight, max_iter, tol, node_limit, best_state):
     """Branch and bound, depth first, on one model without held units.
 
-    All nodes share their shifts: whatever is held, those of the free units sum to their fields.
+    All nodes share their shifts: the shifts of the free units always sum to their fields.
 
     Parameters
     ----------
@@ -360,20 +353,14 @@ def rbm_dual(
 
     Parameters
     ----------
-    field, bias : (N, V), (N, H)
-        Held units are left out.
+    field, bias : (N, V), (N, H), held units are left out
     free : (N, V + H) bool
     coupling : (H, V)
-    max_iter : int
-        Steps at most before the search.
-    tol : float
-        A model, or node, is done once its bound is by no more above the best state found.
-    node_limit : int
-        Nodes of the search, the first one included; 1: no search.
-    state : (N, V) int8 output
-        Best state found; 0 where held.
-    bound : (N,) output
-        No state has a higher -F(v), whatever the rounding.
+    max_iter : int, steps at most before the search
+    tol : float, A model, or node, is done once its bound is by no more above the best state found
+    node_limit : int, nodes of the search, the first one included; 1: no search
+    state : (N, V) int8 output, best state found; 0 where held
+    bound : (N,) output, no state has a higher -F(v), whatever the rounding
     n_iter, converged : (N,) output
     """
     n_visible = coupling.shape[1]

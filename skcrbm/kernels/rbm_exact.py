@@ -348,7 +348,7 @@ def _tile_weights(tile, n_low, enumerated, free, tables, work):
 
 @jit(allocates=False, inline=True)
 def _begin_block(enumerated, summed, z, free, weight, tables, n_low, work):
-    """Set up the sigmoids and sums of a block of rows, of which the arrays are slices."""
+    """Set up the sigmoids and sums of a block of rows; the arrays are slices for the block."""
     t, u, scaled = work.units[0], work.units[1], work.scaled
     softplus_sum, log_total = work.per_row[0], work.per_row[1]
     kept, block_weight = work.per_row[3], work.per_row[4]

@@ -1,6 +1,6 @@
 """Message passing on restricted Boltzmann machines in the log domain.
 
-The notation is that of Ping & Ihler (2017): theta are the log-odds of beliefs, mu are messages
+The notation follows Ping & Ihler (2017): theta are the log-odds of beliefs, mu are messages
 as log-odds. The kernel keeps one matrix of messages visible -> hidden, and computes messages
 hidden -> visible when it needs them. All methods share the sweep and differ in the message function
 

@@ -1,6 +1,6 @@
 """Message passing on restricted Boltzmann machines in the odds domain.
 
-The notation is that of Ping & Ihler (2017), Algorithm 1: theta are the log-odds of beliefs,
+The notation follows Ping & Ihler (2017), Algorithm 1: theta are the log-odds of beliefs,
 t = sigma(theta) and u = 1 - t; E = exp(W); R is the message visible -> hidden as odds. The
 message hidden -> visible, ``D = num / den`` with ``num = E t_j + u_j R`` and
 ``den = t_j + u_j R``, is computed when it is needed.
@@ -30,6 +30,7 @@ from skcrbm.kernels.scalar import (
     copy_into,
     fill,
     log_odds_moved,
+    odds_from_beliefs,
     odds_moved,
     sigmoid_pair,
     softplus,
@@ -40,18 +41,6 @@ _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
 # Rows that are processed together; two small matrices of as many rows fit the L1 cache.
 _BLOCK = 16
-
-
-class OddsCouplings(NamedTuple):
-    """Couplings of an RBM, and how far products over them can go."""
-
-    weights: np.ndarray  # (V, H)
-    odds: np.ndarray  # (V, H) exp(weights)
-    norm: np.ndarray  # (V,) float64, at least the sum of |weights| over each row
-    piece: np.ndarray  # (V,) uintp, length of row pieces over which that sum is at most `limit`
-    step: np.ndarray  # (V,) float64, at least the largest |weight| of a row; below limit / 2
-    limit: float  # largest |log| of a product that the dtype holds safely
-    floor: float  # a probability too small to matter in any message
 
 
 class _Beliefs(NamedTuple):
@@ -259,30 +248,6 @@ def _beliefs_from_products(product, bias_odds, t, u):
     return change
 
 
-@jit(fastmath={"contract"})
-def _messages_from_beliefs(odds, t, u, on, off, message):
-    """Fill message (H,) with the messages of the fixed point that has these beliefs.
-
-    There u R^2 + b R = E t with b = t (on + E off) - u (E on + off), where on and off are the
-    beliefs of the visible unit. One root and one division, without a branch; a belief of 0
-    leaves them finite.
-    """
-    one = odds.dtype.type(1)
-    two = one + one
-    four = two + two
-    for j in range(np.uintp(message.shape[0])):
-        e = odds[j]
-        b = t[j] * (on + e * off) - u[j] * (e * on + off)
-        root = math.sqrt(b * b + four * (u[j] * (e * t[j])))
-        num = two * (e * t[j]) if b > 0 else root - b
-        den = b + root if b > 0 else two * u[j]
-        r = num / den
-        low = e if e < one else one
-        high = one if e < one else e
-        r = r if r > low else low
-        message[j] = r if r < high else high
-
-
 @jit
 def _read_messages(source, odds, message):
     """Fill message (H,) from an earlier run, kept between 1 and E."""
@@ -304,7 +269,7 @@ def _start_messages(kind, odds, start, n, t, u, ti, ui, free, message):
         elif start.shape[0]:
             _read_messages(start[n, i], odds[i], message[i])
         elif kind != MIXED:
-            _messages_from_beliefs(odds[i], t, u, ti[i], ui[i], message[i])
+            odds_from_beliefs(odds[i], t, u, ti[i], ui[i], message[i])
         elif ti[i] > ui[i]:
             copy_into(odds[i], message[i])
         else:
@@ -618,21 +583,10 @@ def pass_odds(kind, model, batch, options, answers):
     n_visible, n_hidden = model.odds.shape
     dtype = model.odds.dtype
     work = _Beliefs(
-        message=np.empty((n_visible, n_hidden), dtype),
-        t=np.empty(n_hidden, dtype),
-        u=np.empty(n_hidden, dtype),
-        ti=np.empty(n_visible, dtype),
-        ui=np.empty(n_visible, dtype),
-        bias_odds=np.empty(n_visible),
-        hidden_odds=np.empty(n_hidden),
-        ratio=np.empty(n_visible),
-        last_ratio=np.empty(n_visible),
-        column=np.ones(n_hidden, dtype),
-        product=np.empty(n_hidden),
-        last_product=np.empty(n_hidden),
-        total=np.empty(n_hidden),
-        rows=np.empty(n_visible, np.uintp),
-        field=np.empty(n_hidden),
-        visited=np.empty(n_visible, np.int8),
-    )
+        np.empty((n_visible, n_hidden), dtype), np.empty(n_hidden, dtype),
+        np.empty(n_hidden, dtype), np.empty(n_visible, dtype), np.empty(n_visible, dtype),
+        np.empty(n_visible), np.empty(n_hidden), np.empty(n_visible), np.empty(n_visible),
+        np.ones(n_hidden, dtype), np.empty(n_hidden), np.empty(n_hidden), np.empty(n_hidden),
+        np.empty(n_visible, np.uintp), np.empty(n_hidden), np.empty(n_visible, np.int8),
+    )  # fmt: skip
     _pass_rows(kind, model, batch, options, answers, work)

@@ -39,7 +39,7 @@ def row_norms(weights, bits, norms, largest, columns):
 
     Parameters
     ----------
-    weights, bits : (V, H); bits are those of weights as unsigned integers, which order
+    weights, bits : (V, H); bits are the weights viewed as unsigned integers, which order
         positive floats as the floats do, and whose maximum is a vector operation
     norms : (V,) float64 output, sums
     largest : (V,) unsigned output, bits of the maxima

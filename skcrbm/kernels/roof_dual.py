@@ -4,7 +4,7 @@ The program of a model of pairs has solutions of 0, 1/2 and 1 alone, which a min
 Each label y_i in {-1, +1} is doubled, u_i = y_i and v_i = -y_i, so that all couplings become
 attractive, and the two copies may disagree. The nodes of a graph are u, then v: a field pulls u_i
 to the source and v_i to the sink or the other way round; a coupling joins equal copies if it is
-positive, else different ones. What is cut is missing from the sum of all magnitudes, which no
+positive, else different ones. The cut is subtracted from the sum of all magnitudes, which no
 score exceeds.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# In units of the largest capacity: what is left of one is rounding.
+# Share of the largest capacity below which the rest of a capacity is a rounding error.
 _ROUNDING = 1e-13
 
 
@@ -73,7 +73,7 @@ def _search(pull, room, least, parent, queue):
 
 @jit
 def _push(pull, room, parent, last):
-    """Push what fits through the path that ends at a node; return how much that was."""
+    """Push as much flow as fits through the path that ends at a node; return the amount."""
     amount = -pull[last]
     node = last
     while parent[node] != node:
@@ -100,10 +100,8 @@ def roof_duals(fields, S, free, means, bound, n_iter):
     means : (N, L) int8, output
         Expected labels at the solution, -1, 0 or +1; 0 stands for one half. Of several solutions
         the one with the most halves.
-    bound : (N,) output
-        No scores of free labels are higher, rounding aside.
-    n_iter : (N,) of int, output
-        Paths through the graph.
+    bound : (N,) output, no scores of free labels are higher, rounding aside
+    n_iter : (N,) of int, output, paths through the graph
     """
     n = fields.shape[1]
     pull, room = np.empty(2 * n), np.empty((2 * n, 2 * n))

@@ -6,7 +6,7 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# What a message passing kernel computes.
+# Kinds of message passing.
 SUM, MAX, MIXED = 0, 1, 2
 # Terms of a log-sum this far below the largest one are left out: exp(-60) of 2^30 states
 # is nothing in float64.
@@ -31,14 +31,14 @@ def copy_into(source, out):
 
 @jit(fastmath={"contract"})
 def add_row(weights, i, field):
-    """Field (H,) += weights[i]."""
+    """Add weights[i] to field (H,)."""
     for j in range(np.uintp(field.shape[0])):
         field[j] += weights[i, j]
 
 
 @jit(fastmath={"contract", "reassoc"})
 def dot(x, y):
-    """Inner product of x and y (K,)."""
+    """Return the inner product of x and y (K,)."""
     total = x.dtype.type(0)
     for k in range(x.shape[0]):
         total += x[k] * y[k]
@@ -47,13 +47,13 @@ def dot(x, y):
 
 @jit
 def softplus(x):
-    """log(1 + e^x)."""
+    """Return log(1 + e^x)."""
     return max(x, x - x) + math.log1p(math.exp(-abs(x)))
 
 
 @jit
 def sigmoid_pair(x, one):
-    """(sigma(x), sigma(-x)), both to full relative precision; `one` is 1 in the dtype of x."""
+    """Return sigma(x) and sigma(-x), to full relative precision; `one` is 1 in the dtype of x."""
     z = math.exp(-abs(x))
     large = one / (one + z)
     small = z * large
@@ -64,26 +64,26 @@ def sigmoid_pair(x, one):
 
 @jit
 def log_add(x, y):
-    """log(exp(x) + exp(y))."""
+    """Return log(exp(x) + exp(y))."""
     return max(x, y) + math.log1p(math.exp(-abs(x - y))) if x != -math.inf else y
 
 
-# Convergence. A saturated belief says nothing of its log-odds: messages may still be on their
-# way to units that will turn over. So a model has converged when neither moves. Where all
-# messages are sent at once, two that change may cancel in a belief: in the next iteration what
-# they say comes back to where they came from, or they still change, with damping. So neither may
-# move in two iterations in turn, nor the messages between these.
+# Convergence. A saturated belief hides changes of its log-odds: messages may still be on their way
+# to units that will turn over. So a model has converged when neither probabilities nor log-odds
+# move. If all messages are sent at once, two changing messages may cancel in a belief; in the next
+# iteration their effect comes back, or with damping they still change. So beliefs must stand still
+# in two iterations in turn, and so must the messages between these.
 
 
 @jit
 def log_odds_moved(theta, last, slack, rounding):
-    """Whether a log-odds differs from the last one by more than slack and its rounding."""
+    """Return True if a log-odds differs from the last one by over slack and its rounding."""
     return abs(theta - last) > slack + rounding * abs(theta)
 
 
 @jit
 def odds_moved(product, last, free, factor):
-    """Whether product (K,) differs from last (K,) by more than this factor where free."""
+    """Return True if product (K,) of a free unit differs from last (K,) by over this factor."""
     moved = False
     for k in range(product.shape[0]):
         moved |= free[k] & ((product[k] > factor * last[k]) | (last[k] > factor * product[k]))
@@ -109,6 +109,30 @@ def message_from_beliefs(w, theta_i, theta_j):
     r = 2.0 * root / (b + disc) * root if b > 0 else 0.5 * (disc - b)
     bound = abs(w)
     return min(max(math.log(r), -bound), bound)
+
+
+@jit(fastmath={"contract"})
+def odds_from_beliefs(odds, t, u, on, off, message):
+    """Fill message (H,) with the messages of the fixed point that has these beliefs.
+
+    There u R^2 + b R = E t with b = t (on + E off) - u (E on + off), where on and off are the
+    beliefs of the visible unit. One root and one division, without a branch; a belief of 0
+    leaves them finite.
+    """
+    one = odds.dtype.type(1)
+    two = one + one
+    four = two + two
+    for j in range(np.uintp(message.shape[0])):
+        e = odds[j]
+        b = t[j] * (on + e * off) - u[j] * (e * on + off)
+        root = math.sqrt(b * b + four * (u[j] * (e * t[j])))
+        num = two * (e * t[j]) if b > 0 else root - b
+        den = b + root if b > 0 else two * u[j]
+        r = num / den
+        low = e if e < one else one
+        high = one if e < one else e
+        r = r if r > low else low
+        message[j] = r if r < high else high
 
 
 @jit
@@ -198,13 +222,13 @@ def add_log_of(value, r, high, total):
 
 @jit
 def entropy_term(p):
-    """-p log p."""
+    """Return -p log p."""
     return -p * math.log(p) if p > 0 else 0.0
 
 
 @jit
 def binary_entropy(theta):
-    """Entropy of a unit with log-odds theta, in float64."""
+    """Return the entropy of a unit with log-odds theta, in float64."""
     x = abs(float(theta))
     z = math.exp(-x)
     return math.log1p(z) + x * z / (1.0 + z)

@@ -19,7 +19,7 @@ from skcrbm.inference import (
     TreeReweighted,
     infer,
 )
-from skcrbm.kernels import rbm_log, rbm_odds
+from skcrbm.kernels import rbm_log, scalar
 
 ALL = ("marginals", "pairwise", "log_partition")
 DTYPES = [np.float32, np.float64]
@@ -252,7 +252,7 @@ def test_messages_from_beliefs_are_finite_and_in_range(dtype, w, theta_i, theta_
         t, u = 1 / (1 + np.exp(-np.array([theta_j], dtype))), 1 / (1 + np.exp(dtype(theta_j)))
         on, off = 1 / (1 + np.exp(-dtype(theta_i))), 1 / (1 + np.exp(dtype(theta_i)))
     message = np.full(1, np.nan, dtype)
-    rbm_odds._messages_from_beliefs(odds, t, np.array([u], dtype), dtype(on), dtype(off), message)
+    scalar.odds_from_beliefs(odds, t, np.array([u], dtype), dtype(on), dtype(off), message)
     assert min(odds[0], 1) <= message[0] <= max(odds[0], 1)
 
 
@@ -264,7 +264,7 @@ def test_messages_from_beliefs_agree_with_the_log_form():
     t, u = 1 / (1 + np.exp(-theta_h)), 1 / (1 + np.exp(theta_h))
     for i in range(7):
         on, off = 1 / (1 + np.exp(-theta_v[i])), 1 / (1 + np.exp(theta_v[i]))
-        rbm_odds._messages_from_beliefs(odds[i], t, u, on, off, message[i])
+        scalar.odds_from_beliefs(odds[i], t, u, on, off, message[i])
     expected = [
         [rbm_log.message_from_beliefs(w, a, b) for w, b in zip(row, theta_h, strict=True)]
         for row, a in zip(energy.weights, theta_v, strict=True)

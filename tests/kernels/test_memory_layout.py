@@ -7,7 +7,14 @@ them one element at a time; a sum that it may reorder then rounds differently.
 import numpy as np
 import pytest
 
-from skcrbm.kernels import layered_messages, perturbed_maxima, rbm_exact, rbm_log, rbm_odds
+from skcrbm.kernels import (
+    layered_messages,
+    perturbed_maxima,
+    rbm_exact,
+    rbm_log,
+    rbm_odds,
+    scalar,
+)
 
 pytestmark = pytest.mark.compiled
 DTYPES = [np.float32, np.float64]
@@ -92,9 +99,7 @@ def test_message_passing(dtype, shape):
         [odds, message, on_i, 1 - on_i, ones],
     )
     assert_same_bits(
-        lambda e, t, u, m: rbm_odds._messages_from_beliefs(
-            e[0], t, u, dtype(0.3), dtype(0.7), m[0]
-        ),
+        lambda e, t, u, m: scalar.odds_from_beliefs(e[0], t, u, dtype(0.3), dtype(0.7), m[0]),
         [odds, on, 1 - on, message],
     )
     assert_same_bits(

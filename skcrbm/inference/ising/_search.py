@@ -9,7 +9,17 @@ import numpy as np
 from skcrbm.inference.ising._milp import solve_rows
 from skcrbm.inference.label_search import FoundLabels, hinge_losses_and_scores
 from skcrbm.inference.random_numbers import best_of_restarts
-from skcrbm.kernels.ising_search import HINGE, MAP, PLAIN_NODES, TIE_SHARE, branch_and_bound, icm
+from skcrbm.kernels.ising_search import (
+    HINGE,
+    MAP,
+    PLAIN_NODES,
+    TIE_SHARE,
+    SearchAnswers,
+    SearchLimits,
+    SearchWork,
+    branch_and_bound,
+    icm,
+)
 from skcrbm.utils.limits import MAX_TIE_LABELS, ONE_MODEL_ENTRIES, ROWS_PER_CHUNK, TIE
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
@@ -111,12 +121,16 @@ def _branch_and_bound(problem, method, start, n_jobs):
 
     def search(rows):
         left = np.empty(len(found.labels[rows]), bool)
-        arguments = (
-            *problem.kernel_arguments(rows), ties, plain, method.node_limit, found.labels[rows],
-            found.value[rows], found.lower[rows], found.n_iter[rows], left,
-            np.empty((10, n_labels)), np.empty((3, n_labels), np.intp),
+        answers = SearchAnswers(
+            found.labels[rows], found.value[rows], found.lower[rows], found.n_iter[rows], left
+        )
+        work = SearchWork(
+            np.empty((10, n_labels)),
+            np.empty((3, n_labels), np.intp),
             np.empty((3, n_labels + 1, n_labels)),
-        )  # fmt: skip
+        )
+        limits = SearchLimits(ties, plain, method.node_limit)
+        arguments = (*problem.kernel_arguments(rows), limits, answers, work)
         branch_and_bound(*arguments, None)
         if left.any():
             branch_and_bound(

@@ -5,9 +5,9 @@ import numpy as np
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.inference.random_numbers import best_of_restarts
-from skcrbm.kernels.arguments import RBMAnswers, RBMOptions, RBMRows
+from skcrbm.kernels.arguments import OddsCouplings, RBMAnswers, RBMOptions, RBMRows
 from skcrbm.kernels.rbm_log import LogCouplings, pass_logs
-from skcrbm.kernels.rbm_odds import OddsCouplings, pass_odds
+from skcrbm.kernels.rbm_odds import pass_odds
 from skcrbm.kernels.rbm_row_norms import row_norms
 from skcrbm.kernels.scalar import MAX, MIXED, SUM
 from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
