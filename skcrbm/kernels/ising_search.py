@@ -98,16 +98,12 @@ def _score_bound(d, score, v, g, s, r):
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
-    """Return the largest value of loss(y_d = v) - loss(y_d = -v) over the undecided labels.
-
-    Below 0, y_d = v is better whatever the others are.
-    """
+    """Return the largest loss(y_d = v) - loss(y_d = -v) over the undecided labels."""
     own = v * g[d]
     total = max(gamma - own + r[d], 0.0) - max(gamma + own - r[d], 0.0)
     for i in range(np.uintp(d)):
         shift = v * y[i] * s[i]
-        # A margin that v makes smaller loses most where it is small already, one that v
-        # makes larger wins least where it is large.
+        # A margin that v reduces loses most if it is small; one that v raises wins least if large
         m = y[i] * g[i] + (r[i] if shift > 0 else -r[i])
         total += max(gamma - m - shift, 0.0) - max(gamma - m + shift, 0.0)
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
@@ -375,9 +371,8 @@ def _start(f, held, y):
 def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
     """Flip labels y (L,) one at a time while that lowers the value.
 
-    With HINGE, a flip that leaves the loss is made if it raises the score. Labels held at -1 or
-    +1 stay. `field` (L,) is work space. Returns the number of sweeps and whether the last one
-    flipped a label.
+    With HINGE, a flip that keeps the loss is made if it raises the score. Held labels stay. `field`
+    (L,) is scratch space. Returns the number of sweeps and whether the last sweep flipped a label.
     """
     n_labels = y.shape[0]
     tie = TIE_SHARE * scale
