@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import copy_into
 
 HINGE, MAP = 0, 1
 
@@ -191,7 +192,7 @@ def _hinge_bound(
     """
     position, missing, width = places.position, places.missing, places.width
     first_couple, second = places.first_couple, places.second
-    width[:] = free
+    copy_into(free, width)
     for e in range(d + 1, n_missing):
         for p in range(first_couple[e], first_couple[e + 1]):
             size = abs(coupling[p] + v * coupling_too[p])
