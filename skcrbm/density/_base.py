@@ -251,7 +251,7 @@ class DensityPlan(NamedTuple):
 
     training: Plan
     rule: LearningRule
-    sampler: InferenceMethod | None  # of the rule, if it has one
+    sampler: InferenceMethod | None  # None if the rule has no sampler
 
 
 def density_plan(

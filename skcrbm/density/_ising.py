@@ -24,7 +24,7 @@ class IsingModel(BaseDensity):
     Parameters
     ----------
     edges : array-like of int (n_edges, 2) or None, default=None
-        Pairs of columns that are coupled; None: all.
+        Pairs of columns that are coupled; None couples all pairs.
     learning : str or object, default="pcd"
         Learning rule, by name or as an object from `skcrbm.learning`. The rules differ in the
         moments of the model that are compared with the moments of the data:
@@ -61,7 +61,7 @@ class IsingModel(BaseDensity):
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the best epoch, by the log-likelihood of small models and the
-        pseudo-likelihood of large ones. Both belong to the Gibbs distribution, also for "pmp",
+        pseudo-likelihood of large models. Both belong to the Gibbs distribution, also for "pmp",
         whose samples they do not judge. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit; chains go on, too.

@@ -25,11 +25,11 @@ class MarkovRandomField(BaseDensity):
     Parameters
     ----------
     factors : "pairwise", list of scopes, or FactorGraphEnergy, default="pairwise"
-        Which tables there are: of all columns and all pairs of them, the former at the log-odds of
-        the data to begin with, all others at 0; of the columns in each scope, a sequence of
-        their numbers, at 0; or those of an energy of one model, at what they are
-        there. Its fields, ORs, ANDs and weights of zero are not learned; complete rows to which
-        they give a weight of zero are refused when a fit begins.
+        Tables of the model. "pairwise": a table for each column, which starts at the log-odds of
+        the data, and a table for each pair of columns, which starts at 0. A list of scopes
+        (sequences of column numbers): a table per scope, which starts at 0. An energy of a single
+        model: its tables with their values as the start; its fields, ORs, ANDs and weights of
+        zero are not learned, and complete rows to which they give a weight of zero are refused.
     learning : str or object, default="pcd"
         Learning rule, by name or as an object from `skcrbm.learning`. The rules differ in the
         moments of the model that are compared with the moments of the data:
@@ -65,7 +65,7 @@ class MarkovRandomField(BaseDensity):
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the best epoch, by the log-likelihood of small models and the
-        pseudo-likelihood of large ones. Both belong to the Gibbs distribution, also for "pmp",
+        pseudo-likelihood of large models. Both belong to the Gibbs distribution, also for "pmp",
         whose samples they do not judge. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit; chains go on, too.
@@ -81,8 +81,8 @@ class MarkovRandomField(BaseDensity):
     energy_ : FactorGraphEnergy
         The model, for `skcrbm.inference.infer`.
     log_potentials_ : ndarray (n_entries,)
-        Of all tables, as in `energy_`: those of fewer columns come first where `factors` is
-        no energy.
+        Log-potentials of all tables in the order of `energy_`; unless `factors` is an energy,
+        tables over fewer columns come first.
     loss_curve_, convergence_curve_ : list of float
         Per epoch, the loss, which is a negative log-likelihood for "mle" and
         "weighted_bp_chain" alone, and the share of converged rows.

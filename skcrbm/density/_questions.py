@@ -1,4 +1,6 @@
-"""Questions about p(x), which all densities answer, and the data that they are asked of."""
+"""Questions about p(x) that all densities answer, and validation of the data."""
+
+from __future__ import annotations
 
 from abc import ABCMeta
 from numbers import Integral
@@ -15,17 +17,17 @@ from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
-# What methods ask inference for, if not for marginals.
+# Queries of the methods that need other answers than marginals.
 _ANSWERS = {"score_samples": "log_partition", "impute": "map"}
 
 
 class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta):
-    """Base of what has an `energy_` over binary columns, however it was learned.
+    """Base of the estimators with an `energy_` over binary columns, whatever trains them.
 
     A subclass has the hyperparameters `inference`, `binarize` and `n_jobs`.
     """
 
-    # Hyperparameters that questions to a fitted model go by.
+    # Hyperparameters that are validated before a question to a fitted model is answered.
     _query_parameters = ("inference", "binarize", "n_jobs")
 
     # ---------------------------------------------------------------- the data
@@ -37,7 +39,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return tags
 
     def _visible(self, X, reset):
-        """Validate X; 0, 1 and NaN (N, n_features), float32 or float64."""
+        """Return validated X as 0, 1 and NaN (N, n_features), float32 or float64."""
         X = checked_features(self, X, allow_nan=True, reset=reset)
         X = X.toarray() if sparse.issparse(X) else X
         missing = np.isnan(X)
@@ -50,8 +52,8 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
             return X
         if reset and X.size and (np.nanmin(X, initial=0) < 0 or np.nanmax(X, initial=1) > 1):
             warn_user(
-                f"X has values outside of [0, 1]; what is above binarize={self.binarize} counts as "
-                "1, the rest as 0. Set binarize to where the columns are to be cut"
+                f"X has values outside of [0, 1]; values above binarize={self.binarize} count as "
+                "1, all others as 0. Set binarize to the threshold of the columns"
             )
         visible = np.greater(X, self.binarize).astype(X.dtype)
         visible[missing] = np.nan
@@ -68,11 +70,11 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return isinstance(self.inference, str) and self.inference == "auto"
 
     def _given_method(self):
-        """Return the method that `inference` names, or is."""
+        """Return the method that is given by `inference`."""
         return resolve_method(self.inference)
 
     def _query_method(self, energy, wanted):
-        """Return the method of `inference`; "auto" is exact, or a ValueError."""
+        """Return the method for a question; "auto" is exact, or a ValueError."""
         if not self._is_auto():
             return self._method_answering(energy, {_ANSWERS.get(wanted, "marginals")})
         if not is_small(energy):
@@ -80,7 +82,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return resolve_method("exact")
 
     def _method_answering(self, energy, answers):
-        """Return the method of `inference` if it answers that; a ValueError else."""
+        """Return the given method; raise a ValueError if it lacks one of the answers."""
         method = self._given_method()
         lacking = answers - method.supports(energy)
         if lacking:
@@ -98,12 +100,12 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return self._visible(X, False)
 
     def _clamp(self, visible):
-        """Evidence (N, n_variables) that holds what is observed."""
+        """Return evidence (N, n_variables) that holds the observed entries."""
         n_hidden = self.energy_.n_hidden
         return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
 
     def score_samples(self, X):
-        """Log-probability of the observed entries of each row.
+        """Return the log-probability of the observed entries of each row.
 
         Parameters
         ----------
@@ -113,7 +115,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats; an approximation where `inference` is one.
+            In nats; an approximation if `inference` is approximate.
 
         Raises
         ------
@@ -138,7 +140,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return log_weight - log_z
 
     def score(self, X, y=None):
-        """Mean of `score_samples`.
+        """Return the mean of `score_samples`.
 
         Parameters
         ----------
@@ -153,12 +155,12 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return float(np.mean(self.score_samples(X)))
 
     def marginals(self, X):
-        """P(x_i = 1) of each entry given the observed entries of its row.
+        """Return P(x_i = 1) of each entry given the observed entries of its row.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            As in `fit`; what is observed keeps its value.
+            As in `fit`; observed entries keep their values.
 
         Returns
         -------
@@ -173,11 +175,11 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return self._beliefs(visible, "marginals")[:, : visible.shape[1]]
 
     def _log_z(self, visible, method):
-        """Log Z of what rows (N, n_features) are compared with, a number or one a row."""
+        """Return log Z of the model, a single number or a number per row."""
         return infer(self.energy_, method, returns="log_partition").log_partition[0]
 
     def _beliefs(self, visible, wanted):
-        """Marginals (N, n_variables) given the observed entries."""
+        """Return marginals (N, n_variables) given the observed entries."""
         energy = self.energy_.rows(np.zeros(len(visible), int))
         method = self._query_method(self.energy_, wanted)
         clamp = self._clamp(visible)
@@ -186,13 +188,13 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
     def sample(self, n_samples=1, *, given=None, random_state=None):
         """Draw rows from the model.
 
-        That is exact up to the sizes that "exact" takes, and by Gibbs chains beyond.
+        Draws are exact if the model is small enough for "exact", else they come from Gibbs chains.
 
         Parameters
         ----------
         n_samples : int, default=1
         given : array-like of shape (n_features,), default=None
-            0 or 1 where a value is given, NaN where it is drawn.
+            0 or 1 for a given value, NaN for a value to draw.
         random_state : int, RandomState or None, default=None
 
         Returns
@@ -208,7 +210,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return Gibbs(n_chains=n_samples)
 
     def _check_given(self, n_samples, given):
-        """Validate the arguments of `sample`; evidence (1, n_variables) or None."""
+        """Validate the arguments of `sample`; return evidence (1, n_variables) or None."""
         check_is_fitted(self)
         check_parameters(self, self._query_parameters)
         n_features = self.n_features_in_
@@ -222,11 +224,10 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
             raise ValueError(f"given must hold 0, 1 or NaN: {error}") from error
         if given.shape != (n_features,):
             raise ValueError(
-                f"given must have shape ({n_features},), NaN where a value is drawn; got "
-                f"{given.shape}"
+                f"given must have shape ({n_features},), NaN for a value to draw; got {given.shape}"
             )
         if not (np.isnan(given) | (given == 0) | (given == 1)).all():
-            raise ValueError("given must hold 0 or 1, or NaN where a value is drawn")
+            raise ValueError("given must hold 0 or 1, or NaN for a value to draw")
         return self._clamp(given[None])
 
     def _draw(self, method, n_samples, clamp, random_state):
@@ -243,12 +244,12 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
 
 
 def is_small(energy):
-    """Whether exact inference takes a model of this size."""
+    """Return True if the model is small enough for exact inference."""
     return energy.n_enumerated() <= energy.max_enumerated
 
 
 def too_large(energy, wanted):
-    """Return the words of the error of a question that exact inference cannot answer."""
+    """Return the error message for a question that exact inference cannot answer."""
     others = "inference='sum_product', 'tree_reweighted' or 'mean_field', or for log-probabilities "
     others += "'ais' where it works on the model"
     if wanted == "impute":

@@ -26,8 +26,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     """Restricted Boltzmann machine: a density of binary columns, and features of them.
 
     ``p(v, h) ∝ exp(v' W h + v' b + h' c)`` with the columns as visible units v, and hidden units
-    h, which are at their means given v in both parts of a gradient. `transform` gives these
-    means. `sample` gives visible units.
+    h. Training uses the means of h given v, and `transform` returns them. `sample` returns visible
+    units.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the best epoch, by the log-likelihood of small models and the
-        pseudo-likelihood of large ones. Both belong to the Gibbs distribution, also for "pmp",
+        pseudo-likelihood of large models. Both belong to the Gibbs distribution, also for "pmp",
         whose samples they do not judge. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit; chains go on, too.

@@ -89,7 +89,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         """Validate X, y and the weights; drop rows of weight 0.
 
         Sets the attributes that describe y: `classes_`, `allow_empty_`, `unseen_share_`. Without
-        `reset` the rows must fit those of earlier calls, and all rows count in these attributes.
+        `reset` the rows must fit the rows of earlier calls, and all rows count in these attributes.
         """
         if not reset:
             self._targets.check_classes(classes)

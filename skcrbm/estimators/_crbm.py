@@ -102,7 +102,7 @@ class CRBMClassifier(RBMClassifier):
 
     A change of `inference` takes effect in the next fit, a change of `decode` (to any rule but
     "threshold") or `n_jobs` at once. For scores of 2-D y by `GridSearchCV` see
-    `skcrbm.metrics.masked_scorer`: scikit-learn's "neg_log_loss" reads an indicator matrix as one
+    `skcrbm.metrics.masked_scorer`: scikit-learn's "neg_log_loss" reads an indicator matrix as a
     multi-class target.
 
     Parameters
@@ -142,13 +142,13 @@ class CRBMClassifier(RBMClassifier):
           if labels were independent given x; predicting no label for a row without a true
           label scores 1;
         - "threshold": thresholds on the marginals that are best for a metric on the training
-          rows, by default one for all labels and F1 averaged over rows. `fit` then does five
+          rows, by default a common threshold for F1 averaged over rows. `fit` then does five
           more fits, each without a fifth of the rows, from new parameters whatever `warm_start`
           says; see `skcrbm.decoding.Threshold`;
         - "marginal_map", "map": the most probable of all label vectors, or the label part of
           the most probable (v, h); exact for up to 10 labels, or units in the smaller layer,
           else by mixed-product and max-product with restarts and, with up to 4096 couplings,
-          by flips of single labels of what these find and of the best label set.
+          by flips of single labels, starting at these states and at the best label set.
 
         If every row of fit had a label (`allow_empty_`), every rule predicts a label. 1-D y is
         always decoded to the most probable class.
@@ -225,7 +225,7 @@ class CRBMClassifier(RBMClassifier):
         most probable completion by marginals, rows without an observed output do not count.
     allow_empty_ : bool
         True if a row may be predicted to have no label. It is False if rows of fit had a label and
-        every complete row had one. Rows with a missing entry and no label on decide
+        no complete row was without a label. Rows with a missing entry and no label on decide
         nothing. If `y_known` holds all labels off, no label is on in any case.
     unseen_share_ : float
         Good and Turing's estimate of the share of new rows whose label set is not in `label_sets_`.
@@ -256,9 +256,9 @@ class CRBMClassifier(RBMClassifier):
     Notes
     -----
     The penalty is searched on folds of rows: as many of five as give some 3000 validation rows
-    without, 1500 with hidden units, but at least one. The score is the weighted mean of log p(y |
-    x) over validation rows, for the observed labels. From 0.001 times the total variance of
-    the columns on, alpha changes by a factor of sqrt(10) while the score improves, and each
+    without, 1500 with hidden units, but at least a single fold. The score is the weighted mean of
+    log p(y | x) over validation rows, for the observed labels. From 0.001 times the total variance
+    of the columns on, alpha changes by a factor of sqrt(10) while the score improves, and each
     fit begins at the parameters of its neighbour; a parabola through the best three scores gives
     the value. Then the hidden units come in, around twice that penalty. They are kept if the
     score gains more than its standard error over the rows, and the log loss of the marginals

@@ -189,7 +189,7 @@ def search_convex_penalty(
 
     Without hidden units the outputs are logistic regressions that share a penalty, and some
     outputs determine it as well as hundreds of outputs do. Hidden units need at least the penalty
-    that a single row is worth, even if X predicts the outputs so well that regressions need none.
+    that a single row is worth, even if regressions on X predict the outputs well without.
     """
     n_rows, n_visible = batch.visible.shape
     affordable = CONVEX_PATH_ENTRIES // max(1, n_rows * batch.X.shape[1])

@@ -80,7 +80,7 @@ class LearningRule(Options):
         raise TypeError(f"{type(self).__name__} does not train layered models")
 
     def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
-        """Return a copy of the rule's sampler, or None if the rule has none.
+        """Return a copy of the rule's sampler; None if the rule does not sample.
 
         Raises
         ------
