@@ -1,13 +1,16 @@
 """Compile kernels before they are needed: ``python -m skcrbm.compile``.
 
-Kernels are compiled at their first call, which takes seconds, and kept on disk. This fits and
-asks a tiny model of every kind, so that a process that starts later finds them there.
+Kernels are compiled at their first call, which takes seconds, and cached on disk. This module fits
+a tiny model of every kind and predicts with it, so that later processes find the kernels there.
 """
+
+from __future__ import annotations
 
 import argparse
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,13 +18,13 @@ import skcrbm
 
 # A search of a single node ends on no row, so that the kernel for hard rows is compiled, too.
 _HARD_ROWS = {"inference": skcrbm.inference.BranchAndBound(node_limit=1)}
-# So many weights of inputs of which a batch reads few that Adam moves them row by row.
+# With this many weights of inputs, of which a batch reads few, Adam updates them row by row.
 _MANY_LEVELS = {
     "max_iter": 2,
     "clamping": skcrbm.layers.HardClamping(tuple(np.arange(1, 1024) / 1024)),
     "layers": (skcrbm.layers.Dense(700),),
 }
-# For every estimator the settings that lead to kernels of their own.
+# Settings of every estimator that need their own kernels.
 _SETTINGS = {
     "CRBMClassifier": (
         {"n_hidden": 2},
@@ -37,26 +40,28 @@ _DTYPES = ("float64", "float32")
 _QUESTIONS = ("predict", "predict_proba")
 
 
-def compile_kernels(estimators=tuple(_SETTINGS), dtypes=_DTYPES):
-    """Compile what the defaults of estimators need to fit and to predict, into Numba's cache.
+def compile_kernels(
+    estimators: Sequence[str] = tuple(_SETTINGS), dtypes: Sequence[str] = _DTYPES
+) -> dict[str, float]:
+    """Compile the kernels that estimators with default parameters need, into Numba's cache.
 
     Parameters
     ----------
     estimators : sequence of str, default=all that have kernels
-        Of "CRBMClassifier", "ImageCRBM", "MSSVMCRBM", "LMBMClassifier", "SSVMClassifier" and
-        "LayeredGMClassifier".
+        Names among "CRBMClassifier", "ImageCRBM", "MSSVMCRBM", "LMBMClassifier", "SSVMClassifier"
+        and "LayeredGMClassifier".
     dtypes : sequence of {"float64", "float32"}, default=both
-        Of the X that `fit` and `predict` will get.
+        Data types of the X that `fit` and `predict` will get.
 
     Returns
     -------
     seconds : dict of {str: float}
-        What each estimator took.
+        Time of each estimator.
 
     Raises
     ------
     ValueError
-        If a name is not one of these.
+        If a name is unknown.
 
     Examples
     --------
@@ -96,12 +101,12 @@ def main(arguments=None):
         description="Compile kernels into Numba's cache (NUMBA_CACHE_DIR), as when an image is "
         "built, so that the first call in a new process does not wait for the compiler.",
     )
-    for name, known, what in (
+    for name, known, text in (
         ("estimators", _SETTINGS, "which estimators"),
-        ("dtypes", _DTYPES, "of the X that they will get"),
+        ("dtypes", _DTYPES, "data types of the X that they will get"),
     ):
         parser.add_argument(
-            f"--{name}", nargs="+", choices=list(known), default=list(known), help=what
+            f"--{name}", nargs="+", choices=list(known), default=list(known), help=text
         )
     chosen = parser.parse_args(arguments)
     for name in chosen.estimators:

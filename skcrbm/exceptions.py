@@ -6,9 +6,9 @@ __all__ = ["DataFileError", "InconsistentVersionWarning"]
 
 
 class DataFileError(ValueError, OSError):
-    """A data file or its folder is damaged, not the expected one, or cannot be read.
+    """A data file or its folder is damaged, unexpected, or cannot be read.
 
-    The message begins with the path. Files that are not there raise `FileNotFoundError` instead.
+    The message begins with the path. Missing files raise `FileNotFoundError` instead.
 
     Examples
     --------
@@ -27,17 +27,17 @@ class DataFileError(ValueError, OSError):
 
 
 class InconsistentVersionWarning(exceptions.InconsistentVersionWarning):
-    """What is loaded was saved by another version of skcrbm.
+    """An object was saved by another version of skcrbm.
 
-    It is scikit-learn's warning of the same name about its own version, too. Where the other
-    version did not save what this one needs, loading raises a ValueError instead.
+    It is a subclass of scikit-learn's warning of the same name. If the other version did not save
+    an attribute that this version needs, loading raises a ValueError instead.
 
     Parameters
     ----------
     estimator_name : str
-        Class of what is loaded, an estimator or not.
+        Name of the class of the object, which need not be an estimator.
     current_version, original_version : str
-        The version that is running, and the one that saved it.
+        Running version, and version that saved the object.
 
     Examples
     --------
@@ -63,5 +63,5 @@ class InconsistentVersionWarning(exceptions.InconsistentVersionWarning):
     def __str__(self):
         return (
             f"{self.estimator_name} was saved by skcrbm {self.original_version} and is loaded by "
-            f"skcrbm {self.current_version}. What it answers may be different or wrong."
+            f"skcrbm {self.current_version}. Its results may be different or wrong."
         )

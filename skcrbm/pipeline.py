@@ -1,4 +1,4 @@
-"""scikit-learn's pipeline with all that its last step answers."""
+"""scikit-learn's pipeline with all questions that its last step answers."""
 
 from sklearn import pipeline
 from sklearn.utils.metaestimators import available_if
@@ -10,7 +10,7 @@ __all__ = ["Pipeline", "make_pipeline"]
 
 
 def _final_has(name):
-    """Return whether the model at the end has a method, as a function of the pipeline."""
+    """Return a function that is True for a pipeline whose final model has the method."""
     return lambda self: bool(hasattr(final_model(self)[0], name))
 
 
@@ -19,29 +19,30 @@ def _answer(self, method, X, *args, **options):
 
 
 class Pipeline(pipeline.Pipeline):
-    """scikit-learn's `Pipeline` that passes on the questions about labels, too.
+    """scikit-learn's `Pipeline` that also passes on the questions about labels.
 
     `sample`, `predict_topk`, `predict_pairwise_proba`, `predict_with_gap` and
-    ``score_samples(X, y)`` are those of the last step (of the best model, if it is a search), on X
-    as the steps before transform it; a method that it lacks is lacking here. `predict`,
-    `predict_proba` and `decision_function` take `y_known`, with metadata routing or without.
-    Everything else is scikit-learn's.
+    ``score_samples(X, y)`` call the method of the last step (of its best model, if it is a search)
+    on the X that the other steps transformed; the pipeline has a method only if the last step has
+    it. `predict`, `predict_proba` and `decision_function` take `y_known`, with metadata routing or
+    without. All else is as in scikit-learn.
 
     Parameters
     ----------
     steps : list of (str, estimator)
+        Names and steps.
     transform_input, memory, verbose
-        As in :class:`sklearn.pipeline.Pipeline`.
+        Parameters of :class:`sklearn.pipeline.Pipeline`.
 
     Attributes
     ----------
     label_names_ : ndarray of str (n_outputs,)
-        Of the last step, where y has names.
+        Names of the labels of the last step, if y had names.
 
     See Also
     --------
-    make_pipeline : The same without names for the steps.
-    skcrbm.ensemble.make_stacked : Makes such a pipeline.
+    make_pipeline : Make a pipeline without names for the steps.
+    skcrbm.ensemble.make_stacked : Make a pipeline of stacked classifiers.
 
     Notes
     -----
@@ -63,7 +64,7 @@ class Pipeline(pipeline.Pipeline):
 
     @property
     def label_names_(self):
-        """Names of the labels, of the last step."""
+        """Names of the labels of the last step."""
         return final_model(self)[0].label_names_
 
     @available_if(_final_has("set_label_output"))
@@ -73,11 +74,13 @@ class Pipeline(pipeline.Pipeline):
         Parameters
         ----------
         container : {"default", "pandas"}, default=None
-            Rows of data frames have the index of X, also where the steps before make arrays of it.
+            Container. Data frames have the index of X, although other steps may turn X into an
+            array.
 
         Returns
         -------
-        self
+        self : object
+            This object.
         """
         final_model(self)[0].set_label_output(container)
         return self
@@ -89,45 +92,48 @@ class Pipeline(pipeline.Pipeline):
         Parameters
         ----------
         X : array-like
-            What the first step takes.
+            Input of the first step.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, for a last step that takes them.
+            Labels known beforehand, if the last step takes them.
         **params : dict
-            As scikit-learn's, without `y_known`.
+            Further parameters, as in scikit-learn.
 
         Returns
         -------
-        ndarray, data frame or series
+        labels : ndarray, data frame or series
+            Labels or scores.
         """
         return self._given("predict", X, y_known, params)
 
     @available_if(_final_has("predict_proba"))
     def predict_proba(self, X, y_known=None, **params):
-        """Probabilities of labels.
+        """Predict probabilities of labels.
 
         Parameters
         ----------
         X, y_known, **params
-            As in `predict`.
+            The parameters of `predict`.
 
         Returns
         -------
-        ndarray or data frame
+        proba : ndarray or data frame
+            Probabilities of labels.
         """
         return self._given("predict_proba", X, y_known, params)
 
     @available_if(_final_has("decision_function"))
     def decision_function(self, X, y_known=None, **params):
-        """Scores of labels.
+        """Return scores of labels.
 
         Parameters
         ----------
         X, y_known, **params
-            As in `predict`.
+            The parameters of `predict`.
 
         Returns
         -------
-        ndarray, data frame or series
+        labels : ndarray, data frame or series
+            Labels or scores.
         """
         return self._given("decision_function", X, y_known, params)
 
@@ -138,18 +144,19 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("score_samples"))
     def score_samples(self, X, *args, **options):
-        """Log-likelihoods, as the last step's method: ``score_samples(X, y)`` of a joint model.
+        """Return log-likelihoods by the method of the last step, ``score_samples(X, y)``.
 
         Parameters
         ----------
         X : array-like
-            What the first step takes.
+            Input of the first step.
         *args, **options
-            For the method, see :meth:`skcrbm.CRBMClassifier.score_samples`.
+            Arguments of the method, see :meth:`skcrbm.CRBMClassifier.score_samples`.
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        log_proba : ndarray of shape (n_samples,)
+            Log-likelihood of each row.
         """
         return _answer(self, "score_samples", X, *args, **options)
 
@@ -160,13 +167,14 @@ class Pipeline(pipeline.Pipeline):
         Parameters
         ----------
         X : array-like
-            What the first step takes.
+            Input of the first step.
         *args, **options
-            For the method, see :meth:`skcrbm.CRBMClassifier.sample`.
+            Arguments of the method, see :meth:`skcrbm.CRBMClassifier.sample`.
 
         Returns
         -------
-        ndarray
+        labels : ndarray
+            Drawn labels.
         """
         return _answer(self, "sample", X, *args, **options)
 
@@ -177,30 +185,32 @@ class Pipeline(pipeline.Pipeline):
         Parameters
         ----------
         X : array-like
-            What the first step takes.
+            Input of the first step.
         *args, **options
-            For the method, see :meth:`skcrbm.CRBMClassifier.predict_topk`.
+            Arguments of the method, see :meth:`skcrbm.CRBMClassifier.predict_topk`.
 
         Returns
         -------
-        labels, proba
+        labels, proba : ndarray or data frame
+            Label vectors and their probabilities.
         """
         return _answer(self, "predict_topk", X, *args, **options)
 
     @available_if(_final_has("predict_pairwise_proba"))
     def predict_pairwise_proba(self, X, *args, **options):
-        """Probabilities that two labels are on together.
+        """Return the probabilities that two labels are both positive.
 
         Parameters
         ----------
         X : array-like
-            What the first step takes.
+            Input of the first step.
         *args, **options
-            For the method, see :meth:`skcrbm.CRBMClassifier.predict_pairwise_proba`.
+            Arguments of the method, see :meth:`skcrbm.CRBMClassifier.predict_pairwise_proba`.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_outputs, n_outputs)
+        proba : ndarray of shape (n_samples, n_outputs, n_outputs)
+            Probability of each pair of labels.
         """
         return _answer(self, "predict_pairwise_proba", X, *args, **options)
 
@@ -211,29 +221,32 @@ class Pipeline(pipeline.Pipeline):
         Parameters
         ----------
         X : array-like
-            What the first step takes.
+            Input of the first step.
         *args, **options
-            For the method, see :meth:`skcrbm.LMBMClassifier.predict_with_gap`.
+            Arguments of the method, see :meth:`skcrbm.LMBMClassifier.predict_with_gap`.
 
         Returns
         -------
-        labels, objective, gap
+        labels, objective, gap : ndarray
+            Labels, their objective, and its distance from the bound.
         """
         return _answer(self, "predict_with_gap", X, *args, **options)
 
 
 def make_pipeline(*steps, **options):
-    """Make a `Pipeline` of steps that get their names from their classes.
+    """Make a `Pipeline` whose steps are named after their classes.
 
     Parameters
     ----------
     *steps : estimators
+        Steps of the pipeline.
     **options : dict
-        `memory`, `transform_input`, `verbose`, as of :func:`sklearn.pipeline.make_pipeline`.
+        `memory`, `transform_input` and `verbose` of :func:`sklearn.pipeline.make_pipeline`.
 
     Returns
     -------
-    Pipeline
+    pipeline : Pipeline
+        The pipeline.
 
     Examples
     --------
@@ -250,7 +263,7 @@ def make_pipeline(*steps, **options):
 
 
 def _with_rows_of(X, answer):
-    """Return an answer with the index of X, where both are pandas containers."""
+    """Return an answer with the index of X if both are pandas containers."""
     if not hasattr(X, "iloc"):
         return answer
     if isinstance(answer, tuple):
@@ -262,7 +275,7 @@ def _with_rows_of(X, answer):
 
 
 def _rows(index, numbered):
-    """Return the index of rows, or of rows and ranks as `numbered` has them."""
+    """Return the index of rows, with the ranks of `numbered` if it has ranks."""
     if numbered.names[-1] != RANK:
         return index
     return ranked_index(index, len(numbered) // max(len(index), 1))

@@ -1,4 +1,4 @@
-"""Probabilities that mean what they say."""
+"""Calibration of the probabilities of classifiers."""
 
 from skcrbm.calibration._marginals import CalibratedMarginals
 

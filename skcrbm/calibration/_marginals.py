@@ -1,4 +1,4 @@
-"""Calibration of each label's marginal, on predictions out of fold."""
+"""Calibration of the marginal of each label, on predictions out of fold."""
 
 import numpy as np
 from scipy.special import expit, logit
@@ -11,7 +11,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from skcrbm.model_selection import out_of_fold
+from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.mixin import TargetsMixin, label_output
 from skcrbm.utils.fitting import all_or_nothing
@@ -19,15 +19,15 @@ from skcrbm.utils.labels import require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.validation import check_same_length, check_sample_weight, note_features
 
-# Probabilities this near to 0 or 1 are taken for it.
+# Probabilities this near to 0 or 1 count as 0 or 1.
 _TINY = 1e-12
 
 
-def _least(proba):
-    """How far probabilities (n, L) are kept from 0 and 1 where their log-odds are taken, (L,).
+def _clip_distance(proba):
+    """Return the distance (L,) of clipped probabilities (n, L) from 0 and 1, for log-odds.
 
-    Half as far as the nearest that is neither. Trees and neighbours count votes: that none of
-    five is for a label does not make it impossible.
+    It is half the least distance of a probability that is not 0 or 1. Trees and neighbours count
+    votes, and a label without a vote among five is not impossible.
     """
     distance = np.minimum(proba, 1 - proba)
     nearest = np.where(distance > _TINY, distance, 1.0).min(axis=0)
@@ -37,45 +37,48 @@ def _least(proba):
 class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier with the marginal of each label calibrated.
 
-    scikit-learn's `CalibratedClassifierCV` calibrates one target, and so takes a model of the
-    joint distribution apart. This one fits the whole model on folds, and on its marginals out
-    of fold a calibrator for each label; then the model once more on all rows (which there is
-    ``ensemble=False``).
+    scikit-learn's `CalibratedClassifierCV` calibrates a single target, and so cannot keep a model
+    of the joint distribution together. This class fits the whole model on folds, a calibrator for
+    each label on the marginals out of fold, and the model again on all rows (as scikit-learn does
+    with ``ensemble=False``).
 
     Parameters
     ----------
     estimator : classifier
-        Multi-label (or binary), with `predict_proba`, or else `decision_function`.
+        Multi-label or binary classifier with `predict_proba`, or else `decision_function`.
     method : {"sigmoid", "isotonic"}, default="sigmoid"
-        "sigmoid": ``P(y_i = 1) = sigmoid(a_i s + b_i)`` of the log-odds s (or decisions), with
-        Platt's smoothed targets [1]_, for few rows. "isotonic": any increasing function, for
-        labels with hundreds of positives; of n rows, 1 / (n + 2) is the least that it says.
-        In both, a row of weight w counts as w rows.
+        Form of the calibrators. "sigmoid" fits ``P(y_i = 1) = sigmoid(a_i s + b_i)`` of the
+        log-odds s (or decisions) with Platt's smoothed targets [1]_ and suits few rows. "isotonic"
+        fits any increasing function and suits labels with hundreds of positives; with n rows, its
+        least probability is 1 / (n + 2). In both a row of weight w counts as w rows.
     cv : int, splitter or iterable, default=None
-        Folds; a number (None is 5) of stratified ones.
+        Folds; a number (None is 5) stands for stratified folds.
     n_jobs : int, default=None
-        Folds fitted at once.
+        Number of folds fitted at the same time.
 
     Attributes
     ----------
     estimator_ : classifier
-        Fitted on all rows.
+        Classifier fitted on all rows.
     calibrators_ : list of LogisticRegression, IsotonicRegression or None
-        One per label, of the log-odds; None for a label without an observed entry, which is
-        left as it is.
+        Calibrator of the log-odds of each label; None for a label without an observed entry, which
+        is not calibrated.
     classes_ : ndarray (n_outputs, 2) or (2,)
+        Classes.
     label_names_ : ndarray of str (n_outputs,)
-        Where y has names, as a data frame or a series, see `set_label_output`.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+        Names of the labels, if y is a data frame or a series with names, see `set_label_output`.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X has names.
 
     Notes
     -----
-    `predict` switches on the labels with a calibrated marginal of at least 0.5. For their
-    log-odds marginals are kept from 0 and 1, each label's by half the least distance among those
-    out of fold that are neither. NaN in y (not observed) is left out of the calibration, and
-    needs an estimator that takes it. There is no `y_known`: the calibrators are fitted to
-    marginals given x alone, and say nothing of those given other labels, which vary far more.
+    `predict` returns 1 for labels with a calibrated marginal of at least 0.5. Before the log-odds
+    are computed, marginals are clipped: the distance from 0 and 1 is half the least distance of
+    the marginals of the label out of fold that are not 0 or 1. NaN in y (not observed) is left out
+    of the calibration, and needs an estimator that accepts it. There is no `y_known`, because the
+    calibrators are fitted to marginals given x alone; marginals given other labels vary far more.
 
     References
     ----------
@@ -137,19 +140,21 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN where not observed, or two classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Passed to the classifier, if given, and used for the calibrators.
+            Weights of the rows, for the calibrators and, if given, for the classifier.
 
         Returns
         -------
-        self
+        self : object
+            This object.
 
         Raises
         ------
         ValueError
-            On a y of another kind, or folds that do not hold each row once.
+            If y is of another kind, or the folds do not hold each row once.
         """
         targets = make_targets(y, estimator=self)
         if targets.one_hot:
@@ -179,7 +184,9 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             fit_params=fit_params,
         )
         self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
-        self._least = _least(responses) if hasattr(self.estimator_, "predict_proba") else None
+        self._clip = (
+            _clip_distance(responses) if hasattr(self.estimator_, "predict_proba") else None
+        )
         self.calibrators_ = [
             self._calibrator(s, t, weight)
             for s, t in zip(self._scores(responses).T, visible.T, strict=True)
@@ -191,15 +198,17 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     @label_output
     def predict_proba(self, X):
-        """Calibrated P(y_i = 1 | x) of each output, or the probabilities of two classes.
+        """Return the calibrated P(y_i = 1 | x) of each output, or the probabilities of two classes.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
+        proba : ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
+            Calibrated probabilities.
         """
         return self._proba(X)
 
@@ -213,15 +222,17 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
     @label_output
     def predict(self, X):
-        """Labels with a calibrated marginal of at least 0.5, or the more probable class.
+        """Return 1 for calibrated marginals of at least 0.5, or the more probable class.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_outputs) or (n_samples,)
+        labels : ndarray of shape (n_samples, n_outputs) or (n_samples,)
+            Predicted labels.
         """
         proba = self._proba(X)
         return self._targets.labels_of_proba(proba)
@@ -229,26 +240,26 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     # ------------------------------------------------------------------ inside
 
     def _responses(self, model, X):
-        """Marginals, or else decisions, (n, L)."""
+        """Return marginals, or else decisions, (n, L)."""
         if not hasattr(model, "predict_proba"):
             decision = np.asarray(model.decision_function(X), dtype=np.float64)
             return decision[:, None] if decision.ndim == 1 else decision
         return self._targets.marginals(model.predict_proba(X), getattr(model, "classes_", None))
 
     def _scores(self, responses):
-        """Log-odds of marginals; decisions as they are."""
-        if self._least is None:
+        """Return the log-odds of marginals, and decisions unchanged."""
+        if self._clip is None:
             return responses
-        return logit(np.clip(responses, self._least, 1 - self._least))
+        return logit(np.clip(responses, self._clip, 1 - self._clip))
 
     def _calibrator(self, score, target, weight):
-        """Fit the calibrator of one label on its observed entries of positive weight."""
+        """Fit the calibrator of a label on its observed entries with positive weight."""
         seen = ~np.isnan(target) & (weight > 0)
         if not seen.any():
             return None
         score, target, weight = score[seen], target[seen], weight[seen]
         if self.method == "isotonic":
-            least = 1 / (weight.sum() + 2)  # or the log loss of new rows could be infinite
+            least = 1 / (weight.sum() + 2)  # else the log loss of new rows could be infinite
             regression = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip")
             return regression.fit(score, target, sample_weight=weight)
         # Platt's targets are (n_1 + 1) / (n_1 + 2) and 1 / (n_0 + 2): each row counts as both

@@ -1,4 +1,4 @@
-"""Predictions of a classifier as features, honest about the rows it was fitted on."""
+"""Predictions of a classifier as features, out of bag or out of fold for its training rows."""
 
 from numbers import Real
 
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.model_selection import out_of_fold
+from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import BinaryTargets, make_targets
 from skcrbm.utils.classifiers import final_model
 from skcrbm.utils.fitting import all_or_nothing
@@ -28,52 +28,57 @@ from skcrbm.utils.validation import check_same_length, note_features
 class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
     """Log-odds of the labels by another classifier, as inputs of a model of their dependence.
 
-    ``fit_transform(X, y)`` gives log-odds of each row by trees, or a model, that did not see
-    it, so that what is fitted on them learns how far they can be trusted;
-    ``fit(X, y).transform(X)`` those of the full model, which has memorised its training rows
-    and is for new rows. As with scikit-learn's `TargetEncoder` the two differ on the training
-    rows; a `Pipeline` and a `FeatureUnion` call the right one.
+    ``fit_transform(X, y)`` returns the log-odds of each row by trees, or a model, that did not see
+    this row, so that a model fitted on the log-odds learns how reliable they are.
+    ``fit(X, y).transform(X)`` returns the log-odds of the full model, which has memorised its
+    training rows, and is meant for new rows. As with scikit-learn's `TargetEncoder` the two methods
+    differ on the training rows; a `Pipeline` and a `FeatureUnion` call the right method.
 
     Parameters
     ----------
     estimator : classifier with `predict_proba`
-        With 2-D y it gets the indicator matrix.
+        Classifier, which gets the indicator matrix of a 2-D y.
     label_powerset : bool, default=False
-        Give it the index of each row's label set in place of the indicator matrix, and sum
-        the probabilities of the sets with a label: then it sees labels together. Needs
-        every label observed.
+        True to fit the classifier on the index of each row's label set in place of the indicator
+        matrix, and to sum the probabilities of the sets with a label: it then sees labels
+        together. Every label must be observed.
     cv : "oob", int, splitter or iterable, default="oob"
-        Where the log-odds of the training rows come from. "oob": the out-of-bag trees of one
-        fit, for forests with ``bootstrap=True`` and bagging. Else the models of
-        cross-validation folds; an int is a number of stratified ones.
+        Source of the log-odds of the training rows. "oob" uses the out-of-bag trees of a single
+        fit, for forests with ``bootstrap=True`` and bagging. Otherwise models of cross-validation
+        folds are used; an int is a number of stratified folds.
     clip : float in (0, 0.5), default=0.01
-        Probabilities are kept within [clip, 1 - clip]: trees often predict exactly 0 or 1.
+        Probabilities are clipped to [clip, 1 - clip]: trees often predict exactly 0 or 1.
     n_jobs : int, default=None
-        Cross-validation folds fitted at once. Trees go by the `n_jobs` of the forest.
+        Number of cross-validation folds fitted at the same time. Trees follow the `n_jobs` of the
+        forest.
     random_state : int, RandomState or None, default=None
-        If given, all `random_state` parameters of the estimator are set from it.
+        Seed from which all `random_state` parameters of the estimator are set, unless it is None.
 
     Attributes
     ----------
     estimator_ : classifier
-        Fitted on all rows.
+        Classifier fitted on all rows.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
+        Classes.
     label_sets_ : ndarray (n_sets, n_outputs)
-        With ``label_powerset=True``.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+        Label sets of y, with ``label_powerset=True``.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X has names.
 
     See Also
     --------
-    sklearn.ensemble.StackingClassifier : The same for 1-D y, several estimators at once.
+    sklearn.ensemble.StackingClassifier : Stacking of several estimators for a 1-D y.
 
     Notes
     -----
-    There is a column for each label of a 2-D y, one for binary and one per class for
-    multiclass 1-D y. Labels without both values in y are not learned, their columns are
-    constant. A row in every tree's bag gets the labels' shares.
+    There is a column for each label of a 2-D y, a single column for a binary 1-D y, and a column
+    per class for a multiclass 1-D y. Labels that are always 0 or always 1 in y are not learned;
+    their columns are constant. A row that is in the bag of every tree gets the shares of the
+    labels.
 
-    NaN in y (not observed) needs an estimator that takes it, and ``cv`` folds.
+    NaN in y (not observed) needs an estimator that accepts it, and folds as `cv`.
 
     Examples
     --------
@@ -133,19 +138,19 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         return tags
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the log-odds: the class of the classifier in lower case, and the label.
+        """Return names of the log-odds: the class of the classifier in lower case, and the label.
 
         Parameters
         ----------
         input_features : ignored
-            Here as scikit-learn's pipelines pass it.
+            Present because the pipelines of scikit-learn pass it.
 
         Returns
         -------
-        ndarray of str objects (n_features_out,)
-            As "extratreesclassifier__Beach", also where it is the last step of a pipeline.
-            Labels without a name have their number; of 1-D y the labels are the classes, of two
-            the second one.
+        names : ndarray of str objects (n_features_out,)
+            Names such as "extratreesclassifier__Beach"; the classifier may be the last step of a
+            pipeline. Labels without a name have their number. The labels of a 1-D y are its
+            classes; for two classes only the second is used.
         """
         check_is_fitted(self, "estimator_")
         prefix = type(final_model(self.estimator_)[0]).__name__.lower()
@@ -160,17 +165,20 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            Labels.
 
         Returns
         -------
-        self
+        self : object
+            This object.
 
         Raises
         ------
         ValueError
-            On a y that is neither an indicator matrix nor a vector of classes, or one in which
-            nothing varies; if the estimator cannot do what `cv` says.
+            If y is neither an indicator matrix nor a vector of classes, if no label varies, or if
+            the estimator does not support `cv`.
         """
         estimator, X, targets = self._prepare(X, y)
         self.estimator_ = estimator.fit(X, targets)
@@ -179,21 +187,24 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
     def fit_transform(self, X, y):
-        """Fit, and return log-odds of the training rows by trees or folds without them.
+        """Fit, and return log-odds of the training rows by trees or models that did not see them.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
+            Labels.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features_out)
+        log_odds : ndarray of shape (n_samples, n_features_out)
+            Log-odds of the labels.
 
         Raises
         ------
         ValueError
-            As `fit`.
+            For the same reasons as in `fit`.
         """
         estimator, X, targets = self._prepare(X, y)
         if isinstance(self.cv, str):
@@ -212,15 +223,17 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         return self._log_odds(marginals)
 
     def transform(self, X):
-        """Return log-odds by the classifier that was fitted on all rows: for new rows.
+        """Return the log-odds of new rows by the classifier that was fitted on all rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features_out)
+        log_odds : ndarray of shape (n_samples, n_features_out)
+            Log-odds of the labels.
         """
         check_is_fitted(self, "estimator_")
         check_parameters(self, ["clip"])
@@ -229,14 +242,14 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     # ------------------------------------------------------------------ inside
 
     def _prepare(self, X, y):
-        """Return a clone of the estimator, X, and the target that it is to learn."""
+        """Return a clone of the estimator, X, and the target of its fit."""
         targets = make_targets(y, estimator=self)
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         note_features(self, X)
         check_same_length(X, y)
         estimator = clone(self.estimator)
-        vars(self).pop("label_sets_", None)  # of an earlier fit
+        vars(self).pop("label_sets_", None)  # from an earlier fit
         if isinstance(self.cv, str):
             self._check_out_of_bag(estimator)
         if self.random_state is not None:
@@ -279,7 +292,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         return Y if Y.shape[1] > 1 else Y[:, 0]
 
     def _marginals(self, model, X):
-        """P(y_i = 1 | x), or the probabilities of the classes, (n, n_features_out)."""
+        """Return P(y_i = 1 | x), or the probabilities of the classes, (n, n_features_out)."""
         proba = model.predict_proba(X)
         if hasattr(self, "label_sets_"):
             return np.clip(np.asarray(proba) @ self.label_sets_[model.classes_], 0, 1)
@@ -299,7 +312,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         if "oob_score" not in params:
             raise ValueError(
                 "cv='oob' needs an estimator with oob_score, such as a forest with "
-                f"bootstrap=True; {name} has none: give a number of folds, as in cv=5"
+                f"bootstrap=True; {name} has no oob_score: give a number of folds, as in cv=5"
             )
         if params.get("bootstrap") is False:
             raise ValueError(
@@ -308,7 +321,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
             )
 
     def _out_of_bag(self, targets):
-        """Marginals of the training rows by the trees that did not see them."""
+        """Return marginals of the training rows by the trees that did not see them."""
         proba = self.estimator_.oob_decision_function_
         if proba.ndim == 3:  # (n, 2, varying labels)
             seen = np.nan_to_num(proba).sum(axis=1) > 0

@@ -1,4 +1,4 @@
-"""Forests below a conditional RBM, in one call."""
+"""Forests whose log-odds are the inputs of a conditional RBM."""
 
 import numpy as np
 from sklearn.base import clone
@@ -33,56 +33,58 @@ def make_stacked(
     n_jobs=None,
     random_state=None,
 ):
-    """Make a pipeline of classifiers' out-of-bag log-odds below a conditional RBM.
+    """Make a pipeline of classifiers and a conditional RBM on their out-of-bag log-odds.
 
-    What the labels' dependence is worth on top of strong classifiers: forests turn X into
-    log-odds of the labels, honest about the rows that they were fitted on, and a
-    `CRBMClassifier` learns from these how far to trust each and how labels go together.
+    It adds the dependence of labels to strong classifiers. Forests turn X into log-odds of the
+    labels, by trees that did not see the row, and a `CRBMClassifier` learns from the log-odds how
+    reliable each forest is and how labels go together.
 
     Parameters
     ----------
     estimators : list or None, default=None
-        Classifiers with `predict_proba`, each made an `OutOfBagLogOdds`, or transformers such
-        as that, taken as they are. None: three forests, extra trees and a random forest on the
-        labels, and extra trees on the label sets, for 2-D y with every label observed.
+        Classifiers with `predict_proba`, each of which becomes an `OutOfBagLogOdds`, or
+        transformers such as `OutOfBagLogOdds`, which are used unchanged. None stands for three
+        forests: extra trees and a random forest on the labels, and extra trees on the label sets,
+        for a 2-D y with every label observed.
     final_estimator : estimator or None, default=None
-        What is fitted on the log-odds. None: `CRBMClassifier` with nothing set, which finds its
-        own penalty; with 1-D y as well.
+        Model fitted on the log-odds. None stands for a `CRBMClassifier` with default parameters,
+        which finds its own penalty, for a 1-D y as well.
     n_estimators : int, default=300
-        Trees of each of the three forests.
+        Number of trees in each of the three forests.
     cv : "oob", int, splitter or iterable, default="oob"
-        Where the log-odds of the training rows come from, see `OutOfBagLogOdds`; for all
-        `estimators` that are classifiers.
+        Source of the log-odds of the training rows for all `estimators` that are classifiers, see
+        `OutOfBagLogOdds`.
     n_jobs : int, default=None
-        Threads of the forests, and of `CRBMClassifier`; with `estimators`, folds fitted at once.
+        Number of threads of the forests and of `CRBMClassifier`; with `estimators`, number of
+        folds fitted at the same time.
     random_state : int, RandomState or None, default=None
-        If given, decides the result: each part gets a seed from it, `estimators` that are
-        classifiers and `final_estimator` too, where it has a `random_state`.
+        Seed from which each part gets a seed, unless it is None: `estimators` that are classifiers,
+        and `final_estimator` if it has a `random_state`.
 
     Returns
     -------
-    skcrbm.pipeline.Pipeline
-        Of a `FeatureUnion` and the final estimator, whose `sample`, `predict_topk` and the like
-        it has, with ``y_known``.
+    pipeline : skcrbm.pipeline.Pipeline
+        Pipeline of a `FeatureUnion` and the final estimator. It has the methods of the final
+        estimator, such as `sample` and `predict_topk`, with ``y_known``.
 
     Raises
     ------
     ValueError
-        On a parameter of another kind, or an empty list.
+        If a parameter is invalid or the list is empty.
 
     See Also
     --------
-    OutOfBagLogOdds : The log-odds of one classifier.
-    sklearn.ensemble.StackingClassifier : For 1-D y, from cross-validation.
+    OutOfBagLogOdds : Log-odds of a single classifier.
+    sklearn.ensemble.StackingClassifier : Stacking by cross-validation for a 1-D y.
 
     Notes
     -----
-    NaN in y (not observed) goes through to the final estimator, but forests refuse it: give
-    `estimators` that take it, with folds, as in
+    NaN in y (not observed) reaches the final estimator, but forests refuse it: give `estimators`
+    that accept it, with folds, as in
     ``make_stacked([CRBMClassifier(), ...], cv=5)``.
 
-    A random forest on the label sets as a fourth one takes as long on Yeast as the three
-    together, and brings nothing.
+    A fourth forest, a random forest on the label sets, takes as long on Yeast as the three together
+    and does not improve the predictions.
 
     Examples
     --------
@@ -122,7 +124,7 @@ def make_stacked(
 
 
 def _part(estimator, cv, n_jobs, seed):
-    # A classifier that is a transformer, too, as a CRBMClassifier is, counts as a classifier.
+    # A classifier that is also a transformer, such as a CRBMClassifier, counts as a classifier.
     is_classifier = hasattr(estimator, "predict_proba")
     if not hasattr(estimator, "fit") or not (is_classifier or hasattr(estimator, "transform")):
         raise ValueError(

@@ -29,7 +29,7 @@ from skcrbm.decoding.rules import (
     decoder_constraint,
     resolve_decoder,
 )
-from skcrbm.model_selection import out_of_fold
+from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.mixin import TargetsMixin, label_output
 from skcrbm.utils.classifiers import call_given, final_model, label_marginals

@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.decoding.rules import Threshold, threshold_rule
-from skcrbm.model_selection import MultilabelStratifiedKFold, out_of_fold
+from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
 from skcrbm.utils.warnings import warn_user
 

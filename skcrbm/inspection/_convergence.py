@@ -11,22 +11,26 @@ class ConvergenceDisplay:
     """Convergence of inference as a curve.
 
     Make it with `from_estimator`, which draws the share of converged rows per epoch (Ping and
-    Ihler 2017, Figure 4), or with `from_result`, which draws the residuals of one `infer`
-    call.
+    Ihler 2017, Figure 4), or with `from_result`, which draws the residuals of a call of
+    `infer`.
 
     Parameters
     ----------
     values : ndarray (n_points,) or (n_models, n_points)
-        A curve, or one per model; NaN after the last iteration of a model.
-    ylabel : str
-    xlabel : str
+        A curve, or a curve per model; NaN after the last iteration of a model.
+    ylabel, xlabel : str
+        Labels of the axes.
     log_scale : bool, default=False
+        True for a logarithmic y axis.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
+        Axes of the curves.
     figure_ : matplotlib Figure
+        Figure of the axes.
     lines_ : list of matplotlib Line2D
+        The curves.
 
     Examples
     --------
@@ -53,14 +57,16 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : CRBMClassifier
-            Fitted; itself, as the last step of a `Pipeline`, or in a search.
+            Fitted estimator, which may be the last step of a `Pipeline` or inside a search.
         ax : matplotlib Axes, default=None
+            Axes to draw on; None makes new axes.
         **line_kw : dict
-            For ``ax.plot``.
+            Arguments of ``ax.plot``.
 
         Returns
         -------
-        ConvergenceDisplay
+        display : ConvergenceDisplay
+            Display with the curves drawn.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
@@ -68,27 +74,29 @@ class ConvergenceDisplay:
         curve = getattr(estimator, "convergence_curve_", None)
         if curve is None:
             raise ValueError(
-                f"{type(estimator).__name__} has no convergence_curve_: it uses no inference "
-                "that iterates in training"
+                f"{type(estimator).__name__} has no convergence_curve_: its training uses no "
+                "iterative inference"
             )
         display = cls(np.asarray(curve), xlabel="epoch", ylabel="share of converged inference")
         return display.plot(ax=ax, **line_kw)
 
     @classmethod
     def from_result(cls, result, *, ax=None, **line_kw):
-        """Draw the residuals of one `infer` call, a line per model.
+        """Draw the residuals of a call of `infer`, a line per model.
 
         Parameters
         ----------
         result : InferenceResult
-            Of ``infer(..., return_trace=True)``.
+            Result of ``infer(..., return_trace=True)``.
         ax : matplotlib Axes, default=None
+            Axes to draw on; None makes new axes.
         **line_kw : dict
-            For ``ax.plot``.
+            Arguments of ``ax.plot``.
 
         Returns
         -------
-        ConvergenceDisplay
+        display : ConvergenceDisplay
+            Display with the curves drawn.
         """
         check_matplotlib_support(f"{cls.__name__}.from_result")
         trace = getattr(result, "trace", None)
@@ -109,13 +117,14 @@ class ConvergenceDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            A new one if None.
+            Axes to draw on; None makes new axes.
         **line_kw : dict
-            For ``ax.plot``.
+            Arguments of ``ax.plot``.
 
         Returns
         -------
-        self
+        self : object
+            This object.
         """
         check_matplotlib_support(f"{type(self).__name__}.plot")
         import matplotlib.pyplot as plt

@@ -1,4 +1,4 @@
-"""How labels depend on each other in a fitted model, as a picture of a matrix."""
+"""The dependence of labels on each other in a fitted model, drawn as a matrix."""
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
@@ -14,8 +14,8 @@ class LabelDependencyDisplay:
     """Pairwise dependency of labels as a coloured matrix.
 
     Make it with `from_estimator`. Positive weights (labels that go together) and negative
-    ones (labels that exclude each other) have opposite colours, and labels that attract
-    each other stand together, as in Figure 2 of Miao and Rao (2009).
+    weights (labels that exclude each other) have opposite colours, and labels that attract each
+    other are neighbours, as in Figure 2 of Miao and Rao (2009).
 
     All weights are on the scale of the couplings s_ik of a pairwise Boltzmann machine with
     labels -1/+1: a quarter of the log odds-ratio of two labels given all others.
@@ -23,16 +23,20 @@ class LabelDependencyDisplay:
     Parameters
     ----------
     dependency : ndarray (L, L)
-        Symmetric; the diagonal is not drawn.
+        Symmetric weights; the diagonal is not drawn.
     label_names : sequence of L str, default=None
-        None: the numbers of the labels.
+        Names of the labels; None uses their numbers.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
+        Axes of the matrix.
     figure_ : matplotlib Figure
+        Figure of the axes.
     image_ : matplotlib AxesImage
+        The matrix.
     colorbar_ : matplotlib Colorbar or None
+        The colour bar, if it was drawn.
     order_ : ndarray (L,)
         Labels from top to bottom, and from left to right.
 
@@ -58,32 +62,33 @@ class LabelDependencyDisplay:
     def from_estimator(
         cls, estimator, X=None, *, label_names=None, order="auto", ax=None, **image_kw
     ):
-        """Draw how the labels of a fitted estimator depend on each other.
+        """Draw the dependence between the labels of a fitted estimator.
 
         Parameters
         ----------
         estimator : LMBMClassifier, CRBMClassifier or MSSVMCRBM
-            Fitted; itself, as the last step of a `Pipeline`, or in a search. The two with hidden
-            units on 2-D y. A large margin Boltzmann machine has the weights as
-            `pairwise_coef_`. In a conditional RBM labels depend on each other
-            through the hidden units: with c the inputs of these without labels i and k, their
-            weight is ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) - sp(c_j + W_kj) +
-            sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM of ``hidden="max"``).
+            Fitted estimator, which may be the last step of a `Pipeline` or inside a search. An
+            estimator with hidden units must have been fitted on a 2-D y. The weights of a large
+            margin Boltzmann machine are its `pairwise_coef_`. In a conditional RBM labels depend
+            on each other through the hidden units: with c the inputs of the hidden units without
+            labels i and k, the weight is ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) - sp(c_j + W_kj) +
+            sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM with ``hidden="max"``).
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            For models with hidden units: the mean of the weight over these rows, with the
-            other labels as predicted; the cost grows with n_samples L^2, and some hundred
-            rows are enough. None: the weight at x = 0, with all other labels off, which is
-            representative where features are centred and labels rare. Models without hidden
-            units have the same weights at any x.
+            Rows over which the weights of a model with hidden units are averaged, with the other
+            labels as predicted; the cost grows with n_samples L^2, and some hundred rows are
+            enough. None uses the weight at x = 0 with all other labels 0, which is representative
+            if features are centred and labels rare. Models without hidden units have the same
+            weights at any x.
         label_names : sequence of L str, default=None
-            None: `label_names_` of the estimator, the classes of 1-D y, or the numbers of the
-            labels.
+            Names of the labels; None uses `label_names_` of the estimator, the classes of a 1-D y,
+            or the numbers of the labels.
         order, ax, **image_kw
-            As in `plot`.
+            Arguments of `plot`.
 
         Returns
         -------
-        LabelDependencyDisplay
+        display : LabelDependencyDisplay
+            Display with the matrix drawn.
 
         Raises
         ------
@@ -117,19 +122,21 @@ class LabelDependencyDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            A new one if None, which grows with the number of labels.
+            Axes to draw on; None makes new axes, whose size grows with the number of labels.
         order : {"auto"} or None, default="auto"
-            "auto": the leaves of a hierarchical clustering (average linkage, attraction as
-            closeness). None: as they are.
+            Order of the labels. "auto" orders them by hierarchical clustering (average linkage,
+            attraction as closeness); None keeps their order.
         cmap : str or matplotlib Colormap, default="RdBu_r"
-            A diverging one; its middle is weight 0.
+            Diverging colour map; its middle is weight 0.
         colorbar : bool, default=True
+            True to draw a colour bar.
         **image_kw : dict
-            For ``ax.imshow``, such as ``vmin`` and ``vmax``.
+            Arguments of ``ax.imshow``, such as ``vmin`` and ``vmax``.
 
         Returns
         -------
-        self
+        self : object
+            This object.
         """
         check_matplotlib_support(f"{type(self).__name__}.plot")
         import matplotlib.pyplot as plt
@@ -160,7 +167,7 @@ class LabelDependencyDisplay:
         ax.tick_params(length=0)
         self.colorbar_ = None
         if colorbar:
-            # This share of the width makes it as high as a square matrix.
+            # This share of the width makes the bar as high as a square matrix.
             self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, fraction=0.046, pad=0.04)
             self.colorbar_.set_label("pairwise weight")
         self.ax_, self.figure_ = ax, ax.figure
@@ -168,7 +175,7 @@ class LabelDependencyDisplay:
 
 
 def _through_hidden_units(estimator, X):
-    """Pairwise weights (L, L) of labels with the hidden units summed out."""
+    """Return the pairwise weights (L, L) of labels with the hidden units summed out."""
     if np.ndim(estimator.classes_) != 2:
         raise ValueError(
             f"{type(estimator).__name__} must have been fitted on 2-D y: a class excludes the "
@@ -195,7 +202,7 @@ def _through_hidden_units(estimator, X):
 
 
 def _cluster_order(weights):
-    """Labels (L,) in an order in which those that attract each other are neighbours."""
+    """Return an order (L,) of the labels in which labels that attract each other are neighbours."""
     n_labels = len(weights)
     if n_labels < 3:
         return np.arange(n_labels)

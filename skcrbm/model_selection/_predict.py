@@ -1,4 +1,4 @@
-"""scikit-learn's cross_val_predict for a y with entries that are not observed."""
+"""scikit-learn's cross_val_predict for a y with missing entries."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import numpy as np
 from sklearn import model_selection
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
-from skcrbm.model_selection._out_of_fold import out_of_fold
+from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.classifiers import label_marginals
 from skcrbm.utils.labels import indicator_with_nan, is_frame, with_dimensions
 from skcrbm.utils.options import Integer
@@ -26,44 +26,48 @@ from skcrbm.utils.options import Integer
 def cross_val_predict(
     estimator, X, y, *, groups=None, cv=None, method="predict", n_jobs=None, params=None
 ):
-    """Predict each row by the model that was fitted without it, where y may hold NaN.
+    """Predict each row by a model that was fitted without this row; y may hold NaN.
 
-    scikit-learn's function of this name takes NaN in y for a class of its own, "2", and refuses
-    it where `cv` is a number.
+    scikit-learn's function of this name treats NaN in y as an additional class, "2", and refuses
+    NaN if `cv` is a number.
 
     Parameters
     ----------
     estimator : classifier
+        Classifier, which is cloned for each fold.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows to predict.
     y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-        NaN in 2-D y = not observed, for an estimator that takes it. A data frame is passed on
-        with its names. 1-D y goes to scikit-learn's function. Images (n_samples, height, width)
-        for `ImageCRBM`.
+        Labels. NaN in a 2-D y means not observed, if the estimator accepts it. A data frame is
+        passed on with its names. A 1-D y goes to scikit-learn's function. `ImageCRBM` takes images
+        (n_samples, height, width).
     groups : array-like of shape (n_samples,), default=None
-        For a splitter by groups, as `GroupKFold`, which keeps rows of a group together.
+        Groups for a splitter such as `GroupKFold`, which keeps rows of a group together.
     cv : int, splitter or iterable, default=None
-        Folds that hold each row once; a number (None is 5) of
+        Folds that hold each row once. A number (None is 5) stands for
         :class:`MultilabelStratifiedKFold`.
     method : {"predict", "predict_proba", "decision_function"}, default="predict"
+        Method that predicts.
     n_jobs : int, default=None
-        Folds fitted at once.
+        Number of folds fitted at the same time.
     params : dict, default=None
-        For `fit`, as `sample_weight`; what has a row for each of X is cut to the training rows.
+        Parameters of `fit`, such as `sample_weight`. Values with a row for each row of X are cut
+        to the training rows.
 
     Returns
     -------
-    ndarray of shape (n_samples, n_outputs), or as scikit-learn's for 1-D y
-        With "predict_proba" P(y_i = 1 | x), also of estimators that return a list.
+    predictions : ndarray of shape (n_samples, n_outputs), or as in scikit-learn for a 1-D y
+        Predictions; with "predict_proba" P(y_i = 1 | x), also for estimators that return a list.
 
     Raises
     ------
     ValueError
-        On an invalid y, or folds that do not hold each row once.
+        If y is invalid, or the folds do not hold each row once.
 
     See Also
     --------
-    skcrbm.metrics.masked_scorer : Scores for `cross_val_score` and searches, which take such a y
-        with a splitter as `cv`.
+    skcrbm.metrics.masked_scorer : Scorer for `cross_val_score` and searches, which accept a y with
+        NaN if `cv` is a splitter.
 
     Examples
     --------
@@ -99,9 +103,9 @@ def cross_val_predict(
 
 
 def _respond(model, X, method):
-    """Return what a method predicts, (n, L); of "predict_proba" P(y_i = 1 | x)."""
+    """Return the predictions (n, L) of a method; for "predict_proba" P(y_i = 1 | x)."""
     answer = getattr(model, method)(X)
-    images = isinstance(answer, np.ndarray) and answer.ndim == 3  # of `ImageCRBM`
+    images = isinstance(answer, np.ndarray) and answer.ndim == 3  # from `ImageCRBM`
     if method == "predict_proba" and not images:
         return label_marginals(answer, getattr(model, "classes_", None), "predict_proba(X)")
     return np.asarray(answer)

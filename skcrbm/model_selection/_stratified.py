@@ -10,21 +10,11 @@ from skcrbm.utils.labels import positive_labels
 
 
 def _parts(present, sizes, rng=None):
-    """Assign each row to a part, by iterative stratification.
+    """Return the part (n,) of each row, by iterative stratification.
 
-    Parameters
-    ----------
-    present : CSC matrix (n, L)
-    sizes : list of int
-        Rows of each part; they add up to n. A part that is full gets no more, so that
-        the sizes are kept exactly.
-    rng : RandomState, default=None
-        Order of the rows, and of parts that are wanted equally. None: that of the data.
-
-    Returns
-    -------
-    ndarray (n,)
-        Index of each row's part.
+    `present` is a CSC matrix (n, L) of the positive labels. `sizes` are the numbers of rows of the
+    parts, which are kept exactly. `rng` decides the order of the rows and breaks ties between
+    parts; None keeps the order of the data.
     """
     n_rows = present.shape[0]
     order = np.arange(n_rows) if rng is None else rng.permutation(n_rows)
@@ -37,7 +27,7 @@ def _parts(present, sizes, rng=None):
     part = np.full(n_rows, -1)
 
     def assign(row, label):
-        """Put the row where the label is wanted most, then where there is most room."""
+        """Put the row into the part that lacks most of the label, then the part with most room."""
         tie = [-p for p in range(len(room))] if ties is None else ties[row].tolist()
         best = max(
             (p for p in range(len(room)) if room[p]),
@@ -54,7 +44,7 @@ def _parts(present, sizes, rng=None):
             left[other] -= 1
 
     while left.any():
-        # The rarest label first: later there is no room left to spread it.
+        # The rarest label comes first, because later there is no room left to spread it.
         label = int(np.where(left > 0, left, n_rows + 1).argmin())
         for row in by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]:
             if part[row] < 0:
@@ -67,7 +57,7 @@ def _parts(present, sizes, rng=None):
 
 
 class _IndicatorSplit:
-    """What the splitters say about the rows that they split."""
+    """The method `split` that both splitters share."""
 
     def split(self, X, y, groups=None):
         """Generate the indices of training and test rows.
@@ -77,48 +67,49 @@ class _IndicatorSplit:
         X : array-like of shape (n_samples, n_features)
             Only its length matters.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels)
-            Indicators 0 and 1; NaN counts as 0.
+            0/1 labels; NaN counts as 0.
         groups : None
             Groups of rows are not supported.
 
         Yields
         ------
         train, test : ndarray of int
-            Ascending for folds, in random order for shuffle splits.
+            Indices, ascending for folds, in random order for shuffle splits.
 
         Raises
         ------
         ValueError
-            If y is no such matrix, or has too few rows for the folds or sizes; on `groups`.
+            If y is not a 0/1 matrix, or has too few rows for the folds or sizes, or if `groups` is
+            not None.
         """
         if groups is not None:
             raise ValueError(
-                f"{type(self).__name__} does not support groups: rows of one group may fall on "
+                f"{type(self).__name__} does not support groups: rows of a group may fall on "
                 "both sides of a split. GroupKFold keeps groups together, without stratification"
             )
         return super().split(X, y, groups)
 
 
 class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
-    """K folds of multi-label data, each label's positives spread evenly [1]_.
+    """K folds of multi-label data, with the positives of each label spread evenly [1]_.
 
-    Row by row, the rarest remaining label first, a row goes to the fold that lacks most of
-    that label. No fold has more than one row more than another.
+    Labels are visited from the rarest to the most frequent; each row of a label goes to the fold
+    that lacks most rows of this label. The sizes of two folds differ by at most a row.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of folds, at least 2.
     shuffle : bool, default=False
-        Whether to visit the rows in random order, and to break ties at random.
+        True to visit the rows in random order and to break ties at random.
     random_state : int, RandomState or None, default=None
-        For ``shuffle=True``.
+        Seed of the order, for ``shuffle=True``.
 
     Notes
     -----
-    A NaN in y (not observed) counts as a label that is off: what is spread are the positives
-    seen. A label with fewer positives than folds is missing from some test folds, without a
-    warning, as data with many labels always have some.
+    A NaN in y (not observed) counts as 0: the observed positives are spread. A label with fewer
+    positives than folds is missing from some test folds. There is no warning, because data with
+    many labels always have such labels.
 
     References
     ----------
@@ -168,23 +159,24 @@ class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
 class MultilabelStratifiedShuffleSplit(_IndicatorSplit, BaseShuffleSplit):
     """Random training and test parts of multi-label data with equal shares of each label [1]_.
 
-    The sizes are kept exactly, the shares of the labels as nearly as this allows.
+    The sizes are kept exactly, and the shares of the labels as nearly as the sizes allow.
 
     Parameters
     ----------
     n_splits : int, default=10
         Number of splits, drawn independently of each other.
     test_size : float or int, default=None
-        Share or number of test rows; None is what `train_size` leaves, or 0.1.
+        Share or number of test rows; None means all rows that `train_size` leaves, or 0.1.
     train_size : float or int, default=None
-        Share or number of training rows; None is what `test_size` leaves. Where both leave
-        some rows over, these too have their shares of the labels.
+        Share or number of training rows; None means all rows that `test_size` leaves. If both
+        leave rows over, these rows are stratified, too.
     random_state : int, RandomState or None, default=None
+        Seed of the splits.
 
     Notes
     -----
-    A NaN in y (not observed) counts as a label that is off. The only positive of a label goes
-    to the largest part, while there is room: to training rows as a rule.
+    A NaN in y (not observed) counts as 0. The only positive of a label goes to the largest part
+    that has room, usually to the training rows.
 
     References
     ----------
@@ -211,7 +203,7 @@ class MultilabelStratifiedShuffleSplit(_IndicatorSplit, BaseShuffleSplit):
         present = positive_labels(y)
         n_rows = present.shape[0]
         rng = check_random_state(self.random_state)
-        for train, test in super()._iter_indices(X):  # for the sizes, and an order
+        for train, test in super()._iter_indices(X):  # only the sizes are used
             sizes = [len(train), len(test)]
             part = _parts(present, [*sizes, n_rows - sum(sizes)], rng)
             order = rng.permutation(n_rows)

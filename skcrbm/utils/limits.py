@@ -71,7 +71,7 @@ CONVEX_PATH_ENTRIES = 2**29
 #: arrays of its own.
 MAX_CHUNKS = 16
 
-#: Rows of small models in one call of a kernel: enough to hide what the call costs.
+#: Rows of small models in one call of a kernel: enough to hide the cost of the call.
 ROWS_PER_CHUNK = 64
 
 #: Rows that a kernel of layered models takes at once: its scratch space stays in the L1 cache.

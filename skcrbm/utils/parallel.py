@@ -1,10 +1,13 @@
-"""Work over rows in threads, with results that do not depend on how many there are."""
+"""Work over rows in threads, with results that do not depend on the number of threads."""
+
+from __future__ import annotations
 
 import functools
 import os
 import threading
 from _thread import start_new_thread
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 
@@ -15,9 +18,8 @@ from threadpoolctl import ThreadpoolController
 class _Pool:
     """Up to n threads that take tasks off a queue.
 
-    In `concurrent.futures` an interrupt of the caller can leave a lock locked for good, so that
-    threads, and with them the caller, wait for ever. Here the caller takes no lock that a thread
-    needs: all that it calls either happens or does not.
+    In `concurrent.futures` an interrupt of the caller can leave a lock locked for ever, and then
+    threads and the caller deadlock. Here the caller takes no lock that a thread needs.
     """
 
     def __init__(self, n_threads):
@@ -26,10 +28,10 @@ class _Pool:
 
     def submit(self, task):
         if self._n_started < self._n_threads:
-            with suppress(RuntimeError):  # none can be started: the caller makes what is left
+            with suppress(RuntimeError):  # without a new thread the caller runs the task
                 start_new_thread(_work, (self._tasks,))
                 self._n_started += 1
-        if self._n_started:  # or nobody would take it off, nor what it holds
+        if self._n_started:  # else no thread would ever take the task
             self._tasks.put(task)
 
 
@@ -43,17 +45,17 @@ def _pool(n_threads):
     return _Pool(n_threads)
 
 
-def row_chunks(n_rows, size):
-    """Slices of at most `size` rows. The cut depends on the data alone, never on threads."""
+def row_chunks(n_rows: int, size: int) -> list[slice]:
+    """Return slices of at most `size` rows, independent of the number of threads."""
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def ordered_map(function, items, n_jobs):
+def ordered_map(function: Callable, items: Sequence, n_jobs: int | None) -> Iterator:
     """Yield ``function(item)`` in the order of items, computed by up to n_jobs threads.
 
-    At most n_jobs results wait at any time, which bounds the memory. The functions
-    are compiled kernels that release the GIL. One of the threads is the caller's: with one more
-    than n_jobs, some wait for a processor while others sleep.
+    At most n_jobs results wait at any time, which bounds the memory. The functions are compiled
+    kernels that release the GIL. The caller is one of the n_jobs threads: an additional thread
+    would compete with the others for a processor.
     """
     n_jobs = min(effective_n_jobs(n_jobs), len(items))
     if n_jobs <= 1:
@@ -69,7 +71,7 @@ def ordered_map(function, items, n_jobs):
                 yield _first_result(waiting)
         while waiting:
             yield _first_result(waiting)
-    finally:  # interrupted: nobody may write into arrays that are given up
+    finally:  # after an interrupt no thread may write into abandoned arrays
         for task in waiting:
             if not task.claim(_CALLER):
                 task.wait()
@@ -79,7 +81,7 @@ _CALLER, _POOL = "caller", "pool"
 
 
 class _Task:
-    """A call that is made once, by the first to claim it: the caller, or a thread of the pool."""
+    """A call that runs once, in the caller or a thread of the pool, whichever claims it first."""
 
     def __init__(self, function, item):
         self.function, self.item = function, item
@@ -89,19 +91,19 @@ class _Task:
         self.finished = False
 
     def claim(self, by):
-        """Whether the call is theirs to make; they may ask again, as after an interrupt."""
-        return self._claimed.setdefault("by", by) == by  # in one step
+        """Return True if `by` claimed the call first; asking again is safe after an interrupt."""
+        return self._claimed.setdefault("by", by) == by  # in a single step
 
     def run(self):
-        """Make the call in a thread of the pool, unless it has been claimed."""
+        """Run the call in a thread of the pool, unless the caller has claimed it."""
         if self.claim(_POOL):
             self._call(BaseException)
             self._running.release()
 
     def make(self):
-        """Make the call in the caller's thread, who has claimed it; an error is raised later."""
+        """Run the call in the caller, which has claimed it; errors are raised later."""
         if not self.finished:
-            self._call(Exception)  # an interrupt is raised now
+            self._call(Exception)  # an interrupt is raised at once
 
     def _call(self, kept):
         try:
@@ -111,13 +113,13 @@ class _Task:
         self.finished = True
 
     def wait(self):
-        """Wait for the thread that makes the call; in the caller's thread only."""
-        if not self.finished:  # or an interrupt came just when it was
+        """Wait for the thread that runs the call; only the caller waits."""
+        if not self.finished:  # an interrupt may have come when it finished
             self._running.acquire()
 
 
 def _first_result(waiting):
-    """Return the result of the first task; what nobody has begun is made here meanwhile."""
+    """Return the result of the first task; while waiting, the caller runs unclaimed tasks."""
     task = waiting[0]
     if task.claim(_CALLER):
         task.make()
@@ -129,8 +131,8 @@ def _first_result(waiting):
                 later.make()
         task.wait()
     waiting.popleft()
-    # Nothing is left in the task: the pool's queue may hold it for long, and an error's traceback
-    # holds it.
+    # Empty the task, because the queue of the pool may hold it for long, and the traceback of an
+    # error holds it, too.
     result, error = task.result, task.error
     task.result = task.error = None
     try:
@@ -138,7 +140,7 @@ def _first_result(waiting):
             raise error
         return result
     finally:
-        del error  # or it and its traceback hold each other
+        del error  # else the error and its traceback would hold each other
 
 
 @functools.cache
@@ -147,15 +149,15 @@ def _blas_libraries():
 
 
 _limit_lock = threading.Lock()
-_inside = set()  # a token of each block that is being run
-_to_restore = []  # each library and its number of threads, while they are limited
+_inside = set()  # a token of each block that is running
+_to_restore = []  # each library and its number of threads, while limited
 
 
 @contextmanager
 def one_blas_thread():
-    """Run matrix products in one thread: more of them may change the last bit.
+    """Run matrix products in a single thread, because more threads may change the last bit.
 
-    The limit is the process's, so the last of several threads to leave lifts it.
+    The limit applies to the whole process, so the last of several threads to leave lifts it.
     """
     token = object()
     try:
@@ -164,7 +166,7 @@ def one_blas_thread():
             yield
         finally:
             _lift(token)
-    finally:  # once more, to no effect unless an interrupt came before it was done
+    finally:  # again, in case an interrupt came before
         _lift(token)
 
 
@@ -172,7 +174,7 @@ def _limit(token):
     with _limit_lock:
         _inside.add(token)
         if not _to_restore:
-            # All is known before anything is changed, as it may end anywhere.
+            # Read all numbers before any change, because an interrupt may come at any point.
             _to_restore[:] = [(library, library.num_threads) for library in _blas_libraries()]
             for library, _ in _to_restore:
                 library.set_num_threads(1)
@@ -188,7 +190,7 @@ def _lift(token):
 
 
 def _after_fork():
-    """Forget the threads of the parent, which do not survive a fork, and what they had limited."""
+    """Forget the threads of the parent, which do not survive a fork, and their limits."""
     global _limit_lock
     _pool.cache_clear()
     _limit_lock = threading.Lock()

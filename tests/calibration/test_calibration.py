@@ -213,7 +213,7 @@ def test_weights_that_leave_a_fold_nothing():
     X, y = np.arange(8.0)[:, None], np.arange(8) % 2
     model = CalibratedMarginals(LogisticRegression(), cv=KFold(2))
     with pytest.raises(
-        ValueError, match=r"sample_weight is zero for all rows that a fold of cv=KFold"
+        ValueError, match=r"sample_weight is zero for all training rows of a fold of cv=KFold"
     ):
         model.fit(X, y, sample_weight=[1, 1, 0, 0, 0, 0, 0, 0])
 

@@ -30,7 +30,8 @@ from skcrbm.decoding import (
 from skcrbm.decoding.posterior import ClassifierPosterior
 from skcrbm.decoding.rules import DECODERS, decoder_constraint, resolve_decoder, threshold_rule
 from skcrbm.inference import Exact
-from skcrbm.model_selection import MultilabelStratifiedKFold, out_of_fold
+from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.classifiers import final_model
 
 RULES = {

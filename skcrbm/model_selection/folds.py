@@ -1,7 +1,11 @@
-"""Predictions for rows that the model was not fitted on, for targets with NaN too."""
+"""Predictions out of fold, by models that were not fitted on these rows; y may hold NaN."""
+
+from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -12,27 +16,20 @@ from sklearn.utils.validation import _check_method_params
 
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
 
-# The warning of an estimator that was interrupted and keeps what it has learned. Of one fold that
-# is not what is asked for: the others would be fitted all the same.
+# Beginning of the warning of an interrupted estimator that keeps its parameters. An interrupt of a
+# fold must end all fits: the other folds would be fitted nevertheless.
 _INTERRUPTED = "Training interrupted"
 
 
-def resolve_cv(cv, y):
-    """Return a splitter: for a number of folds, one that is stratified.
-
-    Parameters
-    ----------
-    cv : int, splitter, iterable or None
-        None is 5.
-    y : ndarray (n,) or (n, L)
-    """
+def resolve_cv(cv: Any, y: np.ndarray) -> Any:
+    """Return a splitter; a number of folds (None is 5) becomes a stratified splitter for y."""
     if y.ndim == 2 and (cv is None or isinstance(cv, Integral)):
         return MultilabelStratifiedKFold(5 if cv is None else cv)
     return check_cv(cv, y, classifier=True)
 
 
 def _fit_predict(estimator, X, y, train, test, respond, fit_params):
-    """Fit on the training rows; `respond` on the test rows."""
+    """Fit on the training rows, and call `respond` on the test rows."""
     params = _check_method_params(X, fit_params, indices=train)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", _INTERRUPTED, UserWarning)
@@ -48,36 +45,50 @@ def _fit_predict(estimator, X, y, train, test, respond, fit_params):
 
 
 def out_of_fold(
-    estimator, X, y, *, cv, respond, groups=None, stratify=None, n_jobs=None, fit_params=None
-):
-    """Return ``respond(model, rows)`` of the model that was fitted without these rows.
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any,
+    respond: Callable[[Any, Any], np.ndarray],
+    groups: Any = None,
+    stratify: np.ndarray | None = None,
+    n_jobs: int | None = None,
+    fit_params: dict | None = None,
+) -> np.ndarray:
+    """Return ``respond(model, rows)`` for each fold, by the model fitted without these rows.
 
-    scikit-learn's `cross_val_predict` turns NaN in a 2-D y into a class of its own.
+    scikit-learn's `cross_val_predict` turns NaN in a 2-D y into an additional class.
 
     Parameters
     ----------
     estimator : estimator
+        Estimator, which is cloned for each fold.
     X : array-like, sparse matrix or data frame (n, D)
+        Rows of the folds.
     y : ndarray (n,) or (n, L), or data frame
+        Targets of the fits.
     cv : int, splitter, iterable or None
-    respond : function of model and X that returns an array with a row for each of X
-        A module's function or a method, so that other processes can be sent it.
+        Folds, see `resolve_cv`.
+    respond : function
+        Function of a model and X that returns an array with a row for each row of X. It is a
+        method or a function of a module, so that it can be sent to other processes.
     groups : array-like (n,), default=None
-        For the splitter.
+        Groups for the splitter.
     stratify : ndarray (n,) or (n, L), default=None
-        What the splitter gets as y, if not y.
+        Targets for the splitter; y by default.
     n_jobs : int, default=None
-        Folds at once.
+        Number of folds fitted at the same time.
     fit_params : dict, default=None
-        What has n rows is cut to the training rows, the rest passed on as it is.
+        Parameters of `fit`. Values with n rows are cut to the training rows.
 
     Raises
     ------
     ValueError
-        If the test folds are not a partition of the rows, or all rows that a fold leaves to train
-        on have weight 0.
+        If the test folds are not a partition of the rows, or all training rows of a fold have
+        weight 0.
     KeyboardInterrupt
-        If a fit was interrupted, also where the estimator by itself would go on from there.
+        If a fit was interrupted, even if the estimator itself only warns.
     """
     X, _, groups = indexable(X, y, groups)
     stratify = y if stratify is None else stratify
@@ -88,10 +99,10 @@ def out_of_fold(
     weight = (fit_params or {}).get("sample_weight")
     if np.ndim(weight) == 1 and not all(np.any(weight[train]) for train, _ in splits):
         raise ValueError(
-            f"sample_weight is zero for all rows that a fold of cv={cv!r} leaves to train on: "
-            "weight more rows, or pass fewer folds"
+            f"sample_weight is zero for all training rows of a fold of cv={cv!r}: "
+            "give more rows a positive weight, or use fewer folds"
         )
-    if n_jobs is not None:  # no more processes than there are folds
+    if n_jobs is not None:  # at most a process for each fold
         n_jobs = min(n_jobs, len(splits))
     parts = Parallel(n_jobs=n_jobs)(
         delayed(_fit_predict)(estimator, X, y, train, test, respond, fit_params or {})
