@@ -7,6 +7,7 @@ import pytest
 from reference.naive_layered import NaiveLayered
 from scipy import sparse
 from scipy.special import softmax
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.preprocessing import MinMaxScaler
 
@@ -411,3 +412,29 @@ def test_interrupted_by_rows_goes_on_from_what_is_kept(monkeypatch):
     assert len(pickle.dumps(rows)) < 1.1 * len(pickle.dumps(arrays))
     for a, b in zip(weights(rows), weights(arrays), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+# ------------------------------------------------------------ options as objects
+
+
+def test_names_stand_for_objects(data):
+    X, y = data
+    names = quick(clamping="hard", inference="sum_product", learning="analytic").fit(X, y)
+    objects = quick(
+        clamping=HardClamping(), inference=TruncatedInference("sum_product"), learning="analytic"
+    ).fit(X, y)
+    np.testing.assert_array_equal(names.predict_proba(X), objects.predict_proba(X))
+
+
+def test_options_are_cloned_printed_pickled_and_set(data):
+    X, y = data
+    model = quick(clamping=HardClamping([0.3, 0.6]), inference=TruncatedInference(n_iter=3))
+    copy = pickle.loads(pickle.dumps(clone(model)))
+    assert repr(copy.inference) == "TruncatedInference(n_iter=3)"
+    assert repr(copy.clamping) == "HardClamping(thresholds=[0.3, 0.6])"
+    np.testing.assert_array_equal(copy.fit(X, y).predict_proba(X), model.fit(X, y).predict_proba(X))
+    # Prediction goes on with the inference of the fit.
+    before = model.predict_proba(X)
+    model.set_params(inference__n_iter=7, inference__method="mean_field")
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    assert model.fit(X, y).n_inference_iter_ == 7
