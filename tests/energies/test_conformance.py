@@ -219,7 +219,8 @@ CASES = [
     ),
     *(Case(name, make_layered(name), layered_score, layered_statistics) for name in LAYERED),
 ]
-DTYPES = [np.float32, np.float64]
+# Kernels are compiled for each type: float32 costs as much again as float64.
+DTYPES = [pytest.param(np.float32, marks=pytest.mark.deep), np.float64]
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
@@ -244,8 +245,8 @@ def test_members(case, check):
 
 
 @each_case
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1.0, pytest.param(30.0, marks=pytest.mark.deep)])
 def test_exact(case, dtype, scale):
     conformance.check_exact(case, dtype, scale)
 

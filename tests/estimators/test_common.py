@@ -68,12 +68,15 @@ def test_tags_are_honest(estimator):
     assert not tags.target_tags.multi_output
 
 
-OTHERS = {
+# Slow, and near to the default configuration.
+DEEP = {
     "sum_product": CRBMClassifier(inference="sum_product", n_hidden=4, max_iter=20),
     "mean_field": CRBMClassifier(inference="mean_field", n_hidden=4, max_iter=20),
     "label_set": CRBMClassifier(decode="label_set", n_hidden=4, max_iter=20),
     "no_hidden": CRBMClassifier(n_hidden=0, max_iter=20),
     "sgd": CRBMClassifier(solver=SGD(learning_rate=0.02, momentum=0.9), max_iter=40),
+}
+OTHERS = {
     "lssvm": MSSVMCRBM(hidden="max", inference="max_product", max_iter=100),
     "lmbm": LMBMClassifier(tol=1e-9, decode="map", pairwise_penalty=10.0),
     "lmbm_cliques": LMBMClassifier(cliques=3, C=0.1, pairwise_penalty=10.0, tol=1e-9),
@@ -88,6 +91,18 @@ OTHERS = {
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(list(OTHERS.values()))
 def test_other_configurations(estimator, check):
+    check_configuration(estimator, check)
+
+
+@pytest.mark.deep
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(list(DEEP.values()))
+def test_configurations_near_the_default(estimator, check):
+    check_configuration(estimator, check)
+
+
+def check_configuration(estimator, check):
     try:
         check(estimator)
     except SkipTest as skip:

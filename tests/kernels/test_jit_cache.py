@@ -124,6 +124,7 @@ def test_second_process_hits_the_cache(site, tmp_path):
     assert cached(cache) == first
 
 
+@pytest.mark.deep
 def test_damaged_files_are_compiled_again_and_replaced(site, tmp_path):
     cache = tmp_path / "cache"
     dtypes = ("int8", "int16", "int32", "int64", "float32", "float64")
@@ -176,7 +177,7 @@ def test_what_killed_processes_left_is_removed_when_it_is_old(site, tmp_path):
 
 
 @pytest.mark.parametrize("beside_the_sources", [False, True])
-@pytest.mark.parametrize("home", [False, True], ids=["no_home", "home"])
+@pytest.mark.parametrize("home", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_folder_that_was_filled_before_serves_where_nothing_can_be_written(
     site, tmp_path, blocker, beside_the_sources, home
 ):
@@ -213,6 +214,7 @@ def test_unusable_cache_folder(site, blocker):
     call(site, NUMBA_CACHE_DIR=blocker.parent)
 
 
+@pytest.mark.deep  # compiles real kernels
 def test_nowhere_to_write(site, blocker):
     """Not in the named folder, not beside the sources, not at home; the real kernels too."""
     variables = {"HOME": blocker, "XDG_CACHE_HOME": blocker, "NUMBA_CACHE_DIR": blocker}
