@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import TableFactors
-from skcrbm.energies._ising import IsingEnergy
 
 
 def clique_energy(
@@ -40,21 +38,3 @@ def clique_energy(
     energy = FactorGraphEnergy(factors, 2.0 * field)
     energy._centred = True
     return energy
-
-
-def label_energy(
-    coupling: np.ndarray,
-    field: np.ndarray,
-    cliques: Sequence[Sequence[int]] = (),
-    weights: ArrayLike = (),
-) -> IsingEnergy | FactorGraphEnergy:
-    """Return the energy of labels in {-1, +1} with couplings (L, L) of pairs, and larger cliques.
-
-    Without cliques it is an `IsingEnergy`.
-    """
-    if not len(cliques):
-        return IsingEnergy(coupling, field)
-    pairs = list(combinations(range(len(coupling)), 2))
-    of_pairs = coupling[np.triu_indices(len(coupling), 1)]
-    every = np.concatenate([of_pairs, np.asarray(weights)])
-    return clique_energy([*pairs, *cliques], every, len(coupling), field)

@@ -1,49 +1,53 @@
-"""Which cliques LMBMClassifier has, and what "auto" stands for in its C and pairwise_penalty."""
+"""Cliques of LMBMClassifier, and the choice of C and pairwise_penalty if they are "auto"."""
 
-from collections.abc import Set
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from skcrbm.learning.large_margin.path import LargeMarginSearch
+from skcrbm.energies import BaseEnergy, IsingEnergy
+from skcrbm.energies.cliques import clique_energy
+from skcrbm.inference import BranchAndBound
+from skcrbm.inference.label_search import find_labels
+from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.model_selection import MultilabelStratifiedKFold
+from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.fitting import LiveLine
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
-# Labels of the largest clique: its weight is a table of the energy.
+# Number of labels of the largest clique: its weight is a table of the energy.
 MAX_ORDER = MAX_TABLE_VARIABLES
-# C times the total variance of the columns, and eta / (C N), of sets with fewer rows than can
-# choose; the search for C begins there.
+# C times the total variance of the columns, and eta / (C N), for data with too few rows to search.
+# The search for C starts there.
 _C, _RATIO, _FEW_ROWS = 3.0, 3.0, 50
-# Share of entries that are not 0 up to which the sparse kernel is the faster one.
+# Share of nonzero entries up to which the sparse kernel is the faster one.
 _MOSTLY_ZERO = 0.2
-# Folds of a 5-fold split that validation goes through: until they have so many rows in all.
+# Number of folds of the split, of which validation uses as many as hold this number of rows.
 _N_FOLDS, _FOLD_ROWS = 5, 3000
+# Step between two values of C, and first and last step. Smaller values are usually better, so the
+# search starts one step below the middle.
+_STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
+# Values of eta / (C N), tried in turn until a value does worse or takes a long label search.
+_RATIOS = (10.0, 3.0, 1.0, 0.3, 0.1)
+# Training of a fold: a choice does not need the optimum.
+_TOL, _MAX_ITER = 1e-2, 50
+# Nodes of the label search per validation row. The default of prediction is 50 times as many, so a
+# model that passes here predicts quickly and with a proof.
+_NODES = 1000
 
 
-class Settings(NamedTuple):
-    """C and eta, and what the search for them leaves: None without one.
-
-    Attributes
-    ----------
-    C, penalty : float
-    tried : dict of ndarray, or None
-    dual : ndarray (N, L) or None
-        Where to start the fit from.
-    """
-
-    C: float
-    penalty: float
-    tried: dict | None = None
-    dual: np.ndarray | None = None
+# -------------------------------------------------------------------------- cliques
 
 
-def cliques_of(estimator):
-    """Return the cliques of three labels and more, as tuples of label numbers.
+def label_cliques(estimator) -> list[tuple[int, ...]]:
+    """Return the cliques of three and more labels, as tuples of label numbers.
 
     Raises
     ------
@@ -68,23 +72,23 @@ def cliques_of(estimator):
     names = {} if targets.names is None else {str(n): i for i, n in enumerate(targets.names)}
     try:
         cliques = cliques if isinstance(cliques, Set) else list(cliques)
-        by_number = [[_number(label, names) for label in clique] for clique in cliques]
+        by_number = [[_label_number(label, names) for label in clique] for clique in cliques]
     except TypeError as error:
         raise ValueError(f"{words}: {error}") from error
     found = checked_cliques(by_number, n_labels, words, "labels")
     wrong = [j for j, clique in enumerate(found) if not 3 <= len(clique) <= MAX_ORDER]
     if wrong:
         raise ValueError(
-            f"{words}, as there are all pairs anyway; cliques[{wrong[0]}] is "
+            f"{words}, because all pairs have a weight in any case; cliques[{wrong[0]}] is "
             f"{list(found[wrong[0]])}"
         )
-    # Sets of names have another order in each process.
+    # Sort sets: the order of a set of names differs between processes.
     found = [tuple(sorted(c)) if isinstance(g, Set) else c for c, g in zip(found, cliques)]
     return sorted(found) if isinstance(cliques, Set) else found
 
 
-def _number(label, names):
-    """Return the number of a label that may be given by its name."""
+def _label_number(label, names):
+    """Return the number of a label that is given by its number or its name."""
     if isinstance(label, str):
         if label not in names:
             raise ValueError(
@@ -95,43 +99,71 @@ def _number(label, names):
     return label
 
 
-def settle(estimator, X, visible, weight, factors, columns, cliques, rng):
-    """Return the `Settings` of a fit.
+def label_energy(
+    coupling: np.ndarray, fields: np.ndarray, cliques=(), weights: np.ndarray | tuple = ()
+) -> BaseEnergy:
+    """Return the energy of pairs of labels and of larger cliques, for the fields (N, L) of rows."""
+    if not len(cliques):
+        return IsingEnergy(coupling, fields)
+    first, second = np.triu_indices(len(coupling), 1)
+    pairs = list(zip(first.tolist(), second.tolist()))
+    weights = np.concatenate([coupling[first, second], weights])
+    return clique_energy([*pairs, *cliques], weights, len(coupling), fields)
 
-    Parameters
-    ----------
-    estimator : LMBMClassifier
-    X : ndarray or CSR matrix (N, D)
-        Scaled where C is to be found.
-    visible : ndarray (N, L)
-        0/1/NaN.
-    weight : ndarray (N,)
-    factors : ndarray (N, L) or (N, 1)
-        By class_weight.
-    columns : Columns or None
-        None where C is given.
-    cliques : list of tuples of int
-        Of three labels or more.
-    rng : RandomState
+
+# ---------------------------------------------------------------- C and pairwise_penalty
+
+
+def is_auto(value) -> bool:
+    """Return whether `fit` chooses the value of a hyperparameter."""
+    return isinstance(value, str)
+
+
+def as_sparse_if_faster(X):
+    """Return X in CSR format if most entries are 0, because passes over it are then faster."""
+    if sparse.issparse(X) or np.count_nonzero(X) > _MOSTLY_ZERO * X.size:
+        return X
+    return sparse.csr_matrix(X)
+
+
+class ChosenPenalties(NamedTuple):
+    """Values of C and eta, and the results of the search if there was a search."""
+
+    C: float
+    penalty: float
+    # Values tried and their scores, as in `path_`.
+    tried: dict | None = None
+    # Dual variables (N, L) from which to start the fit.
+    dual: np.ndarray | None = None
+
+
+def choose_penalties(
+    estimator, X, visible, weight, factors, columns, cliques, rng
+) -> ChosenPenalties:
+    """Return C and eta: the given numbers, or the values that cross-validation prefers.
+
+    `columns` has the scales of X if C is "auto", else it is None; X is scaled already. `factors`
+    (N, L) or (N, 1) are the weights by `class_weight`.
     """
     one_hot = estimator._targets.one_hot
     C, penalty = estimator.C, estimator.pairwise_penalty
-    # Given the others, a one-hot label is certain: pairs would learn that alone.
+    # A one-hot label is certain given the others. Pairs would learn only that.
     if one_hot or (visible.shape[1] == 1 and is_auto(penalty)):
         penalty = np.inf
     find_C, find_penalty = columns is not None, is_auto(penalty)
     if not find_C and not find_penalty:
-        return Settings(C, penalty)
+        return ChosenPenalties(C, penalty)
     if find_C:
         C = _C / columns.variance if columns.variance > 0 else _C
     if np.count_nonzero(~np.isnan(visible).all(axis=1)) < _FEW_ROWS:
-        return Settings(C, _RATIO * C * weight.sum() if find_penalty else penalty)
+        return ChosenPenalties(C, _RATIO * C * weight.sum() if find_penalty else penalty)
     splitter = MultilabelStratifiedKFold(
         _N_FOLDS, shuffle=True, random_state=rng.randint(np.iinfo(np.int32).max)
     )
     n_folds = int(np.clip(_FOLD_ROWS // len(visible), 1, _N_FOLDS))
     rule = "map" if estimator.decode == "map" else "hinge"
-    search = LargeMarginSearch(
+    line = LiveLine(estimator.verbose)
+    search = PenaltySearch(
         X,
         signs_of(visible),
         weight,
@@ -143,34 +175,201 @@ def settle(estimator, X, visible, weight, factors, columns, cliques, rng):
         list(splitter.split(visible, visible))[:n_folds],
         rng,
         estimator.n_jobs,
-        lambda row: live.show(_told(row)),
+        lambda row: line.show(_progress_text(row)),
     )
-    live = LiveLine(estimator.verbose)
     try:
         if find_C:
             C = search.choose_C(C, np.inf if find_penalty else penalty)
         if find_penalty:
             penalty = search.choose_penalty(C)
     finally:
-        live.end()
+        line.end()
     tried = {name: np.array([row[name] for row in search.tried]) for name in search.tried[0]}
-    return Settings(C, penalty, tried, search.start(C))
+    return ChosenPenalties(C, penalty, tried, search.mean_dual(C))
 
 
-def without_zeros(X):
-    """Return X in compressed rows if most of it is 0: its passes take less time."""
-    if sparse.issparse(X) or np.count_nonzero(X) > _MOSTLY_ZERO * X.size:
-        return X
-    return sparse.csr_matrix(X)
-
-
-def is_auto(value):
-    """Whether a hyperparameter is left to `fit`."""
-    return isinstance(value, str)
-
-
-def _told(row):
+def _progress_text(row):
     return (
         f"C {row['C']:.3g}  pairwise_penalty {row['pairwise_penalty']:.3g}  "
         f"Hamming {row['hamming']:.4f}  Jaccard {row['jaccard']:.4f}"
     )
+
+
+@dataclass
+class PenaltySearch:
+    """Search for C and eta by the labels that models predict for the test rows of some folds.
+
+    The best values have the least ``log(Hamming loss) - log(Jaccard index)``. C often moves the two
+    scores in opposite directions; with the logarithms, one per cent of either counts the same.
+    Each fit starts from the dual variables of the previous fit of its fold.
+    """
+
+    X: np.ndarray | sparse.csr_matrix  # (N, D)
+    signs: np.ndarray  # (N, L) int8; 0 for missing labels
+    weight: np.ndarray  # (N,)
+    # (N, L) or (N, 1): factors of the loss of each label and of the cost of its errors.
+    factors: np.ndarray
+    margin: float
+    rule: str  # "map", "hinge" or "one_hot" (the label with the highest score)
+    allow_empty: bool  # whether a row may be predicted without any label
+    cliques: list
+    folds: list  # of (train, test)
+    rng: np.random.RandomState
+    n_jobs: int | None = None
+    report: Callable[[dict], None] | None = None  # called with each row of `tried`
+    # "C", "pairwise_penalty" (for all rows), "hamming" and "jaccard" of the test rows.
+    tried: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self._dual = [None] * len(self.folds)  # dual variables divided by C
+        tests = np.concatenate([test for _, test in self.folds])
+        self._share = self.weight[tests] / self.weight[tests].sum()
+        self._errors_without_pairs = {}  # by C
+
+    def choose_C(self, center: float, penalty: float = np.inf) -> float:
+        """Return the best C for a given eta, by steps of sqrt(10) from a value near `center`."""
+        values = {}
+
+        def value(step):
+            if step not in values:
+                C = center * _STEP**step
+                values[step] = self._value(self._errors_of(C, penalty, proven=False))
+            return values[step]
+
+        best = _START
+        for direction in (1, -1):
+            while _LIMITS[0] < best < _LIMITS[1] and value(best + direction) < value(best):
+                best += direction
+            if best != _START:
+                break
+        return center * _STEP**best
+
+    def choose_penalty(self, C: float) -> float:
+        """Return the best eta for a given C.
+
+        It is infinite unless pairs are better by more than a standard error.
+        """
+        if C not in self._errors_without_pairs:
+            self._errors_of(C, np.inf, proven=False)
+        first = self._errors_without_pairs[C]
+        best, best_errors = np.inf, first
+        for ratio in _RATIOS:
+            errors = self._errors_of(C, ratio * C * self.weight.sum(), proven=True)
+            if errors is None:
+                break
+            if self._value(errors) < self._value(best_errors):
+                best, best_errors = ratio, errors
+            elif self._gain(errors, best_errors) > 0:
+                break
+        if self._gain(first, best_errors) <= 0:
+            return np.inf
+        return best * C * self.weight.sum()
+
+    def mean_dual(self, C: float) -> np.ndarray:
+        """Return the means over folds of the dual variables (N, L), as a start for all rows.
+
+        The search cannot go on afterwards: the sum overwrites its dual variables to save memory.
+        """
+        count = np.zeros(len(self.signs))
+        for train, _ in self.folds:
+            count[train] += 1
+        dual = self._dual.pop(0)
+        while self._dual:
+            dual += self._dual.pop()
+        dual *= (C / np.maximum(count, 1))[:, None]
+        return dual
+
+    def _means(self, errors):
+        """Return the Hamming loss and the Jaccard index, both kept above 0."""
+        hamming, jaccard = self._share @ errors
+        return hamming + 1.0 / self.signs.size, jaccard + 1.0 / len(self.signs)
+
+    def _value(self, errors):
+        hamming, jaccard = self._means(errors)
+        return np.log(hamming) - np.log(jaccard)
+
+    def _gain(self, errors, better):
+        """Return by how much the second value is lower, minus a standard error."""
+        hamming, jaccard = self._means(errors)
+        # To first order, the difference is a mean over rows, which has a known spread.
+        rows = (errors - better) @ [1.0 / hamming, -1.0 / jaccard]
+        mean = self._share @ rows
+        spread = self._share @ (rows - mean) ** 2
+        return mean - np.sqrt(spread / len(rows))
+
+    def _errors_of(self, C, penalty, proven):
+        """Fit all folds; return the Hamming losses and Jaccard indices (n, 2) of the test rows.
+
+        With `proven`, return None if the labels of a test row are not proven to be optimal.
+        """
+        errors = []
+        for k, (train, test) in enumerate(self.folds):
+            # Test rows get a limit of 0 and do not take part. So X is not copied, except for
+            # cliques.
+            limit = C * self.weight[:, None] * self.factors
+            limit[test] = 0.0
+            problem = LargeMarginProblem(
+                self.X,
+                self.signs,
+                limit,
+                self.margin,
+                penalty * (self.weight[train].sum() / self.weight.sum()),
+                self.cliques,
+            )
+            start, self._dual[k] = self._dual[k], None
+            if start is not None:
+                start *= C
+            fitted = fit_large_margin(
+                problem, tol=_TOL, max_iter=_MAX_ITER, rng=self.rng, dual=start
+            )
+            if fitted.reason == "interrupted":
+                raise KeyboardInterrupt
+            self._dual[k] = np.divide(fitted.dual, C, out=fitted.dual)
+            labels, certain = self._predict(fitted, self.X[test])
+            if proven and not certain:
+                return None
+            errors.append(self._row_errors(labels, test))
+        errors = np.concatenate(errors)
+        if penalty == np.inf:
+            self._errors_without_pairs[C] = errors
+        hamming, jaccard = self._share @ errors
+        self.tried.append(
+            {"C": C, "pairwise_penalty": penalty, "hamming": hamming, "jaccard": jaccard}
+        )
+        if self.report is not None:
+            self.report(self.tried[-1])
+        return errors
+
+    def _predict(self, fitted, X):
+        """Return the labels (n, L) of rows, and whether all are proven to be optimal."""
+        fields = linear_fields(X, fitted.coef, fitted.intercept)
+        if self.rule == "one_hot":
+            return np.arange(fields.shape[1]) == fields.argmax(axis=1)[:, None], True
+        labels, certain = fields > 0, True
+        if fitted.pairwise.any() or fitted.clique.any():
+            found = find_labels(
+                label_energy(fitted.pairwise, fields, self.cliques, fitted.clique),
+                BranchAndBound(node_limit=_NODES),
+                self.margin if self.rule == "hinge" else None,
+                n_jobs=self.n_jobs,
+            )
+            labels, certain = found.labels > 0, bool(found.converged.all())
+        if not self.allow_empty:
+            rows = np.flatnonzero(~labels.any(axis=1))
+            labels[rows, (fields[rows] - fitted.pairwise.sum(axis=1)).argmax(axis=1)] = True
+        return labels, certain
+
+    def _row_errors(self, labels, test):
+        """Return the Hamming losses and Jaccard indices (n, 2) against the observed labels."""
+        cost = self.factors[test] * (self.signs[test] != 0)
+        present = self.signs[test] > 0
+        total, agreed, union, both = (
+            (cost * each).sum(axis=1)
+            for each in (True, labels == present, labels | present, labels & present)
+        )
+        return np.column_stack(
+            [
+                np.divide(total - agreed, total, out=np.zeros_like(total), where=total > 0),
+                np.divide(both, union, out=np.ones_like(total), where=union > 0),
+            ]
+        )

@@ -15,7 +15,6 @@ from skcrbm import LMBMClassifier
 from skcrbm.datasets import load_scene
 from skcrbm.estimators import _lmbm_settings
 from skcrbm.learning.large_margin.dual_coordinate import fit_large_margin
-from skcrbm.learning.large_margin.path import LargeMarginSearch
 from skcrbm.utils.columns import Columns
 
 #: Where solutions are compared.
@@ -207,9 +206,9 @@ def test_warm_start(data):
 def test_thresholds_search_once(data, monkeypatch):
     X, Y = data
     searches = []
-    inner = LargeMarginSearch.choose_C
+    inner = PenaltySearch.choose_C
     monkeypatch.setattr(
-        LargeMarginSearch, "choose_C", lambda *a, **k: searches.append(1) or inner(*a, **k)
+        PenaltySearch, "choose_C", lambda *a, **k: searches.append(1) or inner(*a, **k)
     )
     model = LMBMClassifier(decode="threshold", random_state=0).fit(1e3 * X, Y)
     assert len(searches) == 1
@@ -230,7 +229,7 @@ def test_interrupted_search(data, monkeypatch):
             found.reason = "interrupted"  # which keeps what it has
         return found
 
-    monkeypatch.setattr("skcrbm.learning.large_margin.path.fit_large_margin", interrupted)
+    monkeypatch.setattr("skcrbm.estimators._lmbm_auto.fit_large_margin", interrupted)
     model = LMBMClassifier(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
@@ -239,7 +238,7 @@ def test_interrupted_search(data, monkeypatch):
     monkeypatch.undo()
     model.set_params(warm_start=True).fit(X, Y)
     before = model.predict(X)
-    monkeypatch.setattr("skcrbm.learning.large_margin.path.fit_large_margin", interrupted)
+    monkeypatch.setattr("skcrbm.estimators._lmbm_auto.fit_large_margin", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), before)
@@ -269,14 +268,14 @@ def test_folds_fall_with_the_rows():
         X = rng.normal(size=(n_rows, 2))
         Y = np.column_stack([X[:, 0] > 0, X[:, 1] > 0]).astype(int)
         seen = []
-        inner = LargeMarginSearch.__post_init__
+        inner = PenaltySearch.__post_init__
 
         def noting(self, seen=seen, inner=inner):
             seen.append(len(self.folds))
             inner(self)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LargeMarginSearch, "__post_init__", noting)
+            patch.setattr(PenaltySearch, "__post_init__", noting)
             LMBMClassifier(random_state=0).fit(X, Y)
         counts[n_rows] = seen
     assert counts == {60: [5], 1400: [2], 3100: [1]}
