@@ -20,10 +20,10 @@ from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, 
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
-    LiveLine,
     all_or_nothing,
     forget,
     pass_hooks,
+    warn_of_early_end,
     with_callbacks,
 )
 from skcrbm.utils.labels import require_observed, signs_of
@@ -269,33 +269,21 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
                 "_is_output": is_output,
             }
 
-        line = LiveLine(self.verbose, "Pass", self.max_iter)
-        try:
+        with pass_hooks(self, "pass", callbacks, attributes) as hooks:
             fitted = fit_cliques(
                 problem,
                 tol=self.tol,
                 max_iter=self.max_iter,
                 rng=check_random_state(self.random_state),
                 dual=dual,
-                **pass_hooks(line, callbacks, attributes),
+                **hooks,
             )
-        finally:
-            line.end()
         vars(self).update(attributes(fitted))
         if self.warm_start:
             self._last = signs, fitted.dual
-        left = f"with a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g})"
-        if fitted.reason == "interrupted":
-            warn_user(
-                f"Training interrupted in pass {fitted.n_iter + 1}; keeping the weights learned so "
-                f"far, {left}."
-            )
-        elif fitted.reason == "max_iter":
-            warn_user(
-                f"Training ended after max_iter={self.max_iter} passes, {left}. Lower C, or raise "
-                "tol or max_iter.",
-                ConvergenceWarning,
-            )
+        state = f"a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g})"
+        advice = "Lower C, or raise tol or max_iter."
+        warn_of_early_end(fitted, "pass", "passes", self.max_iter, state, advice)
         callbacks.end()
         return self
 

@@ -119,6 +119,11 @@ def is_auto(value) -> bool:
     return isinstance(value, str)
 
 
+def rule_name(decode) -> str:
+    """Return the name of a decoding rule that is given as a name or as an object."""
+    return getattr(decode, "name", decode)
+
+
 def as_sparse_if_faster(X):
     """Return X in CSR format if most entries are 0, because passes over it are then faster."""
     if sparse.issparse(X) or np.count_nonzero(X) > _MOSTLY_ZERO * X.size:
@@ -161,7 +166,7 @@ def choose_penalties(
         _N_FOLDS, shuffle=True, random_state=rng.randint(np.iinfo(np.int32).max)
     )
     n_folds = int(np.clip(_FOLD_ROWS // len(visible), 1, _N_FOLDS))
-    rule = "map" if estimator.decode == "map" else "hinge"
+    rule = "map" if rule_name(estimator.decode) == "map" else "hinge"
     line = LiveLine(estimator.verbose)
     search = PenaltySearch(
         X,

@@ -1,6 +1,11 @@
-"""What the machines over pairs of labels share: prediction from their weights."""
+"""Prediction with machines over pairs of labels, shared by LMBMClassifier and SSVMClassifier."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,27 +23,34 @@ from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
+# A method, by name or configured, or a list: the first method that answers a question.
+InferenceOption: TypeAlias = "str | InferenceMethod | list[str | InferenceMethod]"
 MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 
 
 class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
-    """Base of the machines with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
+    """Base of machines with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
 
-    A subclass learns `coef_`, `intercept_` and `pairwise_coef_`. Its hyperparameters are, among
-    others, `inference`, `decode` and `n_jobs`.
+    A subclass learns `coef_`, `intercept_` and `pairwise_coef_`, and has the hyperparameters
+    `inference`, `decode` and `n_jobs`.
     """
+
+    inference: InferenceOption
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    pairwise_coef_: np.ndarray
 
     _saved = (
         *("n_features_in_", "classes_", "_targets", "n_iter_", "dual_gap_"),
         *("coef_", "intercept_", "pairwise_coef_"),
     )
-    #: Names of the methods that look for the best labels.
+    #: Names of the methods that find the best labels.
     _searches: tuple = ()
-    #: Score y f of y = +1 against y = -1.
+    #: Log-odds of a label per unit of its field, because the labels are -1 and +1.
     _log_odds_scale = 2.0
 
     def __sklearn_is_fitted__(self):
-        # classes_ is there already when a first fit fails or is interrupted.
+        # classes_ exists already if a first fit fails or is interrupted.
         return hasattr(self, "coef_")
 
     def _posterior_of(self, X, known):
@@ -49,8 +61,8 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
             method = "exact" if few else "tree_reweighted"
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             fields = linear_fields(X, self.coef_, self.intercept_)
-        if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # nor with NaN
-            raise ValueError("X times coef_ is too large a number; scale the columns of X")
+        if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # also raises if it is NaN
+            raise ValueError("X times coef_ overflows; scale the columns of X")
         return Posterior(
             self._energy_of(fields),
             resolve_method(method, valid_names=lambda: [*MARGINAL_METHODS]).with_defaults(
@@ -66,41 +78,47 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         )
 
     def _energy_of(self, fields):
-        """Return the machines of rows with fields (N, L)."""
+        """Return the energy of rows with fields (N, L)."""
         return IsingEnergy(self.pairwise_coef_, fields)
 
     def _posterior_options(self):
-        """Return what else a subclass has to say to the rules."""
+        """Return further arguments of the `Posterior`, for the decoding rules of a subclass."""
         return {}
 
     def _search_method(self) -> InferenceMethod:
-        """Return the method that finds the best labels."""
+        """Return the method that finds the best labels: the first in `inference`, or the default.
+
+        Raises
+        ------
+        ValueError
+            If `inference` holds a method that finds neither labels nor marginals.
+        """
         given = self.inference if isinstance(self.inference, list) else [self.inference]
         methods = [resolve_method(m, valid_names=lambda: [*self._searches]) for m in given]
         for method in methods:
-            if method.name in self._searches:
-                return method
-            if len(given) == 1 or method.name not in MARGINAL_METHODS:
+            also_marginals = MARGINAL_METHODS if len(given) > 1 else ()
+            if method.name not in (*self._searches, *also_marginals):
                 raise ValueError(
-                    f"inference must be one of {', '.join(map(repr, self._searches))} or a "
-                    "configured object of these, such as ICM(n_restarts=10), or a list of such a "
-                    f"method and one of {', '.join(map(repr, MARGINAL_METHODS))}; got {method!r}"
+                    f"inference must be one of {', '.join(map(repr, self._searches))}, a "
+                    "configured object such as ICM(n_restarts=10), or a list of such a method and "
+                    f"one of {', '.join(map(repr, MARGINAL_METHODS))}; got {method!r}"
                 )
-        return resolve_method("branch_and_bound")
+        searches = [method for method in methods if method.name in self._searches]
+        return searches[0] if searches else resolve_method("branch_and_bound")
 
     def _label_scores(self, posterior):
-        """Signed fields of the labels at the predicted labels."""
+        """Return the fields of the labels, given the predicted other labels."""
         return 0.5 * posterior.energy.visible_log_odds(self._labels(posterior))
 
     def _binary_scores(self, posterior):
         return posterior.energy.fields[0]
 
     def _class_scores(self, posterior):
-        """Scores of the states with one label on, up to a constant of each row."""
+        """Return the scores of the states with one label on, up to a constant per row."""
         return 2.0 * (posterior.energy.fields[0] - self.pairwise_coef_.sum(axis=1))
 
     def _labels(self, posterior):
-        """0/1 labels (N, L) of 2-D y; warns of rows without a proof."""
+        """Return 0/1 labels (N, L) of 2-D y; warn if the search did not end on some rows."""
         rule = resolve_decoder(self.decode)
         if not rule.certified:
             return rule.decode(posterior)
@@ -110,44 +128,44 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
             warn_user(
                 f"Branch and bound reached node_limit={method.node_limit} on {n_open} of "
                 f"{len(gap)} rows; their labels are the best found so far, and the "
-                f"optimum may be better by up to {gap.max():.3g}. A larger "
-                "pairwise_penalty makes the search shorter.",
+                f"optimum may be better by up to {gap.max():.3g}. A larger pairwise_penalty makes "
+                "the search shorter.",
                 ConvergenceWarning,
             )
         return labels
 
     @label_output
-    def predict_with_gap(self, X, y_known=None):
-        """Predict the labels of 2-D y, each row with a certificate.
+    def predict_with_gap(self, X: ArrayLike, y_known: ArrayLike | None = None):
+        """Predict the labels of 2-D y, with a bound on the improvement by other labels.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere. The loss counts their margins, too.
+            Known labels, NaN elsewhere. The loss counts their margins, too.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, n_outputs)
         objective : ndarray of shape (n_samples,)
-            Their hinge loss or, with ``decode="map"``, minus their score.
+            Hinge loss of the labels or, with ``decode="map"``, minus their score.
         gap : ndarray of shape (n_samples,)
-            0 where the labels are proven to be the best; else no labels are better by more
-            than this. With ``inference="milp"`` it includes the tolerances of HiGHS, with "icm"
+            Largest possible improvement by other labels; 0 if the labels are proven to be
+            optimal. With ``inference="milp"`` it includes the tolerances of HiGHS, with "icm"
             it is infinite.
 
         Raises
         ------
         ValueError
-            After a fit on 1-D y, or with a `decode` that does not search.
+            If y was 1-D in `fit`, or `decode` is neither "map" nor "hinge".
         """
         check_is_fitted(self)
         self._targets.require_multilabel("predict_with_gap")
         rule = resolve_decoder(self.decode)
         if not rule.certified:
             raise ValueError(
-                f"predict_with_gap is for decode='hinge' and 'map', not {self.decode!r}, which "
-                "goes by probabilities and does not search"
+                f"predict_with_gap needs decode='hinge' or 'map'; decode={self.decode!r} uses "
+                "probabilities and does not search"
             )
         with one_blas_thread():
             posterior = self._posterior(X, y_known)

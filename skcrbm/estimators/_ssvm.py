@@ -16,9 +16,9 @@ from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem,
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
-    LiveLine,
     all_or_nothing,
     pass_hooks,
+    warn_of_early_end,
     with_callbacks,
 )
 from skcrbm.utils.labels import label_sets_of, require_complete
@@ -232,13 +232,11 @@ class SSVMClassifier(PairwiseClassifier):
             method,
             self.n_jobs,
         )
-        callbacks = EpochCallbacks(self, self.max_iter, given, y, sample_weight, "iteration")
-        sets = label_sets_of(visible)
-        line = LiveLine(self.verbose, "Iteration", self.max_iter)
+        label_sets = label_sets_of(visible)
 
         def attributes(fitted):
             return {
-                "label_sets_": sets,
+                "label_sets_": label_sets,
                 "coef_": fitted.coef,
                 "intercept_": fitted.intercept,
                 "pairwise_coef_": fitted.pairwise,
@@ -247,44 +245,28 @@ class SSVMClassifier(PairwiseClassifier):
                 "n_iter_": fitted.n_iter,
             }
 
-        try:
-            fitted = fit_cutting_planes(
-                problem,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                **pass_hooks(line, callbacks, attributes, _gap_and_planes),
-            )
-        finally:
-            line.end()
+        callbacks = EpochCallbacks(self, self.max_iter, given, y, sample_weight, "iteration")
+        with pass_hooks(self, "iteration", callbacks, attributes, _gap_and_planes) as hooks:
+            fitted = fit_cutting_planes(problem, tol=self.tol, max_iter=self.max_iter, **hooks)
         vars(self).update(attributes(fitted))
         self._warn_of(fitted, method)
         callbacks.end()
         return self
 
     def _warn_of(self, fitted, method):
-        if fitted.reason == "interrupted":
+        state = f"a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g})"
+        advice = "Scale X, lower C, or raise tol or max_iter."
+        warn_of_early_end(fitted, "iteration", "iterations", self.max_iter, state, advice)
+        if fitted.reason == "rounding":
             warn_user(
-                f"Training interrupted in iteration {fitted.n_iter + 1}; keeping the best weights "
-                f"so far, with a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g})."
-            )
-        elif fitted.reason == "rounding":
-            warn_user(
-                f"Training ended after {fitted.n_iter} iterations where rounding hides what is "
-                f"left, with a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g}). Scale "
-                "X, or lower C.",
-                ConvergenceWarning,
-            )
-        elif fitted.reason == "max_iter":
-            warn_user(
-                f"Training ended after max_iter={self.max_iter} iterations, with a relative "
-                f"duality gap of {fitted.gap:.1e} (tol={self.tol:g}). Scale X, lower C, or raise "
-                "tol or max_iter.",
+                f"Training ended after {fitted.n_iter} iterations at the accuracy of rounding, "
+                f"with {state}. Scale X, or lower C.",
                 ConvergenceWarning,
             )
         if fitted.n_open:
             warn_user(
                 f"Branch and bound reached node_limit={method.node_limit} on {fitted.n_open} rows "
-                "in the last iteration; objective_ and dual_gap_ go by the best labels found. A "
+                "in the last iteration; objective_ and dual_gap_ use the best labels found. A "
                 "larger pairwise_penalty or a smaller C makes the search shorter.",
                 ConvergenceWarning,
             )

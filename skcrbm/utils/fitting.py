@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from skcrbm.utils.warnings import warn_user
 
 
 def all_or_nothing(fit: Callable) -> Callable:
@@ -140,20 +144,24 @@ def _violation_and_share(violation, share):
     return f"violation {violation:.2e}  active {share:.1%}"
 
 
+@contextmanager
 def pass_hooks(
-    line: LiveLine,
+    estimator: Any,
+    unit: str,
     callbacks: EpochCallbacks,
     attributes: Callable[[Any], dict],
     summary: Callable[[float, float], str] = _violation_and_share,
-) -> dict[str, Callable]:
-    """Return the hooks that a dual solver calls at each pass; empty if nobody listens.
+) -> Iterator[dict[str, Callable]]:
+    """Give the hooks that a large margin solver calls at each pass; empty if nobody listens.
 
     `attributes` makes the fitted attributes from the solver's state; `summary` makes the text of
-    the live line from the two measures that the solver reports. The keys are "on_pass_begin" and
-    "on_pass_end".
+    the live line from the two measures that the solver reports. `unit` is the word for a pass. The
+    keys are "on_pass_begin" and "on_pass_end".
     """
+    line = LiveLine(estimator.verbose, unit.capitalize(), estimator.max_iter)
     if not line.verbose and not callbacks.any:
-        return {}
+        yield {}
+        return
     clock = [0.0]
 
     def on_pass_begin(number):
@@ -165,7 +173,29 @@ def pass_hooks(
         line.step(number, summary(first, second), seconds)
         return callbacks.end_epoch(lambda: attributes(now()))
 
-    return {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}
+    try:
+        yield {"on_pass_begin": on_pass_begin, "on_pass_end": on_pass_end}
+    finally:
+        line.end()
+
+
+def warn_of_early_end(
+    fitted: Any, unit: str, units: str, max_iter: int, state: str, advice: str
+) -> None:
+    """Warn if a large margin solver was interrupted, or did not converge in `max_iter` passes.
+
+    `state` says how close to the optimum the fit is, `advice` how to converge.
+    """
+    if fitted.reason == "interrupted":
+        warn_user(
+            f"Training interrupted in {unit} {fitted.n_iter + 1}; keeping the weights learned so "
+            f"far, with {state}."
+        )
+    elif fitted.reason == "max_iter":
+        warn_user(
+            f"Training ended after max_iter={max_iter} {units}, with {state}. {advice}",
+            ConvergenceWarning,
+        )
 
 
 # Least number of seconds between two updates of a live line: terminals are slow.

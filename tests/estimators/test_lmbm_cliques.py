@@ -34,7 +34,7 @@ def data():
 
 
 def make(**options):
-    settings = {"C": 0.1, "pairwise_penalty": 2.0, "max_order": 3, "random_state": 0, "tol": 1e-6}
+    settings = {"C": 0.1, "pairwise_penalty": 2.0, "cliques": 3, "random_state": 0, "tol": 1e-6}
     return LMBMClassifier(**{**settings, **options})
 
 
@@ -122,8 +122,8 @@ def test_a_clique_that_is_never_observed_changes_nothing(data):
     X, Y = data
     Y = Y.astype(float)
     Y[::2, 0], Y[1::2, 1] = np.nan, np.nan
-    pairs = make(max_order=2, tol=1e-10).fit(X, Y)
-    model = make(max_order=2, cliques=[(2, 0, 1)], tol=1e-10).fit(X, Y)
+    pairs = make(cliques=None, tol=1e-10).fit(X, Y)
+    model = make(cliques=[(2, 0, 1)], tol=1e-10).fit(X, Y)
     np.testing.assert_array_equal(model.clique_coef_, 0)
     np.testing.assert_allclose(model.coef_, pairs.coef_, atol=1e-7)
     np.testing.assert_allclose(model.pairwise_coef_, pairs.pairwise_coef_, atol=1e-7)
@@ -137,25 +137,25 @@ def test_parity_takes_a_clique_of_three():
     Y[:, 2] = Y[:, 0] ^ Y[:, 1]
     settings = {"C": 1.0, "pairwise_penalty": 1.0, "random_state": 0}
     pairs = LMBMClassifier(**settings).fit(X[:200], Y[:200])
-    model = LMBMClassifier(**settings, max_order=3).fit(X[:200], Y[:200])
+    model = LMBMClassifier(**settings, cliques=3).fit(X[:200], Y[:200])
     known = np.where([True, True, False], Y, np.nan)[200:]
     assert (pairs.predict(X[200:], y_known=known) != Y[200:]).any()
     np.testing.assert_array_equal(model.predict(X[200:], y_known=known), Y[200:])
     assert model.cliques_ == [(0, 1, 2)]
     assert model.clique_coef_[0] == pytest.approx(-1, abs=0.01)
-    found = LMBMClassifier(max_order=3, random_state=0).fit(X[:200], Y[:200])
+    found = LMBMClassifier(cliques=3, random_state=0).fit(X[:200], Y[:200])
     assert np.isfinite(found.pairwise_penalty_)
 
 
 def test_all_cliques_up_to_an_order(data, fitted):
     X, Y = data
     assert fitted.cliques_ == TRIPLES
-    listed = make(max_order=2, cliques=TRIPLES).fit(X, Y)
+    listed = make(cliques=TRIPLES).fit(X, Y)
     np.testing.assert_array_equal(listed.clique_coef_, fitted.clique_coef_)
-    fourth = make(max_order=4).fit(X, Y)
+    fourth = make(cliques=4).fit(X, Y)
     assert fourth.cliques_ == [*TRIPLES, (0, 1, 2, 3)]
-    assert make(max_order=6).fit(X, Y).cliques_ == fourth.cliques_
-    plain = make(max_order=2).fit(X, Y)
+    assert make(cliques=6).fit(X, Y).cliques_ == fourth.cliques_
+    plain = make(cliques=2).fit(X, Y)
     assert plain.cliques_ == []
     assert plain.clique_coef_.shape == (0,)
 
@@ -163,12 +163,12 @@ def test_all_cliques_up_to_an_order(data, fitted):
 def test_cliques_by_the_names_of_labels(data):
     X, Y = data
     frame = pd.DataFrame(Y, columns=["a", "b", "c", "d"])
-    model = make(max_order=2, cliques=[("d", "a", "b")], decode="threshold").fit(X, frame)
+    model = make(cliques=[("d", "a", "b")], decode="threshold").fit(X, frame)
     assert model.cliques_ == [(3, 0, 1)]
-    by_number = make(max_order=2, cliques=[{0, 1, 3}]).fit(X, Y)
+    by_number = make(cliques=[{0, 1, 3}]).fit(X, Y)
     np.testing.assert_allclose(model.clique_coef_, by_number.clique_coef_, atol=1e-6)
     with pytest.raises(ValueError, match="cliques names 'e', which is no label; labels are: 'a'"):
-        make(max_order=2, cliques=[("d", "a", "e")]).fit(X, frame)
+        make(cliques=[("d", "a", "e")]).fit(X, frame)
 
 
 def test_without_pairs_there_are_no_cliques(data):
@@ -176,7 +176,7 @@ def test_without_pairs_there_are_no_cliques(data):
     model = make(pairwise_penalty=np.inf).fit(X, Y)
     assert model.cliques_ == []
     np.testing.assert_array_equal(
-        model.coef_, make(pairwise_penalty=np.inf, max_order=2).fit(X, Y).coef_
+        model.coef_, make(pairwise_penalty=np.inf, cliques=2).fit(X, Y).coef_
     )
     for y in (Y[:, 0], Y[:, 0] + Y[:, 1]):  # nor are there labels to join
         assert make().fit(X, y).cliques_ == []
@@ -361,8 +361,8 @@ def test_settings_found_do_not_depend_on_the_units(data):
     X, Y = data
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = LMBMClassifier(max_order=3, random_state=0).fit(X, Y)
-        other = LMBMClassifier(max_order=3, random_state=0, n_jobs=2).fit(1000 * X, Y)
+        model = LMBMClassifier(cliques=3, random_state=0).fit(X, Y)
+        other = LMBMClassifier(cliques=3, random_state=0, n_jobs=2).fit(1000 * X, Y)
     assert set(model.path_) == {"C", "pairwise_penalty", "hamming", "jaccard"}
     np.testing.assert_allclose(other.coef_, model.coef_ / 1000, rtol=1e-6, atol=1e-9)
     np.testing.assert_array_equal(other.predict(1000 * X), model.predict(X))
@@ -405,9 +405,9 @@ def test_searches_changed_after_the_fit(data, fitted):
 def test_cliques_of_classes_are_refused(data):
     X, Y = data
     with pytest.raises(ValueError, match="cliques is for 2-D y"):
-        make(max_order=2, cliques=[(0, 1, 2)]).fit(X, Y[:, 0])
-    with pytest.raises(ValueError, match=r"max_order=6 makes .* cliques of labels, more than"):
-        make(max_order=6).fit(np.zeros((3, 1)), np.tile([[0], [1], [0]], (1, 60)))
+        make(cliques=[(0, 1, 2)]).fit(X, Y[:, 0])
+    with pytest.raises(ValueError, match=r"cliques=6 makes .* cliques of labels, more than"):
+        make(cliques=6).fit(np.zeros((3, 1)), np.tile([[0], [1], [0]], (1, 60)))
 
 
 @pytest.mark.parametrize("kind", [list, set])
@@ -420,6 +420,6 @@ def test_sets_have_one_order(data, kind):
         def __iter__(self):
             return iter(sorted(super().__iter__(), reverse=True))
 
-    model = make(max_order=2, cliques=kind([Reversed("acd"), Reversed("abc")])).fit(X, frame)
+    model = make(cliques=kind([Reversed("acd"), Reversed("abc")])).fit(X, frame)
     expected = [(0, 2, 3), (0, 1, 2)]
     assert model.cliques_ == (expected if kind is list else sorted(expected))

@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 
 from skcrbm import LMBMClassifier
 from skcrbm.datasets import load_scene
-from skcrbm.estimators import _lmbm_settings
+from skcrbm.estimators._lmbm_auto import _FOLD_ROWS, PenaltySearch
 from skcrbm.learning.large_margin.dual_coordinate import fit_large_margin
 from skcrbm.utils.columns import Columns
 
@@ -261,7 +261,7 @@ def test_bad_settings(data, name):
 
 
 def test_folds_fall_with_the_rows():
-    assert _lmbm_settings._FOLD_ROWS == 3000
+    assert _FOLD_ROWS == 3000
     rng = np.random.default_rng(0)
     counts = {}
     for n_rows in (60, 1400, 3100):

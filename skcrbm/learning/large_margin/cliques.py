@@ -1,14 +1,18 @@
 """Dual coordinate descent for a large margin Markov network.
 
-As `_dual_coordinate` for pairs of labels: what moves is a dual variable for each row and output,
-what ends it is the duality gap. Weights are sums over cliques here, and may have an L1 penalty:
-then they are shrunk sums, which move by no more than the sums do, so that the step that would be
-the optimum without the penalty is one that cannot overshoot with it.
+As in `dual_coordinate` for pairs of labels, each step moves the dual variable of one row and one
+output, and the duality gap ends the training. Here the weights are sums over cliques, and may have
+an L1 penalty, which shrinks the sums. Shrunk sums move no more than the sums do. So the step that is
+optimal without the penalty cannot overshoot with it.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -19,38 +23,29 @@ from skcrbm.learning.large_margin._newton import maximise_in_box
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import kernel_array
 
-# Passes over what is active, at most, between two looks at everything, at which the duality gap
-# is computed; on the way the goal is this share of the violation at the last look.
+# Largest number of passes over the active variables between two passes over all variables, in which
+# the duality gap is computed. The goal in between is this share of the last violation.
 _LOOK, _STAGE = 20, 0.1
-# With at most so many dual variables between their bounds, a Newton step on them is cheap: at the
-# first look after 40 passes, 60, 90 and so on.
+# With at most 600 dual variables between their bounds, a Newton step is cheap. It follows the first
+# full pass after 40 passes, 60, 90 and so on.
 _FEW_FREE, _FIRST_NEWTON, _NEWTON_GROWTH = 600, 40, 1.5
-# Their features of cliques, at most: 160 MB.
-_MOST_FEATURES = 20_000_000
-# Ranges of projected gradients, in margins, that are rounding.
+# Largest number of clique features of these variables: 160 MB.
+_MAX_FEATURES = 20_000_000
+# Smaller ranges of projected gradients, in margins, are rounding.
 _ROUNDING = 1e-12
 
 
 @dataclass
 class CliqueFeatures:
-    """Products of -1/+1 variables over cliques, and the weights that they share.
+    """Products of -1/+1 variables over cliques, and the weights that they share."""
 
-    Attributes
-    ----------
-    start, members : ndarray (J + 1,), (M,)
-        The variables of clique j are ``members[start[j]:start[j + 1]]``.
-    mixing : CSR matrix (J, T)
-        Weights of cliques are ``mixing @ weight`` with the weights that are learned.
-    is_output : ndarray (V,) of bool
-        Which variables have margins.
-    place, clique, group, coef : ndarray
-        As in `kernels/clique_dual.py`.
-    """
-
+    # The variables of clique j are ``members[start[j]:start[j + 1]]``.
     start: np.ndarray
     members: np.ndarray
-    mixing: object
-    is_output: np.ndarray
+    # CSR matrix (J, T): the weights of the cliques are ``mixing @ weight``, and `weight` is learned.
+    mixing: Any
+    is_output: np.ndarray  # (V,) of bool: whether a variable has a margin
+    # As in `kernels/clique_dual.py`.
     place: np.ndarray
     clique: np.ndarray
     group: np.ndarray
@@ -58,12 +53,12 @@ class CliqueFeatures:
 
     @classmethod
     def of(cls, cliques, mixing, is_output):
-        """Make it of a sequence of J tuples of variables, a matrix (J, T) and a mask (V,)."""
+        """Build the features of J tuples of variables, with a matrix (J, T) and a mask (V,)."""
         sizes = np.array([len(c) for c in cliques], np.int64)
         members = np.array([i for c in cliques for i in c], np.int64)
         mixing = sparse.csr_matrix(mixing, dtype=np.float64, copy=True)
         mixing.eliminate_zeros()
-        # A line for each variable of each clique, with a one where it is an output.
+        # An entry for each output of each clique.
         owner = np.repeat(np.arange(len(sizes)), sizes)
         keep = is_output[members]
         owner, variable = owner[keep], members[keep]
@@ -95,7 +90,7 @@ class CliqueFeatures:
         )
 
     def n_pairs(self):
-        """Pairs of outputs (T,) in the cliques of each learned weight, times their factors."""
+        """Return the number of pairs of outputs (T,) in the cliques of each weight, times factors."""
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         n = np.bincount(owner, self.is_output[self.members], minlength=len(self.start) - 1)
         return abs(self.mixing).T @ (n * (n - 1) / 2)
@@ -103,33 +98,21 @@ class CliqueFeatures:
 
 @dataclass
 class CliqueProblem:
-    """A large margin Markov network to be learned.
+    """The training problem of a large margin Markov network.
 
     Minimise ``1/2 (|w|^2 + |A|^2) + sum_t penalty_t |w_t| + sum_ni limit_ni [margin - m_ni]_+``
     with the margins
     ``m_ni = v_ni a_i . x_n + sum_{j: i in C_j} (mixing w)_j prod_{k in C_j} v_nk``.
-
-    Attributes
-    ----------
-    features : CliqueFeatures
-    signs : ndarray (N, V)
-        In {-1, 0, +1}; 0 where not observed, which takes out the cliques of the variable.
-    limit : ndarray (N, V)
-        It is taken for 0 where a variable is not observed or no output.
-    margin : float
-    penalty : ndarray (T,)
-    inputs : CSR matrix (N, D) or None
-        x; None: no linear part.
-    large : str
-        What may be too large if the numbers overflow.
     """
 
     features: CliqueFeatures
+    # (N, V) in {-1, +1}; 0 for a missing value, which takes its cliques out of the margins.
     signs: np.ndarray
-    limit: np.ndarray
+    limit: np.ndarray  # (N, V); missing values and inputs count as 0
     margin: float
-    penalty: np.ndarray
-    inputs: object = None
+    penalty: np.ndarray  # (T,)
+    inputs: Any = None  # x, a CSR matrix (N, D), or None without a linear part
+    # Parameters that the error message names if the numbers overflow.
     large: str = "C, margin or alpha_l1"
 
     def __post_init__(self):
@@ -140,9 +123,9 @@ class CliqueProblem:
         self.limit = kernel_array(np.where(there, self.limit, 0.0), np.float64)
 
     def weights(self, dual):
-        """Return sums (T,) of dual variables times gradients, weights (T,), those of inputs (V, D).
+        """Return sums (T,), weights (T,) and input weights (V, D) of dual variables (N, V).
 
-        Weights (T,) are the sums shrunk by the penalty.
+        The sums are over dual variables times gradients; the penalty shrinks them to the weights.
         """
         from skcrbm.kernels.clique_dual import clique_sums
 
@@ -151,7 +134,7 @@ class CliqueProblem:
         return total, weight, (self.inputs.T @ (dual * self.signs)).T.copy()
 
     def margins(self, weight, input_weight):
-        """Margins (N, V)."""
+        """Return the margins (N, V)."""
         from skcrbm.kernels.clique_dual import clique_margins
 
         margins = np.empty_like(self.signs)
@@ -159,7 +142,7 @@ class CliqueProblem:
         return margins + self.signs * (self.inputs @ input_weight.T)
 
     def objectives(self, dual, weight, input_weight):
-        """Value of the primal and of the dual; the second is never the larger one."""
+        """Return the primal and the dual objective; the dual is never the larger number."""
         norm = 0.5 * ((weight**2).sum() + (input_weight**2).sum())
         margins = self.margins(weight, input_weight)
         loss = (self.limit * np.maximum(self.margin - margins, 0.0)).sum()
@@ -167,70 +150,43 @@ class CliqueProblem:
         return primal, self.margin * dual.sum() - norm
 
     def gap(self, dual, weight, input_weight):
-        """(primal - dual) / primal."""
+        """Return (primal - dual) / primal objective."""
         primal, value = self.objectives(dual, weight, input_weight)
         if not np.isfinite([primal, value]).all():
             raise ValueError(f"training overflowed: {self.large} is too large")
-        # Below 0 it is rounding; without any weight on the losses both are 0.
+        # A negative gap is rounding. If all limits are 0, both objectives are 0.
         return max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
 
 
 @dataclass
 class CliqueFit:
-    """What `fit_cliques` found.
+    """The result of `fit_cliques`."""
 
-    Attributes
-    ----------
-    weight : ndarray (T,)
-    input_weight : ndarray (V, D)
-    dual : ndarray (N, V)
-    gap : float
-        (primal - dual objective) / primal.
-    n_iter : int
-        Passes over the rows.
-    reason : {"tol", "max_iter", "callback", "interrupted"}
-    """
-
-    weight: np.ndarray
-    input_weight: np.ndarray
-    dual: np.ndarray
-    gap: float
-    n_iter: int
-    reason: str
+    weight: np.ndarray  # (T,)
+    input_weight: np.ndarray  # (V, D)
+    dual: np.ndarray  # (N, V)
+    gap: float  # (primal - dual) / primal objective
+    n_iter: int  # number of passes over the rows
+    reason: str  # of the end: "tol", "max_iter", "callback" or "interrupted"
 
 
 def fit_cliques(
-    problem,
+    problem: CliqueProblem,
     *,
-    tol=0.0,
-    violation_tol=_ROUNDING,
-    max_iter,
-    rng,
-    dual=None,
-    on_pass_begin=None,
-    on_pass_end=None,
-):
+    tol: float = 0.0,
+    violation_tol: float = _ROUNDING,
+    max_iter: int,
+    rng: np.random.RandomState,
+    dual: np.ndarray | None = None,
+    on_pass_begin: Callable | None = None,
+    on_pass_end: Callable | None = None,
+) -> CliqueFit:
     """Solve a `CliqueProblem` by dual coordinate descent with shrinking.
 
-    Parameters
-    ----------
-    problem : CliqueProblem
-    tol : float
-        For the relative duality gap; 0: it is not looked at.
-    violation_tol : float
-        For the range of the projected gradients of all dual variables, in margins.
-    max_iter : int
-        Passes over the rows at most.
-    rng : RandomState
-        For the order of the rows.
-    dual : ndarray (N, V), default=None
-        Where to start; 0 by default.
-    on_pass_begin, on_pass_end : callable, default=None
-        As in `fit_large_margin`, with a `CliqueFit`.
-
-    Returns
-    -------
-    CliqueFit
+    The training ends when the relative duality gap is at most `tol` (0: never), when the projected
+    gradients of all dual variables lie within `violation_tol` margins of each other, or after
+    `max_iter` passes. `rng` gives the order of the rows. `dual` (N, V) is the start, 0 by default.
+    The hooks are as in `fit_large_margin`, with a `CliqueFit`.
 
     Raises
     ------
@@ -245,13 +201,13 @@ def fit_cliques(
 
 
 def _fit_of(problem, alpha, n_iter, reason):
-    """Return the `CliqueFit` of dual variables, free of what rounding has added up."""
+    """Return the `CliqueFit` of dual variables, without the rounding errors of the updates."""
     _, *weights = problem.weights(alpha)
     return CliqueFit(*weights, alpha, problem.gap(alpha, *weights), n_iter, reason)
 
 
 def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
-    """Change alpha in place; number of passes and why they ended."""
+    """Optimise alpha in place; return the number of passes and the reason of the end."""
     from skcrbm.kernels.clique_dual import CliqueDual, CliqueRows, clique_passes
 
     tol, least_violation = tols
@@ -260,7 +216,7 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
     if not possible.any():
         return 0, "tol"
     n_possible = possible.sum(axis=1)
-    # Of each row, the variables active first.
+    # The variables of each row, active variables first.
     active = np.argsort(~possible, axis=1, kind="stable").astype(np.int32)
     n_active = n_possible.copy()
     order = np.flatnonzero(n_possible)
@@ -275,7 +231,7 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
     )  # fmt: skip
     features = problem.features.arrays
     changed = CliqueDual(alpha, active, n_active, total, *weights, bounds)
-    stage, fresh = np.inf, True  # everything is active in the next pass
+    stage, fresh = np.inf, True  # the next pass visits all variables
     newton_at = _FIRST_NEWTON
     try:
         while n_iter < max_iter:
@@ -299,8 +255,8 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
             n_iter, since = n_iter + done, since + done
             if on_pass_end is not None:
                 share = n_active.sum() / n_possible.sum()
-                now = partial(_fit_of, problem, alpha.copy(), n_iter, "callback")
-                if on_pass_end(n_iter - 1, violation / problem.margin, share, now):
+                current_fit = partial(_fit_of, problem, alpha.copy(), n_iter, "callback")
+                if on_pass_end(n_iter - 1, violation / problem.margin, share, current_fit):
                     return n_iter, "callback"
             if fresh:
                 if violation <= least_violation:
@@ -315,13 +271,13 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
 
 
 def _newton_step(problem, alpha, total, weight, input_weight):
-    """Move the free dual variables to their optimum given which weights are not 0; in place.
+    """Move the free dual variables, in place, to their optimum for the given zero weights.
 
-    Undone where the dual objective would fall, as weights that the L1 penalty holds at 0 may move.
+    There is no step if the dual objective would fall, because a weight leaves 0.
     """
     rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
     n_cliques = len(problem.features.start) - 1
-    if not 0 < len(rows) <= min(_FEW_FREE, _MOST_FEATURES // max(n_cliques, 1)):
+    if not 0 < len(rows) <= min(_FEW_FREE, _MAX_FEATURES // max(n_cliques, 1)):
         return
     gradients = _gradients(problem, rows, variables)
     moving = gradients[:, (weight != 0) | (problem.penalty == 0)]
@@ -347,7 +303,7 @@ def _newton_step(problem, alpha, total, weight, input_weight):
 
 
 def _gradients(problem, rows, variables):
-    """Gradients (m, T) of the margins of some variables of some rows in the weights."""
+    """Return the gradients (m, T) of the margins of some variables of some rows."""
     features = problem.features
     signs = problem.signs[rows]
     products = np.multiply.reduceat(signs[:, features.members], features.start[:-1], axis=1)

@@ -16,55 +16,41 @@ from skcrbm.inference import ICM, infer
 from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.parallel import one_blas_thread
 
-# Of the mean square of the active planes: what keeps a system of dependent ones solvable.
+# Ridge, relative to the mean square of the active planes, for systems of dependent planes.
 _RIDGE = 1e-13
-# Of the offsets: no smaller scale is needed, and all stays finite where planes have no slope.
+# Smallest scale, relative to the offsets, so that planes without slope give finite numbers.
 _LEAST_UNIT = 1e-30
-# Slopes closer to the highest than that, relatively, are not worth another step.
+# A slope that is closer to the highest slope, relatively, needs no further step.
 _SLOPE = 1e-12
-# Planes that have not counted for so many iterations are dropped.
+# Number of iterations without weight after which a plane is dropped.
 _IDLE = 50
-# Planes are looked for by ICM while these are violated, but for one in so many.
+# ICM finds the planes while it finds violated ones, except in every tenth iteration.
 _DRAFTS = 10
-# A violation below this share of the objective is rounding.
+# A violation smaller than this share of the objective is rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass
 class StructuralMarginProblem:
-    """A pairwise machine to be learned for a large margin of whole label vectors.
+    """The training problem of a pairwise machine with a margin of whole label vectors.
 
     Minimise ``1/2 (|A|^2 + |b|^2) + eta/2 sum_{i<k} s_ik^2 + sum_n C_n max_y [D(y, y_n) +
     F_n(y) - F_n(y_n)]`` with ``F_n(y) = sum_i y_i (a_i . x_n + b_i) + sum_{i<k} s_ik y_i y_k``
     and D the number of labels that differ.
-
-    Attributes
-    ----------
-    X : ndarray or CSR matrix (N, D)
-    signs : ndarray (N, L)
-        Labels y_n in {-1, +1}.
-    limit : ndarray (N,)
-        C_n.
-    penalty : float
-        eta; infinite without pair weights.
-    one_hot : bool
-        Whether the maximum is over the vectors with one label on.
-    method : InferenceMethod
-        What looks for the maximum, else: "branch_and_bound", "icm" or "linear_program". The last
-        takes the maximum over the local polytope.
-    n_jobs : int or None
     """
 
-    X: object
-    signs: np.ndarray
-    limit: np.ndarray
-    penalty: float
-    one_hot: bool
-    method: object
+    X: Any  # array or CSR matrix (N, D)
+    signs: np.ndarray  # (N, L): labels y_n in {-1, +1}
+    limit: np.ndarray  # (N,): C_n
+    penalty: float  # eta; infinite without pair weights
+    one_hot: bool  # whether the maximum is over the vectors with one label on
+    # Method that finds the maximum otherwise: "branch_and_bound", "icm" or "linear_program", which
+    # takes the maximum over the local polytope.
+    method: InferenceMethod
     n_jobs: int | None = None
 
     def __post_init__(self):
-        # Sums in float64, whatever X is: the gap between two of them is what training goes by.
+        # Sums need float64 for every X, because training depends on small differences of sums.
         self.X = self.X.astype(np.float64)
         if sparse.issparse(self.X):
             self.X = self.X.tocsr()
@@ -74,13 +60,13 @@ class StructuralMarginProblem:
 
     @property
     def n_parameters(self):
-        """Length of a vector of parameters: A, b and, if there are any, the pairs."""
+        """Return the length of a vector of parameters: A, b and the pairs, if there are pairs."""
         n_labels = self.signs.shape[1]
         n_pairs = 0 if self._upper is None else len(self._upper[0])
         return n_labels * (self.X.shape[1] + 1) + n_pairs
 
     def weights(self, vector):
-        """Split a vector, whose pairs are in units of 1 / sqrt(eta): A (L, D), b (L,), S (L, L)."""
+        """Split a vector into A (L, D), b (L,) and S (L, L); its pairs are times sqrt(eta)."""
         n_labels, n_columns = self.signs.shape[1], self.X.shape[1]
         coef, intercept, pairs = np.split(
             vector, [n_labels * n_columns, n_labels * (n_columns + 1)]
@@ -93,31 +79,23 @@ class StructuralMarginProblem:
 
     @property
     def draft(self):
-        """What finds violated label vectors sooner than `method`; None if nothing does."""
+        """Return a method that finds violated label vectors faster than `method`, or None."""
         quick = self.one_hot or self._upper is None or self.method.name == "icm"
         return None if quick else ICM()
 
     def plane(self, vector, method):
-        """Find the most violated constraint: the risk is ``offset - slope . w`` or more for all w.
+        """Find the most violated constraint at a vector (n_parameters,).
 
-        Parameters
-        ----------
-        vector : ndarray (n_parameters,)
-        method : InferenceMethod
-
-        Returns
-        -------
-        slope : ndarray (n_parameters,)
-        offset : float
-        n_open : int
-            Rows whose maximum is not proven by branch and bound.
+        Return its slope (n_parameters,) and its offset: the risk of every w is at least
+        ``offset - slope . w``. Also return the number of rows whose maximum branch and bound did
+        not prove.
         """
         coef, intercept, pairwise = self.weights(vector)
         fields = linear_fields(self.X, coef, intercept)
         means, converged = self._worst(fields, pairwise, method)
         missed = self.signs - means
         halves = (means == 0).astype(np.float64)
-        # Where the search has found less than the row's own labels, these are its maximum.
+        # If the search found a lower value than the row's own labels, these are the maximum.
         gain = (0.5 * self.signs * missed - fields * missed).sum(axis=1)
         gain += self._pair_score(means, halves, pairwise) - self._pair_score(
             self.signs, 0.0 * halves, pairwise
@@ -135,12 +113,12 @@ class StructuralMarginProblem:
         return np.concatenate(parts), offset, int(np.count_nonzero(~converged))
 
     def _pair_score(self, means, halves, pairwise):
-        """Scores (N,) of the pairs; of two labels at one half the better value counts."""
+        """Return the scores (N,) of the pairs, with the better value for two labels at one half."""
         score = 0.5 * ((means @ pairwise) * means).sum(axis=1)
         return score + 0.5 * ((halves @ np.abs(pairwise)) * halves).sum(axis=1)
 
     def _worst(self, fields, pairwise, method):
-        """Labels (N, L) in -1, 0, +1 of the maxima, 0 for one half; whether each is proven."""
+        """Return the labels (N, L) of the maxima, 0 for one half, and whether each is proven."""
         fields = fields - 0.5 * self.signs
         if self.one_hot:
             found = 2.0 * np.eye(fields.shape[1])[fields.argmax(axis=1)] - 1.0
@@ -158,43 +136,25 @@ class StructuralMarginProblem:
 
 @dataclass
 class StructuralMarginFit:
-    """What `fit_cutting_planes` found.
+    """The result of `fit_cutting_planes`."""
 
-    Attributes
-    ----------
-    coef, intercept, pairwise : ndarray (L, D), (L,), (L, L)
-    objective : float
-        Of these weights, by the maxima that were found.
-    gap : float
-        (objective - lower bound) / objective.
-    n_iter : int
-        Searches through all rows.
-    n_open : int
-        Rows whose maximum was not proven by branch and bound in the last iteration.
-    reason : {"tol", "rounding", "max_iter", "callback", "interrupted"}
-        Why it ended. "rounding": the gap is above tol, but no violation can be told from it.
-    """
-
-    coef: np.ndarray
-    intercept: np.ndarray
-    pairwise: np.ndarray
-    objective: float
-    gap: float
-    n_iter: int
+    coef: np.ndarray  # (L, D)
+    intercept: np.ndarray  # (L,)
+    pairwise: np.ndarray  # (L, L)
+    objective: float  # of these weights, with the maxima that the searches found
+    gap: float  # (objective - lower bound) / objective
+    n_iter: int  # number of searches through all rows
+    # Number of rows whose maximum branch and bound did not prove in the last iteration.
     n_open: int
+    # Reason of the end: "tol", "max_iter", "callback", "interrupted", or "rounding" if the gap is
+    # above tol but rounding hides all violations.
     reason: str
 
 
 class _Planes:
-    """Constraints, their quadratic program, and the vector that solves it.
+    """K constraints with slopes (K, P), and their quadratic program.
 
-    Attributes
-    ----------
-    slopes : ndarray (K, P)
-    offsets : ndarray (K,)
-    gram : ndarray (K, K)
-    dual : ndarray (K,)
-        Sums to 1; the first plane is 0, which bounds the risk from below.
+    The dual variables (K,) sum to 1. The first plane is 0, a lower bound of the risk.
     """
 
     def __init__(self, n_parameters):
@@ -203,7 +163,7 @@ class _Planes:
         self._idle = np.zeros(1, int)
 
     def add(self, slope, offset):
-        """Add a plane; drop those that have not counted for long."""
+        """Add a plane; drop the planes that have had no weight for long."""
         keep = self._idle <= _IDLE
         keep[0] = True
         self.slopes = np.vstack([self.slopes[keep], slope])
@@ -222,34 +182,30 @@ class _Planes:
         return vector, self.dual @ self.offsets - 0.5 * (vector @ vector)
 
     def risk(self, vector):
-        """Highest plane at a vector."""
+        """Return the height of the highest plane at a vector."""
         return (self.offsets - self.slopes @ vector).max()
 
 
-def fit_cutting_planes(problem, *, tol, max_iter, on_pass_begin=None, on_pass_end=None):
-    """Solve a `StructuralMarginProblem` by the cutting planes of one slack variable.
+def fit_cutting_planes(
+    problem: StructuralMarginProblem,
+    *,
+    tol: float,
+    max_iter: int,
+    on_pass_begin: Callable | None = None,
+    on_pass_end: Callable | None = None,
+) -> StructuralMarginFit:
+    """Solve a `StructuralMarginProblem` by cutting planes with one slack variable.
 
-    Most planes are drafts by ICM, which are valid for every method, while these cut something off;
-    objectives are those of planes by the problem's own method alone.
+    Most planes are drafts by ICM, which are valid for every method, as long as ICM finds violated
+    planes. Objectives use only the planes that the problem's own method finds.
 
-    It ends when the best objective found and the lower bound of the quadratic program are within
-    `tol` of each other, relatively, or the search finds no constraint that is violated by more
-    than rounding.
+    The training ends when the best objective is within the share `tol` of the lower bound of the
+    quadratic program, when the search finds no constraint that is violated by more than rounding,
+    or after `max_iter` iterations.
 
-    Parameters
-    ----------
-    problem : StructuralMarginProblem
-    tol : float
-    max_iter : int
-    on_pass_begin : callable, default=None
-        Called before each iteration with its number, 0-based.
-    on_pass_end : callable, default=None
-        Called after each with its number, the relative gap, the number of planes, and a function
-        that returns the `StructuralMarginFit` of now. Returns True to stop.
-
-    Returns
-    -------
-    StructuralMarginFit
+    `on_pass_begin` is called before each iteration with its number, from 0. `on_pass_end` is called
+    after each iteration with its number, the relative gap, the number of planes, and a function that
+    returns the current `StructuralMarginFit`; it returns True to stop.
 
     Raises
     ------
@@ -267,7 +223,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     n_iter, n_open, reason = 0, 0, "max_iter"
     draft = problem.draft
 
-    def now(reason="callback"):
+    def current_fit(reason="callback"):
         objective = best[1] + best[2]
         gap = _gap(objective, lower)
         return StructuralMarginFit(
@@ -293,7 +249,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                     "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the "
                     "columns of X"
                 )
-            if best is not None:  # a search that is not exact may have missed this before
+            if best is not None:  # an earlier search that is not exact may have missed the plane
                 best = best[0], best[1], max(best[2], offset - slope @ best[0])
             if proper and (best is None or half + max(found, known) < best[1] + best[2]):
                 best = vector, half, max(found, known)
@@ -307,7 +263,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                 if _gap(best[1] + best[2], lower) <= tol:
                     reason = "tol"
             gap = _gap(best[1] + best[2], lower)
-            if on_pass_end is not None and on_pass_end(n_iter - 1, gap, len(planes.dual), now):
+            if on_pass_end is not None and on_pass_end(n_iter - 1, gap, len(planes.dual), current_fit):
                 reason = "callback"
             if reason != "max_iter":
                 break
@@ -315,7 +271,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
         if best is None:
             raise
         reason = "interrupted"
-    return now(reason)
+    return current_fit(reason)
 
 
 def _gap(objective, lower):
@@ -326,23 +282,12 @@ def _gap(objective, lower):
 
 
 def maximise_over_simplex(gram, offset, start):
-    """Maximise ``offset.a - 1/2 a'(gram)a`` over a >= 0 with a sum of 1.
+    """Maximise ``offset.a - 1/2 a'(gram)a`` over a >= 0 with a sum of 1, up to rounding.
 
-    Each step goes to the maximum on the face of the active variables, or as far as all stay
-    positive. A variable whose slope is above that of the active ones becomes active, one that
-    arrives at 0 rests. It ends at the maximum, up to rounding.
-
-    Parameters
-    ----------
-    gram : ndarray (K, K)
-        Symmetric, positive semidefinite.
-    offset : ndarray (K,)
-    start : ndarray (K,)
-        A point of the simplex.
-
-    Returns
-    -------
-    ndarray (K,)
+    Each step goes to the maximum on the face of the active variables, or as far as all variables
+    stay positive. A variable becomes active if its slope is larger than the slope of the active
+    variables, and rests if it reaches 0. `gram` (K, K) is symmetric and positive semidefinite,
+    `start` (K,) is a point of the simplex.
     """
     point = start.copy()
     active = point > 0
@@ -382,7 +327,7 @@ def _value(gram, offset, point):
 
 
 def _face_maximum(gram, offset):
-    """Maximum over the points with a sum of 1, negative ones included."""
+    """Return the maximum over all points with a sum of 1, also points with negative entries."""
     n = len(offset)
     unit = max(np.trace(gram) / n, _LEAST_UNIT * np.abs(offset).max(), np.finfo(float).tiny)
     system = np.zeros((n + 1, n + 1))
