@@ -48,7 +48,7 @@ FITS = {
 def test_memory_beside_the_data(monkeypatch, name):
     for module in ("utils.columns", "utils.indicator", "learning.large_margin.dual_coordinate"):
         monkeypatch.setattr(f"skcrbm.{module}.BLOCK_ENTRIES", 2**14)
-    monkeypatch.setattr("skcrbm.learning.large_margin._newton._MOST_INPUTS", 2**14)
+    monkeypatch.setattr("skcrbm.learning.large_margin._newton._MAX_INPUTS", 2**14)
     model, most = FITS[name]
     model.set_params(random_state=0)
     model.fit(*data(200))  # compile

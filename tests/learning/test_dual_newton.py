@@ -47,7 +47,7 @@ def test_inputs_that_are_not_held(monkeypatch, penalty, container):
     free[3:, 2] = False  # that label has fewer variables than columns: products are held
     found = []
     for most in (10**6, 0):
-        monkeypatch.setattr("skcrbm.learning.large_margin._newton._MOST_INPUTS", most)
+        monkeypatch.setattr("skcrbm.learning.large_margin._newton._MAX_INPUTS", most)
         alpha = start.copy()
         weights = problem.weights(alpha)
         NewtonSteps(problem).step(alpha, weights, free)

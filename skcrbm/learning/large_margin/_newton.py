@@ -1,9 +1,11 @@
-"""Newton steps of the dual of large margin machines on its free variables.
+"""Newton steps on the free dual variables of large margin machines.
 
-Coordinate descent finds soon which dual variables lie at a bound, and then takes long to settle
-the others among each other. Those are the solution of a linear system: a block for each label,
-which the pair weights couple.
+Coordinate descent quickly finds which dual variables lie at a bound, and then converges slowly on
+the free variables. Given the bounds, the free variables solve a linear system with a block for each
+label; the pair weights couple the blocks.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,84 +15,63 @@ from scipy import linalg, sparse
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 _ROUNDS = 5
-# A step that does not raise the objective is shortened so much, so often.
+# A step that does not raise the objective is multiplied by the first number, up to 8 times.
 _SHORTER, _SHORTENINGS = 0.35, 8
-# What holds a step back is added to the diagonal, relative to its mean: less after a step of
-# full length, more after one cut below `_SHORT`.
-_RIDGE, _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 1e-6, 1e-2
-_LESS, _MORE, _SHORT = 0.33, 3.0, 0.2
-# Cost in visits of single variables by coordinate descent: of a label, and of 1000
-# multiplications; measured, roughly.
+# A ridge on the diagonal, relative to its mean, shortens the steps. It falls after a step of full
+# length, and rises after a step that is cut below `_SHORT`.
+_RIDGE, _MIN_RIDGE, _MAX_RIDGE = 1e-3, 1e-6, 1e-2
+_RIDGE_FALL, _RIDGE_RISE, _SHORT = 0.33, 3.0, 0.2
+# Rough measured cost of a label, and of 1000 multiplications, in units of one visit of a single
+# variable by coordinate descent.
 _PER_LABEL, _PER_THOUSAND = 3000, 1
-# Larger systems of all pair weights would not be worth it: then each label moves as if its
-# pair weights were its own.
-_MOST_PAIRS = 1000
-# Inputs of the free variables, up to which those of labels that move together are held: 32 MB.
-# Beyond, those of a label with more free variables than columns are copied out of X when asked for.
-_MOST_INPUTS = 4_000_000
-# Signs of other labels on the rows of free variables, at most: 160 MB.
-_MOST_SIGNS = 20_000_000
-# Of the mean diagonal; twin rows make the system singular.
-_TWINS = 1e-10
+# With more pair weights, a joint system would be too slow. Then each label moves as if no other
+# label shared its pair weights.
+_MAX_PAIRS = 1000
+# Largest number of inputs of free variables that labels which move together hold: 32 MB. Beyond,
+# a label with more free variables than columns copies its inputs out of X when it needs them.
+_MAX_INPUTS = 4_000_000
+# Largest number of signs of other labels on the rows of free variables: 160 MB.
+_MAX_SIGNS = 20_000_000
+# Ridge of exact steps, relative to the mean diagonal: equal rows make the system singular.
+_EQUAL_ROWS = 1e-10
 _BOX_ROUNDS = 10
 
 
 @dataclass
 class _Label:
-    """The free dual variables of a label, times their signs.
-
-    Attributes
-    ----------
-    label : int
-    rows : ndarray (n,)
-    work_out : callable
-        Returns, for numbers of rows, those of X and a 1, (n, D + 1).
-    held : ndarray (n, D + 1) or None
-        The same for all rows, if it is held; where that is wide, their products (n, n).
-    wide : bool
-    mean_square : float
-        Mean of the diagonal of the products of the inputs.
-    right : ndarray (n, L + 1)
-        Signs of the other labels, 0 at its own, and what the fields lack to the margin. Only
-        the last where there are no pair weights; L is 0 below, then.
-    low, high : ndarray (n,)
-        Bounds of the change.
-    change : ndarray (n,)
-    free : ndarray of bool (n,)
-        Which of them no step has taken to a bound.
-    """
+    """The free dual variables of a label, times their signs."""
 
     label: int
-    rows: np.ndarray
-    work_out: Callable
+    rows: np.ndarray  # (n,)
+    compute_inputs: Callable  # returns the rows of X with a 1 appended, (n, D + 1)
+    # (n, D + 1): the inputs of all rows if they are held; if `wide`, their products (n, n).
     held: np.ndarray | None
     wide: bool
-    mean_square: float
+    mean_square: float  # mean of the diagonal of the products of the inputs
+    # (n, L + 1): signs of the other labels, 0 for the label itself, then the residuals, by which
+    # the fields miss the margin. (n, 1) without pair weights: then L is 0 below.
     right: np.ndarray
-    low: np.ndarray
+    low: np.ndarray  # (n,) bounds of the change
     high: np.ndarray
-    change: np.ndarray = field(init=False)
-    free: np.ndarray = field(init=False)
+    change: np.ndarray = field(init=False)  # (n,)
+    free: np.ndarray = field(init=False)  # (n,) of bool: no step has reached a bound
 
     def __post_init__(self):
         self.change = np.zeros(len(self.rows))
         self.free = np.ones(len(self.rows), dtype=bool)
 
     def inputs(self, kept=slice(None)):
-        """Return those (n, D + 1) of the variables that are kept; where wide, their products."""
+        """Return the inputs (n, D + 1) of the kept variables; if `wide`, their products."""
         if self.held is None:
-            return self.work_out(self.rows[kept])
+            return self.compute_inputs(self.rows[kept])
         inputs = self.held[kept]
         return inputs[:, kept] if self.wide else inputs
 
     def factorise(self, ridge):
-        """Solve for what is free, as far as it does not depend on the pair weights.
+        """Factorise the system of the free variables, as far as the pair weights do not matter.
 
-        Returns
-        -------
-        ndarray (L, L + 1) :
-            ``P' M^-1 [P, r]`` of signs P, residuals r and M, the products of the inputs with
-            `ridge` on the diagonal.
+        Return ``P' M^-1 [P, r]`` (L, L + 1) with signs P, residuals r and M, the products of the
+        inputs with `ridge` on the diagonal.
         """
         kept = slice(None) if self.free.all() else np.flatnonzero(self.free)
         inputs, right = self.inputs(kept), self.right[kept]
@@ -107,7 +88,7 @@ class _Label:
         return product
 
     def direction(self, pairs):
-        """Newton step (n,) given that of the label's pair weights (L,)."""
+        """Return the Newton step (n,), given the step (L,) of the label's pair weights."""
         kept, factor, half, ridge = self._system
         solved, _ = dtrtrs(factor, half[:, -1] - half[:, :-1] @ pairs, lower=1, trans=1)
         if not self.wide:
@@ -120,11 +101,8 @@ class _Label:
     def try_step(self, step):
         """Clip a step (n,) to the bounds.
 
-        Returns
-        -------
-        new, pushed, gain, pairs :
-            The change with it, how it changes the fields through X, the increase of the
-            objective without the pair weights, and what it adds to those (L,), times eta.
+        Return the new change, the change of the fields through X, the increase of the objective
+        without the pair weights, and eta times the change (L,) of the pair weights.
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change
@@ -134,7 +112,7 @@ class _Label:
         return new, pushed, gain, step @ self.right[:, :-1]
 
     def accept(self, new, pushed, pairs):
-        """Make a step; whether it took variables to a bound."""
+        """Make a step; return whether a variable reached a bound."""
         self.change = new
         self.right[:, -1] -= pushed + self.right[:, :-1] @ pairs
         inside = (new > self.low) & (new < self.high)
@@ -144,12 +122,7 @@ class _Label:
 
 
 class NewtonSteps:
-    """Newton steps on the free dual variables of a large margin machine.
-
-    Parameters
-    ----------
-    problem : LargeMarginProblem
-    """
+    """Newton steps on the free dual variables of a `LargeMarginProblem`."""
 
     def __init__(self, problem):
         self._problem = problem
@@ -157,54 +130,45 @@ class NewtonSteps:
         self._ridge = np.full(n_labels, _RIDGE)
         self._joint = problem.spread > 0 and n_labels > 1
         self._n_pairs = n_labels * (n_labels - 1) // 2
-        self._of_pairs = None
-        if self._joint and self._n_pairs <= _MOST_PAIRS:
+        self._pair_index = None
+        if self._joint and self._n_pairs <= _MAX_PAIRS:
             index = np.zeros((n_labels, n_labels), dtype=np.intp)
             index[np.triu_indices(n_labels, 1)] = np.arange(self._n_pairs)
             index += index.T
-            # Entries of a label with itself are 0, wherever they are added.
-            self._of_pairs = index, index[:, :, None] * self._n_pairs + index[:, None, :]
+            # The entries of a label with itself are 0, so their place does not matter.
+            self._pair_index = index, index[:, :, None] * self._n_pairs + index[:, None, :]
 
     def cost(self, free):
-        """Cost of `step`, in visits of single variables; infinite where it would fill the memory.
+        """Return the cost of `step` in visits of single variables; infinite if memory is short.
 
-        Parameters
-        ----------
-        free : ndarray of bool (N, L)
+        `free` (N, L) marks the variables that would move.
         """
         n_free, width = free.sum(axis=0), self._problem.X.shape[1] + 1
         n_labels, least = len(n_free), np.minimum(n_free, width)
-        if (n_free * least).sum() > max(_MOST_INPUTS, free.shape[0] * width):
+        if (n_free * least).sum() > max(_MAX_INPUTS, free.shape[0] * width):
             return np.inf
         each = least**3 / 3 + n_free * least * n_labels
         each += np.where(n_free > width, n_free * least**2, 0)
-        if self._joint and self._of_pairs is None:
-            if n_free.sum() * n_labels > max(_MOST_SIGNS, free.size):
+        if self._joint and self._pair_index is None:
+            if n_free.sum() * n_labels > max(_MAX_SIGNS, free.size):
                 return np.inf
             each += np.where(n_free > 0, n_labels**2 * (n_free + n_labels / 3), 0)
         total = (n_free * least * width + _ROUNDS * each).sum()
-        if self._of_pairs is not None:
+        if self._pair_index is not None:
             total += _ROUNDS * self._n_pairs**3 / 3
         return _PER_LABEL * np.count_nonzero(n_free) + _PER_THOUSAND * total / 1000
 
     def step(self, alpha, weights, free, exact=False):
-        """Move free variables towards the optimum, those of all labels together.
+        """Move the free variables of all labels towards the joint optimum.
 
-        Variables that meet a bound stay there, and the others are solved for again. Changes alpha
-        and the weights in place; the dual objective does not decrease.
-
-        Parameters
-        ----------
-        alpha : ndarray (N, L)
-        weights : tuple of ndarray (L, D), (L,), (L, L)
-        free : ndarray of bool (N, L)
-            Some or all of the variables between their bounds.
-        exact : bool
-            Do not hold the step back.
+        Variables that reach a bound stay there, and the system of the others is solved again. The
+        step changes `alpha` (N, L) and the weights A, b and S in place; the dual objective does not
+        decrease. `free` (N, L) marks some or all of the variables between their bounds. An exact
+        step has nearly no ridge.
         """
         n_free = np.count_nonzero(free, axis=0)
         least = np.minimum(n_free, self._problem.X.shape[1] + 1)
-        hold = (n_free * least).sum() <= _MOST_INPUTS
+        hold = (n_free * least).sum() <= _MAX_INPUTS
         columns = ((i, np.flatnonzero(column)) for i, column in enumerate(free.T))
         columns = [(i, rows) for i, rows in columns if len(rows)]
         if self._joint:
@@ -220,14 +184,14 @@ class NewtonSteps:
             self._store(each, alpha, weights)
 
     def _inputs(self, rows):
-        """Rows of X and a 1, (n, D + 1)."""
+        """Return rows of X with a 1 appended, (n, D + 1)."""
         X = self._problem.X[rows]
         inputs = np.ones((len(rows), X.shape[1] + 1))
         inputs[:, :-1] = X.toarray() if sparse.issparse(X) else X
         return inputs
 
     def _label_of(self, alpha, weights, i, rows, hold):
-        """Return the `_Label` of free variables of label i; whether to hold its inputs."""
+        """Return the `_Label` of the free variables of label i; `hold` keeps its inputs."""
         coef, intercept, pairwise = weights
         X = self._problem.X[rows].astype(np.float64, copy=False)
         own, limit, start = (
@@ -262,7 +226,7 @@ class NewtonSteps:
         i, rows, change = label.label, label.rows, label.change
         positive, limit = self._problem.signs[rows, i] > 0, self._problem.limits(rows, i)
         new = np.clip(alpha[rows, i] + np.where(positive, change, -change), 0.0, limit)
-        # Exactly at the bound, in spite of rounding.
+        # Put variables exactly at their bound, in spite of rounding.
         new[change == np.where(positive, label.low, label.high)] = 0.0
         top = change == np.where(positive, label.high, label.low)
         new[top] = limit[top]
@@ -271,7 +235,7 @@ class NewtonSteps:
         weights[1][i] += change.sum()
 
     def _maximise(self, labels, exact):
-        """Newton steps on labels, clipped; how they change the pair weights (L, L) if any."""
+        """Make clipped Newton steps on labels; return the change (L, L) of the pair weights."""
         n_labels = len(self._ridge)
         members = [each.label for each in labels]
         scale = max((each.mean_square for each in labels), default=1.0)
@@ -280,7 +244,7 @@ class NewtonSteps:
             left = [each for each in labels if each.free.any()]
             if not left:
                 break
-            ridge = _TWINS if exact else self._ridge[members[0]]
+            ridge = _EQUAL_ROWS if exact else self._ridge[members[0]]
             try:
                 pairs = self._pair_step(left, ridge * scale)
             except linalg.LinAlgError:
@@ -300,9 +264,9 @@ class NewtonSteps:
             else:
                 share = 0.0
             if not exact and share < _SHORT:
-                self._ridge[members] = min(self._ridge[members[0]] * _MORE, _MOST_RIDGE)
+                self._ridge[members] = min(self._ridge[members[0]] * _RIDGE_RISE, _MAX_RIDGE)
             elif not exact and share == 1.0:
-                self._ridge[members] = max(self._ridge[members[0]] * _LESS, _LEAST_RIDGE)
+                self._ridge[members] = max(self._ridge[members[0]] * _RIDGE_FALL, _MIN_RIDGE)
             if share == 0.0:
                 break
             moved += pairs
@@ -315,17 +279,17 @@ class NewtonSteps:
         return moved
 
     def _pair_step(self, labels, ridge):
-        """Newton step (L, L) of the pair weights, after which the labels solve for their own.
+        """Return the Newton step (L, L) of the pair weights, or (L, 0) without pair weights.
 
-        (L, 0) without pair weights.
+        Given this step, each label can solve its own system.
         """
         n_labels, penalty = len(self._ridge), self._problem.penalty
         result = np.zeros((n_labels, n_labels if self._joint else 0))
-        if self._of_pairs is not None:
+        if self._pair_index is not None:
             products = np.zeros((n_labels, n_labels, n_labels + 1))
             for each in labels:
                 products[each.label] = each.factorise(ridge)
-            index, entries = self._of_pairs
+            index, entries = self._pair_index
             n_pairs = self._n_pairs
             matrix = np.bincount(entries.ravel(), products[:, :, :-1].ravel(), n_pairs**2)
             matrix = matrix.reshape(n_pairs, n_pairs)
@@ -337,7 +301,7 @@ class NewtonSteps:
             result = dpotrs(factor, right, lower=1)[0][index]
             np.fill_diagonal(result, 0.0)
             return result
-        for each in labels:  # one at a time: all products would fill the memory
+        for each in labels:  # one at a time, to save memory
             product = each.factorise(ridge)
             if self._joint:
                 matrix = product[:, :-1] + penalty * np.eye(n_labels)
@@ -348,12 +312,12 @@ class NewtonSteps:
 def maximise_in_box(hessian, gradient, start, limit):
     """Maximise ``g . d - d' H d / 2`` over ``start + d`` in [0, limit], from d = 0.
 
-    Newton steps on the variables that are free, each clipped to the box if that is an
-    improvement and cut at the first bound otherwise. Variables do not leave bounds.
+    The steps are Newton steps on the free variables. A step is clipped to the box, or cut at
+    the first bound if that gives a higher value. Variables at a bound stay there.
     """
     current = start.copy()
     free = np.arange(len(start))
-    ridge = _TWINS * np.trace(hessian) / len(start)
+    ridge = _EQUAL_ROWS * np.trace(hessian) / len(start)
     for _ in range(_BOX_ROUNDS):
         part = hessian[np.ix_(free, free)]
         part[np.diag_indices_from(part)] += ridge
@@ -369,7 +333,7 @@ def maximise_in_box(hessian, gradient, start, limit):
             if _gain(hessian, gradient, free, clipped) > _gain(hessian, gradient, free, step):
                 step = clipped
         moved = np.clip(current[free] + step, 0.0, limit[free])
-        if share < 1:  # exactly at the bound, in spite of rounding
+        if share < 1:  # put variables exactly at their bound, in spite of rounding
             moved = np.where(moved <= 1e-12 * current[free], 0.0, moved)
             near = limit[free] - moved <= 1e-12 * limit[free]
             moved = np.where(near, limit[free], moved)
@@ -384,5 +348,5 @@ def maximise_in_box(hessian, gradient, start, limit):
 
 
 def _gain(hessian, gradient, free, step):
-    """Increase of the objective by a step of the free variables."""
+    """Return the increase of the objective by a step of the free variables."""
     return gradient[free] @ step - 0.5 * step @ hessian[np.ix_(free, free)] @ step

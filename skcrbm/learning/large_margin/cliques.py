@@ -2,8 +2,8 @@
 
 As in `dual_coordinate` for pairs of labels, each step moves the dual variable of one row and one
 output, and the duality gap ends the training. Here the weights are sums over cliques, and may have
-an L1 penalty, which shrinks the sums. Shrunk sums move no more than the sums do. So the step that is
-optimal without the penalty cannot overshoot with it.
+an L1 penalty, which shrinks the sums. Shrunk sums move no more than the sums do. So the step that
+is optimal without the penalty cannot overshoot with it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CliqueFeatures:
     # The variables of clique j are ``members[start[j]:start[j + 1]]``.
     start: np.ndarray
     members: np.ndarray
-    # CSR matrix (J, T): the weights of the cliques are ``mixing @ weight``, and `weight` is learned.
+    # CSR matrix (J, T): the weights of cliques are ``mixing @ weight`` with learned `weight`.
     mixing: Any
     is_output: np.ndarray  # (V,) of bool: whether a variable has a margin
     # As in `kernels/clique_dual.py`.
@@ -90,7 +90,7 @@ class CliqueFeatures:
         )
 
     def n_pairs(self):
-        """Return the number of pairs of outputs (T,) in the cliques of each weight, times factors."""
+        """Return the number of output pairs (T,) in the cliques of each weight, times factors."""
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         n = np.bincount(owner, self.is_output[self.members], minlength=len(self.start) - 1)
         return abs(self.mixing).T @ (n * (n - 1) / 2)

@@ -1,18 +1,21 @@
 """Cutting planes: the training of the structural support vector machine over label pairs.
 
-Like `_dual_coordinate.py` it is no `Objective` of the training loop: each iteration looks for the
-labels that violate the margin most, in all rows, adds their mean as one linear constraint, and
-solves a quadratic program of all constraints so far, with a variable for each.
+Each iteration finds the labels of every row that violate the margin most, adds their mean as one
+linear constraint, and solves a quadratic program with a variable for each constraint.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.energies import IsingEnergy
-from skcrbm.inference import ICM, infer
+from skcrbm.inference import ICM, InferenceMethod, infer
 from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.parallel import one_blas_thread
 
@@ -204,8 +207,8 @@ def fit_cutting_planes(
     or after `max_iter` iterations.
 
     `on_pass_begin` is called before each iteration with its number, from 0. `on_pass_end` is called
-    after each iteration with its number, the relative gap, the number of planes, and a function that
-    returns the current `StructuralMarginFit`; it returns True to stop.
+    after each iteration with its number, the relative gap, the number of planes, and a function
+    that returns the current `StructuralMarginFit`; it returns True to stop.
 
     Raises
     ------
@@ -263,7 +266,9 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                 if _gap(best[1] + best[2], lower) <= tol:
                     reason = "tol"
             gap = _gap(best[1] + best[2], lower)
-            if on_pass_end is not None and on_pass_end(n_iter - 1, gap, len(planes.dual), current_fit):
+            if on_pass_end is not None and on_pass_end(
+                n_iter - 1, gap, len(planes.dual), current_fit
+            ):
                 reason = "callback"
             if reason != "max_iter":
                 break

@@ -1,12 +1,16 @@
 """Dual coordinate descent: the training of the large margin Boltzmann machine.
 
-It is no `Objective` of the training loop: what moves is one dual variable per row and label,
-each to its exact optimum, and what ends it is the duality gap; there is no gradient in the
-parameters to follow, and no step size.
+Each step moves the dual variable of one row and one label to its exact optimum, so that there is
+no step size. The range of the projected gradients ends the training. For this reason the solver
+does not use the training loop of the other models, which follows gradients in the parameters.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -19,49 +23,36 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Newton steps on what is between its bounds come after so many passes, and again after so many,
-# for at most a multiple of the work of the passes.
+# Number of passes before the first Newton step on the variables between their bounds, passes
+# between two steps, and largest work of the steps, relative to the work of the passes.
 _FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 15, 2.0
-_ASK_AGAIN = 5  # passes after a step that would have cost too much
-# With at most so many such variables there are up to 10 more once `tol` is reached, until the
-# violation is below _EXACT. So the result of a small problem does not depend on the way.
+_NEWTON_RETRY = 5  # passes until the next attempt if a step would have cost too much
+# With at most 400 free variables, up to 10 more Newton steps follow once `tol` is reached, until
+# the violation is below _EXACT. So the result of a small problem does not depend on the path.
 _FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10
-# On the way the goal is this share of the violation at the last look at all labels; labels
-# that meet it rest, so that the passes go to those that are behind.
+# The goal of a stage is this share of the violation in the last pass over all labels. Labels that
+# meet the goal rest, so that the passes go to the other labels.
 _STAGE = 0.1
 
 
 @dataclass
 class LargeMarginProblem:
-    """A large margin Boltzmann machine to be learned.
+    """The training problem of a large margin Boltzmann machine.
 
     Minimise ``1/2 (|A|^2 + |b|^2) + eta/2 sum_{i<k} s_ik^2 + sum_in U_in [gamma - m_in]_+``
     with the margins ``m_in = y_in (a_i . x_n + b_i + sum_{k != i} s_ik y_kn)``. Further cliques C_j
     of labels add ``eta/2 sum_j w_j^2`` and ``sum_{j: i in C_j} w_j prod_{k in C_j} y_kn``.
-
-    Attributes
-    ----------
-    X : ndarray or CSR matrix (N, D)
-    signs : ndarray of int8 (N, L)
-        Labels y in {-1, 0, +1}; 0 where not observed, which takes the label out of the
-        other labels' margins too.
-    limit : ndarray (N, L) or (N, 1)
-        U; one column where all labels of a row have the same. It is taken for 0 where a label is
-        not observed.
-    margin : float
-        gamma.
-    penalty : float
-        eta; infinite without pair weights.
-    cliques : sequence of tuples of int
-        Of three labels or more; they are left out without pair weights.
     """
 
-    X: object
+    X: Any  # array or CSR matrix (N, D)
+    # (N, L) of int8: labels y in {-1, +1}; 0 for a missing label, which the margins leave out.
     signs: np.ndarray
+    # (N, L), or (N, 1) if the labels of a row share it: U. Missing labels count as 0.
     limit: np.ndarray
-    margin: float
-    penalty: float
-    cliques: tuple = ()
+    margin: float  # gamma
+    penalty: float  # eta; infinite without pair weights
+    # Tuples of three and more labels; ignored without pair weights.
+    cliques: Sequence[tuple[int, ...]] = ()
 
     def __post_init__(self):
         if sparse.issparse(self.X):
@@ -71,16 +62,16 @@ class LargeMarginProblem:
 
     @property
     def spread(self):
-        """1 / eta: how much a dual variable moves a pair weight."""
+        """Return 1 / eta, by which a dual variable moves a pair weight."""
         return 1.0 / self.penalty
 
     def limits(self, rows=slice(None), labels=slice(None)):
-        """U of these rows and labels, 0 where they are not observed."""
+        """Return U of rows and labels, 0 for missing labels."""
         limit = np.broadcast_to(self.limit, self.signs.shape)[rows, labels]
         return np.where(self.signs[rows, labels] != 0, limit, 0.0)
 
     def weights(self, dual):
-        """Weights A (L, D), b (L,), S (L, L) of dual variables (N, L)."""
+        """Return the weights A (L, D), b (L,), S (L, L) of dual variables (N, L)."""
         n_labels = self.signs.shape[1]
         coef, intercept = np.zeros((n_labels, self.X.shape[1])), np.zeros(n_labels)
         half = np.zeros((n_labels, n_labels))
@@ -95,22 +86,22 @@ class LargeMarginProblem:
         return coef, intercept, pairwise
 
     def margins(self, weights, rows):
-        """M (n, L) of rows; 0 where not observed."""
+        """Return the margins (n, L) of rows, 0 for missing labels."""
         coef, intercept, pairwise = weights
         signs = self.signs[rows].astype(np.float64)
         inputs = np.asarray(safe_sparse_dot(self.X[rows], coef.T))
         return signs * (inputs + intercept + signs @ pairwise)
 
     def chunks(self):
-        """Rows that are worked on at once: sums over them need no copies of all."""
+        """Return slices of rows that are processed together, to avoid copies of all rows."""
         n_rows, n_labels = self.signs.shape
-        # Rows of a CSR matrix are copies, too.
+        # Count the entries of X, too: rows of a CSR matrix are copies.
         size = self.X.nnz if sparse.issparse(self.X) else self.X.size
         row = size // max(1, n_rows) + 4 * n_labels
         return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))
 
     def reaches(self, dual, margins, rows=slice(None)):
-        """How far the projected gradients of each label go above 0 and below, (2, L)."""
+        """Return the largest projected gradients of each label above 0 and below 0, (2, L)."""
         slope, limit = margins - self.margin, self.limits(rows)
         slope = np.where(dual == 0, np.minimum(slope, 0.0), slope)
         slope = np.where(dual == limit, np.maximum(slope, 0.0), slope)
@@ -118,13 +109,17 @@ class LargeMarginProblem:
         return np.array([side.max(axis=0, initial=0.0) for side in (slope, -slope)])
 
     def violation(self, reaches):
-        """Largest range of the projected gradients of a label, in units of the margin."""
+        """Return the largest range of the projected gradients of a label, in margins."""
         return float(reaches.sum(axis=0).max(initial=0.0)) / self.margin
 
     def certificate(self, dual, weights):
-        """Value of the primal and of the dual, never the larger one, and the violation."""
+        """Return the primal objective, the dual objective and the violation.
+
+        The dual objective is never the larger number.
+        """
         coef, intercept, pairwise = weights
-        # Half of the symmetric matrix: its pairs once. 0 times infinity would be NaN.
+        # 0.25, because the symmetric matrix has each pair twice. Without pairs eta is infinite, and
+        # infinity times 0 would be NaN.
         norm = 0.5 * ((coef**2).sum() + (intercept**2).sum())
         if self.spread > 0:
             norm += 0.25 * self.penalty * (pairwise**2).sum()
@@ -138,62 +133,40 @@ class LargeMarginProblem:
 
 @dataclass
 class LargeMarginFit:
-    """What `fit_large_margin` found.
+    """The result of `fit_large_margin`."""
 
-    Attributes
-    ----------
-    coef, intercept, pairwise : ndarray (L, D), (L,), (L, L)
-    dual : ndarray (N, L)
-    gap : float
-        (primal - dual objective) / primal.
-    violation : float
-        What `tol` is the limit of: the largest range of the projected gradients of a label.
-    n_iter : int
-        Passes over the rows.
-    reason : {"tol", "max_iter", "callback", "interrupted"}
-        Why it ended.
-    clique : ndarray (J,)
-        Weights of the problem's cliques; empty where they are left out.
-    """
-
-    coef: np.ndarray
-    intercept: np.ndarray
-    pairwise: np.ndarray
-    dual: np.ndarray
-    gap: float
-    violation: float
-    n_iter: int
-    reason: str
+    coef: np.ndarray  # (L, D)
+    intercept: np.ndarray  # (L,)
+    pairwise: np.ndarray  # (L, L)
+    dual: np.ndarray  # (N, L)
+    gap: float  # (primal - dual) / primal objective
+    violation: float  # largest range of the projected gradients of a label, limited by `tol`
+    n_iter: int  # number of passes over the rows
+    reason: str  # of the end: "tol", "max_iter", "callback" or "interrupted"
+    # (J,): weights of the problem's cliques; empty if they are left out.
     clique: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
 def fit_large_margin(
-    problem, *, tol, max_iter, rng, dual=None, on_pass_begin=None, on_pass_end=None
-):
+    problem: LargeMarginProblem,
+    *,
+    tol: float,
+    max_iter: int,
+    rng: np.random.RandomState,
+    dual: np.ndarray | None = None,
+    on_pass_begin: Callable | None = None,
+    on_pass_end: Callable | None = None,
+) -> LargeMarginFit:
     """Solve a `LargeMarginProblem` by dual coordinate descent with shrinking.
 
-    The rows are visited in random order; it ends when the projected gradients of all dual
-    variables lie within ``tol * margin`` of each other.
+    The rows are visited in random order. The training ends when the projected gradients of the
+    dual variables of each label lie within ``tol * margin`` of each other, or after `max_iter`
+    passes over the rows. `dual` (N, L) is the start, 0 by default; it may be overwritten.
 
-    Parameters
-    ----------
-    problem : LargeMarginProblem
-    tol : float
-    max_iter : int
-        Passes over the rows at most.
-    rng : RandomState
-    dual : ndarray (N, L), default=None
-        Where to start; 0 by default. It may be overwritten.
-    on_pass_begin : callable, default=None
-        Called before each pass with its number, 0-based, where there is an `on_pass_end`.
-    on_pass_end : callable, default=None
-        Called after each pass with its number, the range of the projected gradients met, the
-        share of dual variables still active, and a function that returns the
-        `LargeMarginFit` of now. Returns True to stop.
-
-    Returns
-    -------
-    LargeMarginFit
+    `on_pass_begin` is called before each pass with its number, from 0. `on_pass_end` is called
+    after each pass with its number, the range of the projected gradients in the pass, the share of
+    dual variables that are still active, and a function that returns the current `LargeMarginFit`;
+    it returns True to stop.
 
     Raises
     ------
@@ -212,7 +185,7 @@ def fit_large_margin(
 
 
 def _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks):
-    """`fit_large_margin` of a problem with cliques, as a large margin Markov network."""
+    """Solve a problem with larger cliques, as a large margin Markov network."""
     network = clique_problem(problem)
     on_pass_begin, on_pass_end = hooks
 
@@ -223,8 +196,8 @@ def _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks):
         end = found.dual, found.gap, violation, found.n_iter, found.reason
         return LargeMarginFit(coef, intercept, pairwise, *end, clique)
 
-    def told(number, violation, share, now):
-        return on_pass_end(number, violation, share, lambda: as_labels(now()))
+    def pass_ended(number, violation, share, current_fit):
+        return on_pass_end(number, violation, share, lambda: as_labels(current_fit()))
 
     return as_labels(
         fit_cliques(
@@ -234,7 +207,7 @@ def _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks):
             rng=rng,
             dual=dual,
             on_pass_begin=on_pass_begin,
-            on_pass_end=None if on_pass_end is None else told,
+            on_pass_end=None if on_pass_end is None else pass_ended,
         )
     )
 
@@ -242,23 +215,23 @@ def _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks):
 def _fit_of(problem, alpha, n_iter, reason):
     """Return the `LargeMarginFit` of dual variables."""
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        # Free of what rounding has added up.
+        # Compute the weights again, to remove the rounding errors of the updates.
         weights = problem.weights(alpha)
         primal, value, violation = problem.certificate(alpha, weights)
     if not np.isfinite([primal, value]).all():
         raise ValueError(
             "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
         )
-    # Below 0 it is rounding; without any weight on the losses both are 0.
+    # A negative gap is rounding. If all limits are 0, both objectives are 0.
     gap = max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
     return LargeMarginFit(*weights, alpha, gap, violation, n_iter, reason)
 
 
 def _descend(problem, alpha, tol, max_iter, rng, hooks):
-    """Change alpha in place; number of passes and why they ended."""
+    """Optimise alpha in place; return the number of passes and the reason of the end."""
     on_pass_begin, on_pass_end = hooks
     weights = problem.weights(alpha)
-    # Of each row, the labels active first.
+    # The labels of each row, active labels first.
     n_rows, n_labels = problem.signs.shape
     labels = np.empty((n_rows, n_labels), np.int16 if n_labels < 2**15 else np.int32)
     n_possible = np.empty(n_rows, np.intp)
@@ -275,7 +248,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
     goal = tol * problem.margin
     stage, polishing, n_iter, newton_at = goal, 0, 0, _FIRST_NEWTON
     newton, work, spent = NewtonSteps(problem), 0, 0.0
-    fresh = True  # everything is active in the next pass
+    fresh = True  # the next pass visits all labels
     try:
         while n_iter < max_iter:
             if fresh:
@@ -283,7 +256,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 order = np.flatnonzero(n_possible)
                 count = len(order)
                 bounds[:] = [[np.inf], [-np.inf], [-np.inf], [np.inf]]
-            # The pass over everything by itself; else until it is time for a Newton step.
+            # A single pass over all labels, else all passes until the next Newton step.
             wanted = 1 if fresh or on_pass_end else max(newton_at - n_iter, 1)
             wanted = min(wanted, max_iter - n_iter)
             if on_pass_begin is not None:
@@ -293,8 +266,8 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
             n_iter += done
             if on_pass_end is not None:
                 share = n_active.sum() / n_possible.sum()
-                now = partial(_fit_of, problem, alpha, n_iter, "callback")
-                if on_pass_end(n_iter - 1, violation / problem.margin, share, now):
+                current_fit = partial(_fit_of, problem, alpha, n_iter, "callback")
+                if on_pass_end(n_iter - 1, violation / problem.margin, share, current_fit):
                     return n_iter, "callback"
             if fresh and violation <= goal:
                 if violation <= _EXACT * problem.margin or polishing == _POLISH:
@@ -318,7 +291,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                     spent += cost
                     newton_at = n_iter + _NEWTON_EVERY
                 else:
-                    newton_at = n_iter + _ASK_AGAIN
+                    newton_at = n_iter + _NEWTON_RETRY
     except KeyboardInterrupt:
         if n_iter == 0:
             raise
@@ -327,14 +300,14 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
 
 
 def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
-    """Return the passes over rows for this X, as a function of what is new in each call."""
+    """Return a function that makes passes over the rows."""
     from skcrbm.kernels.lmbm_dual import LabelDual, LabelRows, csr_passes, dense_passes
 
     X, signs = problem.X, problem.signs
     square = np.empty(len(signs))
     for part in problem.chunks():
         pairs = np.maximum(np.count_nonzero(signs[part], axis=1) - 1, 0)
-        # In float64: the square of a float32 may be none.
+        # Square in float64, because the square of a small float32 is 0.
         norms = row_norms(X[part].astype(np.float64, copy=False), squared=True)
         square[part] = norms + 1.0 + pairs * problem.spread
     if sparse.issparse(X):
