@@ -1,18 +1,22 @@
 """Weighted clauses as cliques with product features."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from numbers import Integral
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from skcrbm.energies import FactorGraphEnergy
 from skcrbm.energies.cliques import clique_energy
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
-# A clause of k literals makes 2^k - 1 cliques.
+# A clause of k literals gives 2^k - 1 cliques.
 _MAX_LITERALS = 16
 
 
@@ -23,39 +27,41 @@ class ClauseCliques(Versioned):
     Attributes
     ----------
     cliques : list of tuples of int
-        Distinct sets of variables, numbered from 0: those within some clause, by size.
+        Distinct subsets of the clauses' variables, numbered from 0, ordered by size.
     ties : CSR matrix (n_cliques, n_formulas)
-        Weights of cliques are ``ties @ w`` for weights w of formulas: `ties` of
-        `LargeMarginMarkovNetwork`.
+        Matrix for `ties` of `LargeMarginMarkovNetwork`: the weights of cliques are ``ties @ w`` for
+        weights w of formulas.
     weights : ndarray (n_cliques,)
-        Of the cliques, by the weights that were given.
+        Weights of the cliques, for the given weights of clauses or formulas.
     constant : float
-        The weight of the true clauses is ``constant + sum_j weights_j prod_{i in C_j} v_i``.
+        Constant of the total weight of the true clauses, which is
+        ``constant + sum_j weights_j prod_{i in C_j} v_i``.
     n_variables : int
+        Number of variables.
 
     Examples
     --------
     >>> from skcrbm.density import LargeMarginMarkovNetwork, from_clauses
     >>> found = from_clauses([[-1, 2], [-2, 3]], [1.0], formulas=[0, 0])
-    >>> found.energy().score([[1, 1, 0]]) + found.constant  # one of two is true
+    >>> found.energy().score([[1, 1, 0]]) + found.constant  # one clause of two is true
     array([1.])
     >>> LargeMarginMarkovNetwork(found.cliques, ties=found.ties).fit([[0, 1, 1]]).group_weights_
     array([0.5])
     """
 
-    cliques: list
-    ties: object
+    cliques: list[tuple[int, ...]]
+    ties: sparse.csr_matrix
     weights: np.ndarray
     constant: float
     n_variables: int
 
-    def energy(self):
-        """Return the model ``p(x) ∝ exp(weight of the true clauses)``.
+    def energy(self) -> FactorGraphEnergy:
+        """Return the model ``p(x) ∝ exp(total weight of the true clauses)``.
 
         Returns
         -------
         FactorGraphEnergy
-            Its scores lack `constant`.
+            Energy whose scores do not include `constant`.
 
         Raises
         ------
@@ -65,35 +71,42 @@ class ClauseCliques(Versioned):
         return clique_energy(self.cliques, self.weights, self.n_variables)
 
 
-def from_clauses(clauses, weights, n_variables=None, formulas=None):
+def from_clauses(
+    clauses: Sequence[Sequence[int]],
+    weights: ArrayLike,
+    n_variables: int | None = None,
+    formulas: ArrayLike | None = None,
+) -> ClauseCliques:
     """Turn weighted clauses, a ground Markov logic network, into cliques of -1/+1 variables.
 
-    A clause C of k literals is false where all of them are. With v in {-1, +1} and the sign s_i of
-    literal i, its truth is ``1 - prod_i (1 - s_i v_i) / 2``, so that every nonempty set A of its
-    variables gets the weight ``w (-1)^(|A| + 1) 2^-k prod_{i in A} s_i``, and the constant
-    ``w (1 - 2^-k)`` [1]_ (Remark 2.2, with its signs and indices put right).
+    A clause C of k literals is false if all literals are false. With v in {-1, +1} and the sign s_i
+    of literal i, its truth is ``1 - prod_i (1 - s_i v_i) / 2``. So every nonempty set A of its
+    variables gets the weight ``w (-1)^(|A| + 1) 2^-k prod_{i in A} s_i``, and the constant is
+    ``w (1 - 2^-k)`` [1]_ (Remark 2.2, with corrected signs and indices).
 
     Parameters
     ----------
     clauses : sequence of sequences of int
-        Literals as in the DIMACS format: i stands for the variable in column i - 1 being 1, -i
-        for it being 0. A literal counts once; a clause with i and -i is always true.
+        Literals as in the DIMACS format: i is true if the variable in column i - 1 is 1, and -i
+        if it is 0. Repeated literals count once; a clause with i and -i is always true.
     weights : array-like (n_clauses,) or (n_formulas,)
+        Weights of the formulas, or of the clauses without `formulas`.
     n_variables : int, default=None
-        None: as many as the clauses name.
+        Number of variables. None: the largest number in the clauses.
     formulas : array-like of int (n_clauses,), default=None
-        Number of the first-order formula, from 0, of which a clause is a grounding: they share
-        its weight. None: every clause is a formula of its own.
+        Number, from 0, of the first-order formula that a clause instantiates: its clauses share
+        the weight of the formula. None: every clause is a formula of its own.
 
     Returns
     -------
     ClauseCliques
+        Cliques, their weights, and the ties between cliques of the same formula.
 
     Raises
     ------
     ValueError
-        If a clause is empty, has more than 16 literals or one that is no nonzero int, or on
-        another number of weights.
+        If a clause is empty, has more than 16 literals or a literal that is not a nonzero int, or
+        if the number of weights is wrong.
 
     References
     ----------
@@ -158,8 +171,8 @@ def _literals(clause, c):
         literals.add(int(i))
     if not 1 <= len(literals) <= _MAX_LITERALS:
         raise ValueError(
-            f"clauses[{c}] must hold 1 to {_MAX_LITERALS} literals, as k of them make 2^k - 1 "
-            f"cliques; got {len(literals)}"
+            f"clauses[{c}] must hold 1 to {_MAX_LITERALS} literals, because k literals give 2^k - "
+            f"1 cliques; got {len(literals)}"
         )
     return literals
 

@@ -1,8 +1,13 @@
 """LargeMarginMarkovNetwork: cliques of product features, learned without inference."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -10,10 +15,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.density._questions import DensityQuestions
-from skcrbm.density._scopes import checked_inputs, checked_ties, cliques_of
+from skcrbm.density._scopes import checked_inputs, checked_ties, clique_scopes
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy
 from skcrbm.energies.cliques import clique_energy
-from skcrbm.inference import BranchAndBound, infer
+from skcrbm.inference import BranchAndBound, InferenceMethod, infer
 from skcrbm.inference.choice import method_constraint, methods_for
 from skcrbm.inference.label_search import find_clique_states, find_labels
 from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, fit_cliques
@@ -41,66 +46,69 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
         ``1/2 |w|^2 + alpha_l1 sum_j n_j |w_j| + C sum_in [gamma - m_in]_+``
 
-    by dual coordinate descent, where n_j is the number of pairs of columns in clique j: a convex
-    problem whatever the size of the cliques, and no log Z is ever computed.
+    by dual coordinate descent, where n_j is the number of pairs of columns in clique j. The problem
+    is convex for cliques of any size, and never needs log Z.
 
-    Rows may have gaps (NaN): a column that is not observed has no margin, and its cliques are left
-    out of the margins of the others.
+    Rows may have missing values (NaN): a missing value has no margin, and the margins of the other
+    columns leave out its cliques.
 
     Parameters
     ----------
     cliques : "pairwise", int or list of scopes, default="pairwise"
-        Which cliques there are: single columns and pairs; all sets of up to so many
-        columns; or those listed, each a sequence of columns. Cliques of more than six columns
-        are learned, but leave only ``impute(rule="hinge")`` to ask for.
+        Cliques that have a weight: "pairwise" for single columns and pairs; an int k for all sets
+        of up to k columns; or a list of sequences of columns. A model with cliques of more than six
+        columns can be fitted, but answers only ``impute(rule="hinge")``.
     ties : array-like of int (n_cliques,) or matrix (n_cliques, n_groups), default=None
-        Which cliques share a weight, by numbers of groups from 0; or, in general, a matrix that
-        makes clique weights ``ties @ group_weights_``, as `from_clauses` gives it. The penalties
-        are then those of the group weights. None: every clique has its own.
+        Groups of cliques that share a weight, by group numbers from 0; or a matrix that gives the
+        clique weights ``ties @ group_weights_``, as from `from_clauses`. The penalties
+        then apply to the group weights. None: every clique has its own weight.
     inputs : array-like of int, default=None
-        Columns that are given wherever the model is used: it is then p(others | inputs). They have
+        Columns that are always given: the model is p(others | inputs). They have
         no margins, and do not count in n_j.
     C : float, default=1.0
         Weight of the margin loss of each entry of X.
     margin : float, default=1.0
-        gamma. A margin of k with C is the model of a margin of 1 with C / k, its weights
-        times k, without the L1 part: not worth searching.
+        Margin gamma. Without the L1 penalty, a margin of k with C gives the same model as a
+        margin of 1 with C / k, with the weights multiplied by k. So it need not be searched.
     alpha_l1 : float, default=0.0
         L1 penalty for each pair of columns of a clique, 4 eta_0 in [1]_; see Notes. Weights
-        of single columns have none.
+        of single columns have no L1 penalty.
     tol : float, default=1e-3
-        Training ends when the duality gap is at most this share of the objective.
+        Tolerance. Training ends when the duality gap is at most this share of the objective.
     max_iter : int, default=2000
-        Passes over the distinct rows at most.
+        Maximum number of passes over the distinct rows.
     inference : str or object, default="auto"
         Method of `score_samples`, `marginals` and ``impute(rule="map")``: "exact", "sum_product",
-        "tree_reweighted", "mean_field", "max_product", "icm", or configured. "auto" is "exact" up
-        to the sizes that it takes; beyond, questions are refused.
+        "tree_reweighted", "mean_field", "max_product", "icm", or a configured object. "auto" stands
+        for "exact", and raises an error if the model is too large for it.
     binarize : float or None, default=0.5
-        What is above counts as 1. None: X must hold 0, 1 and NaN alone.
+        Threshold: larger values count as 1. None: X must contain only 0, 1 and NaN.
     warm_start : bool, default=False
-        Start `fit` from the dual variables of the previous one, if X has the same distinct rows;
-        the problem is convex, so that only the time changes.
+        If True, `fit` starts from the dual variables of the previous fit, if X has the same
+        distinct rows. The problem is convex, so only the time changes.
     n_jobs : int, default=None
-        Threads over rows in questions. The result does not depend on it.
+        Number of threads over rows in questions to the fitted model. The result does not depend on
+        it.
     random_state : int, RandomState or None, default=None
-        Order of the rows in training.
+        Seed of the order of the rows in training.
     verbose : bool or int, default=False
-        1: one live line with rate, violation and what remains; 2: a line per pass.
+        1 prints a live line with rate, violation and remaining time; 2 prints a line per pass.
 
     Attributes
     ----------
     cliques_ : list of tuples of int
+        Columns of each clique.
     weights_ : ndarray (n_cliques,)
+        Weight of each clique.
     group_weights_ : ndarray (n_groups,)
-        The weights that were learned: those of the cliques where nothing is tied.
+        Learned weights. Without `ties` they are the weights of the cliques.
     energy_ : FactorGraphEnergy or None
-        The model, for `skcrbm.inference.infer`, of the cliques whose weight is not 0. None if one
+        Model of the cliques with nonzero weight, for `skcrbm.inference.infer`. None if a clique
         has more than six columns.
     dual_gap_ : float
         Relative duality gap at the end: (primal - dual) / primal objective.
     n_iter_ : int
-        Passes over the rows.
+        Number of passes over the rows.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -111,11 +119,11 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
         ``log p(v) >= -(2 sum_i xi_i + K b + 4 sum_j n_j |w_j|)``.
 
-    The L1 part is R(w) of [1]_. Its proof counts a clique once for each pair of its columns; the
-    printed ``4 |w|_1`` is that for pairs, and its further K log 2 is not needed. Problem 3.3
-    there has ``1/N sum xi + lambda (eta_0 R(w) + |w|^2 / 2)``: ``C = 1 / (lambda N)`` and
-    ``alpha_l1 = 4 eta_0``; with ``alpha_l1 = 2 C N`` the loss and the L1 part are the bound itself,
-    which leaves cliques of two and more columns at 0: useful values are far below.
+    The L1 part is R(w) of [1]_. The proof there counts a clique once for each pair of its columns;
+    the printed ``4 |w|_1`` holds for pairs, and the additional K log 2 is not needed. Problem 3.3
+    of [1]_ minimises ``1/N sum xi + lambda (eta_0 R(w) + |w|^2 / 2)``: ``C = 1 / (lambda N)`` and
+    ``alpha_l1 = 4 eta_0``. With ``alpha_l1 = 2 C N`` the loss and the L1 part equal the bound, but
+    then all cliques of two and more columns have weight 0: useful values are far smaller.
 
     References
     ----------
@@ -126,7 +134,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     >>> import numpy as np
     >>> from skcrbm.density import LargeMarginMarkovNetwork
     >>> X = np.random.default_rng(0).integers(0, 2, (200, 3))
-    >>> X[:, 2] = X[:, 0] ^ X[:, 1]  # no pair of columns tells anything
+    >>> X[:, 2] = X[:, 0] ^ X[:, 1]  # pairs of columns are independent
     >>> model = LargeMarginMarkovNetwork(cliques=3, random_state=0).fit(X)
     >>> model.impute([[0, 1, np.nan], [1, 1, np.nan]])
     array([[0., 1., 1.],
@@ -139,7 +147,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     )
 
     _parameter_constraints: dict = {
-        # By `_scopes`, in words of their own.
+        # `_scopes` validates these three.
         "cliques": "no_validation",
         "ties": "no_validation",
         "inputs": "no_validation",
@@ -163,21 +171,21 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     def __init__(
         self,
-        cliques="pairwise",
+        cliques: str | int | Sequence[Sequence[int]] = "pairwise",
         *,
-        ties=None,
-        inputs=None,
-        C=1.0,
-        margin=1.0,
-        alpha_l1=0.0,
-        tol=1e-3,
-        max_iter=2000,
-        inference="auto",
-        binarize=0.5,
-        warm_start=False,
-        n_jobs=None,
-        random_state=None,
-        verbose=False,
+        ties: Any = None,
+        inputs: ArrayLike | None = None,
+        C: float = 1.0,
+        margin: float = 1.0,
+        alpha_l1: float = 0.0,
+        tol: float = 1e-3,
+        max_iter: int = 2000,
+        inference: str | InferenceMethod = "auto",
+        binarize: float | None = 0.5,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
     ):
         self.cliques = cliques
         self.ties = ties
@@ -202,13 +210,13 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
     @all_or_nothing
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None):
         """Learn the distribution of the rows of X.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, compared with `binarize`; NaN where not observed.
+            Numbers, compared with `binarize`; NaN for missing values.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -221,25 +229,25 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         Raises
         ------
         ValueError
-            On an invalid X, weight or hyperparameter, and if no entry of the columns that are no
-            inputs is observed.
+            If X, a weight or a hyperparameter is invalid, or if all entries of the columns that are
+            not inputs are missing.
 
         Warns
         -----
         ConvergenceWarning
-            If `max_iter` passes were not enough.
+            If training ended after `max_iter` passes.
         """
         warm = self.warm_start and self.__sklearn_is_fitted__()
         last = vars(self).get("_last") if warm else None
         if not warm:
             forget(self, ("_last", "_is_output"))
-        given = X  # callbacks score on what the user passed, with rows of weight 0
+        given = X  # callbacks score on the rows as passed, rows of weight 0 included
         _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         is_output = checked_inputs(self.inputs, visible.shape[1])
-        cliques = cliques_of(self.cliques, is_output)
+        cliques = clique_scopes(self.cliques, is_output)
         mixing = checked_ties(self.ties, len(cliques))
         require_observed(~np.isnan(visible[:, is_output]), "X", "entry of an output")
-        # Rows that are equal are one, of the weight of all.
+        # Merge equal rows and add up their weights.
         signs, which = np.unique(signs_of(visible), axis=0, return_inverse=True)
         weight = np.bincount(which.reshape(-1), weight)
         features = CliqueFeatures.of(cliques, mixing, is_output)
@@ -295,17 +303,17 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _given_inputs(self, X):
-        """Return validated X (N, n_features), the inputs among which are observed."""
+        """Return validated X (N, n_features), with no missing value in the inputs."""
         visible = super()._check_rows(X)
         if np.isnan(visible[:, ~self._is_output]).any():
-            raise ValueError("X must have no NaN in the columns that are inputs")
+            raise ValueError("X contains NaN in columns that are inputs")
         return visible
 
     def _check_energy(self):
         if self.energy_ is None:
             raise ValueError(
-                f"cliques of more than {MAX_TABLE_VARIABLES} columns leave only "
-                "impute(rule='hinge') to ask for, as inference works on tables of fewer"
+                f"a model with cliques of more than {MAX_TABLE_VARIABLES} columns answers only "
+                "impute(rule='hinge'), because inference uses tables of fewer columns"
             )
 
     def _check_given(self, n_samples, given):
@@ -332,18 +340,18 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         )
         return found.log_partition[which.reshape(-1)]
 
-    def impute(self, X, rule="hinge"):
-        """Fill in what is not observed by the best values given the rest of the row.
+    def impute(self, X: ArrayLike, rule: str = "hinge") -> np.ndarray:
+        """Replace missing values by the best values given the rest of the row.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             As in `fit`.
         rule : {"hinge", "map"}, default="hinge"
-            Values with the least hinge loss ``sum_i [gamma - m_i]_+`` over all columns that
-            are no inputs, as in the paper; among equals the higher score. Exact by branch and
-            bound, which with cliques of more than two columns takes rows of up to 20 missing ones.
-            Or those of the highest probability, by `inference`.
+            "hinge": the values with the least hinge loss ``sum_i [gamma - m_i]_+`` over all columns
+            that are not inputs, as in the paper; the score decides between equal losses. Branch and
+            bound finds them exactly; with cliques of more than two columns it takes rows with
+            up to 20 missing values. "map": the values with the highest probability, by `inference`.
 
         Returns
         -------
@@ -353,14 +361,13 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         Raises
         ------
         ValueError
-            If `rule` is another one, an input is not observed, there are too many missing
-            entries for the search, or the model is too large for exact inference with
-            ``inference="auto"``.
+            If `rule` is unknown, an input is missing, there are too many missing values for the
+            search, or the model is too large for exact inference with ``inference="auto"``.
 
         Warns
         -----
         ConvergenceWarning
-            If the search of a row with very many missing entries was cut short.
+            If the search in a row with very many missing values was cut short.
         """
         check_is_fitted(self)
         if rule not in ("hinge", "map"):
@@ -387,7 +394,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return visible
 
     def _search_pairs(self, visible):
-        """Rows (N, V) filled in by the search for labels of the pairwise machine."""
+        """Complete rows (N, V) by the label search of pairwise machines."""
         n_rows, n_variables = visible.shape
         coupling = np.zeros((n_variables, n_variables))
         field = np.zeros(n_variables)
@@ -404,8 +411,9 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         n_open = np.count_nonzero(found.gap)
         if n_open:
             warn_user(
-                f"The search was cut short on {n_open} of {n_rows} rows; what is filled in is the "
-                f"best found so far, and the optimum may be better by up to {found.gap.max():.3g}.",
+                f"The search was cut short on {n_open} of {n_rows} rows; the values filled in are "
+                "the best found so far, and the optimum may be better by up to "
+                f"{found.gap.max():.3g}.",
                 ConvergenceWarning,
             )
         filled = visible.copy()
@@ -413,11 +421,11 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         return filled
 
     def _search_cliques(self, visible):
-        """Rows (N, V) filled in by branch and bound on cliques of any size."""
+        """Complete rows (N, V) by branch and bound on cliques of any size."""
         most = int(np.isnan(visible).sum(axis=1).max())
         if most > MAX_ENUMERATED:
             raise ValueError(
-                f"X has rows with {most} missing entries, but rule='hinge' with cliques of more "
+                f"X has rows with {most} missing values, but rule='hinge' with cliques of more "
                 f"than two columns takes up to {MAX_ENUMERATED}; use rule='map'"
             )
         found = find_clique_states(
@@ -426,7 +434,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
             self.weights_,
             margin=self.margin,
             is_output=self._is_output,
-            node_limit=2**MAX_ENUMERATED,  # more than there are
+            node_limit=2**MAX_ENUMERATED,  # more than there can be
             n_jobs=self.n_jobs,
         )
         return found.labels.astype(visible.dtype)

@@ -1,4 +1,6 @@
-"""Which cliques a large margin Markov network has, and which weights they share."""
+"""Cliques of a large margin Markov network, its inputs, and the weights that cliques share."""
+
+from __future__ import annotations
 
 from numbers import Integral
 
@@ -9,13 +11,13 @@ from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.validation import as_real
 
 
-def checked_inputs(inputs, n_features):
-    """Return which columns are no inputs, a mask (n_features,).
+def checked_inputs(inputs, n_features: int) -> np.ndarray:
+    """Return a mask (n_features,) of the columns that are not inputs.
 
     Raises
     ------
     ValueError
-        If `inputs` are no distinct numbers of columns, or all of them.
+        If `inputs` are not distinct numbers of columns, or if all columns are inputs.
     """
     is_output = np.ones(n_features, bool)
     if inputs is None:
@@ -35,13 +37,13 @@ def checked_inputs(inputs, n_features):
     return is_output
 
 
-def cliques_of(cliques, is_output):
-    """Return a list of tuples of columns.
+def clique_scopes(cliques, is_output: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the columns of each clique.
 
     Raises
     ------
     ValueError
-        If `cliques` is none of "pairwise", an int from 1 on, and a list of distinct sets of
+        If `cliques` is neither "pairwise", an int of at least 1, nor a list of distinct sets of
         columns.
     """
     n_features = len(is_output)
@@ -59,13 +61,13 @@ def cliques_of(cliques, is_output):
     return checked_cliques(cliques, n_features, words, "columns of X")
 
 
-def checked_ties(ties, n_cliques):
-    """Return how clique weights are made of learned ones, CSR (n_cliques, n_groups).
+def checked_ties(ties, n_cliques: int) -> sparse.csr_matrix:
+    """Return the matrix (n_cliques, n_groups) that turns learned weights into clique weights.
 
     Raises
     ------
     ValueError
-        If `ties` is none of None, numbers of groups (n_cliques,) and a matrix of n_cliques rows.
+        If `ties` is neither None, group numbers (n_cliques,), nor a matrix of n_cliques rows.
     """
     if ties is None:
         return sparse.identity(n_cliques, format="csr")

@@ -1,16 +1,20 @@
 """SSVMClassifier: the structural support vector machine over pairs of labels."""
 
+from __future__ import annotations
+
 from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding.rules import decoder_constraint, decoders_for
+from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._pairwise import PairwiseClassifier
+from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.inference.choice import method_constraint, seeded_copy
 from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem, fit_cutting_planes
 from skcrbm.utils.columns import warn_of_scales
@@ -34,38 +38,39 @@ def _gap_and_planes(gap, n_planes):
 class SSVMClassifier(PairwiseClassifier):
     """Structural support vector machine for multi-label classification.
 
-    A pairwise machine over labels y in {-1, +1}^L with the score
+    The model is a pairwise machine over labels y in {-1, +1}^L with the score
     ``F(x, y) = sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``, as in `LMBMClassifier`, but
-    trained for a margin of whole label vectors: the true ones y_n are to score higher than any
-    others by the number of labels in which these differ, D. Training minimises
+    trained for a margin of whole label vectors: the score of the true labels y_n should exceed the
+    score of any other labels by D, the number of labels that differ. Training minimises
 
         ``1/2 sum_i (|a_i|^2 + b_i^2) + eta/2 sum_{i<k} s_ik^2
         + C sum_n max_y [D(y, y_n) + F(x_n, y) - F(x_n, y_n)]``
 
-    by cutting planes with one slack variable for all rows [2]_: each iteration looks for the
-    maximum in every row, by `inference`, and solves a small quadratic program. Where the maximum is
-    not found exactly, training goes by less than all label vectors ("icm") or by more
+    by cutting planes with one slack variable for all rows [2]_: each iteration finds the
+    maximum in every row, by `inference`, and solves a small quadratic program. If the maximum is
+    not exact, training considers fewer label vectors than exist ("icm") or more
     ("linear_program", which includes labels of one half) [1]_.
 
-    `predict` takes and gives labels in {0, 1}; the units above are inside only. y may be a
-    2-D indicator matrix of 0/1, or 1-D with two or more classes. Two are one label, a linear
-    SVM. More are a linear multi-class machine with one margin for all classes [3]_: the maximum is
-    over the vectors with one label on, exactly, and there are no pairs.
+    `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
+    2-D indicator matrix of 0/1, or 1-D with two or more classes. Two classes are one label, a
+    linear SVM. More classes are a linear multi-class machine with one margin for all classes [3]_:
+    the maximum is over the vectors with one label on, exactly, and there are no pairs.
 
     A change of `inference`, `decode` or `n_jobs` takes effect in prediction at once.
 
     Parameters
     ----------
     C : float, default=0.1
-        Weight of the loss of each row, for X as it is: scale the columns, as with
-        `StandardScaler`. With more rows smaller values are best; the number of iterations grows
-        with C.
+        Weight of the loss of each row. It applies to X as given: scale the columns first, for
+        example with `StandardScaler`. With more rows smaller values are better; the number of
+        iterations grows with C.
     pairwise_penalty : float, default=1.0
-        eta. ``np.inf`` leaves one linear SVM per label, of a margin of 1/2.
+        Penalty eta. ``np.inf`` gives one linear SVM per label, with a margin of 1/2.
     tol : float, default=1e-3
-        Training ends when the objective is proven to be within this share of its least value.
+        Tolerance. Training ends when the objective is proven to be within this share of the
+        minimum.
     max_iter : int, default=1000
-        Iterations at most.
+        Maximum number of iterations.
     inference : str, object or list, default="branch_and_bound"
         Method that `fit` and `predict` use to find the best labels: "branch_and_bound", exact;
         "linear_program", the linear program of the local polytope, in which `predict` counts a half
@@ -73,38 +78,38 @@ class SSVMClassifier(PairwiseClassifier):
         such as ``BranchAndBound(node_limit=10**6)`` or ``ICM(n_restarts=10)``. A list also says
         which method gives probabilities, as in `LMBMClassifier`.
     decode : str or object, default="map"
-        "map" for the labels of the highest score, or, by the probabilities of the Boltzmann
-        machine with the same weights, "marginal", "label_set", "expected_jaccard" or
-        "expected_f1", as in `CRBMClassifier`. Where no row of fit was without a label, these
-        predict one.
+        Rule by which `predict` chooses the labels: "map", the labels with the highest score, or
+        "marginal", "label_set", "expected_jaccard" or "expected_f1", as in `CRBMClassifier`, by the
+        probabilities of the Boltzmann machine with the same weights. If every row of fit had a
+        label, each rule predicts at least one label.
     class_weight : "balanced", dict, list of dict or array-like, default=None
-        Weights of the rows by their classes, as in `MSSVMCRBM`: of a 2-D y those of a row's
-        labels are multiplied, as the loss is one of whole rows. Multiplied with `sample_weight`;
-        the sum of all weights stays the same.
+        Weights of the rows by their classes, as in `MSSVMCRBM`: for 2-D y, the factors of a row's
+        labels are multiplied, because the loss is a loss of whole rows. They multiply
+        `sample_weight`; the sum of all weights stays the same.
     n_jobs : int, default=None
-        Threads over rows. The result does not depend on it.
+        Number of threads over rows. The result does not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed of the restarts of ``ICM(n_restarts=...)`` in `fit`, if that object has none. Nothing
-        else is random.
+        Seed of the restarts of ``ICM(n_restarts=...)`` in `fit`, if that object has no seed.
+        Nothing else is random.
     verbose : bool or int, default=False
-        1: one live line with the gap; 2: a line per iteration.
+        1 prints a live line with the gap; 2 prints a line per iteration.
 
     Attributes
     ----------
     coef_ : ndarray (n_outputs, n_features)
-        Weights of the inputs on the labels, a_i in row i. One row for binary 1-D y, one per
-        class for multiclass y.
+        Weights of the inputs on the labels, a_i in row i. It has one row for binary 1-D y, and a
+        row per class for multiclass y.
     intercept_ : ndarray (n_outputs,)
         Biases b of the labels.
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
         Weights S of the pairs of labels, symmetric with zero diagonal.
     objective_ : float
-        What training minimises, with the maxima that `inference` finds.
+        Objective of the training, with the maxima that `inference` finds.
     dual_gap_ : float
-        Share of it by which a lower one is possible at most. With "icm" it counts the label
-        vectors found alone, and is no proof.
+        Largest possible decrease of the objective, as a share of it. With "icm" it considers only
+        the label vectors found, and is no proof.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     classes_, label_names_, label_sets_, allow_empty_, unseen_share_
         As in `LMBMClassifier`.
     n_features_in_, feature_names_in_
@@ -142,7 +147,7 @@ class SSVMClassifier(PairwiseClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": [*method_constraint(_searches), list],
-        # Those that need neither a margin nor more fits.
+        # "hinge" needs a margin of single labels, and "threshold" needs more fits.
         "decode": decoder_constraint(
             name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")
         ),
@@ -156,16 +161,16 @@ class SSVMClassifier(PairwiseClassifier):
     def __init__(
         self,
         *,
-        C=0.1,
-        pairwise_penalty=1.0,
-        tol=1e-3,
-        max_iter=1000,
-        inference="branch_and_bound",
-        decode="map",
-        class_weight=None,
-        n_jobs=None,
-        random_state=None,
-        verbose=False,
+        C: float = 0.1,
+        pairwise_penalty: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        inference: InferenceOption = "branch_and_bound",
+        decode: str | DecodingRule = "map",
+        class_weight: Any = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
     ):
         self.C = C
         self.pairwise_penalty = pairwise_penalty
@@ -181,7 +186,7 @@ class SSVMClassifier(PairwiseClassifier):
     @all_or_nothing
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None):
         """Fit the model.
 
         Parameters
@@ -199,19 +204,19 @@ class SSVMClassifier(PairwiseClassifier):
         Raises
         ------
         ValueError
-            On an invalid X, y, weight or hyperparameter; on a y with NaN.
+            If X, y, a weight or a hyperparameter is invalid, or y contains NaN.
 
         Warns
         -----
         ConvergenceWarning
-            If `max_iter` iterations were not enough, or rounding ended training before `tol` was
-            reached, with what remains; or if branch and bound reached `node_limit` on some rows in
-            the last iteration.
+            If training ended after `max_iter` iterations, or by rounding before `tol` was
+            reached; the message has the remaining gap. Or if branch and bound reached its
+            `node_limit` on some rows in the last iteration.
         """
         self._forget()
         rng = check_random_state(self.random_state)
         method = seeded_copy(self._search_method(), rng)
-        given = X  # callbacks score on what the user passed, with rows of weight 0
+        given = X  # callbacks score on the rows as passed, rows of weight 0 included
         X, visible, weight = self._check_training_data(X, y, sample_weight, reset=True)
         require_complete(
             visible,
