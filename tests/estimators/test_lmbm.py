@@ -249,7 +249,7 @@ def test_warnings(data, capsys):
         model = make(C=10.0, max_iter=2, verbose=1).fit(X, Y)
     assert model.dual_gap_ > 1e-3
     assert re.search(r"\rPass 2/2  .*  violation .*  active .* *\n$", capsys.readouterr().out)
-    model = make().fit(X, Y).set_params(node_limit=1)
+    model = make().fit(X, Y).set_params(inference=BranchAndBound(node_limit=1))
     with pytest.warns(ConvergenceWarning, match="reached node_limit=1 on"):
         labels = model.predict(X)
     assert labels.shape == Y.shape
@@ -319,7 +319,7 @@ def test_configured_searches(data):
     np.testing.assert_allclose(found[1], exact[1], atol=1e-9)
     assert (found[0] == exact[0]).all(axis=1).mean() > 0.9
     np.testing.assert_array_equal(model.predict(X), found[0])
-    model.set_params(inference=BranchAndBound(node_limit=1), node_limit=50_000)
+    model.set_params(inference=BranchAndBound(node_limit=1))
     with pytest.warns(ConvergenceWarning, match="reached node_limit=1 on"):
         model.predict(X)
     for decode in ("hinge", "map"):
@@ -331,15 +331,15 @@ def test_configured_searches(data):
         model.set_params(inference="exact").predict(X)
 
 
-def test_marginal_inference(data):
+def test_method_for_probabilities(data):
     X, Y = data
     model = make(pairwise_penalty=20.0).fit(X, Y)
     exact = model.predict_proba(X)
     np.testing.assert_array_equal(
-        exact, model.set_params(marginal_inference="exact").predict_proba(X)
+        exact, model.set_params(inference=["icm", "exact"]).predict_proba(X)
     )
     for name in ("mean_field", "sum_product", "tree_reweighted"):
-        proba = model.set_params(marginal_inference=name).predict_proba(X)
+        proba = model.set_params(inference=[name]).predict_proba(X)
         np.testing.assert_allclose(proba, exact, atol=0.1)
         assert not np.array_equal(proba, exact)
 
@@ -369,13 +369,13 @@ def test_pipeline_and_cross_validation(data):
         ({"pairwise_penalty": -1.0}, "'pairwise_penalty' parameter"),
         ({"inference": "exact"}, "'inference' parameter"),
         ({"class_weight": {0: 1, 1: 2}}, "got a dict"),
-        ({"class_weight": [{0: 1}] * 3}, "one dict for each of the 4 labels"),
+        ({"class_weight": [{0: 1}] * 3}, "a dict for each of the 4 labels"),
         ({"class_weight": [{2: 1}] * 4}, "keys that are not 0 or 1"),
         ({"class_weight": [1.0, 2.0]}, r"must have shape \(4,\)"),
         ({"class_weight": [1.0, 2.0, -1.0, 1.0]}, "not negative"),
         ({"class_weight": []}, r"must have shape \(4,\)"),
         ({"class_weight": [{0: 1.0}, 1.0, 1.0, 1.0]}, "a dict for each label or numbers"),
-        ({"marginal_inference": "gibbs"}, "'marginal_inference' parameter"),
+        ({"inference": ["gibbs"]}, "inference must be one of"),
         ({"tol": 0}, "'tol' parameter"),
         ({"max_iter": 0}, "'max_iter' parameter"),
     ],

@@ -239,7 +239,7 @@ def test_labels_are_the_best_of_all(decode, with_known, data, known, fitted):
     np.testing.assert_array_equal(model.predict(X, known), labels)
     if known is not None:
         np.testing.assert_array_equal(labels[~np.isnan(known)], known[~np.isnan(known)])
-    cut = model.set_params(node_limit=1)
+    cut = model.set_params(inference=BranchAndBound(node_limit=1))
     with pytest.warns(ConvergenceWarning, match="Branch and bound reached node_limit=1 on"):
         cut.predict(X)
     labels, objective, gap = cut.predict_with_gap(X, known)
@@ -297,7 +297,7 @@ def test_other_rules_take_the_probabilities(decode, data):
 
 def test_other_marginals(data, fitted):
     X, _ = data
-    model = clone(fitted).set_params(marginal_inference="mean_field").fit(*data)
+    model = clone(fitted).set_params(inference=["mean_field"]).fit(*data)
     np.testing.assert_allclose(model.predict_proba(X), fitted.predict_proba(X), atol=0.25)
 
 
@@ -371,19 +371,21 @@ def test_settings_found_do_not_depend_on_the_units(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_order": 1}, "'max_order' parameter"),
-        ({"max_order": 7}, "'max_order' parameter"),
-        ({"max_order": True}, "'max_order' parameter"),
-        ({"cliques": [(0, 1, 2)]}, "cliques takes the place of max_order, which must be 2; got 3"),
-        ({"max_order": 2, "cliques": [(0, 1)]}, r"as there are all pairs anyway; cliques\[0\]"),
-        ({"max_order": 2, "cliques": [(0, 1, 4)]}, "numbers of labels, from 0 to 3"),
-        ({"max_order": 2, "cliques": [(0, 1, 1)]}, "distinct sets without repeated labels"),
-        ({"max_order": 2, "cliques": [(0, 1, 2), (2, 1, 0)]}, "distinct sets"),
-        ({"max_order": 2, "cliques": []}, "cliques must hold at least one"),
-        ({"max_order": 2, "cliques": 3}, "cliques must be None or a list of sets of 3 to 6"),
-        ({"max_order": 2, "cliques": [("a", "b", "c")]}, "'a', which is no label"),
-        ({"inference": "milp"}, "inference='milp' takes pairs of labels only; with larger"),
-        ({"inference": "icm", "decode": "hinge"}, "only with decode='hinge'; with larger"),
+        ({"cliques": 1}, "cliques must be None, an int from 2 to 6, or a list of sets.*; got 1"),
+        ({"cliques": 7}, "cliques must be None, an int from 2 to 6"),
+        ({"cliques": True}, "cliques must be None, an int from 2 to 6"),
+        ({"cliques": 3.0}, "cliques must be None, an int from 2 to 6"),
+        ({"cliques": [(0, 1)]}, r"all pairs have a weight in any case; cliques\[0\]"),
+        ({"cliques": [(0, 1, 4)]}, "numbers of labels, from 0 to 3"),
+        ({"cliques": [(0, 1, 1)]}, "distinct sets without repeated labels"),
+        ({"cliques": [(0, 1, 2), (2, 1, 0)]}, "distinct sets"),
+        ({"cliques": []}, "cliques must hold at least one"),
+        ({"cliques": [("a", "b", "c")]}, "'a', which is no label"),
+        ({"inference": "milp"}, "inference='milp' handles only pairs of labels; with larger"),
+        (
+            {"inference": "icm", "decode": "hinge"},
+            "only pairs of labels with decode='hinge'; with larger",
+        ),
         ({"C": 1e300, "margin": 1e300}, "training overflowed: X, C or 1 / pairwise_penalty"),
     ],
 )

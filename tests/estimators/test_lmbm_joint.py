@@ -77,7 +77,7 @@ def test_expected_metrics(fitted, metric):
     expected = decode_label_sets(sets, weight, metric)
     np.testing.assert_array_equal(model.predict(X), expected)
     assert model.decision_function(X).shape == Y.shape
-    with pytest.raises(ValueError, match="predict_with_gap is for decode='hinge' and 'map'"):
+    with pytest.raises(ValueError, match="predict_with_gap needs decode='hinge' or 'map'"):
         model.predict_with_gap(X)
     model.set_params(decode="hinge")
 
