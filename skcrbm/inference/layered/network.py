@@ -302,7 +302,7 @@ class LayeredNetwork:
         return self.structure.params(d_unaries, flat)
 
     def _input_gradient(self, inputs, d_field):
-        """Return the gradient of the input weights, flat or `RowSparse`, from that of the field."""
+        """Return the gradient of the input weights, flat or `RowSparse`, from `d_field`."""
         connection = self.structure.connections[0]
         n = inputs.means.shape[0]
         if connection.dense:
