@@ -1,4 +1,4 @@
-"""scikit-learn compatible Boltzmann-machine models for structured prediction."""
+"""Multi-label classification and structured prediction for scikit-learn."""
 
 from importlib import import_module
 
