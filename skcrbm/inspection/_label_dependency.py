@@ -71,8 +71,9 @@ class LabelDependencyDisplay:
             estimator with hidden units must have been fitted on a 2-D y. The weights of a large
             margin Boltzmann machine are its `pairwise_coef_`. In a conditional RBM labels depend
             on each other through the hidden units: with c the inputs of the hidden units without
-            labels i and k, the weight is ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) - sp(c_j + W_kj) +
-            sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM with ``hidden="max"``).
+            labels i and k, the weight is ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) -
+            sp(c_j + W_kj) + sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM with
+            ``hidden="max"``).
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Rows over which the weights of a model with hidden units are averaged, with the other
             labels as predicted; the cost grows with n_samples L^2, and some hundred rows are

@@ -280,7 +280,10 @@ def test_wrong_arguments(options, y, message):
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (LogisticRegression(), "needs an estimator with oob_score, .* LogisticRegression has no oob_score"),
+        (
+            LogisticRegression(),
+            "an estimator with oob_score, .* LogisticRegression has no oob_score",
+        ),
         (ExtraTreesClassifier(5), "needs bootstrap=True: each tree of this ExtraTreesClassifier"),
     ],
 )
