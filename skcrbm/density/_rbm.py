@@ -25,9 +25,9 @@ _SAMPLED_SPEEDUP = 50
 class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     """Restricted Boltzmann machine: a density of binary columns, and features of them.
 
-    ``p(v, h) ∝ exp(v' W h + v' b + h' c)`` with the columns as visible units v, and hidden units
-    h. Training uses the means of h given v, and `transform` returns them. `sample` returns visible
-    units.
+    ``p(v, h) ∝ exp(v' W h + v' b + h' c)`` with the columns as visible units v and
+    hidden units h. Training uses the means of h given v, and `transform` returns them. `sample`
+    returns visible units.
 
     Parameters
     ----------
