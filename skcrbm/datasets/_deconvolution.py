@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -233,8 +232,7 @@ def _check_pictures(images):
     return images
 
 
-def _logit(name: str, p: Any) -> float:
+def _logit(name: str, p: float) -> float:
     if not isinstance(p, Real) or not 0 < p < 1:
         raise ValueError(f"{name} must be a probability between 0 and 1, got {p!r}")
-    p = float(p)
     return np.log(p) - np.log1p(-p)
