@@ -96,7 +96,7 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         given = self.inference if isinstance(self.inference, list) else [self.inference]
         methods = [resolve_method(m, valid_names=lambda: [*self._searches]) for m in given]
         for method in methods:
-            also_marginals = MARGINAL_METHODS if len(given) > 1 else ()
+            also_marginals = MARGINAL_METHODS if isinstance(self.inference, list) else ()
             if method.name not in (*self._searches, *also_marginals):
                 raise ValueError(
                     f"inference must be one of {', '.join(map(repr, self._searches))}, a "

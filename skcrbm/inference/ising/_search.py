@@ -6,7 +6,6 @@ hinge loss, with the same methods.
 
 import numpy as np
 
-from skcrbm.inference.ising._milp import solve_rows
 from skcrbm.inference.label_search import FoundLabels, hinge_losses_and_scores
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.ising_search import (
@@ -192,6 +191,8 @@ def _icm(problem, method, start, n_jobs):
 
 
 def _mixed_integer_programs(problem, method, start, n_jobs):
+    from skcrbm.inference.ising._milp import solve_rows  # only this method needs HiGHS
+
     return solve_rows(problem, problem.empty())
 
 

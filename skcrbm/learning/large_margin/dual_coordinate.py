@@ -16,7 +16,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from skcrbm.inference.random_numbers import random_key
 from skcrbm.learning.large_margin._newton import NewtonSteps
 from skcrbm.learning.large_margin.cliques import clique_problem, fit_cliques, label_weights
 from skcrbm.utils.limits import BLOCK_ENTRIES
@@ -243,7 +242,8 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
         return 0, "tol"
     n_active = n_possible.copy()
     bounds = np.empty((4, n_labels))
-    state = np.array([random_key(rng) | np.uint64(1)])
+    seed = np.uint64(rng.randint(2**63 - 1, dtype=np.int64))
+    state = np.array([seed | np.uint64(1)])
     passes = _pass_kernel(problem, alpha, labels, n_active, weights, bounds)
     goal = tol * problem.margin
     stage, polishing, n_iter, newton_at = goal, 0, 0, _FIRST_NEWTON
