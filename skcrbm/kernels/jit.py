@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
@@ -206,7 +207,7 @@ def _choose_by_precision(dispatcher, single, double):
     dispatcher.get_overload = lambda args: chosen(args).get_overload(args)
 
 
-def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inline=False):
+def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inline=False) -> Any:
     """Compile `function` in nopython mode, without the GIL, cached on disk.
 
     Parameters
