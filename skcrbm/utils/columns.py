@@ -175,7 +175,7 @@ def warn_of_scales(
         remedy = f"Scale X, as in skcrbm.pipeline.make_pipeline({scaler}, {name}())"
     warn_user(
         f"{SCALES} ({low:.2g} to {high:.2g}), and {name} does not scale them: it may learn "
-        f"from the largest ones only, or overfit. {remedy}"
+        f"from the largest columns only, or overfit. {remedy}"
     )
 
 

@@ -88,7 +88,7 @@ def test_partial_fit():
 @pytest.mark.parametrize(
     ("y", "class_weight", "message"),
     [
-        (Y, {0: 1, 1: 2}, "class_weight for 2-D y must be 'balanced', a list of one dict"),
+        (Y, {0: 1, 1: 2}, "class_weight for 2-D y must be 'balanced', a list with a dict"),
         (Y, [1.0, 2.0, 3.0], r"class_weight must have shape \(2,\)"),
         (Y, [-1.0, 2.0], "finite numbers that are not negative"),
         (Y, [{0: 0, 1: 0}] * 2, "gives every row a weight of 0"),
