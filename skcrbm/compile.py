@@ -16,6 +16,8 @@ import numpy as np
 
 import skcrbm
 
+__all__ = ["compile_kernels"]
+
 # A search of a single node ends on no row, so that the kernel for hard rows is compiled, too.
 _HARD_ROWS = {"inference": skcrbm.inference.BranchAndBound(node_limit=1)}
 # With this many weights of inputs, of which a batch reads few, Adam updates them row by row.
