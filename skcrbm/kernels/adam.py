@@ -1,8 +1,8 @@
 """Adam on rows of a matrix that are moved when they are next needed.
 
 A row without a gradient still moves, along its mean gradient: a step later this is beta1 times
-as large and the root of the mean square sqrt(beta2) times. n such steps are one, of a length that
-only n and the time decide.
+as large and the root of the mean square sqrt(beta2) times. Therefore n such steps are made as a
+single step, whose length depends on n and the time only.
 """
 
 import numpy as np
@@ -58,7 +58,7 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
     done : (R,) int64, number of the last step that each row has made, in and out
     now : int
     rate : float
-    lengths : (L,) float64, of step t + 1 by rate 1; the last one stands for all later ones
+    lengths : (L,) float64, of step t + 1 by rate 1; the last length is used for all later n
     lost : (J,) float64, (beta1 / sqrt(beta2))^j from j = 1; beyond J nothing is left
     grown : (J,) float64, beta2^(-j / 2)
     betas : (beta1, beta2)

@@ -33,7 +33,7 @@ class OddsCouplings(NamedTuple):
 class RBMOptions(NamedTuple):
     """How message passing on RBMs starts and stops, and the answers that are asked for."""
 
-    cold: bool  # visible units send first, as if the hidden ones had sent nothing (iteration 0)
+    cold: bool  # visible units send first, as if hidden units had sent nothing (iteration 0)
     warm: bool  # start from `RBMRows.start` or, if it is empty, from messages that fit the beliefs
     max_iter: int
     tol: float  # largest change of a probability

@@ -56,7 +56,7 @@ class _Places(NamedTuple):
 
 @jit
 def _find_places(position, start, members, last, before, third):
-    """Fill in the places of cliques from the place of each variable (V,), -1 of known ones."""
+    """Fill in the places of cliques from the place of each variable (V,), -1 if it is known."""
     for j in range(last.shape[0]):
         last[j] = before[j] = third[j] = -1
         for e in range(start[j], start[j + 1]):

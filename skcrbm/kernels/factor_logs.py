@@ -249,7 +249,7 @@ def add_messages(graph, field, held, message, theta):
 
 @jit
 def sweep_logs(kind, graph, damping, limit, field, held, message, theta, after, work):
-    """Send all messages once, all from the old beliefs theta, and form the new ones in `after`.
+    """Send all messages once, from the old beliefs theta, and form new beliefs in `after`.
 
     Returns the least log of a factor's weight, below -limit / 2 if factors or evidence contradict
     each other.

@@ -142,7 +142,7 @@ def graph_mean_field(graph, edges, shift, models, max_iter, tol, answers):
     edges : VariableEdges
     shift : (F,) float64, logarithm of the number that the weights of each table were divided by
     models : (limit, field, held), (N,) float64, (N, n) float64, (N, n) int8: the cost of an
-        impossible state, the fields, and 0 or 1 for held variables, -1 for free ones
+        impossible state, the fields, and 0 or 1 for held, -1 for free variables
     max_iter, tol : int, float (largest change of a probability)
     answers : MeanFieldAnswers
     """

@@ -7,8 +7,8 @@ division); the factor answers by a ratio of two sums over its table (another div
 
 The variables of a table are cut into two halves. The table is contracted with the product of
 the messages of one half, which leaves a small table of the other half; that table is contracted
-with all messages but one: about 3 * 2^k multiplications and additions for the messages to all k
-variables.
+with all messages except the message of the receiving variable. This takes about 3 * 2^k
+multiplications and additions for the messages to all k variables.
 
 A held variable has a field ``1 : 0`` or ``0 : 1``, which needs no further care, as tables have
 no zeros here: models that do not fit go to `factor_logs`.
@@ -205,7 +205,7 @@ def _ratio(half, a, b, sent, n_lanes):
 
 @jit(fastmath={"contract"})
 def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
-    """Fill sent with the odds that a table of two variables sends to the other one than j."""
+    """Fill `sent` with the odds that a table of two variables sends to the neighbour of j."""
     zero, first, second = np.uintp(0), np.uintp(2 * j), np.uintp(2 * j + 1)
     b, c = np.uintp(other_step), np.uintp(step)
     d = b + c

@@ -140,11 +140,11 @@ def enumerate_ising(
     Parameters
     ----------
     enumerated : (N, k) float64
-        What a unit adds to the score when it goes on while all others are off.
+        Change of the score when a unit goes on while all others are off.
     low_field : (N, l) float64, the same of the low units, but for the couplings among them
     coupling : (k, l) float64
-        Change of a low unit's field when another one goes on; 0 among the low ones is not
-        needed.
+        Change of a low unit's field when an enumerated unit goes on; entries between two low units
+        need not be 0.
     low_gain : (S,) float64
         exp of the pair scores of the low units; S = 2^l.
     high_score : (2^(k - l),) float64, sum of the changes between high units on
@@ -245,7 +245,7 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
 
 @jit
 def best_ising(enumerated, low_field, coupling, low_score, high_score, state, log_odds):
-    """Best state and max-marginals for a chunk of N rows; of equal states the first one.
+    """Best state and max-marginals for a chunk of N rows; the first of several best states.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# Log-weights this far above the one that all are relative to, or sums this small, are taken
-# relative to another.
+# Log-weights are stored relative to a reference. The reference is changed if a log-weight lies
+# more than _HIGH above it, or if the sum of the weights falls below _LOW.
 _HIGH, _LOW = 30.0, 1e-8
 
 

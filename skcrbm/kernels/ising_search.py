@@ -7,7 +7,7 @@ Labels y in {-1, +1}, fields f (L,), couplings S (L, L). The kinds of values to 
 * MAP: minus the score.
 
 `icm` flips single labels up to a local optimum. `branch_and_bound` goes on from there to the
-global one. With the labels of a row put in the order in which they are decided, a node of its
+global optimum. With the labels of a row put in the order in which they are decided, a node of its
 tree is a prefix of labels. The fields g of a node contain the decided labels, and the row norm
 r_i = sum of |s_ik| over the undecided k bounds the change of field i by the others.
 
@@ -103,7 +103,7 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
     total = max(gamma - own + r[d], 0.0) - max(gamma + own - r[d], 0.0)
     for i in range(np.uintp(d)):
         shift = v * y[i] * s[i]
-        # A margin that v reduces loses most if it is small; one that v raises wins least if large
+        # A margin that v reduces loses most if it is small; a raised margin gains least if large
         m = y[i] * g[i] + (r[i] if shift > 0 else -r[i])
         total += max(gamma - m - shift, 0.0) - max(gamma - m + shift, 0.0)
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
@@ -208,7 +208,7 @@ def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
 @jit
 def _precedes(y, best, order):
     """Return True if y precedes `best` as label vector; both in the order of the search."""
-    # The position that decides is the one with the smallest original index.
+    # The position with the smallest original index decides.
     first = y.shape[0]
     answer = False
     for j in range(y.shape[0]):
@@ -274,7 +274,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
                 up = np.inf
             v = 1.0 if up < down or (up == down and field[d] > 0) else -1.0
             if fixed != 0:
-                v = float(fixed)  # of two infinite ones
+                v = float(fixed)  # if both are infinite
             first[d] = v
             bounds[0, d] = min(up, down)
             bounds[1, d] = max(up, down)
@@ -513,10 +513,10 @@ def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, conve
 def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
     """Find the labels of the least value for N rows.
 
-    Two searches are compiled apart, as few rows need the second one: a short search without
-    `tables`, and a search that is bounded by costs of pairs, too, with them, for the rows that
-    the short one has left. If the least loss is known, a search for the best score among equals
-    follows.
+    Two searches are compiled separately, as few rows need the second search: a short search
+    without `tables`, and a search with `tables`, which is also bounded by costs of pairs, for the
+    rows that the short search did not finish. If the least loss is known, a search for the best
+    score among equal losses follows.
 
     Parameters
     ----------
@@ -526,8 +526,9 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
     gamma : float, margin; 0 for MAP
     held : (N, L) int8, -1 and +1 if a label is held, else 0
     limits, found, work : SearchLimits, SearchAnswers, SearchWork
-    tables : (L, 2), (L, L, 2, 2), (L + 1, 2, L) and (L, 2, 2, L) float64 work space, the last one
-        of zeros, for the second search, which continues the answers of the short one; or None
+    tables : (L, 2), (L, L, 2, 2), (L + 1, 2, L) and (L, 2, 2, L) float64 work space for the
+        second search, which continues the answers of the short search; or None. The last array
+        holds zeros
     """
     ties, plain, node_limit = limits
     labels, value, lower, n_nodes, left = found

@@ -154,7 +154,7 @@ def _couple(n, spread, signs, labels, count, change, pairwise):
 
 @jit
 def _end_pass(order, count, n_active, goal, bounds):
-    """Drop rows without active labels, and store the bounds of this pass as the last ones.
+    """Drop rows without active labels, and store the bounds of this pass for the next pass.
 
     Returns the number of rows left and the largest range of projected gradients, 0 included. If
     that range is at most the goal, rows and bounds do not change.

@@ -1,4 +1,4 @@
-"""Max-product for a fixed number of sweeps: damped, all messages from the old ones.
+"""Damped max-product for a fixed number of sweeps: all messages are sent at the same time.
 
 Perturb-and-max-product runs these kernels on models whose fields differ from sample to sample
 (Lazaro-Gredilla et al. 2021). There is no test of convergence, no score on the way, and no
@@ -80,7 +80,8 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
     max_iter : int
     damping : float in the dtype of the others, share of the old messages that is kept
     message : (K or 1, 2, R, C) in and out
-        Half log-odds, row -> column and column -> row; a single one is used by all samples.
+        Half log-odds, row -> column and column -> row; with a first dimension of 1 all
+        samples share the messages.
     belief : (K, R + C) or (K, L) output, half log-odds after the last sweep
     """
     n_rows = coupling.shape[0]
@@ -156,7 +157,7 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
     damping : float in the dtype of the others
     message : (2 E, lanes) in and out
         Half log-odds; ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]``
-        to the second one.
+        to the second.
     theta : (n, lanes) output, half log-odds of the beliefs after the last sweep
     """
     n_lanes = np.uintp(field.shape[1])
@@ -197,8 +198,8 @@ def relay_order(graph, n):
     -------
     relay : (n,) bool
     level : (F - n_tables,) int64
-        Longest way from variables that are no relays; the number of factors where the output is
-        none.
+        Length of the longest path from variables that are no relays; the number of factors if the
+        output is no relay.
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
@@ -290,8 +291,8 @@ def _relay_down(
     """Send the messages of OR and AND to their inputs, outputs first, and add them to `after`.
 
     Outputs that are no relays get messages, too. Messages to relays are not damped.
-    `factor_logs` has the formulas. Sums over all inputs but one are differences: in float64, their
-    error is no larger than the error of the sum of all messages.
+    `factor_logs` has the formulas. A sum over all other inputs is the difference of the sum of all
+    messages and a message: in float64, its error is no larger than the error of the sum.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     keep = 1.0 - damping
@@ -388,7 +389,7 @@ def pass_factors(
     """Max-product on a factor graph, one sample after the other, in float64.
 
     A sweep goes through OR and AND to their outputs, sends the messages of tables, and comes back
-    to the inputs: what goes through a relay arrives within the sweep, undamped
+    to the inputs: messages through a relay arrive within the sweep, undamped
     (Lazaro-Gredilla et al. 2021, section 5.6). All else is from the beliefs of the last sweep.
 
     Parameters

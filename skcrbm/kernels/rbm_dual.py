@@ -27,8 +27,8 @@ def _best_of_part(bias, weight, shift, order, turn, state):
     """Maximise ``softplus(bias + weight'v) + shift'v`` over v (V,) of 0/1; return the maximum.
 
     As softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p, the best v
-    turns on the units with ``p weight_i + shift_i > 0`` for some p. Each unit changes sides at one
-    p at most, so that V + 1 states are all that can be best. `order` (V,) sorts the p's, from the
+    turns on the units with ``p weight_i + shift_i > 0`` for some p. Each unit changes sides at most
+    once as p grows, so that only V + 1 states can be best. `order` (V,) sorts the p's, from the
     order of the last call; `turn` (V,) is scratch space.
     """
     z, y = bias, 0.0
@@ -149,7 +149,7 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
     Parameters
     ----------
     field : (V,)
-    bias : (H,), at least one
+    bias : (H,), H >= 1
     weight : (H, V)
     shift : (H, V), changed, up to rounding they sum to `field`
     score : float, score of the best state known, -inf if there is no state
@@ -157,7 +157,7 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
     rough : float, share of the gap below which further gains do not matter
     tol : float
     average : (V,) output, mean state of the parts, over the last steps
-    best_state : (V,) int8 output, A state with a higher score, if one is found
+    best_state : (V,) int8 output, replaced if a state with a higher score is found
 
     Returns
     -------

@@ -68,9 +68,9 @@ class ExactAnswers(NamedTuple):
     """Arrays that `enumerate_rows` fills in."""
 
     log_partition: np.ndarray  # (N,)
-    # (N, k + m), enumerated first: P(on) / P(off) of the enumerated units, NaN if one is too small
-    # for a float and the log form is needed; of the summed units divided by exp(summed), which
-    # may leave the range; 1 if held
+    # (N, k + m), enumerated first: P(on) / P(off) of the enumerated units, NaN if P(on) or P(off)
+    # is too small for a float and the log form is needed; the odds of the summed units are divided
+    # by exp(summed), which may leave the range; 1 if held
     odds: np.ndarray
     pairwise: np.ndarray  # (m, k) weighted sums of P(both units on) are added to it
 
@@ -78,8 +78,9 @@ class ExactAnswers(NamedTuple):
 class Work(NamedTuple):
     """Arrays to work in, for BLOCK rows one after the other; see `enumerate_rows`."""
 
-    units: np.ndarray  # (5, BLOCK * P) ones; zeros in the first row, as empty places are off
-    high: np.ndarray  # (2, P) ones
+    # (5, BLOCK * P), filled with 1; zeros in the first row, as empty places are off
+    units: np.ndarray
+    high: np.ndarray  # (2, P), filled with 1
     per_row: np.ndarray  # (6, BLOCK)
     scaled: np.ndarray  # (BLOCK,) bool, exponents are kept beside the products of a row
     sides: np.ndarray  # (2, BLOCK, k + m)
@@ -488,7 +489,7 @@ def enumerate_rows(
         _begin_block(
             block, summed[first:last], z[first:last], block_free, block_weight, tables, n_low, work
         )
-        # The first visit of each tile adds up the weights, the second one the probabilities.
+        # The first visit of each tile adds up the weights, the second visit the probabilities.
         for visit in range(2 * n_tiles if wanted else n_tiles):
             tile = visit % n_tiles
             if visit == 0 or n_tiles > 1:

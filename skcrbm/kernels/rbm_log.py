@@ -6,7 +6,7 @@ hidden -> visible when it needs them. All methods share the sweep and differ in 
 
     sum-product    f(w, x) = sp(w + x) - sp(x)
     max-product    f(w, x) = relu(w + x) - relu(x)
-    mixed-product  sum-product towards visible units, w [theta_i > 0] towards hidden ones
+    mixed-product  sum-product towards visible units, w [theta_i > 0] towards hidden units
 
 and tree-reweighted is sum-product with w = W / rho and messages weighted by rho
 (Wainwright, Jaakkola and Willsky 2005).
@@ -91,7 +91,7 @@ def _receive_max(w, theta_h, held, message, rows, visible_bias, incoming, theta_
 
 @jit(fastmath={"contract"})
 def _damped_max(w, x, old, damping, keep):
-    """Return the max-product message, mixed with the old one."""
+    """Return the max-product message, mixed with the old message."""
     return damping * old + keep * _max_message(w, x)
 
 

@@ -158,7 +158,7 @@ def _message(e, message, t, u, on, off):
 def _block_messages(odds, message, t, u, rows, ti, ui, halved, column, floor):
     """Replace the messages visible -> hidden of `rows`, and multiply column (H,) by them.
 
-    With `halved`, the new messages are geometric means with the old ones.
+    With `halved`, each message becomes the geometric mean of its old and new value.
     """
     zero = t.dtype.type(0)
     n = np.uintp(t.shape[0])

@@ -4,7 +4,7 @@ The program of a model of pairs has solutions of 0, 1/2 and 1 alone, which a min
 Each label y_i in {-1, +1} is doubled, u_i = y_i and v_i = -y_i, so that all couplings become
 attractive, and the two copies may disagree. The nodes of a graph are u, then v: a field pulls u_i
 to the source and v_i to the sink or the other way round; a coupling joins equal copies if it is
-positive, else different ones. The cut is subtracted from the sum of all magnitudes, which no
+positive, else different copies. The cut is subtracted from the sum of all magnitudes, which no
 score exceeds.
 """
 
@@ -98,8 +98,8 @@ def roof_duals(fields, S, free, means, bound, n_iter):
     S : (L, L)
     free : (N, L) of bool; couplings of held labels do not count
     means : (N, L) int8, output
-        Expected labels at the solution, -1, 0 or +1; 0 stands for one half. Of several solutions
-        the one with the most halves.
+        Expected labels at the solution, -1, 0 or +1; 0 stands for one half. The solution with the
+        most halves is taken if there are several.
     bound : (N,) output, no scores of free labels are higher, rounding aside
     n_iter : (N,) of int, output, paths through the graph
     """

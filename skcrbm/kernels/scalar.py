@@ -8,8 +8,8 @@ from skcrbm.kernels.jit import jit
 
 # Kinds of message passing.
 SUM, MAX, MIXED = 0, 1, 2
-# Terms of a log-sum this far below the largest one are left out: exp(-60) of 2^30 states
-# is nothing in float64.
+# Terms of a log-sum this far below the largest term are left out: exp(-60) times 2^30 states
+# does not change a sum in float64.
 NEGLIGIBLE = 60.0
 # Relative error, in eps, of a log-odds: it may differ by as much if computed twice.
 ROUNDING = 4.0
@@ -77,7 +77,7 @@ def log_add(x, y):
 
 @jit
 def log_odds_moved(theta, last, slack, rounding):
-    """Return True if a log-odds differs from the last one by over slack and its rounding."""
+    """Return True if a log-odds differs from its last value by over slack and its rounding."""
     return abs(theta - last) > slack + rounding * abs(theta)
 
 

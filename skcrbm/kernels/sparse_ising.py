@@ -6,9 +6,9 @@ edge, and E = e^(2 s). Variable i sends
 
     (E on_i + R off_i) / (on_i + E R off_i),
 
-with maxima in place of the sums if the best state is wanted. The two messages of an edge take one
-division.
-``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second one.
+with maxima in place of the sums if the best state is wanted. A single division serves both
+messages of an edge.
+``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]`` to the second.
 """
 
 import math
