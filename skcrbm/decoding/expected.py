@@ -326,11 +326,11 @@ def maximize_f1(
 
 
 def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bool) -> np.ndarray:
-    """Return the index (N,) of the first of the largest values (N, C) of C candidates.
+    """Return the index (N,) of the best candidate of each row, by `value` (N, C).
 
-    Values are 0 or more and are compared up to rounding. Without `allow_empty`, the candidates that
-    are `empty`, of shape (C,) or (N, C), do not compete in the rows (N,) in which a label is
-    `possible`.
+    Values are 0 or more and are compared up to rounding; of equal values the first candidate wins.
+    `empty`, (C,) or (N, C), marks the candidates without a label. If `allow_empty` is False, such
+    a candidate can win only in a row without a `possible` label (N,).
     """
     if not allow_empty:
         value = np.where(empty & possible[:, None], -1.0, value)

@@ -65,7 +65,7 @@ class DecodingRule(Options):
     certified: ClassVar[bool] = False
     #: Whether the rule can decode probabilities of labels from any classifier.
     takes_marginals: ClassVar[bool] = True
-    #: Whether a wrapped model that has the rule itself should decode by its joint distribution.
+    #: True if `DecodedClassifier` should leave the decoding to an estimator that has the rule.
     prefers_joint: ClassVar[bool] = False
 
     @classmethod

@@ -56,8 +56,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
         `batch_size` is all rows up to 200, else 100. The automatic
         `average` of a solver is True for all rules but "mle", because states drawn from the model
-        make the iterates circle around the solution; an average lags behind an ascent that has not
-        arrived.
+        make the iterates circle around the solution. An average needs more epochs than the last
+        iterate to come near the solution.
     max_iter : int, default=200
         Most epochs. All are done, unless there is a loss ("mle") or a validation part.
     alpha, alpha_l1 : float, default=0.0
@@ -68,8 +68,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     early_stopping : bool or object, default=False
         True stands for ``EarlyStopping(n_iter_no_change=50, refit=False)``: hold out 15% of the
         rows and keep the best epoch, by the log-likelihood of small models and the
-        pseudo-likelihood of large models. Both belong to the Gibbs distribution, also for "pmp",
-        whose samples they do not judge. False stands for ``LossPlateau(n_iter_no_change=50)``.
+        pseudo-likelihood of large models. For "pmp", too, these scores judge the Gibbs
+        distribution and not the samples. False stands for ``LossPlateau(n_iter_no_change=50)``.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit; chains go on, too.
     n_jobs : int, default=None
@@ -91,8 +91,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Per epoch, the loss, which is a negative log-likelihood for "mle" and
         "weighted_bp_chain" alone, and the share of converged rows.
     effective_sample_size_curve_ : list of float
-        With "weighted_bp_chain", per epoch: the number of equally weighted states that the
-        weighted states are worth, as a share of their number, before it is raised to a tenth.
+        With "weighted_bp_chain", per epoch: the effective share of the weighted states (1 if all
+        weights are equal), before the weights are tempered to a share of at least a tenth.
     validation_scores_ : list of float or None
         Score per epoch if rows are held out.
     n_iter_ : int

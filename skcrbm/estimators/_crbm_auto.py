@@ -31,11 +31,12 @@ from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
 
 # Value of alpha="auto" in a first `partial_fit`, which searches no penalty and scales no columns.
 PLAIN_ALPHA = 0.1
-# Penalty relative to the variance of the columns, if there are too few rows to search: between the
-# best values of ten columns and of hundreds.
+# Penalty relative to the variance of the columns if there are too few rows for a search. It lies
+# between the best penalty for ten columns and the best penalty for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
 # Weak pull on W and the intercepts: it is worth a tenth of a row of unit weight.
 _WEAK = 0.1
+# The rows are cut into this number of folds; the search uses no more of them than it needs.
 _N_FOLDS = 5
 # The folds do not depend on `random_state`, so that the penalties of different seeds, and of
 # models with more or fewer hidden units, can be compared.

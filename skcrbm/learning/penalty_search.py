@@ -21,16 +21,25 @@ _STEP = np.sqrt(10.0)
 # The search begins at START times the total variance of the columns; these are its bounds,
 # relative to that penalty.
 START, _LEAST, _MOST = 1e-3, 1e-4, 1e6
-# Effort without and with hidden units: iterations of the first fit on a fold, iterations of a fit
-# that begins at a neighbour's parameters, and the share of the objective that ten iterations
-# must gain.
-_CONVEX = (60, 30, 5e-4)
-_HIDDEN = (60, 25, 1e-3)
 # With hidden units the best penalty is usually a little larger.
 _HIDDEN_FACTOR = 2.0
 # A better likelihood may cost log loss of the marginals up to this share of the log loss, or up to
 # this share of the gain in likelihood if that is more.
 _TOLERATED, _OF_GAIN = 0.01, 0.1
+
+
+class _Effort(NamedTuple):
+    """Limits of one stage of the search."""
+
+    first: int  # most iterations of the first fit on a fold
+    later: int  # most iterations of a fit that begins at the parameters of a neighbour
+    share: float  # share of the objective that ten iterations must gain
+    n_down: int  # most steps to smaller penalties
+    n_up: int  # most steps to larger penalties
+
+
+_CONVEX = _Effort(60, 30, 5e-4, 50, 50)
+_HIDDEN = _Effort(60, 25, 1e-3, 1, 2)
 
 
 class PathPoint(NamedTuple):
@@ -105,7 +114,7 @@ class PenaltyPath:
         convex = _without_hidden(model)
         stage = _Search(self, folds, total, _CONVEX, points)
         with one_blas_thread():
-            best, alpha = stage.descend([convex] * len(folds), start, limits, (50, 50))
+            best, alpha = stage.best_penalty([convex] * len(folds), start, limits)
         n_hidden = model.params.weights.shape[1]
         if n_hidden == 0 or n_hidden_folds == 0:
             return PathResult(alpha, best.models[0], points)
@@ -113,7 +122,8 @@ class PenaltyPath:
         models = [_with_hidden(m, model) for m in best.models[: len(folds)]]
         stage = _Search(self, folds, total, _HIDDEN, points)
         with one_blas_thread():
-            deep, deep_alpha = stage.descend(models, _HIDDEN_FACTOR * alpha, limits, (1, 2))
+            deep, deep_alpha = stage.best_penalty(models, _HIDDEN_FACTOR * alpha, limits)
+        # The model of any fold can start the fit on all rows.
         if _hidden_units_help(best, deep):
             return PathResult(deep_alpha, deep.models[-1], points)
         self.live.end()
@@ -129,26 +139,25 @@ class _Search:
 
     def __init__(self, path, folds, total, effort, points):
         self.path, self.folds, self.total, self.points = path, folds, total, points
-        self.first, self.later, self.share = effort
+        self.effort = effort
 
-    def descend(self, models, start, limits, reach):
-        """Change the penalty in steps of `_STEP` while the score improves.
+    def best_penalty(self, models, start, limits):
+        """Change the penalty in steps of `_STEP` while the score improves; first up, then down.
 
         Returns the best trial, and the penalty at which a parabola through the best three scores is
-        lowest. `reach` is the largest number of steps down and up.
+        lowest.
         """
-        trials = {0: self._try(models, start, self.first)}
-        for direction, n_steps in ((1, reach[1]), (-1, reach[0])):
+        effort = self.effort
+        trials = {0: self._try(models, start, effort.first)}
+        for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
             at = min(trials, key=lambda i: trials[i].score)
-            if (
-                direction < 0 and at > 0
-            ):  # larger penalties are better: no need to try smaller penalties
+            if direction < 0 and at > 0:  # no smaller penalty can be better
                 break
             for _ in range(n_steps):
                 alpha = start * _STEP ** (at + direction)
                 if not limits[0] <= alpha <= limits[1]:
                     break
-                trials[at + direction] = self._try(trials[at].models, alpha, self.later)
+                trials[at + direction] = self._try(trials[at].models, alpha, effort.later)
                 if trials[at + direction].score >= trials[at].score:
                     break
                 at += direction
@@ -169,7 +178,9 @@ class _Search:
         for (train, held_out), model in zip(self.folds, models):
             # A penalty is worth the same number of rows in a fold as in the fit on all rows.
             penalty = path.penalty(alpha * self.total / train.weight.sum())
-            fitted.append(fit_rows(model, train, path.objective, penalty, max_iter, self.share))
+            fitted.append(
+                fit_rows(model, train, path.objective, penalty, max_iter, self.effort.share)
+            )
             losses += [
                 row_scores(fitted[-1], block.computed(), path.inference, path.n_jobs)
                 for block in held_out.blocks()

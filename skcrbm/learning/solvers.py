@@ -15,9 +15,9 @@ from skcrbm.utils.options import Integer, Options, Registry, options_constraint,
 # Adam's usual step size, and a step size of gradient descent that moves parameters of this
 # scale about as fast: the models of the guides train well with both.
 _ADAM_RATE, _SGD_RATE = 0.001, 0.05
-# Step size of averaged gradient descent times (1 + the mean square length of a row of X): at
-# momentum 0.9 it is a seventh of the size at which full gradients of a logistic regression
-# begin to diverge.
+# The step size of averaged gradient descent is this number divided by (1 + the mean square length
+# of a row of X). For a logistic regression with full gradients and momentum 0.9, steps seven times
+# as large begin to diverge.
 _AVERAGED_RATE = 2.0
 # Adam's step size is raised if an epoch has fewer steps than this, because an epoch should move
 # a parameter by about as much. `Plan.max_speedup` limits the factor.

@@ -304,7 +304,7 @@ class MultilabelTargets(Targets):
 
 
 class ClassTargets(Targets):
-    """1-D y: the methods for any number of classes K.
+    """1-D y with classes; the base of the kinds for two classes and for more.
 
     `classes` (K,) are sorted, `names` (1,) holds the name of y.
     """

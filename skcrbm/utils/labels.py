@@ -1,4 +1,4 @@
-"""The one place that refuses y: 0/1 matrices, vectors of classes, images, and their names.
+"""Validation of y (0/1 matrices, classes, images, names of labels), with one error text per fault.
 
 Missing labels are NaN in matrices. `skcrbm.targets` decides which kind of y was given; everything
 that takes labels from a user validates them by these functions. The second half of the module

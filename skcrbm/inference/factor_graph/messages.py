@@ -353,7 +353,8 @@ def field_weights(field, held, dtype):
 # Largest number of variables for which the weights of pairs come from uniform spanning trees: the
 # matrix inverse takes a second.
 _MAX_DENSE = 1500
-# Smallest and largest number of sets that are drawn, and number of edges that they visit in all.
+# Smallest and largest number of random acyclic sets of factors, and the total number of edges that
+# they may visit.
 _MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
 
 
