@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-import hypothesis  # noqa: F401  what tests load, once for all forks
+import hypothesis  # noqa: F401  imports of the tests, loaded once for all forks
 import numba  # noqa: F401
 import numpy as np
 import pandas  # noqa: F401
@@ -89,7 +89,7 @@ OPERATORS = {
 
 
 def changes(node):
-    """Yield functions that change a node in place, and what they do to it."""
+    """Yield functions that change a node in place."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS:
         yield lambda n: n.ops.__setitem__(0, COMPARISONS[type(n.ops[0])]())
     if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in OPERATORS:
@@ -128,7 +128,7 @@ def in_text(tree):
 
 
 def mutants(source):
-    """Yield (line, what it was, what it is, the changed tree) for every change of a source."""
+    """Yield (line, old text, new text, changed tree) for every change of a source."""
     tree = ast.parse(source)
     skipped = in_text(tree)
     for number, node in enumerate(ast.walk(tree)):

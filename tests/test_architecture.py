@@ -112,7 +112,7 @@ def test_imports_go_one_way(path):
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_part_reaches_into_another(path):
-    """What begins with an underscore is for the files of its own folder."""
+    """Modules that begin with an underscore are imported only within their own folder."""
     part = part_of(path)
     for module in imported_modules(path):
         head, *rest = module.split(".")

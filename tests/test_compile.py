@@ -1,4 +1,4 @@
-"""What the first prediction of a process compiles, with and without an earlier compilation."""
+"""Functions compiled by the first prediction of a process, with and without a cache."""
 
 import os
 import pickle
@@ -27,8 +27,8 @@ for module in [m for name, m in sys.modules.items() if name.startswith("skcrbm.k
 print(misses, hits)
 """
 
-# How many versions of functions of ours are compiled, callees and all. What the optimiser would do
-# for speed is left out.
+# Number of versions of our functions that are compiled, callees included. The program skips the
+# optimiser to save time.
 COMPILED = """
 import pickle, sys
 from numba.core import codegen, event

@@ -1,4 +1,4 @@
-"""The examples in docstrings run and print what they say, and what users call has one."""
+"""The examples in docstrings run and print the shown output; each public object has an example."""
 
 import doctest
 import importlib
@@ -15,7 +15,7 @@ import skcrbm
 MODULES = [m.name for m in pkgutil.walk_packages(skcrbm.__path__, "skcrbm.") if not m.ispkg]
 REFERENCE = Path(__file__).parents[1] / "doc" / "api.md"
 PUBLIC = re.findall(r"^ +(skcrbm\.[\w.]+)$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
-# What functions return, and nobody makes: the functions have the examples.
+# Results that users get from functions, which have the examples, and never construct.
 RESULTS = {"skcrbm.inference.InferenceResult", "skcrbm.metrics.MultilabelReport"}
 
 

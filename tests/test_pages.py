@@ -1,4 +1,4 @@
-"""The code in the README and in the pages of `doc/` runs as it stands, and prints what they say.
+"""The code in the README and in the pages of `doc/` runs as it stands and prints the shown output.
 
 The blocks of a page are run one after the other, as a reader would paste them.
 """
@@ -25,7 +25,7 @@ FENCE = re.compile(
 
 
 def blocks(page):
-    """Code of a page, and what it is said to print, or None."""
+    """Code blocks of a page, each with its printed output, or None."""
     return [(match[1], match[2]) for match in FENCE.finditer(page)]
 
 
@@ -73,5 +73,5 @@ def test_code_of_a_page(name, tmp_path, monkeypatch):
             words, numbers = words_and_numbers(output.getvalue())
             expected_words, expected = words_and_numbers(printed)
             assert words == expected_words, code
-            # Other versions of what we build on, and other machines, differ a little.
+            # Other versions of dependencies, and other machines, differ a little.
             np.testing.assert_allclose(numbers, expected, atol=0.03, rtol=0.05, err_msg=code)

@@ -1,4 +1,4 @@
-"""What `doc/promises.md` says that the package never does."""
+"""The promises of `doc/promises.md`: things that the package never does."""
 
 import os
 import subprocess

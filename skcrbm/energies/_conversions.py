@@ -29,7 +29,7 @@ class PairTables(NamedTuple):
 
 
 def pair_tables(energy: BaseEnergy) -> PairTables:
-    """Return the tables of an energy, one for each coupling that is not 0, or for each edge.
+    """Return the tables of an energy: a table for each coupling that is not 0, or for each edge.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from skcrbm.utils.validation import as_row_fields, kernel_array
 class LayeredEnergy(BaseEnergy):
     """A batch of N layered models of outputs and hidden nodes, given the inputs.
 
-    The variables are 0/1 units, one for each state of a node other than 0. At most one of the
+    The variables are 0/1 units: a unit for each state of a node other than 0. At most one of the
     k - 1 units of a node with k states is on; in state 0 all are off. The units of the output
     layer are visible and come first, then the units of the hidden layers, from the input on.
 

@@ -58,7 +58,7 @@ class BaseEnergy(Versioned, ABC):
 
     #: Questions that `infer` answers about this kind of energy.
     queries: ClassVar[frozenset[str]] = QUERIES
-    #: True if the visible variables are the states of one categorical variable: one is on.
+    #: True if the visible variables are the states of a categorical variable: a single unit is on.
     categorical: ClassVar[bool] = False
     evidence: np.ndarray | None = None
 

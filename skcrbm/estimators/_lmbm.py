@@ -172,11 +172,12 @@ class LMBMClassifier(PairwiseClassifier):
     "auto" stands for the values with the best predictions for held-out rows: the least
     ``log(Hamming loss) - log(Jaccard index)`` of the labels with the highest score (with another
     `decode` than "map": with the least hinge loss). `class_weight` counts as the cost of errors.
-    The rows are split into 5 folds, stratified by labels, and as many folds are held out in turn as
-    make up 3000 rows, at least one. C is chosen first, without pairs (or with the pairs of a given
-    `pairwise_penalty`), then eta in decreasing order. The search for eta ends at the first value
-    for which branch and bound does not prove all labels to be optimal within 1000 nodes, so that
-    prediction stays fast. With fewer than 50 rows there is no search: C = 3 / v and eta = 3 C N.
+    The rows are split into 5 folds, stratified by labels, and as many folds (but no fewer than 1)
+    are held out in turn as make up 3000 rows. C is chosen first, without pairs (or with the pairs
+    of a given `pairwise_penalty`), then eta in decreasing order. The search for eta ends at the
+    first value for which branch and bound does not prove all labels to be optimal within 1000
+    nodes, so that prediction stays fast. With fewer than 50 rows there is no search: C = 3 / v and
+    eta = 3 C N.
 
     `predict` warns (`ConvergenceWarning`) if branch and bound reached its `node_limit` on some
     rows; `predict_with_gap` says which.

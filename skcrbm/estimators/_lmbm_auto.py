@@ -27,7 +27,7 @@ MAX_ORDER = MAX_TABLE_VARIABLES
 # C times the total variance of the columns, and eta / (C N), for data with too few rows to search.
 # The search for C starts there.
 _C, _RATIO, _FEW_ROWS = 3.0, 3.0, 50
-# Share of nonzero entries up to which the sparse kernel is the faster one.
+# Share of nonzero entries up to which the sparse kernel is faster than the dense kernel.
 _MOSTLY_ZERO = 0.2
 # Number of folds of the split, of which validation uses as many as hold this number of rows.
 _N_FOLDS, _FOLD_ROWS = 5, 3000

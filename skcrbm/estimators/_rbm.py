@@ -215,7 +215,7 @@ class RBMClassifier(
         return False
 
     def _joined_attributes(self, new: dict[str, Any], fitted: Fitted) -> dict[str, Any]:
-        """Return the attributes after one more epoch, with earlier curves and label sets."""
+        """Return the attributes after a further epoch, with earlier curves and label sets."""
         sets = np.vstack([self.label_sets_, new["label_sets_"]])
         return {
             **new,

@@ -61,8 +61,9 @@ def infer(
         "ais", or a configured object such as ``SumProduct(damping=0.5)``. A name stands for the
         object with its default options.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
-        0 or 1 clamps a variable to this value, NaN leaves it free; the answers are those of the
-        conditioned model, ``energy.condition(clamp)``. In an Ising model 0 stands for y = -1.
+        0 or 1 clamps a variable to this value, NaN leaves it free; the questions are answered
+        for the conditioned model, ``energy.condition(clamp)``. In an Ising model 0 stands for
+        y = -1.
     sample_weight : array-like (N,), default=None
         Weights of the models in the sum of the statistics.
     returns : str or tuple of str, default=None

@@ -1,4 +1,4 @@
-"""The error of approximate marginals on models that are small enough for exact ones.
+"""The error of approximate marginals on models that are small enough for exact inference.
 
 It uses NumPy on purpose: the compiled exact inference would add its compile time to every first
 fit by belief propagation.

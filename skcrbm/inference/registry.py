@@ -147,7 +147,7 @@ def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the class whose line in `SOLVERS` serves a class of energies, "" without one."""
+    """Return the class whose line in `SOLVERS` serves a class of energies, "" if no line does."""
     names = _classes_of_the_model(energy_type)
     return next((name for name in names if (method, name) in SOLVERS), "")
 

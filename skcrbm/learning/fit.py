@@ -129,7 +129,7 @@ class Fitted(NamedTuple):
 
 
 def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
-    """Return the curves of an estimator with the entries of one more epoch.
+    """Return the curves of an estimator with the entries of a further epoch.
 
     A curve may begin here, because `set_params` may have changed the learning rule.
     """

@@ -161,7 +161,7 @@ class Contrast(Objective):
 
     @staticmethod
     def _where_violated(violated, positive, negative):
-        """Return a negative phase that equals, and so cancels, the positive one in other rows."""
+        """Return a negative phase that cancels the positive phase in rows without a violation."""
         if positive.statistics is not None or negative.statistics is not None:
             raise TypeError("only_violations=True needs phases that give one state per row")
         unary = np.where(violated[:, None], negative.unary, positive.unary)

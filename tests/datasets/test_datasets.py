@@ -50,7 +50,7 @@ def no_network(monkeypatch):
 
 
 def fake_multilabel(spec, seed=0, target=None):
-    """What fetch_openml returns for a multi-label set: labels as strings."""
+    """Return a Bunch as fetch_openml does for a multi-label data set: labels are strings."""
     rng = np.random.default_rng(seed)
     if target is None:
         target = rng.random((spec.n_rows, spec.n_labels)) < 0.3

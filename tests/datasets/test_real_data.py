@@ -103,7 +103,7 @@ def test_yeast_label_set(yeast):
 
 @pytest.mark.parametrize("name", ["scene", "yeast"])
 def test_training_by_default(name, request):
-    """What "auto" means at this size: exact likelihood, a penalty searched, hidden units kept."""
+    """At this size "auto" uses the exact likelihood, searches a penalty, keeps hidden units."""
     model = request.getfixturevalue(name)["model"]
     assert model.inference_ == "exact"
     assert model.convergence_curve_[-1] == 1.0

@@ -41,7 +41,7 @@ def test_strength_is_the_dependence(structure):
 
 
 def test_pairs_are_a_ring():
-    """The log-odds of neighbours' joint probabilities do not depend on what is far away."""
+    """The log-odds of neighbours' joint probabilities do not depend on labels farther away."""
     *_, proba = make_structured_labels(
         1, 3, 6, n_informative=2, strength=0.7, random_state=3, return_distribution=True
     )

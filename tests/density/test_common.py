@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of the density estimators, and what every estimator promises."""
+"""scikit-learn's own checks of the density estimators, and the promises of every estimator."""
 
 import pytest
 from reference.sklearn_checks import run_check

@@ -1,4 +1,4 @@
-"""Density estimators: what they learn, what they answer, and what they refuse."""
+"""Density estimators: learning, answers about the fitted model, and refused input."""
 
 import itertools
 import pickle
@@ -64,7 +64,7 @@ def gaps(X):
     return gaps
 
 
-# ----------------------------------------------------------------- what is learned
+# ----------------------------------------------------------------- learning
 
 
 @every_model
@@ -118,7 +118,7 @@ def test_draws_from_marginals_know_columns_alone(X):
     drawn = clone(alone).set_params(learning="bp").fit(X)
     assert drawn.score(X) > best.score(X) - 0.01
     assert np.abs(drawn.sample(4000, random_state=0).mean(axis=0) - X.mean(axis=0)).max() < 0.06
-    # Their pairs are those of independent variables, so that couplings grow without need.
+    # Independent variables would have such pairs, so that couplings grow without need.
     pairs = IsingModel([[0, 1]], learning="bp", random_state=0).fit(X)
     right = IsingModel([[0, 1]], learning="mle").fit(X)
     assert pairs.coupling_[0, 1] > 2 * right.coupling_[0, 1]
@@ -336,7 +336,7 @@ def test_early_stopping_keeps_the_best_epoch(X):
     assert np.mean(model.validation_scores_) == pytest.approx(-18 * np.log(2), rel=0.1)
 
 
-# ----------------------------------------------------------------- what is refused
+# ----------------------------------------------------------------- refused input
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_weights_learned_by_perturbed_maxima_warn(X):
 
 
 def test_a_score_of_moments_is_the_mean_score(X):
-    """Of every kind of energy that a density has."""
+    """The expected score of the moments equals the mean score, for every kind of energy."""
     weight = np.full(len(X), 1 / len(X))
     for model in (*list(MODELS.values())[:4], RBM(n_hidden=0)):
         energy = clone(model).set_params(max_iter=3).fit(X).energy_
@@ -428,7 +428,7 @@ def test_a_score_of_moments_is_the_mean_score(X):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradient_by_finite_differences(name, gaps):
-    """Of the likelihood of rows with gaps."""
+    """The gradient of the likelihood of rows with gaps equals finite differences."""
     model = clone(MODELS[name]).set_params(learning="mle", max_iter=2, alpha=0.3).fit(gaps)
     learned, rng = model._model, np.random.default_rng(0)
     rows = Rows(np.empty((len(gaps), 0)), gaps, rng.uniform(0.5, 2, len(gaps)))

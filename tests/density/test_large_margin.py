@@ -1,4 +1,4 @@
-"""Large margin Markov networks: the optimum, clauses as cliques, what is filled in."""
+"""Large margin Markov networks: the optimum, clauses as cliques, completion of rows."""
 
 import itertools
 import pickle
@@ -287,7 +287,7 @@ def test_bad_clauses(arguments, message):
 
 
 def brute_force(model, row, rule):
-    """The best completion of a row, by enumeration; and whether it is the only one."""
+    """Return the best completion of a row, by enumeration, and whether no other is as good."""
     missing = np.flatnonzero(np.isnan(row))
     full = np.repeat(row[None], 2 ** len(missing), axis=0)
     full[:, missing] = all_states(len(missing))
@@ -318,7 +318,7 @@ def test_what_is_filled_in_is_the_best(rule, cliques, inputs):
 
 
 def test_searches_of_pairs_agree(X):
-    """The pairwise search and that of cliques of any size, ties included."""
+    """The pairwise search agrees with the search over cliques of any size, ties included."""
     rng = np.random.default_rng(3)
     X = rng.integers(0, 2, (40, 7)).astype(float)
     model = LargeMarginMarkovNetwork(C=0.02).fit(X)

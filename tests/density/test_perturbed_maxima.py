@@ -47,7 +47,7 @@ def test_rbm_of_digits(digits):
 
 @pytest.mark.parametrize("make", [IsingModel, MarkovRandomField])
 def test_four_variables(make):
-    """Couplings of .5 an edge: those of the sampler with the same statistics are some .336."""
+    """The data have couplings of .5; the sampler has the same statistics at about .336."""
     coupling = 0.5 * (np.ones((4, 4)) - np.eye(4))
     data = sample(IsingEnergy(coupling, np.zeros(4)), "exact", n_samples=20000, random_state=0)[0]
     model = make(learning="pmp", random_state=0).fit(data)

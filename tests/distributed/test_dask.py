@@ -18,7 +18,7 @@ MODEL = CRBMClassifier(n_hidden=2, alpha=0.01, solver="adam", max_iter=3, random
 
 @pytest.fixture(scope="module")
 def client():
-    """Two workers, threads of this process: a start of further ones would take most of the time."""
+    """Two workers, which are threads: to start processes would take most of the time."""
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
     with (
         distributed.LocalCluster(**options, dashboard_address=None) as cluster,

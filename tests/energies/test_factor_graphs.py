@@ -176,7 +176,8 @@ def test_where_no_value_is_possible_fewer_violations_are_more_probable():
     log_odds = FactorGraphEnergy([off, copies]).conditional_log_odds(
         np.array([[[0, 1, 1], [0, 1, 0], [0, 0, 0]]]), np.array([0])
     )
-    # Forbidden on: by the table, and copies of what is off; off: by copies of what is on.
+    # "On" is forbidden by the table and for copies of a variable that is off; "off" is forbidden
+    # for copies of a variable that is on.
     assert log_odds[0, 0, 0] == -log_odds[0, 1, 0] > 0
     assert log_odds[0, 2, 0] == -np.inf
 

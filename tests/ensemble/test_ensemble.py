@@ -40,8 +40,8 @@ def clipped_logit(p, clip=0.01):
     return logit(np.clip(p, clip, 1 - clip))
 
 
-# In fit_transform the log-odds of the training rows come from other models than in transform,
-# which is what the transformer is for; on this check's three clusters a forest's do agree.
+# In fit_transform the log-odds of the training rows come from other models than in transform:
+# this is the purpose of the transformer. On this check's three clusters a forest's log-odds agree.
 REASON = "fit_transform differs from transform by design"
 EXPECTED = dict.fromkeys(
     ["check_transformer_general", "check_transformer_data_not_an_array"], REASON

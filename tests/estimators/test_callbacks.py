@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks: what they see, when, and that they can stop the training."""
+"""scikit-learn's callbacks see each epoch and the fitted model, and can stop the training."""
 
 import subprocess
 import sys
@@ -162,7 +162,7 @@ def test_stop_with_early_stopping_keeps_the_best_epoch(data):
 @needs_callbacks
 @pytest.mark.parametrize("at", ["middle", "last"])
 def test_stop_in_the_refit(data, at):
-    """A second run that is cut short is worth less than what the first one found."""
+    """If the second run is cut short, the model of the first run is kept."""
     X, Y = data
     options = {"early_stopping": True, "max_iter": 6, "learning_rate": 1e-3}
     whole = quick(**options).fit(X, Y)

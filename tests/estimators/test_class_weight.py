@@ -1,4 +1,4 @@
-"""`class_weight` of the classifiers trained on whole rows; that of LMBM is in its own tests."""
+"""`class_weight` of classifiers trained on whole rows; LMBMClassifier has tests of its own."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, and what every scikit-learn estimator promises."""
+"""scikit-learn's own checks, and the promises of every scikit-learn estimator."""
 
 import pickle
 from unittest import SkipTest
@@ -25,7 +25,7 @@ from skcrbm.layers import Dense
 from skcrbm.learning import SGD, AveragedSGD
 
 MODELS = [name for name in skcrbm.__all__ if name.endswith(("er", "RBM"))]
-MODELS.remove("DecodedClassifier")  # wraps another one; its checks are with its tests
+MODELS.remove("DecodedClassifier")  # wraps another estimator; has checks of its own
 ESTIMATORS = [getattr(skcrbm, name) for name in MODELS]
 
 
@@ -106,7 +106,7 @@ def check_configuration(estimator, check):
     try:
         check(estimator)
     except SkipTest as skip:
-        # Run for the default configuration: what it tests does not depend on these settings.
+        # This check runs in the default configuration: its outcome does not depend on settings.
         if "SCIPY_ARRAY_API is not set" not in str(skip):
             raise AssertionError(f"{check.func.__name__} was skipped: {skip}") from skip
 

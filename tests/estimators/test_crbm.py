@@ -1,4 +1,4 @@
-"""CRBMClassifier: what it computes, what it accepts and refuses."""
+"""CRBMClassifier: predictions and probabilities, accepted and refused input."""
 
 import warnings
 
@@ -191,7 +191,7 @@ def test_approximate_marginals_are_close_to_exact_ones(inference, off):
     exact = quick(n_hidden=3, max_iter=10).fit(X, Y)
     model = clone(exact).set_params(inference=inference).fit(X, Y)
     assert model.inference_ == inference
-    # max|W| is 0.85 here, where both approximations are good: twice what was measured.
+    # Both approximations are good, as max|W| is 0.85. The bound is twice the measured error.
     assert np.abs(model.predict_proba(X) - exact.predict_proba(X)).max() < 2 * off
 
 
@@ -340,7 +340,7 @@ def test_zero_weight_removes_a_row():
         assert_same_parameters(
             quick(**options).fit(X, Y, sample_weight=weight), quick(**options).fit(X[keep], Y[keep])
         )
-    # The class of such a row stays a class, as in scikit-learn, but an unlikely one.
+    # The class of a row of weight 0 stays a class, as in scikit-learn, but is unlikely.
     y = np.array([0] * 30 + [1] * 29 + [2])
     model = quick().fit(X, y, sample_weight=np.r_[np.ones(59), 0])
     assert model.classes_.tolist() == [0, 1, 2]
@@ -551,7 +551,7 @@ def test_exact_inference_out_of_reach():
 
 
 def test_failed_fit_leaves_the_model_as_it_was():
-    """Not the parameters of an earlier fit beside the classes of this one."""
+    """Parameters of an earlier fit are never mixed with the classes of a failed fit."""
     X, Y = make_data()
     for y, weight in ((Y[:7], None), (2 * Y, None), (Y[:, 0], np.zeros(90))):
         model = quick()

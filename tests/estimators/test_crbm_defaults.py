@@ -145,7 +145,7 @@ def test_shifts_and_scales_of_columns_do_not_matter(data):
     X[:, 3] = X[:, 3] > 0
     model = default(max_iter=30).fit(X, Y)
     moved = X * [1e-4, 1e3, 7, -5] + [1e3, -50, 0, 2]
-    # The last one is two-valued: -5 and 0 become 1 and 0, which turns it around.
+    # The last column is two-valued: -5 and 0 become 1 and 0, which reverses its sign.
     other = default(max_iter=30).fit(moved, Y)
     assert other.n_hidden_ == model.n_hidden_
     np.testing.assert_allclose(other.predict_proba(moved), model.predict_proba(X), atol=0.02)
@@ -220,7 +220,7 @@ def test_labels_that_are_constant_or_rare():
     Y = np.column_stack([Y, np.zeros(150, int), np.ones(150, int), np.arange(150) == 7])
     for options in ({}, {"alpha": 0.01}):
         proba = default(**options).fit(X, Y).predict_proba(X)
-        # What was never seen in 150 rows is not impossible.
+        # A label that is never on in 150 rows is not impossible.
         assert (proba[:, 5] > 1e-5).all()
         assert (proba[:, 5] < 0.02).all()
         assert (proba[:, 6] > 0.98).all()
@@ -243,7 +243,7 @@ def test_few_rows(n):
 
 
 def test_weights_are_copies_where_nothing_is_searched():
-    """Of few rows the penalty is fixed; beyond, folds are of rows, not of copies."""
+    """With few rows the penalty is fixed; with more rows the folds split rows, not copies."""
     X, Y = dependent(12)
     counts = np.random.RandomState(0).randint(0, 4, 12)
     weighted = default().fit(X, Y, sample_weight=counts)
@@ -310,7 +310,7 @@ def test_warm_start_goes_on_with_what_was_found():
     assert len(model.alpha_path_["alpha"]) == 0
     assert model.loss_curve_[0] <= loss
     assert n_iter == 15
-    # Hidden units that were given up stay so, and n_hidden is still that of the first fit.
+    # Removed hidden units stay removed, and `n_hidden` keeps its value of the first fit.
     X, Y = independent()
     model = default(warm_start=True).fit(X, Y).fit(X, Y)
     assert model.n_hidden_ == 0
@@ -330,7 +330,7 @@ def test_stochastic_training_takes_the_penalty_of_the_convex_model():
 
 
 def test_numbers_mean_what_they_did():
-    """alpha is the penalty of the columns as given; alpha_hidden that of W."""
+    """`alpha` is the penalty for columns in their given units, `alpha_hidden` for W."""
     X, Y = make_data()
     X = X * [1, 10, 0.1, 1]
     model = default(n_hidden=3, alpha=0.02, alpha_hidden=0.05, max_iter=1000).fit(X, Y)

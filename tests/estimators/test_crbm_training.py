@@ -91,7 +91,7 @@ def test_partial_fit_with_classes():
 def test_partial_fit_refuses_other_classes():
     X, Y = make_data()
     model = quick().partial_fit(X, Y[:, 0], classes=[0, 1])
-    model.partial_fit(X, Y[:, 0], classes=[1, 0])  # the same ones
+    model.partial_fit(X, Y[:, 0], classes=[1, 0])  # the same classes
     with pytest.raises(ValueError, match=r"classes=\[0, 1, 2\] differs from the classes"):
         model.partial_fit(X, Y[:, 0], classes=[0, 1, 2])
 
@@ -143,7 +143,7 @@ def test_curves():
     assert model.loss_curve_[-1] < model.loss_curve_[0]
     assert model.convergence_curve_ == [1.0] * 30
     assert model.validation_scores_ is None
-    # The loss of an epoch in one batch is that of the parameters it began with.
+    # With a single batch, the loss of an epoch is computed before the parameters change.
     last = quick(n_hidden=3, max_iter=29).fit(X, Y)
     loss = 0.0
     for x, v in zip(X, Y, strict=True):
@@ -195,7 +195,7 @@ def test_the_advice_to_damp():
 
 
 def test_one_live_line(capsys, monkeypatch):
-    """Rate, loss, validation score and what remains, written over until training ends."""
+    """A line with rate, loss, score and remaining time is overwritten until training ends."""
     monkeypatch.setattr("skcrbm.utils.fitting._PAUSE", 0.0)
     X, Y = make_data()
     quick(verbose=True, early_stopping=True, refit=False).fit(X, Y)

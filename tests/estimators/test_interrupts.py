@@ -17,7 +17,7 @@ def blas_threads():
 
 
 def answer_of(fit, model):
-    """What the model answers, None if it says that it is not fitted."""
+    """Return the answer of the model, or None if it raises NotFittedError."""
     try:
         return fit.answer(model)
     except NotFittedError:
@@ -58,7 +58,7 @@ def test_an_interrupted_fit_is_whole_or_undone(name):
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", ["crbm-partial", "mssvm-partial", "layered-partial"])
 def test_a_failed_epoch_draws_no_numbers(name):
-    """What comes after it is what would have come without it."""
+    """After a failed epoch, the next epoch draws the same numbers as without the failure."""
     fit = FITS[name]
     wanted = fit.answer(fit.run(fit.start()))
     n_lines, n_raised = count_lines(lambda: fit.run(fit.start())), 0

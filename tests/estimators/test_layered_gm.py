@@ -460,7 +460,7 @@ def test_callbacks_see_the_model_of_the_epoch(data):
 
 
 def test_map_states_equal_enumeration(data):
-    """One hidden layer below one output is a tree; the states are those of all nodes at once."""
+    """With one hidden layer and one output the model is a tree; all nodes are maximised jointly."""
     X, y = data
     for options in ({}, {"inference": TruncatedInference("mean_field", "parallel")}):
         model = quick(

@@ -1,4 +1,4 @@
-"""LayeredGMClassifier: clamped and missing inputs, what is refused."""
+"""LayeredGMClassifier: clamped and missing inputs, refused input."""
 
 import pickle
 
@@ -232,7 +232,7 @@ MANY_STATES = {"clamping": HardClamping(tuple(np.arange(1, 256) / 256))}
 
 
 def by_rows_and_all(monkeypatch, fit):
-    """What `fit` returns where steps move the rows that a batch reads, and where they move all."""
+    """Return `fit()` twice: steps move the rows that a batch reads, and steps move all rows."""
     found = []
     for limit in (0, 10**9):
         monkeypatch.setattr("skcrbm.inference.layered.network.ROW_SPARSE_WEIGHTS", limit)
@@ -343,7 +343,7 @@ def test_rows_that_are_read_do_not_depend_on_threads(monkeypatch):
 def test_pixels_that_are_missing_now_and_then_move_all_rows(monkeypatch, options):
     rng = np.random.RandomState(0)
     X, y = rng.random_sample((100, 6)), rng.randint(2, size=100)
-    X[rng.random_sample(X.shape) < 0.02] = np.nan  # some batches have none
+    X[rng.random_sample(X.shape) < 0.02] = np.nan  # some batches have no NaN
 
     def fit():
         return LayeredGMClassifier(

@@ -1,4 +1,4 @@
-"""LMBMClassifier: what it learns, predicts, refuses and warns of."""
+"""LMBMClassifier: learning, prediction, refused input and warnings."""
 
 import pickle
 import re

@@ -113,7 +113,7 @@ def test_the_optimum_is_that_of_a_general_solver(missing, kind):
     pairs = fitted.pairwise[np.triu_indices(L, 1)]
     np.testing.assert_allclose(pairs, weights[:6], atol=2e-5)
     np.testing.assert_array_equal(fitted.pairwise, fitted.pairwise.T)
-    # The least value is that of the dual, found without looking at the primal.
+    # The least primal value equals the dual value, which is computed without the primal.
     norm = 0.5 * ((coef**2).sum() + (intercept**2).sum() + 2.0 * (weights**2).sum())
     assert 1.3 * fitted.dual.sum() - norm == pytest.approx(value, abs=1e-4)
 
@@ -414,7 +414,7 @@ def test_cliques_of_classes_are_refused(data):
 
 @pytest.mark.parametrize("kind", [list, set])
 def test_sets_have_one_order(data, kind):
-    """That of a set of names is another one in each process."""
+    """The order of a set of names differs from process to process."""
     X, Y = data
     frame = pd.DataFrame(Y, columns=["a", "b", "c", "d"])
 

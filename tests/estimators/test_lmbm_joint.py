@@ -104,7 +104,7 @@ def test_no_complete_row(fitted):
 
 @pytest.mark.parametrize("decode", ["hinge", "map", "marginal", "label_set", "threshold"])
 def test_known_labels_in_prediction(fitted, decode):
-    """Against enumeration of the vectors that agree with what is known."""
+    """Prediction equals enumeration of the label vectors that agree with known labels."""
     model, X, Y = copy(fitted[0]), *fitted[1:]
     model.set_params(decode=decode)
     if decode == "threshold":

@@ -1,4 +1,4 @@
-"""LMBMClassifier with nothing set: what it chooses, by what, and what that depends on."""
+"""LMBMClassifier with default settings: its choice of C and eta, and the inputs it depends on."""
 
 import warnings
 
@@ -172,7 +172,7 @@ def test_no_worse_than_a_searched_svm():
     mean, sd = X[:350].mean(axis=0), X[:350].std(axis=0)
     Z = (X - mean) / sd
     losses = []
-    for C in (1e-3, 1e-2, 1e-1, 1.0):  # the best one on the rows to come
+    for C in (1e-3, 1e-2, 1e-1, 1.0):  # the best C on the held-out rows
         predicted = [
             LinearSVC(C=C, random_state=0).fit(Z[:350], y).predict(Z[350:]) for y in Y[:350].T
         ]
@@ -181,7 +181,7 @@ def test_no_worse_than_a_searched_svm():
 
 
 def test_many_labels_are_predicted_at_once():
-    """Pairs whose labels are not soon found are passed over; no warning, no worse than none."""
+    """Values of eta with slow searches are skipped, without a warning; losses stay low."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 5))
     Y = (rng.random((120, 60)) < 0.15).astype(int)
@@ -226,7 +226,7 @@ def test_interrupted_search(data, monkeypatch):
         calls.append(problem)
         found = fit_large_margin(problem, **options)
         if len(calls) == 4:
-            found.reason = "interrupted"  # which keeps what it has
+            found.reason = "interrupted"  # the current solution is kept
         return found
 
     monkeypatch.setattr("skcrbm.estimators._lmbm_auto.fit_large_margin", interrupted)
@@ -283,7 +283,7 @@ def test_folds_fall_with_the_rows():
 
 @pytest.mark.parametrize("known", [False, True])
 def test_no_empty_prediction(data, known):
-    """By enumeration of the label vectors that are not empty and agree with what is known."""
+    """Prediction equals enumeration of nonempty label vectors that agree with known labels."""
     X, Y = data
     Y = np.delete(Y, 3, axis=1)[:, :3]
     X, Y = X[Y.sum(axis=1) == 1], Y[Y.sum(axis=1) == 1]

@@ -38,7 +38,7 @@ def test_the_violation_is_what_tol_limits(tol):
         last = []
         fitted = fit(problem, tol=tol, on_pass_end=lambda *values, last=last: last.append(values))
         assert fitted.reason == "tol"
-        assert fitted.violation <= 3 * tol  # that of a pass is met on the way
+        assert fitted.violation <= 3 * tol  # a pass changes variables while it measures
         short = fit(problem, tol=tol, max_iter=2)
         assert short.violation > tol
 
@@ -273,7 +273,7 @@ def test_limits_of_the_run():
     ],
 )
 def test_no_variable_lies_between_its_bounds_when_newton_steps_begin(x, first, second):
-    """Bounds far below what the margins ask for hold all variables."""
+    """All variables are at their bounds if the bounds are too low to satisfy the margins."""
     X = np.reshape(np.array(x, dtype=float), (-1, 1))
     signs = np.array([[1.0 if c == "+" else -1.0 for c in text] for text in (first, second)]).T
     fitted = fit(LargeMarginProblem(X, signs, np.full(signs.shape, 0.01), 1.0, 1e-4))

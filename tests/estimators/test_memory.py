@@ -1,4 +1,4 @@
-"""What fits hold beside the data, in bytes a row."""
+"""Memory that fits need beside the data, in bytes per row."""
 
 import tracemalloc
 

@@ -76,7 +76,7 @@ def test_rows_without_observed_label(n_hidden, alpha):
     options = {"n_hidden": n_hidden, "max_iter": 30, "random_state": 0}
     more = CRBMClassifier(alpha=alpha, solver=SGD(0.1), **options)
     more.fit(np.vstack([X, X[:20]]), np.vstack([partly, blank]))
-    # 100 rows, 80 of them with labels: every gradient is .8 of what it would be without.
+    # Only 80 of 100 rows have labels: every gradient is .8 of the gradient of the 80 rows alone.
     fewer = CRBMClassifier(alpha=alpha / 0.8, solver=SGD(0.08), **options).fit(X, partly)
     assert_same_parameters(more, fewer, rtol=1e-7, atol=1e-10)
 
@@ -133,7 +133,7 @@ def test_a_label_that_is_never_observed():
     proba = model.predict_proba(X)
     assert proba.shape == (100, 4)
     assert np.isfinite(proba).all()
-    # Nobody says what it should be (it is one more hidden unit); the others do not suffer.
+    # A label that is never observed acts as a further hidden unit; other labels do not suffer.
     assert masked_score("roc_auc", Y, y_score=proba) > 0.8
 
 
@@ -173,7 +173,7 @@ def test_label_sets_of_partly_observed_rows():
 
 @pytest.fixture(scope="module")
 def curves():
-    """Test F1 with 30% of the training labels missing, by what is done about them."""
+    """Test F1 for each treatment of missing labels; 30% of the training labels are missing."""
     X, Y = make_data(1000, 6, 6, noise=1.5, seed=4)
     train, test = slice(None, 400), slice(400, None)
     partly = hide(Y[train], 0.3)
@@ -204,7 +204,7 @@ def curves():
 
 @pytest.mark.compiled
 def test_marginalising_beats_filling_with_zeros(curves):
-    # Half of what was measured: .499 against .292, and .439 against .514.
+    # The bounds are half of the measured differences: .499 against .292, and .439 against .514.
     assert curves["marginalised"] > curves["zeros"] + 0.1
     assert curves["marginalised", "nll"] < curves["zeros", "nll"] - 0.035
 
@@ -306,7 +306,7 @@ def test_known_labels_with_metadata_routing(known_case):
     _, Y = make_data(150)
     with config_context(enable_metadata_routing=True):
         model = clone(fitted[1])
-        # What a caller has not asked for is refused, not dropped.
+        # An argument that was not requested is refused, not dropped.
         silent = make_pipeline(StandardScaler(), clone(model)).fit(X, Y)
         with pytest.raises((TypeError, ValueError), match="y_known"):
             silent.predict(X, y_known=known)

@@ -1,4 +1,4 @@
-"""SSVMClassifier: what it learns, predicts, refuses and warns of."""
+"""SSVMClassifier: learning, prediction, refused input and warnings."""
 
 import pickle
 from itertools import product
@@ -26,7 +26,7 @@ def data():
 
 
 def objective(model, X, Y):
-    """What training minimises, by enumeration."""
+    """Return the objective that training minimises, by enumeration."""
     signs, L = 2.0 * Y - 1, Y.shape[1]
     fields = X @ model.coef_.T + model.intercept_
     every = np.array(list(product([-1.0, 1.0], repeat=L)))

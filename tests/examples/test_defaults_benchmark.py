@@ -24,7 +24,7 @@ SKLEARN = {
 
 
 def one(metric, y, p):
-    """Value of one label vector against another, by what the words say."""
+    """Value of one label vector against another, from the definition of the metric."""
     both, either = (y & p).sum(), (y | p).sum()
     if metric == "F1":
         return 1.0 if either == 0 else 2 * both / (y.sum() + p.sum())
@@ -51,7 +51,7 @@ def problem():
 
 
 def fit_of(Y, has_empty=True, rows=None, **found):
-    """What a fit keeps."""
+    """Return the record that the benchmark keeps of a fit."""
     facts = {
         "fit_seconds": 2.0,
         "truth": Y.astype(np.int8),

@@ -112,7 +112,7 @@ def test_a_file_is_replaced_when_it_is_complete_and_left_alone_else(tmp_path):
 
 
 def test_a_killed_program_goes_on(tmp_path):
-    """Killed while it writes all the time, again and again, it loses no cell and breaks none."""
+    """A program that is killed repeatedly while it writes loses no cell and damages no cell."""
     program = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})

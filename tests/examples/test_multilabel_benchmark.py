@@ -56,7 +56,7 @@ def stores(tmp_path, quality, n_seeds=3):
 
 
 def test_nothing_is_chosen_on_test_rows(report, tmp_path):
-    """Of ours CRBM is best in validation and LMBM on test rows; of rivals, chains and SVMs."""
+    """CRBM and chains are best in validation, LMBM and kernel SVM on test rows."""
 
     def quality(method, part, seed):
         good = {"validation": ("CRBM", "chains"), "test": ("LMBM", "kernel SVM")}[part]
@@ -99,7 +99,7 @@ def test_intervals_over_splits_are_wider_where_splits_differ(tmp_path):
     expected = (-np.log(0.75) + np.log(0.95)) / 3
     np.testing.assert_allclose([gain, wide[0]], expected, rtol=1e-9)
     assert low > 0.5 * expected
-    assert wide[1] == 0  # of three splits drawn, none may be the first
+    assert wide[1] == 0  # three drawn splits may leave out the first split
     assert wide[2] > high
 
 

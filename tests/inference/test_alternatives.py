@@ -60,7 +60,7 @@ def listed(call, *args, **options):
 @pytest.mark.parametrize("wrong", ["foo", None])
 def test_methods_that_infer_lists_answer(energy, returns, wrong):
     energy = ENERGIES[energy]
-    # That all of these answer is what `tests/energies/test_conformance.py` shows.
+    # `tests/energies/test_conformance.py` shows that all of these methods answer.
     assert listed(infer, energy, wrong, returns=returns) == available_methods(energy, returns or ())
 
 

@@ -170,7 +170,7 @@ def test_returned_probabilities_are_those_of_the_draws(make):
         often = q > 0.005
         bound = 5 * np.sqrt(q * (1 - q) / 2000)
         assert (np.abs(share - q) <= bound)[often].all()
-        # What was not met is as improbable as it says.
+        # States that were never drawn have a small total probability.
         assert q.sum() > 1 - 5 * np.sqrt(len(met) / 2000)
 
 
@@ -244,7 +244,7 @@ def test_held_hidden_units():
     assert abs(found.log_partition[0] - log_z) < 5 * found.standard_error[0] + 1e-9
 
 
-# ------------------------------------------------------------------- what cannot be
+# ------------------------------------------------------------------- impossible models
 
 
 def test_contradictions_are_told_and_no_nan():
@@ -268,7 +268,7 @@ def test_a_state_of_weight_0_may_be_drawn():
     """Three variables that must all differ in pairs cannot; a fourth one makes up for it."""
     differ = [0.0, 1.0, 1.0, 0.0]
     with np.errstate(divide="ignore"):
-        either = np.log(np.stack([np.ones(4), differ], axis=-1))  # only with the fourth one on
+        either = np.log(np.stack([np.ones(4), differ], axis=-1))  # only if variable 3 is on
     scopes = [[0, 1, 3], [1, 2, 3], [0, 2, 3]]
     energy = FactorGraphEnergy([TableFactors(scopes, np.tile(either.reshape(-1), (3, 1)))])
     found = infer(energy, BPChain(order=[3, 0, 1, 2], random_state=0), returns=BOTH, n_samples=2000)

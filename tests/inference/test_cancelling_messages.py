@@ -9,7 +9,7 @@ from skcrbm.inference import infer
 
 # A star: the centre, 0, has no field, and its neighbours say opposite things.
 STAR = SparseIsingEnergy.from_edges([[0, 1], [0, 2]], [2.0, -2.0], [0.0, 1.0, 1.0])
-# News reaches both neighbours in the same iteration, later than the first one.
+# The opposite fields reach the neighbours of the centre in the same iteration, the second.
 LATE = SparseIsingEnergy.from_edges(
     [[0, 1], [0, 2], [1, 3], [2, 4]], [2.0, -2.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0, 1.0]
 )

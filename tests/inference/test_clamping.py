@@ -1,4 +1,4 @@
-"""Units known beforehand: answers are those of the conditioned model."""
+"""Clamped units: `infer` answers for the conditioned model."""
 
 import numpy as np
 import pytest

@@ -58,7 +58,7 @@ def test_bounds_hold(seed, shape, scale, bias_scale, share, dtype, max_iter, nod
     )
     held = ~np.isnan(clamp)
     np.testing.assert_array_equal(found.assignment[held], clamp[held])
-    if shape[1] <= 1 or share == 1:  # one part, or none: it is the whole
+    if shape[1] <= 1 or share == 1:  # at most one part: the bound is exact
         np.testing.assert_allclose(found.map_bound, best, rtol=1e-12, atol=1e-12)
         assert found.converged.all()
     if node_limit == 1000:  # more than there are
@@ -119,7 +119,7 @@ def test_longer_is_never_worse():
     for max_iter in (1, 2, 3, 5, 10, 11, 30, 80, 200, 1000):
         found = infer(energy, DualDecomposition(max_iter=max_iter, tol=0.0, node_limit=1))
         assert (found.map_bound <= last).all()
-        # At its last step a run rounds once more, which a longer one does elsewhere.
+        # A run rounds an extra time at its last step; a longer run does so at another step.
         if max_iter > 200:
             assert (log_weights(energy, found) >= score - 1e-9).all()
         last, score = found.map_bound, log_weights(energy, found)
@@ -205,7 +205,7 @@ def test_weights_that_leave_log_2(share):
 
 
 def test_held_against_large_fields():
-    """A unit held on against a bias of -1e9: the bound holds up to what is lost beside it."""
+    """A unit is held on against a bias of -1e9: the bound holds up to the rounding of 1e9."""
     energy = RBMEnergy([[1.0, -2.0], [0.5, 1.5]], [-1e9, 0.3], [0.2, 0.1])
     clamp = [1, np.nan, np.nan, np.nan]
     best = best_log_weights(energy.condition(np.array([clamp])))

@@ -167,7 +167,7 @@ def test_samples_have_the_distribution_and_their_own_probability():
             share = np.bincount(number, minlength=128) / n_samples
             p = exact.probability
             assert not share[p == 0].any()
-            # Five standard errors, and three more draws of what is rare.
+            # Five standard errors, and three further draws of rare states.
             assert (np.abs(share - p) <= 5 * np.sqrt(p * (1 - p) / n_samples) + 3 / n_samples).all()
             expected = np.log(p[number])
             np.testing.assert_allclose(found.sample_log_prob[n], expected, **CLOSE)
@@ -192,7 +192,7 @@ def test_more_samples_begin_with_the_same_ones():
     )
 
 
-# --------------------------------------------------- refusals, and what cannot be
+# --------------------------------------------------- refusals and impossible models
 
 
 def test_too_wide_is_refused_at_once():

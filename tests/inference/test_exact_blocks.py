@@ -72,5 +72,5 @@ def test_memory_is_that_of_the_answer(pairwise):
     finally:
         tracemalloc.stop()
     answer = 2 * result.log_odds.nbytes + result.statistics[0].nbytes
-    # Flags, counts and weights, a mask of what is free; a block, with its parts of the answer.
+    # Flags, counts, weights, and a mask of the free variables; a block with its partial answers.
     assert peak < 1.2 * (answer + n * (9 + sum(shape) + 8 + 8)) + 4e7

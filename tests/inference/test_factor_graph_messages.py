@@ -1,4 +1,4 @@
-"""Message passing on factor graphs: naive reference, trees, OR and AND, what cannot be."""
+"""Message passing on factor graphs: naive reference, trees, OR and AND, contradictions."""
 
 import time
 
@@ -29,7 +29,7 @@ GRAPHS = {
 
 
 def entries(beliefs, n_entries):
-    """Entry probabilities of a naive run, without those of OR and AND, which are the last."""
+    """Entry probabilities of the tables of a naive run; OR and AND come last and are left out."""
     return np.concatenate([part.ravel() for part in beliefs.entries])[:n_entries]
 
 
@@ -149,7 +149,7 @@ def test_many_inputs(kind):
 
 @pytest.mark.parametrize("method", ["sum_product", "max_product"])
 def test_contradictions_are_reported(method):
-    """What cannot be has not converged, its row alone, and there is no NaN."""
+    """Only the row with the contradiction has not converged, and there is no NaN."""
     same = TableFactors([[0, 1]], [0, -np.inf, -np.inf, 0])
     other = TableFactors([[0, 1]], [-np.inf, 0, 0, -np.inf])
     x = np.nan
@@ -213,7 +213,7 @@ def test_warm_start_stays_at_a_fixed_point(graph):
     first = infer(energy, "sum_product", tol=1e-13, max_iter=2000, return_state=True)
     for start in (first, infer(energy, "sum_product", tol=1e-13, max_iter=2000)):
         again = infer(energy, "sum_product", tol=1e-8, init=start)
-        # Of beliefs alone the messages of a factor with zeros are found to some digits.
+        # From beliefs alone, the messages of a factor with zeros are recovered to some digits.
         assert (again.n_iter == 1).all() or (start.state is None and graph == "logic")
         np.testing.assert_allclose(again.log_odds, first.log_odds, atol=1e-6)
 

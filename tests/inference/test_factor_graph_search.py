@@ -71,7 +71,7 @@ def test_weights_of_zero_are_refused():
 
 
 def test_fields_that_decide_cancel_nothing():
-    """Beside a field of 1e22 the bound is that of the others, to the last bits."""
+    """A field of 1e22 does not round the bound of the other variables."""
     table, field = np.random.default_rng(0).normal(size=8), np.array([[0.3, -1e22, 0.2]])
     energy = FactorGraphEnergy.from_tables([[0, 1, 2]], [table], field)
     result = infer(energy, "branch_and_bound", returns=("map", "map_bound"))

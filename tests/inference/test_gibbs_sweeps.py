@@ -115,7 +115,7 @@ def test_many_chains(kind):
 
 @pytest.mark.compiled
 def test_rare_draws():
-    """Probabilities near 0 and 1, and what lies close to the random number, by the formula."""
+    """Draws equal the formula for probabilities near 0, near 1, and near the random number."""
     field = np.linspace(-40, 40, 4001) / 2
     energy = SparseIsingEnergy.from_edges([], [], field)
     small = FactorGraphEnergy([], 2 * field)

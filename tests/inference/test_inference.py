@@ -46,7 +46,7 @@ FIELDS = {
 @pytest.mark.parametrize(("name", "answer"), CONTRACT)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_contract(name, answer, dtype):
-    """What was asked for has its shape, dtype and range; what was not is None."""
+    """Requested answers have their shape, dtype and range; other answers are None."""
     energy = random_rbm(0, 4, 3, n_models=5, dtype=dtype)
     result = infer(energy, name, returns=(answer,))
     shapes = {
@@ -116,7 +116,7 @@ def test_n_jobs_does_not_change_a_bit(name, dtype, pairwise):
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
 def test_ordered_map(n_jobs):
-    """Results in order; a failure or an early end waits for what is still running."""
+    """Results come in order; a failure or an early end waits for tasks that still run."""
     release = threading.Event()
     done = []
 
@@ -345,7 +345,7 @@ def test_warm_start_from_a_converged_result(method, dtype):
 
 @pytest.mark.parametrize("method", [SumProduct(), SumProduct(damping=0.3)])
 def test_warm_start_holds_the_very_fixed_point(method):
-    """The messages are recovered from the beliefs: one more iteration moves nothing."""
+    """The messages are recovered from the beliefs: a further iteration changes nothing."""
     energy = random_rbm(17, 5, 4, n_models=3, scale=2.0, bias_scale=1.0)
     cold = infer(energy, method, tol=1e-14, max_iter=2000)
     warm = infer(energy, method, tol=0, max_iter=1, init=cold)

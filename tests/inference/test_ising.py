@@ -165,7 +165,7 @@ def test_exact(n_labels, clamped, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("scale", "bias_scale"), [(50, 1), (2, 1000), (50, 1000), (1, 300)])
 def test_exact_on_strong_models(scale, bias_scale, dtype):
-    """Log-odds far beyond what a probability can hold are right as well."""
+    """Log-odds are right even if the probability rounds to 0 or 1."""
     energy = random_ising(3, 6, 4, scale=scale, bias_scale=bias_scale, dtype=dtype)
     result = infer(energy, "exact", returns=ALL, pairwise="per_example")
     assert_exact(energy, result, atol={np.float32: 1e-5, np.float64: 1e-10}[dtype])
@@ -300,7 +300,7 @@ def test_trees_are_exact(method, scale, bias_scale, clamped, dtype):
 
 @pytest.mark.parametrize("method", ["mean_field", "sum_product"])
 def test_clamping_is_leaving_out(method):
-    """Beliefs given some labels are those of the model of the others."""
+    """Beliefs given some labels equal the beliefs of the model without these labels."""
     energy = random_ising(3, 8, 4, scale=0.4)
     clamp = np.full(8, np.nan)
     clamp[[1, 4, 5]] = 1, 0, 1

@@ -1,4 +1,4 @@
-"""The compiled sweep of Gibbs with gradients against the one by `visible_log_odds`."""
+"""The compiled sweep of Gibbs with gradients against a sweep by `visible_log_odds`."""
 
 import time
 

@@ -20,7 +20,7 @@ def make(seed, n_labels=None, n_rows=8, scale=1.0):
 
 
 def dense(seed, n_labels, n_rows, coupling, field):
-    """Couplings between all labels, of one strength: what takes long."""
+    """Couplings of one strength between all labels, for which the search takes long."""
     rng = np.random.default_rng(seed)
     S = np.triu(rng.normal(scale=coupling, size=(n_labels, n_labels)), 1)
     return IsingEnergy(S + S.T, rng.normal(scale=field, size=(n_rows, n_labels)))

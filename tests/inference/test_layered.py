@@ -118,7 +118,7 @@ def test_star_is_exact(schedule, states):
     ]
     for mine, other in zip(runs[0].beliefs[-1][1:], runs[1].beliefs[-1][1:]):
         np.testing.assert_array_equal(mine, other)  # bit for bit
-    # What no longer changes is not computed, and the output is the same.
+    # Beliefs that no longer change are not computed again, and the output is the same.
     for method in ("sum_product", "tree_reweighted"):
         short = make_network(model, method, schedule, n_iter).run(inputs)
         assert short.n_iter == 2
@@ -180,7 +180,7 @@ def test_output_does_not_see_the_input_before_as_many_iterations_as_connections(
     depth = model.structure.depth
     for schedule in SCHEDULES:
         for n_iter, sees in ((depth - 1, False), (depth, True)):
-            # The private network computes what it is asked for; the estimator refuses.
+            # The private network runs too few iterations if asked to; the estimator refuses.
             network = make_network(model, method, schedule, n_iter)
             output = network.run(make_input(model), complete=True).beliefs[-1][-1]
             spread = np.ptp(output.reshape(2, -1), axis=1).max()
@@ -244,7 +244,7 @@ def test_exponential_and_logarithm(dtype, low, rtol):
     kernels.log_in_place(z, len(z))
     reference = np.log(y.astype(np.longdouble))
     np.testing.assert_allclose(z.astype(np.longdouble), reference, rtol=rtol, atol=2 * rtol)
-    # What is smaller counts as the floor; what is too small for an exponential as 0.
+    # Smaller numbers count as the floor; exponents that are too small give 0.
     tiny = np.array([0.0, floor / 10], dtype)
     kernels.log_in_place(tiny, 2)
     np.testing.assert_allclose(tiny, np.log(floor), rtol=1e-6)

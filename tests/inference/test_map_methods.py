@@ -75,7 +75,7 @@ def test_beliefs_equal_naive(name, n_iter, damping, dtype, shape):
         tolerance = {np.float32: 2e-4, np.float64: 1e-11}[dtype]
         np.testing.assert_allclose(result.log_odds[n], expected, rtol=tolerance, atol=tolerance)
         np.testing.assert_allclose(result.trace[n], trace, atol=tolerance)
-        # The best of the visited states, not the last one.
+        # The best of the visited states, not the last state.
         best = SCORES[name](energy.weights, b, c, np.array(states, float)).max()
         v = result.assignment[n, : shape[0]].astype(float)
         score = SCORES[name](energy.weights, b, c, v[None])[0]
@@ -112,7 +112,7 @@ def test_max_product_is_exact_on_trees(dtype):
             np.testing.assert_allclose(result.log_odds[n, r], expected, rtol=1e-4, atol=1e-4)
 
 
-# ------------------------------------------------------------------------ what is returned
+# ------------------------------------------------------------------------ returned answers
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -1,4 +1,4 @@
-"""Message passing: held units left out, messages as state, and what converged means."""
+"""Message passing: held units left out, messages as state, and the test of convergence."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ PAIRS = [("rbm", name) for name in METHODS] + [("ising", name) for name in SUMS]
 
 
 def smaller_rbm(energy, row, clamp):
-    """The model of the free units of one row, and the score of the held ones."""
+    """Return the model of the free units of a row, and the score of its held units."""
     clamp = np.broadcast_to(clamp, (energy.n_variables,))
     held = ~np.isnan(clamp)
     v, h = np.nan_to_num(clamp[: energy.n_visible]), np.nan_to_num(clamp[energy.n_visible :])
@@ -179,7 +179,7 @@ def test_a_start_from_messages_has_converged(kind, name):
 
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_messages_between_forms(kind):
-    """What the odds form leaves is a start for the log form, and the other way round."""
+    """The state of the odds form is a start for the log form, and the other way round."""
     energy, plain, damped = (
         ENERGIES[kind],
         SumProduct(tol=1e-12),
@@ -211,7 +211,7 @@ def test_a_state_that_does_not_fit():
 
 
 def test_messages_beyond_what_couplings_can_send():
-    """Couplings change between two visits: messages are cut to what the new ones allow."""
+    """If couplings change between two calls, messages are cut to the range of the new couplings."""
     energy = random_rbm(3, 5, 4, n_models=2, scale=3.0)
     weaker = RBMEnergy(-energy.weights / 10, *energy.fields)
     for method in METHODS.values():
@@ -229,7 +229,7 @@ def test_state_with_evidence_and_restarts():
         assert np.isfinite(first.state.values).all()
         again = infer(energy, method, clamp=clamp, init=first)
         assert (again.n_iter == 1).all()
-        free = infer(energy, method, init=first)  # what was held is free now
+        free = infer(energy, method, init=first)  # the held units are free now
         assert np.isfinite(free.log_odds).all()
     method = MaxProduct(n_restarts=5, random_state=0)
     best = infer(energy, method, return_state=True)
@@ -381,7 +381,7 @@ def _two_colours(edges):
 @pytest.mark.parametrize("kind", ENERGIES)
 @pytest.mark.parametrize("clamped", [False, True])
 def test_log_odds_beside_a_state(kind, clamped, monkeypatch):
-    """Max-marginals of a state, unless marginals are asked for: never what was in memory."""
+    """Log-odds are max-marginals unless marginals are requested; they are always computed."""
     energy = ENERGIES[kind]
     clamp = random_clamp(np.random.default_rng(0), 4, energy.n_variables) if clamped else None
     empty = np.empty

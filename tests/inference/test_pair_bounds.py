@@ -174,7 +174,7 @@ def naive_mplp(model_field, edges, coupling, n_sweeps):
 
 
 def test_mplp_by_its_formula():
-    """With messages as tables the edges' own part is 0, and the dual that of the variables."""
+    """With messages as tables the edges add 0 to the dual, so that only variables count."""
     rng = np.random.RandomState(0)
     edges = np.array([[0, 1], [0, 2], [1, 2], [2, 3], [1, 3]])
     coupling, field = rng.normal(0, 2, 5), rng.normal(size=4)
@@ -188,7 +188,7 @@ def test_mplp_by_its_formula():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_weights_of_zero(method):
-    """Of states 01 and 10 alone; and where no state is left."""
+    """Neighbours must differ; in a second model no state is possible."""
     differ = TableFactors([[0, 1], [1, 2]], [-np.inf, 0.0, 0.0, -np.inf])
     energy = FactorGraphEnergy([differ], [[1.0, 0.5, 1.0], [0.1, 2.0, 0.2]])
     found = infer(energy, method)

@@ -58,7 +58,7 @@ def sparse(n=5, dtype=np.float64, chain=False):
 
 
 def tables(dtype=np.float64, zeros=False):
-    """A tree of tables of one, two and three variables."""
+    """A tree of tables of 1, 2 and 3 variables."""
     rng = np.random.default_rng(3)
     three = rng.normal(scale=1.5, size=8)
     if zeros:

@@ -99,7 +99,7 @@ def test_names_are_taken_once():
 
 
 class Twice(InferenceMethod):
-    """A method around another one: it is run twice, as a user's restarts might be."""
+    """A method that runs another method twice, as a user's restarts might do."""
 
     name = "twice"
 

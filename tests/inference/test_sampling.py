@@ -135,7 +135,7 @@ def test_init_continues_the_chains():
 
 
 def test_state_continues_the_samples():
-    """Two calls give what one gives; the evidence of the second call is kept from there on."""
+    """Two calls give the draws of a single call; the second call's evidence holds from there on."""
     energy = random_rbm(4, 6, 5, n_models=3, scale=1.0)
     options = {"n_samples": 8, "n_chains": 4, "thin": 3}
     whole = sample(energy, **{**options, "n_samples": 16}, random_state=0)

@@ -1,4 +1,4 @@
-"""Displays: what they draw, what they refuse."""
+"""Displays: drawn curves and axes, refused arguments."""
 
 import matplotlib
 import numpy as np

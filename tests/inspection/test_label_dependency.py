@@ -1,4 +1,4 @@
-"""LabelDependencyDisplay: which weights, in which order, and what is refused."""
+"""LabelDependencyDisplay: drawn weights, their order, and refused arguments."""
 
 import warnings
 
@@ -103,7 +103,7 @@ def test_any_number_of_labels(n_labels):
 
 
 def log_odds_ratio(model, x, i, k, others):
-    """Of labels i and k given the others, by enumeration."""
+    """Return the log-odds ratio of labels i and k given the others, by enumeration."""
     field = model.hidden_coef_ @ x + model.hidden_intercept_
     log_p = np.empty((2, 2))
     for a in (0, 1):

@@ -18,7 +18,7 @@ class Pair(NamedTuple):
 
 
 class Twins:
-    """An optimiser that gets few rows, and one that gets the same as arrays."""
+    """Two optimisers: `late` gets gradients of few rows, `dense` gets them as full arrays."""
 
     def __init__(self, dtype=np.float64, scale=1.0):
         self.rng = np.random.default_rng(0)
@@ -34,7 +34,7 @@ class Twins:
         g = self.dtype(self.scale) * self.normal(len(rows), WIDTH)
         g, other = RowSparse(np.asarray(rows), g, N_ROWS), self.normal(2)
         self.p = self.late.ready(self.p, lambda: Pair(g.rows, None))
-        # What is read now is up to date.
+        # Rows that are read now are up to date.
         np.testing.assert_allclose(g.of(self.p.rows), g.of(self.q.rows), atol=self.tolerance)
         self.p = self.late.update(self.p, Pair(g, other))
         self.q = self.dense.update(self.q, Pair(g.toarray(), other))
@@ -61,7 +61,7 @@ class Twins:
 
 
 def some_rows(rng, t):
-    """Rows from those of every second step to those of one in hundreds, none at times."""
+    """Draw rows: the first come in every second step, the last in one step of a thousand."""
     rows = np.flatnonzero(rng.random(N_ROWS) < 0.5 ** np.linspace(1, 10, N_ROWS))
     return rows[rows > 9] if t % 7 == 0 else rows
 
@@ -141,7 +141,7 @@ def test_arrays_and_rows_in_turns():
 
 
 def test_from_other_parameters_on():
-    # As after an epoch that was interrupted: the parameters are those of the one before.
+    # As after an interrupted epoch, the parameters go back to the end of the epoch before.
     twins = Twins()
     for k in range(6):
         twins.step([k, k + 1])

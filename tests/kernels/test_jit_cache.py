@@ -244,13 +244,13 @@ pathlib.Path({str(cache)!r}).write_text("a file now")
 
 
 def test_editing_a_callee_changes_the_caller(site, tmp_path):
-    """Numba's own key covers the caller's file only; here the callee is in another one."""
+    """Numba's own key covers the caller's file only; here the callee is in another file."""
     cache = tmp_path / "cache"
     assert call(site, NUMBA_CACHE_DIR=cache) == 0
     callee = site / "skcrbm" / "kernels" / "callee.py"
     callee.write_text(CALLEE.replace("type(2)", "type(3)"))
     assert call(site, expected="18.0", NUMBA_CACHE_DIR=cache) == 0
-    # And back: what was compiled before is still there, and still right.
+    # After the edit is undone, the earlier compilation is still there and still right.
     callee.write_text(CALLEE)
     assert call(site, NUMBA_CACHE_DIR=cache) == 1
 

@@ -1,4 +1,4 @@
-"""Cutting planes against quadratic programs of all constraints, and what holds on the way."""
+"""Cutting planes against quadratic programs of all constraints, and bounds during the fit."""
 
 from itertools import product
 
@@ -30,7 +30,7 @@ def problem(seed, method, penalty=2.5):
 
 
 def states(relaxed):
-    """Yield all labels and their products; with those of one half of the local polytope."""
+    """Yield all labels with their products; `relaxed` adds labels of 0 (one half) and products."""
     for y in product([-1, 0, 1] if relaxed else [-1, 1], repeat=L):
         free = [k for k, (i, j) in enumerate(PAIRS) if y[i] == y[j] == 0]
         for both in product([-1, 1], repeat=len(free)):

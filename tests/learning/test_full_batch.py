@@ -126,7 +126,7 @@ def test_gradient_by_finite_differences(energy, n_hidden, container):
             moved[i] += sign * step
             ends.append(function(moved)[0])
         assert gradient[i] == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-5, abs=1e-7)
-    # What it is the value of: mean loss of a row, and the penalties.
+    # The value is the mean loss of a row plus the penalties.
     p = model.params
     mean = objective().loss(model, batch) / batch.weight.sum()
     u, w = (p.visible_coef**2).sum() + (p.hidden_coef**2).sum(), (p.weights**2).sum()

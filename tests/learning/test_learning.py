@@ -241,7 +241,7 @@ def test_registry():
 
 
 class Pull(Objective):
-    """Gradient of a row: ones; loss of a row: its weight times the epoch + 1."""
+    """The gradient of a row has entries 1; the loss of a row is its weight times epoch + 1."""
 
     def __init__(self, losses=None):
         self.losses = losses
@@ -399,7 +399,7 @@ def test_patience_on_the_validation_score(tol, n_epochs):
     )
     assert len(history.epochs) == n_epochs
     assert history.reason == "no_change"
-    # `tol` decides when to stop, not what is best: 1.4 is kept either way.
+    # `tol` decides when to stop, not which epoch is best: 1.4 is kept either way.
     assert history.best.number == 3
 
 
@@ -452,7 +452,7 @@ def test_interrupt_in_the_first_epoch_propagates(at):
 
 
 def test_interrupt_later_keeps_the_last_whole_epoch():
-    # 3 steps an epoch: step 7 is in the middle of the third one.
+    # An epoch has 3 steps: step 7 is in the middle of the third epoch.
     batch = replace(make_batch(10, 2, 2), weight=np.ones(10))
     history = run(Interrupted(7), batch=batch, max_iter=5)
     assert history.reason == "interrupted"

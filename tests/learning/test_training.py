@@ -1,4 +1,4 @@
-"""Runs: what they start from, what they leave, and where their rows come from."""
+"""Training runs: the start, the state left for the next run, and the source of the rows."""
 
 from dataclasses import replace
 
@@ -73,7 +73,7 @@ def test_a_run_goes_on_where_the_last_one_was(n_chains, numbers):
     assert (second.progress.n_epochs, second.progress.n_steps) == (6, 18)
     assert second.epochs[0].number == 3
     assert len(set(numbers)) == len(numbers)
-    np.testing.assert_array_equal(chains, kept)  # what an earlier call left is not touched
+    np.testing.assert_array_equal(chains, kept)  # the earlier state is not changed
 
 
 def test_chains_belong_to_their_rows_unless_all_rows_share_them():
@@ -96,7 +96,7 @@ def test_chains_belong_to_their_rows_unless_all_rows_share_them():
         objective.step = step
         fit_one_epoch(replace(plan, rows=other), rng(), marked)
         fit(plan, rng(), marked)
-        # The first step on other rows; the first one on the same rows.
+        # The first step on other rows, and the first step on the same rows.
         assert (steps[0], steps[2]) == (goes_on, True)
 
 

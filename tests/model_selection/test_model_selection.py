@@ -34,7 +34,7 @@ def skewed(n, n_labels, seed, low=0.002):
 
 def share_error(cv, y):
     """Mean distance of the labels' shares in test parts from those in all, relative."""
-    y = y[:, y.sum(axis=0) >= 10]  # with fewer than one a fold there is nothing to compare
+    y = y[:, y.sum(axis=0) >= 10]  # rarer labels are missing in some folds
     shares = np.array([y[test].mean(axis=0) for _, test in cv.split(y, y)])
     return np.mean(np.abs(shares / y.mean(axis=0) - 1))
 

@@ -1,7 +1,7 @@
-"""What every energy must do, checked against enumeration by plain loops.
+"""Promises of every energy, checked against enumeration by plain loops.
 
 A kind of energy is described by a `Case`; every function ``check_*(case, ...)`` compares some
-of its members, or what `infer` answers about it, with sums over all states of a naive score.
+of its members, or answers of `infer`, with sums over all states of a naive score.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from skcrbm.inference.registry import METHODS
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of energy, with what it should be.
+    """A kind of energy, with a naive score and the expected structure.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Enumeration:
 
 
 def evidences(case, energy, seed=0):
-    """Evidence of every kind: none, each variable held either way, many, all; as energies."""
+    """Conditioned energies: no evidence, each variable held either way, many held, all held."""
     n, width = energy.n_models, energy.n_variables
     rng = np.random.default_rng(seed)
     states = all_states(width)
@@ -127,7 +127,7 @@ def tolerances(dtype):
     return {"rtol": 2e-4, "atol": 2e-4} if dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-9}
 
 
-# Fewer draws than by default: what is checked does not depend on their number.
+# Fewer draws than by default: the checks do not depend on their number.
 FEWER_DRAWS = {
     "gibbs": {"max_iter": 20, "burn_in": 5, "n_chains": 4},
     "gibbs_with_gradients": {"max_iter": 10, "burn_in": 2, "n_chains": 4},
@@ -136,7 +136,7 @@ FEWER_DRAWS = {
 
 
 def methods_for(energy):
-    """Objects of all methods that serve an energy, with a seed if they take one."""
+    """Objects of all methods that serve an energy, with a seed if they have `random_state`."""
     for name in available_methods(energy):
         method = METHODS.get(name)()
         options = dict(FEWER_DRAWS.get(name, {}))
@@ -225,7 +225,7 @@ def check_conditionals(case):
 
 
 def check_draws(case):
-    """Blocks drawn by `draw` are distributed as their conditionals; held ones are certain."""
+    """Blocks drawn by `draw` follow their conditionals; held variables keep their value."""
     energy = case.make(3, 2, 1.0, np.float64)
     n_draws = 20_000
     for given in evidences(case, energy)[::3]:
@@ -252,7 +252,7 @@ def check_draws(case):
 
 
 def check_statistics(case):
-    """Statistics of states, of weighted ones, and expectations of independent variables."""
+    """Statistics of states, weighted sums, and expectations of independent variables."""
     for dtype in (np.float32, np.float64):
         energy = case.make(4, 2, 1.0, dtype)
         states = all_states(energy.n_variables)
@@ -462,7 +462,7 @@ def check_independent(case, make_independent, dtype=np.float64):
 
 
 def check_nothing_unfilled(case, monkeypatch):
-    """What was not computed is None: no answer shows what lay in memory."""
+    """Answers that were not computed are None: no answer shows uninitialised memory."""
     energy = case.make(10, 3, 1.0, np.float64)
     cases = evidences(case, energy)
     cases = [cases[0], cases[1], cases[-2], cases[-1]]

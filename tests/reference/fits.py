@@ -1,4 +1,4 @@
-"""A small fit of every kind of estimator, for what should hold of all of them."""
+"""A small fit of every kind of estimator, for properties that all of them share."""
 
 import warnings
 from typing import NamedTuple
@@ -83,7 +83,7 @@ class Fit(NamedTuple):
         return model
 
     def answer(self, model):
-        """What a user asks a fitted model: labels and probabilities, or their like."""
+        """Return answers of a fitted model: labels and probabilities, or similar arrays."""
         X, _ = self.data()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -22,7 +22,7 @@ _SCALE = 2**120
 
 
 def _integers(values):
-    """Floats as Python integers, exactly but for what is below 2^-120; 0 for -inf."""
+    """Return floats times 2^120 as Python integers, rounded towards 0; 0 for -inf."""
     finite = np.where(np.isfinite(values), values, 0.0).astype(float)
     found = [int(x) * _SCALE if abs(x) > 2.0**60 else int(x * _SCALE) for x in finite.ravel()]
     return np.array([*found, None], object)[:-1].reshape(finite.shape)
@@ -39,14 +39,14 @@ def _log_sum_exp(values):
 
 
 class IntegerScores:
-    """All states of one model that agree with its evidence, and what follows from their scores.
+    """All states of one model that agree with its evidence, and answers from their scores.
 
     Attributes
     ----------
     states : ndarray (K, n) of int
-        Of positive weight.
+        States of positive weight.
     scores : ndarray (K,) of int (object)
-        Times 2^120.
+        Scores of the states, times 2^120.
     log_z : float
     """
 
@@ -80,7 +80,7 @@ class IntegerScores:
         return np.clip(self.probability @ self.states, 0, 1)
 
     def log_odds(self):
-        """Of all variables, ±inf where one value cannot be."""
+        """Return the log-odds of all variables, ±inf if one value is impossible."""
         found = np.empty(self.states.shape[1])
         for i, on in enumerate(self.states.T == 1):
             if on.all() or not on.any():

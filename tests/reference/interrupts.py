@@ -1,4 +1,4 @@
-"""Ctrl-C at a chosen line: what a signal does, without its chance."""
+"""Ctrl-C at a chosen line: a KeyboardInterrupt like a signal's, but at a known place."""
 
 import dis
 import functools
@@ -18,9 +18,9 @@ def count_lines(call, within=HERE):
 
 
 def interrupted_at(call, line, within=HERE):
-    """Call, with a KeyboardInterrupt at the line of that number, from 1; whether it was raised.
+    """Call, raise KeyboardInterrupt at the line of that number (from 1); return if it was raised.
 
-    What comes out of the call is passed on, the interrupt too.
+    Exceptions of the call are passed on, the interrupt too.
     """
     return _traced(call, line, within) >= line
 

@@ -1,4 +1,4 @@
-"""Best labels of Ising models by enumeration, for both of what is looked for."""
+"""Best labels of Ising models by enumeration, for the hinge loss and for the score."""
 
 from itertools import product
 
@@ -18,7 +18,7 @@ def random_model(seed, n_labels=None, n_rows=8):
 
 
 def random_evidence(seed, shape):
-    """0/1 for about 40 % of the labels, NaN elsewhere; nothing in row 0, ones in row 1."""
+    """0/1 for about 40 % of the labels, NaN elsewhere; row 0 is all NaN, row 1 all 1."""
     rng = np.random.default_rng(seed)
     known = np.where(rng.random(shape) < 0.4, rng.integers(0, 2, shape), np.nan)
     known[0] = np.nan
@@ -39,7 +39,7 @@ def losses_and_scores(states, field, S, margin):
 def enumerate_labels(field, S, margin=None, known=None):
     """0/1 labels of the least loss, or of the highest score without a margin, and that value.
 
-    Among equals those of the highest score, then the first.
+    Ties of the loss are broken by the highest score, then by the order of the states.
     """
     states = np.array(list(product([-1.0, 1.0], repeat=len(field))))
     if known is not None:

@@ -1,7 +1,7 @@
 """Belief propagation on one RBM, edge by edge, in logs.
 
 The schedule is Ping and Ihler (2017), Algorithm 1, but for its start: the visible units first
-send what their biases say. One iteration is hidden -> visible, visible beliefs,
+send messages from their biases alone. One iteration is hidden -> visible, visible beliefs,
 visible -> hidden, hidden beliefs.
 """
 

@@ -52,7 +52,7 @@ def _both_on(q, r, log_ratio):
 
 
 def naive_messages_ising(coupling, field, rho, n_iter, damping=0.0, pairs=True):
-    """Messages in the order of the labels; rho (L, L), ones for sum-product.
+    """Messages in the order of the labels; rho (L, L) is 1 for sum-product.
 
     Without `pairs` there are no pair beliefs, whose equation defeats plain arithmetic on
     strong models, and no log Z.

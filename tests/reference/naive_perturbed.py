@@ -11,7 +11,7 @@ FAR = 1e5
 
 
 def relays_of(factors):
-    """Factor of OR or AND whose output a variable is, {variable: factor}; one at most, no cycles.
+    """Map each output variable to its OR or AND factor: at most 1 for a variable, no cycles.
 
     Tables with impossible states are taken for OR or AND: their last variable is the output.
     """
@@ -35,10 +35,11 @@ def sent_to(table, cavity, j):
 def naive_messages(energy, noise, n_iter, damping, evidence=None):
     """Log-odds of all messages factor -> variable, and of beliefs, of a `FactorGraphEnergy`.
 
-    Max-product over the joint table of each factor, of the first model with noise (n,) on its
-    field. In a sweep the outputs of OR and AND hear from their factors, those of inputs first;
-    then these factors answer, those of outputs first; of all other variables the beliefs
-    are those of the sweep before. Returns (E,) in the order of the factors as given, and (n,).
+    Max-product over the joint table of each factor, for the first model with noise (n,) on its
+    field. In a sweep the OR and AND factors first send to their outputs, in the order from inputs
+    to outputs; then they send to their inputs, in the opposite order. All other variables keep
+    the beliefs of the sweep before. Returns messages (E,) in the order of the given factors, and
+    beliefs (n,).
     """
     field = energy.field[0].astype(float) + noise
     factors = factor_tables(energy)

@@ -1,4 +1,4 @@
-"""Fresh arrays that hold no number by chance: what is read before it is written shows."""
+"""Fresh arrays filled with conspicuous values: an entry that is read before it is written shows."""
 
 import importlib
 import os
@@ -25,7 +25,7 @@ def fill(array):
 
 
 class PoisonedNumpy:
-    """NumPy, but for `empty` and `empty_like`, which fill what they make."""
+    """NumPy, except that `empty` and `empty_like` fill the new array."""
 
     def __getattr__(self, name):
         return getattr(np, name)
@@ -40,7 +40,7 @@ class PoisonedNumpy:
 
 
 def poison_modules(setattr=setattr):
-    """Give all modules of skcrbm but compiled ones a NumPy whose fresh arrays hold no numbers."""
+    """Give all modules of skcrbm, except the kernels, a NumPy whose fresh arrays are filled."""
     for part in pkgutil.walk_packages(skcrbm.__path__, "skcrbm."):
         if part.name.startswith("skcrbm.kernels"):
             continue
@@ -57,7 +57,7 @@ def poison_memory():
 
 
 def is_poisoned(array):
-    """Whether an answer holds NaN, or what memory was filled with."""
+    """Return True if an answer holds NaN or the value that fresh arrays are filled with."""
     if array.dtype.kind == "f":
         return bool(np.isnan(array).any() or (_finite(array) > LARGEST["f"][array.itemsize]).any())
     if array.dtype.kind in "iu":

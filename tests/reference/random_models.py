@@ -37,7 +37,7 @@ def random_ising(seed, n_labels, n_models=1, scale=1.0, bias_scale=1.0, dtype=np
 def random_graph(
     seed, n_variables, n_factors, n_models=1, scale=1.0, arity=6, zeros=0, logic=False, dtype=float
 ):
-    """Tables N(0, scale^2) over 1 to `arity` variables, the first ones with a zero; OR and AND."""
+    """Tables N(0, scale^2) over 1 to `arity` variables, the first `zeros` with a 0; OR and AND."""
     rng = np.random.default_rng(seed)
     scopes, tables = [], []
     for a in range(n_factors):
@@ -55,7 +55,7 @@ def random_graph(
 
 
 def random_tree_of_tables(seed, n_factors, n_models=1, scale=1.0, dtype=float):
-    """Tables of 1 to 6 variables, of which one is in an earlier table; and a free variable."""
+    """Tables of 1 to 6 variables, each with a variable of an earlier table; a free variable."""
     rng = np.random.default_rng(seed)
     scopes, n_variables = [], 1
     for _ in range(n_factors):

@@ -1,4 +1,4 @@
-"""Models without loops, on which belief propagation is exact, and what exact means."""
+"""Models without loops, on which belief propagation is exact, and their exact answers."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
-"""Damaged and hostile data files: each function makes one where a data set is expected.
+"""Damaged and hostile data files: each function writes a bad file in place of a data set.
 
 They take the path of a good file (the small set "emotions", as arrays of zeros), which they
-replace, and a random generator. What comes of reading it is `ValueError`, whatever they do.
+replace, and a random generator. Reading the file must raise ValueError, however it is damaged.
 """
 
 import io

@@ -27,7 +27,7 @@ BEYOND = (1.1e30, 1e33, 1e35)
 
 @dataclass(frozen=True)
 class Model:
-    """A batch of models and what is known of it.
+    """A batch of models and facts about it.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ def _couplings(rng, shape):
 
 
 class _Fields:
-    """Fields of one scale; a few of them huge, or larger than what is served."""
+    """Fields of one scale; a few are huge, or larger than the package accepts."""
 
     def __init__(self, rng):
         self.rng, self.served = rng, True
@@ -80,7 +80,7 @@ class _Fields:
     def __call__(self, *shape):
         rng = self.rng
         field = rng.normal(0, self.scale, shape)
-        if self.some > 0.8:  # equal ones, whose messages cancel
+        if self.some > 0.8:  # equal fields, whose messages cancel
             field = min(self.scale, 5.0) * rng.choice([-1.0, 0.0, 1.0], shape)
         if field.size and self.some < 0.12:
             where = rng.random(shape) < 0.3

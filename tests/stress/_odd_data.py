@@ -86,7 +86,7 @@ BAD_FEATURES = {
 
 
 def features(rng, X, badly):
-    """X in some form, and what it is called."""
+    """X in some form, and the name of the form."""
     name = pick(rng, list(BAD_FEATURES if badly else GOOD_FEATURES))
     return (BAD_FEATURES if badly else GOOD_FEATURES)[name](rng, X), name
 
@@ -179,7 +179,7 @@ BAD_CLASSES = {
 
 
 def targets(rng, n_rows, badly):
-    """A y for classifiers, and what it is called."""
+    """A y for classifiers, and the name of its form."""
     if rng.random() < 0.6:
         Y = indicator(rng, n_rows, int(pick(rng, [2, 2, 3, 4, 6])))
         name = pick(rng, list(BAD_LABELS if badly else GOOD_LABELS))
@@ -194,7 +194,7 @@ def targets(rng, n_rows, badly):
 
 
 def weights(rng, n_rows):
-    """A sample_weight, at times one that cannot be."""
+    """A sample_weight, sometimes invalid."""
     if rng.random() < 0.7:
         return None
     good = rng.integers(0, 4, size=n_rows)

@@ -1,4 +1,4 @@
-"""Faults that need a process of their own: each case starts one, and looks at how it ends."""
+"""Faults that need a process of their own: each case starts a process and checks how it ends."""
 
 import functools
 import os
@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 300  # what has not ended by then hangs; some compile for a minute if others do
+SECONDS = 300  # a process that takes longer hangs; compilation may take a minute
 
-# What all processes work out: a compiled kernel in threads, a fit in threads.
+# Work of all processes: a compiled kernel in threads, a fit in threads.
 WORK = """
 import hashlib
 import sys
@@ -62,7 +62,7 @@ def start(code, folder, *options, **variables):
 
 
 def finish(process):
-    """Return (status, output, errors) of a process, "hangs" as the status of one that does."""
+    """Return (status, output, errors) of a process, with status "hangs" if it does not end."""
     try:
         out, err = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -74,7 +74,7 @@ def finish(process):
 
 @functools.cache
 def warm_cache():
-    """A folder with the kernels of WORK, and what WORK prints."""
+    """A folder with the kernels of WORK, and the printed output of WORK."""
     folder = tempfile.TemporaryDirectory()
     _, out, err = finish(start(SHOW, folder.name, NUMBA_CACHE_DIR=folder.name))
     if not out:
@@ -87,7 +87,7 @@ def copy_of_the_cache(folder):
 
 
 def compare(ended, what, expected=None):
-    """Lines on a process that should have printed what WORK does."""
+    """Return the failures of a process that should have printed the output of WORK."""
     status, out, err = ended
     if status != 0:
         return [f"{what}: status {status}: {err.strip()[-500:]}"]
@@ -118,7 +118,7 @@ def damaged_cache(rng, folder):
 
 
 def unusable_cache(rng, folder):
-    """No folder to write to: a file, one that leads through a file, read-only; no home either."""
+    """The cache folder is a file, lies below a file, or is read-only; there is no home either."""
     (folder / "file").write_text("a file")
     read_only = folder / "read_only"
     read_only.mkdir()
@@ -133,7 +133,7 @@ def unusable_cache(rng, folder):
 
 
 def killed_process(rng, folder):
-    """A process killed while it compiles; the next one works, and clears up what is old."""
+    """A process is killed while it compiles; the next process works and removes old files."""
     cache = folder / "cache"
     process = start(SHOW, folder, NUMBA_CACHE_DIR=cache)
     time.sleep(rng.uniform(0.5, 4))

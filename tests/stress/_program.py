@@ -1,4 +1,4 @@
-"""What the stress programs share: their command line, a seed for every case, the summary."""
+"""Shared parts of the stress programs: command line, a seed for every case, summary."""
 
 import argparse
 import sys
@@ -19,14 +19,14 @@ def main(name, run_case, default_cases, doc, argv=None):
         The program's name: it is run as ``python -m tests.stress.NAME``.
     run_case : callable
         ``run_case(rng, case)`` attacks with the random generator of the case and returns a list of
-        lines, one for each thing that was wrong. An exception is a failure too: a refusal that is
-        right is caught in there.
+        lines, each of which describes a failure. An exception is a failure too, so `run_case`
+        catches errors that are expected.
     default_cases : int
         How many cases are run without ``--cases``.
     doc : str
-        What ``--help`` says.
+        Text for ``--help``.
     argv : list of str, optional
-        The command line; that of the process by default.
+        Arguments of the command line, default `sys.argv`.
     """
     parser = argparse.ArgumentParser(prog=f"python -m tests.stress.{name}", description=doc)
     parser.add_argument("--cases", type=int, default=default_cases, help="how many cases to run")
@@ -54,7 +54,7 @@ def main(name, run_case, default_cases, doc, argv=None):
 
 
 def _failures_of(run_case, seed, case):
-    """Return the failures of one case; its exception, with where it was raised, is one."""
+    """Return the failures of a case; an exception counts as a failure, with its traceback."""
     rng = np.random.default_rng(np.random.SeedSequence((seed, case)))
     try:
         return run_case(rng, case)

@@ -1,7 +1,7 @@
 """Odd data, odd hyperparameters and odd lives of all estimators.
 
-A call either works, with an answer that can be one, or is refused by an error that names an
-argument or a hyperparameter; a fit that does not work leaves the estimator as it was.
+A call either works and gives a plausible answer, or is refused by an error that names an
+argument or a hyperparameter; a fit that fails leaves the estimator unchanged.
 """
 
 import copy
@@ -191,13 +191,13 @@ SPACES = {
     },
     MarkovRandomField: {**DENSITY, "factors": ["pairwise", "pairwise", [[0, 1], [0]], [[0]]]},
 }
-#: Words of which a refusal must have one, beside the hyperparameters.
+#: A refusal must contain at least one of these words or the name of a hyperparameter.
 ARGUMENTS = {"X", "y", "classes", "sample_weight", "y_known", "n_samples", "given", "k"}
 ARGUMENTS |= {"n_splits", "inconsistent"}  # in scikit-learn's words about `cv`, X and y
 
 
 class Attack:
-    """One estimator and what is done to it.
+    """One estimator and the attacks on it.
 
     Attributes
     ----------
@@ -254,11 +254,11 @@ class Attack:
     # ------------------------------------------------------------------ calls
 
     def fail(self, what):
-        """Take down a failure, with what led to it."""
+        """Record a failure, with the calls before it."""
         self.failures.append(f"{what} | {'; '.join(self.history)}"[:1500])
 
     def attempt(self, what, call):
-        """Return whether a call worked, and its result; what is no good refusal is a failure."""
+        """Return whether a call worked, and its result; an unexpected error is a failure."""
         self.history.append(what)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -334,7 +334,7 @@ class Attack:
         return pick(self.rng, [known, known.astype(object), pd.DataFrame(known), *bad])
 
     def check_answers(self, X, options):
-        """Ask, and check what can be seen from outside."""
+        """Call the methods of the fitted model, and check shapes and ranges of their answers."""
         model = self.model
         if isinstance(model, OutOfBagLogOdds):
             done, found = self.attempt("transform", lambda: model.transform(X))
@@ -468,10 +468,10 @@ def blas_threads():
 
 
 def run_case(rng, case):
-    """One estimator through its life; return what was wrong."""
+    """Take an estimator through its life; return the first failure."""
     attack = Attack(rng)
     attack.live()
-    return attack.failures[:1]  # what follows it may follow from it
+    return attack.failures[:1]  # later failures may be consequences
 
 
 if __name__ == "__main__":

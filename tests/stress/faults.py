@@ -2,7 +2,7 @@
 
 ``python -m tests.stress.faults --cases N --seed S [--case K]``. Every fiftieth case is a process
 of its own; the others damage data files, texts and pickles, or let threads fail to start. After a
-fault there is the right answer, or an error that says what is wrong: no other answer, no other
+fault there is the right answer, or an error that names the cause: no other answer, no other
 error, no process that ends or hangs.
 """
 
@@ -45,7 +45,7 @@ def damaged_file(rng, folder):
 
 
 def hostile_folder(rng, folder):
-    """A loader and a folder that cannot be one."""
+    """A loader is called with a path that cannot be a folder."""
     (folder / "file").write_text("not a folder")
     letters = "".join(map(chr, rng.integers(1, 0x2FF, size=rng.integers(1, 400))))
     homes = ["~" + letters, "a\0b", folder / "file", folder / "file" / "below", letters, b"bytes"]
@@ -92,7 +92,7 @@ _MODELS = {}
 
 
 def models():
-    """Small fitted models and energies, what they answer, once in a process."""
+    """Small fitted models and energies with their answers, computed once in a process."""
     if not _MODELS:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(30, 3))

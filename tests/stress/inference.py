@@ -1,9 +1,10 @@
 """Random models, methods and questions, against enumeration: ``python -m tests.stress.inference``.
 
-Each case draws a model of some kind, evidence, a method with options, and what to ask. Exact
-answers are to be right up to rounding; of the others, what they promise is to hold: bounds,
-probabilities between 0 and 1, answers on trees, and that what has converged stays where it is.
-What was not asked for is None, and no answer shows memory that nobody wrote to.
+Each case draws a model of some kind, evidence, a method with options, and questions. Exact
+answers must be right up to rounding. Other answers must keep their promises: bounds hold,
+probabilities lie between 0 and 1, answers on trees are exact, and converged rows do not move if
+the method goes on. Answers that were not requested are None, and no answer shows uninitialised
+memory.
 """
 
 import sys
@@ -44,7 +45,7 @@ ARRAYS = (
 
 
 class Case:
-    """One case: what was drawn, and the lines about what is wrong."""
+    """One case: the drawn model and questions, and the failures."""
 
     def __init__(self, rng):
         self.rng, self.failures = rng, []
@@ -150,10 +151,10 @@ class Case:
             return
         self.check(False, "not refused")
 
-    # ------------------------------------------------------------ what must always hold
+    # ------------------------------------------------------------ properties of every answer
 
     def _check_fields(self, result):
-        """What was asked for is there, all else is None, and nothing is memory as it was."""
+        """Requested answers exist, others are None, and no array is uninitialised memory."""
         returns = self.returns
         wanted = {name for name in returns if name not in STATES} | {"n_iter", "converged"}
         if returns & STATES:
@@ -183,8 +184,8 @@ class Case:
         rng = self.rng
         arrays = [self._other_layout(array) for array in self.model.arrays]
         self._compare(result, self.infer(self.model.build(*arrays)), "another layout")
-        # Rounding of a product of matrices depends on the batch, and what stands for a weight of
-        # zero in bounds does.
+        # The rounding of a matrix product depends on the batch. So does the finite number that
+        # replaces the logarithm of zero in bounds.
         lenient = self.name in ("mean_field", "mplp", "linear_program")
         if self.free_energy.n_models > 1 and not lenient and not self._draws():
             row = int(rng.integers(self.free_energy.n_models))
@@ -247,7 +248,7 @@ class Case:
             self.check((result.sample_log_prob <= 1e-6).all(), "sample_log_prob above 0")
         for part in result.statistics or ():
             slack = 1e-4 if part.dtype == np.float32 else 1e-9
-            # Of tied layers a sum over places.
+            # Statistics of tied layers are sums over places.
             limit = self.given.n_variables**2 if isinstance(self.given, LayeredEnergy) else 1
             self.check(
                 ((part >= -slack) & (part <= limit + slack)).all(), "statistics beyond 0 and 1"
@@ -272,8 +273,8 @@ class Case:
         fields = {f.shape for f in self.free_energy.fields}
         eps = np.finfo(self.free_energy.dtype).eps
         couplings = sum(float(a.sum()) for a in sizes if a.shape not in fields)
-        # Fields below 1e9 are in sums of float64, larger ones are not; of float32 those are
-        # that leave their variable open.
+        # In float64, fields below 1e9 enter the sums and larger fields do not. In float32, fields
+        # enter the sums if they do not decide their variable alone.
         limit = 1e9 if eps < 1e-10 else 8 * couplings + 100.0
         small = sum(float(np.minimum(a, limit).sum()) for a in sizes if a.shape in fields)
         return couplings + small
@@ -372,7 +373,7 @@ class Case:
             self._check_converged(result)
 
     def _check_converged(self, result):
-        """What has converged is where it stays; on trees, where it should be."""
+        """Converged answers do not move in further iterations; on trees they are exact."""
         if not result.converged.any():
             return
         # Tolerances of 0 are never met.
@@ -407,16 +408,16 @@ class Case:
                 self.check(fine, f"converged on a tree, log Z {z!r} not {exact.log_z!r}")
 
     def _exact_on_trees(self):
-        if self.name == "tree_reweighted":  # all edges of an RBM count alike, those of 0, too
+        if self.name == "tree_reweighted":  # all edges of an RBM count alike, weights of 0 too
             return not isinstance(self.given, RBMEnergy)
         return self.name == "sum_product"
 
 
 def run_case(rng, case):
-    """Draw a case, and return what is wrong with it."""
+    """Draw a case, and return its failures."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Some BLAS raise the flag for what lies beside an operand; what is not a number is checked.
+        # Some BLAS raise this flag for memory beside an operand; answers are checked for NaN.
         warnings.filterwarnings("ignore", "invalid value encountered in matmul")
         drawn = Case(rng)
         try:

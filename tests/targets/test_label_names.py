@@ -173,7 +173,7 @@ def test_the_container_survives_clone_and_pickle(fitted, data):
     assert isinstance(copy.predict(X), pd.DataFrame)
     assert isinstance(copy.set_label_output().predict(X), pd.DataFrame)
     assert type(copy.set_label_output("default").predict(X)) is np.ndarray
-    # Beside that of features, each on its own.
+    # Output containers of features and of labels are set independently.
     hidden = copy.set_output(transform="pandas").set_label_output("pandas").transform(X)
     assert list(hidden.columns) == ["crbmclassifier0", "crbmclassifier1"]
     with pytest.raises(ValueError, match="container must be 'default' or 'pandas', got 'polar'"):

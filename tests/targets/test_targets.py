@@ -1,4 +1,4 @@
-"""The validation of y: what is accepted, how it is encoded and decoded, and every refusal."""
+"""The validation of y: accepted forms, encoding and decoding, and every refusal."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Columns on one scale: what becomes of them, and of coefficients."""
+"""Columns on one scale: scaled columns, and coefficients in the original units."""
 
 import tracemalloc
 

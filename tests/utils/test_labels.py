@@ -98,7 +98,7 @@ def test_indicator_is_a_copy_in_the_type_asked_for(dtype):
         assert found.dtype == dtype
         np.testing.assert_array_equal(found, with_gaps())
         found[:] = 1.0
-        assert np.isnan(y.astype(float)).any()  # what was given is as it was
+        assert np.isnan(y.astype(float)).any()  # the given array is unchanged
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

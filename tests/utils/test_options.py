@@ -1,4 +1,4 @@
-"""Hyperparameters and X of all estimators: what is refused, and when."""
+"""Hyperparameters and X of all estimators: refused values, and the call that refuses them."""
 
 import datetime
 import warnings
@@ -165,7 +165,7 @@ def test_what_is_set_after_fit_is_checked_where_it_is_used(name, options):
 
 
 def test_the_fitted_kind_of_calibrator_and_of_target_counts():
-    """Not what is set since: that takes effect in the next fit."""
+    """A hyperparameter that is set after the fit takes effect in the next fit only."""
     fit = FITS["calibrated"]
     model = fit.run(fit.start())
     before = model.predict_proba(X)
@@ -244,7 +244,7 @@ def test_checks_after_fit_can_be_skipped(name, options):
     "kind", [CRBMClassifier, MSSVMCRBM, LMBMClassifier, SSVMClassifier, LayeredGMClassifier]
 )
 def test_rows_too_large_for_the_model(kind):
-    """No infinite scores, no words about what the user does not know."""
+    """Rows with infinite scores are refused by an error about X, not about internal objects."""
     model = kind(max_iter=20).fit(X.astype(np.float32), Y)
     if hasattr(model, "coef_"):
         model.coef_ = 1e6 * model.coef_

@@ -82,7 +82,7 @@ def test_an_error_reaches_the_caller(threads_to_start, n_threads):
 
 
 def test_nothing_runs_after_an_interrupt():
-    """What has begun is waited for, what has not begun is given up."""
+    """Tasks that have begun are waited for; tasks that have not begun are dropped."""
     running, finished = threading.Event(), []
 
     def work(i):

@@ -1,4 +1,4 @@
-"""Pickles: their version, what is missing from those of another one, their bytes."""
+"""Pickles: their version, missing attributes in pickles of another version, their bytes."""
 
 import copy
 import pickle
@@ -162,7 +162,7 @@ def test_what_another_version_did_not_save_is_named(thing):
 
 
 def test_versions_under_development_share_a_number(thing):
-    """What lacks something is refused, whatever it says of itself."""
+    """A state that lacks an attribute is refused, whatever its version number."""
     missing = (*thing._saved, *getattr(thing, "__dataclass_fields__", ()))
     if hasattr(thing, "get_params"):
         missing = tuple(thing.get_params(deep=False))
@@ -213,7 +213,7 @@ def test_the_version_adds_little():
 
 
 def test_slices_of_a_layered_model_are_plain():
-    """NumPy integers within a slice are what skops cannot write."""
+    """skops cannot write NumPy integers within a slice."""
     model = fitted(next(e for e in ESTIMATORS if isinstance(e, LayeredGMClassifier)))
     structure = model._model.structure
     for part in [*structure.weight_slices, *structure.unary_slices, *structure.unit_slices[1:]]:

@@ -88,7 +88,7 @@ def _sample_in_chain(method, energy, graph, query, kind):
 
 
 def _earlier(method, query):
-    """Return the `Draws` of an earlier call, or new ones."""
+    """Return the `Draws` of an earlier call, or new `Draws`."""
     if query.start is None:
         return Draws(random_key(method.random_state), 0)
     if not isinstance(query.start.state, Draws):

@@ -27,7 +27,7 @@ _LEAST_UNIT = 1e-30
 _SLOPE = 1e-12
 # Number of iterations without weight after which a plane is dropped.
 _IDLE = 50
-# ICM finds the planes while it finds violated ones, except in every tenth iteration.
+# ICM finds the planes as long as its planes are violated, except in every tenth iteration.
 _DRAFTS = 10
 # A violation smaller than this share of the objective is rounding.
 _ROUNDING = 1e-9
