@@ -60,7 +60,7 @@ print(sum(module.startswith("skcrbm.") for module in modules))
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_first_prediction_of_a_row_with_an_empty_cache(model, n_compiled, tmp_path):
-    """It waits for the compiler by the number of functions and types; fewer are fine."""
+    """The first prediction compiles at most `n_compiled` functions."""
     X = np.random.RandomState(1).standard_normal((30, 5))
     model.fit(X, (X[:, :3] > 0).astype(int))
     (tmp_path / "model.pkl").write_bytes(pickle.dumps((model, X)))

@@ -126,7 +126,7 @@ def test_draws_are_decoded_from_any_pipeline(data, make):
     searched = DecodedClassifier(search, **options).fit(X, Y)
     np.testing.assert_array_equal(searched.predict(X), outside.predict(Z))
     wrong = DecodedClassifier(make(StandardScaler(), LogisticRegression()), **options)
-    with pytest.raises(ValueError, match="a Pipeline that ends in one; LogisticRegression has non"):
+    with pytest.raises(ValueError, match="last step of a Pipeline; LogisticRegression has no such"):
         wrong.fit(X, Y)
 
 

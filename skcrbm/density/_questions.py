@@ -251,11 +251,11 @@ def is_small(energy):
 def too_large(energy, wanted):
     """Return the error message for a question that exact inference cannot answer."""
     others = "inference='sum_product', 'tree_reweighted' or 'mean_field', or for log-probabilities "
-    others += "'ais' where it works on the model"
+    others += "'ais' if it serves the model"
     if wanted == "impute":
         others = "inference='max_product' or 'icm'"
     return (
         f"{wanted} with inference='auto' needs exact inference, which would take 2^"
         f"{energy.n_enumerated()} states (limit 2^{energy.max_enumerated}) for this model; name "
-        f"an approximate one: {others}"
+        f"an approximate method: {others}"
     )

@@ -260,7 +260,8 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         if isinstance(rule, ExpectedMetric) and rule.n_samples and not hasattr(model, "sample"):
             raise ValueError(
                 f"n_samples={rule.n_samples} needs an estimator with the method sample, such as "
-                f"CRBMClassifier or a Pipeline that ends in one; {type(model).__name__} has none. "
+                "CRBMClassifier, alone or as the last step of a Pipeline; "
+                f"{type(model).__name__} has no such method. "
                 "n_samples=None takes any estimator with predict_proba"
             )
         if not rule.takes_marginals and not _decodes_by(model, rule):

@@ -65,7 +65,7 @@ def test_scikit_learns_checks(estimator, check):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("classifier", [LogisticRegression(), RidgeClassifier()])
 def test_equals_scikit_learn_label_by_label(data, method, classifier):
-    """Where labels are fitted apart, so that both calibrate the same scores."""
+    """The labels are fitted independently, so that both calibrate the same scores."""
     X, Y = data
     folds = KFold(3)
     together = MultiOutputClassifier(classifier)

@@ -107,7 +107,7 @@ def test_a_folder_in_place_of_the_file_is_not_fetched(tmp_path, monkeypatch):
 
 
 def test_names_as_bytes(tmp_path):
-    """As `np.array(names, dtype="S")` and HDF5 files have them."""
+    """Names may be bytes, as in `np.array(names, dtype="S")` and in HDF5 files."""
     path = tmp_path / f"{NAME}.npz"
     arrays = good_arrays()
     label = "caf\u00e9"

@@ -76,7 +76,7 @@ def test_the_graph_is_that_of_the_model(dtype):
 
 
 def test_the_best_explanation_of_a_small_image():
-    """By elimination; checked against all shapes and places by hand."""
+    """Elimination finds the same best state as a search by hand over all shapes and places."""
     features = np.array([[[1, 1], [0, 1]]])
     locations = np.zeros((1, 1, 2, 3), int)
     locations[0, 0, 0, 0] = locations[0, 0, 1, 2] = 1

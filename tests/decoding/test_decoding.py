@@ -71,7 +71,7 @@ def test_marginal(known):
 
 
 def test_ties_are_on():
-    """P >= 0.5, as documented."""
+    """A label is on if P >= 0.5, as documented."""
     energy = random_rbm(0, V, H, N, scale=0.0, bias_scale=0.0)
     posterior = Posterior(energy, Exact(), None, np.zeros((1, V)), None)
     np.testing.assert_array_equal(resolve_decoder("marginal").decode(posterior), 1)

@@ -78,7 +78,7 @@ def test_known_labels():
 
 
 def test_known_labels_in_a_hard_search():
-    """As many labels as take the costs of pairs."""
+    """With so many labels the search uses the costs of pairs."""
     rng = np.random.default_rng(3)
     S = np.triu(rng.normal(scale=0.5, size=(14, 14)), 1)
     model = rng.normal(scale=0.3, size=(6, 14)), S + S.T, 1.0

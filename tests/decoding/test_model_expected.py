@@ -80,7 +80,7 @@ def with_seen(weight, vectors, sets):
 
 
 def test_inverse_nodes():
-    """Exact up to 24, off by less than 1e-4 / n beyond."""
+    """The sum is exact for up to 24 labels; beyond, the error is below 1e-4 / n."""
     for largest in (1, 2, 5, 24, 25, 40, 63, 100, 348, 2000):
         nodes, weight = inverse_nodes(largest)
         assert ((nodes > 0) & (nodes < 1)).all()

@@ -49,7 +49,7 @@ def test_auto_stands_for_it_where_inference_is_approximate(digits):
 
 
 def test_other_solvers_do_what_they_did(digits):
-    """No average, no momentum, a patience of 25 epochs unless they are asked for."""
+    """By default there is no average and no momentum, and the patience is 25 epochs."""
     X, Y = digits
     for solver in ("adam", "sgd"):
         plain = {"average": False, "momentum": 0.0} if solver == "sgd" else {"average": False}

@@ -119,7 +119,7 @@ def test_fitted_estimator_is_that_of_the_epoch(data, target, solver):
 
 @needs_callbacks
 def test_unused_estimators_cost_nothing(data, monkeypatch):
-    """Attributes are put together only for hooks that ask for `fitted_estimator`."""
+    """Fitted attributes are computed only for hooks that take `fitted_estimator`."""
 
     class Plain(Recorder):
         def on_fit_task_end(self, estimator, context):
@@ -319,7 +319,7 @@ print(repr(model.decision_function(X).sum()))
 
 
 def test_scikit_learn_without_callbacks():
-    """The same calls, doing nothing: a fit with the same result."""
+    """With a scikit-learn that lacks callbacks, a fit has the same result."""
     run = subprocess.run(
         [sys.executable, "-c", WITHOUT_CALLBACKS], capture_output=True, text=True, check=False
     )

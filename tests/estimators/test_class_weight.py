@@ -22,7 +22,7 @@ MODELS = [
 @pytest.mark.parametrize("number", range(len(MODELS)))
 @pytest.mark.parametrize("target", ["multilabel", "binary", "multiclass"])
 def test_classes_weigh_as_rows_do(number, target):
-    """As scikit-learn's forests mean it, in every form."""
+    """Every form of `class_weight` has the same meaning as in scikit-learn's forests."""
     y = {"multilabel": Y, "binary": Y[:, 0], "multiclass": Y.sum(axis=1)}[target]
     forms = {"balanced": "balanced"}
     if target == "multilabel":
@@ -71,7 +71,7 @@ def test_thresholds_are_found_with_the_same_weights():
 
 
 def test_many_labels():
-    """Products of hundreds of weights are no infinities."""
+    """Products of hundreds of weights do not overflow."""
     y = (RNG.uniform(size=(80, 400)) < 0.5).astype(int)
     model = CRBMClassifier(n_hidden=0, alpha=0.1, max_iter=2, class_weight=np.full(400, 1e30))
     assert np.isfinite(model.fit(X, y).coef_).all()

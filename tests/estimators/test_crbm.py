@@ -51,7 +51,7 @@ def test_without_hidden_units_it_is_logistic_regression(solver):
 
 @pytest.mark.parametrize("solver", ["auto", "adam"])
 def test_default_training_without_hidden_units_gets_there_too(solver):
-    """No setting is needed but the number of hidden units and the penalty."""
+    """Training converges if only the number of hidden units and the penalty are set."""
     X, Y = make_data(150, 4)
     model = CRBMClassifier(n_hidden=0, alpha=0.1, solver=solver, random_state=0, max_iter=1000)
     model.fit(X, Y)
@@ -491,7 +491,7 @@ def test_bad_weights():
 
 
 def test_bad_targets():
-    """Each rule of the gate for y is tested on its own; here, that `fit` is behind it."""
+    """`fit` validates y; the rules of the validation have tests of their own."""
     X, Y = make_data()
     bad(X, r"holds -1 and \+1: convert it with \(y \+ 1\) / 2", y=2 * Y - 1)
     bad(X, "strings: convert it with y == '1'", y=Y.astype(str))

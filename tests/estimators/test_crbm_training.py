@@ -55,7 +55,7 @@ def test_warm_start_refuses_another_problem():
 @pytest.mark.parametrize("batch_size", ["auto", 16])
 @pytest.mark.parametrize("target", ["multilabel", "multiclass", "binary"])
 def test_partial_fits_make_up_a_fit(solver, batch_size, target):
-    """The state of the optimiser and of the random numbers is kept: same bits."""
+    """The states of the optimiser and the random generator are kept: results are identical."""
     X, Y = make_data()
     y = {"multilabel": Y, "multiclass": Y.sum(1), "binary": Y[:, 0]}[target]
     momentum = {"momentum": 0.9} if solver == "sgd" else {}
@@ -97,7 +97,7 @@ def test_partial_fit_refuses_other_classes():
 
 
 def test_partial_fit_after_an_earlier_epoch_was_kept():
-    """The optimiser has gone on from there: its state is of no use."""
+    """The state of the optimiser belongs to a later epoch, and is dropped."""
     X, Y, model = overfitting(refit=False, n_iter_no_change=5)
     model.fit(X, Y)
     assert model.n_iter_ < len(model.loss_curve_)

@@ -125,7 +125,7 @@ def test_samples_of_a_joint_model(data):
     for metric in ("f1", "jaccard"):
         found = model.set_params(decode__metric=metric).predict(X, y_known=known)
         np.testing.assert_array_equal(found[:, :2], Y[:, :2])
-    with pytest.raises(ValueError, match=r"n_samples=50 needs .*; DecisionTreeClassifier has none"):
+    with pytest.raises(ValueError, match=r"n_samples=50 needs .*; DecisionTreeClassifier has no"):
         DecodedClassifier(TREE, decode=rule).fit(X, Y)
 
 
@@ -344,7 +344,7 @@ def test_metadata_routing(data):
 
 
 def test_gain(data):
-    """On held-out rows, F1 by the rule for it."""
+    """The rule that maximises expected F1 improves F1 on held-out rows."""
     X, Y = data
     model = DecodedClassifier(MultiOutputClassifier(LogisticRegression())).fit(X[:120], Y[:120])
     by_rule = f1_score(Y[120:], model.predict(X[120:]), average="samples", zero_division=1)
@@ -372,7 +372,7 @@ def test_refusals(data):
         ({"decode": "f1"}, "'decode' parameter"),
         ({"decode": "map"}, "'map' needs .*; DecisionTreeClassifier has not"),
         ({"decode": "threshold"}, "set it and fit again"),
-        ({"decode": ExpectedMetric(n_samples=9)}, "DecisionTreeClassifier has none"),
+        ({"decode": ExpectedMetric(n_samples=9)}, "DecisionTreeClassifier has no such method"),
     ):
         model = DecodedClassifier(TREE).fit(X, Y).set_params(**options)
         with pytest.raises(ValueError, match=message):

@@ -193,7 +193,7 @@ def test_one_clear_error_in_prediction(model, rows):
 
 
 def test_advice_on_grey_values_fits_images():
-    """No scaler of columns takes them as they are."""
+    """The warning about grey values advises a division, as no scaler of columns takes images."""
     grey = NOISY * 255.0
     for fit in (ImageCRBM(alpha=0.1, **SMALL).fit, ImageCRBM(**SMALL).partial_fit):
         with pytest.warns(UserWarning, match=r"are not on one scale.* Divide X by .* X / 255$"):
@@ -204,7 +204,7 @@ def test_advice_on_grey_values_fits_images():
 
 
 def test_the_defaults_are_the_recipe():
-    """That of `CRBMClassifier` with the solver and the number of epochs that suit images."""
+    """Defaults equal `CRBMClassifier` with the solver and number of epochs that suit images."""
     options = {"n_hidden": 12, "random_state": 0}
     X = occlude_patch(CLEAN, random_state=0)
     images = ImageCRBM(**options).fit(X, CLEAN)

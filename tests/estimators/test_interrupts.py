@@ -86,7 +86,7 @@ def test_thresholds_after_an_interrupt_are_those_of_the_marginals():
 
 
 def test_an_interrupt_comes_out_as_one(monkeypatch):
-    """NumPy and Numba raise errors of their own where it strikes them."""
+    """An interrupt inside NumPy or Numba still leaves `fit` as KeyboardInterrupt."""
     fit = FITS["crbm-adam"]
     before, model = fit.start(), fit.start()
 

@@ -528,7 +528,7 @@ def test_verbose(data, capsys):
     "net", [{"layers": (Dense(5), Dense(3, 3))}, IMAGE], ids=["dense", "local"]
 )
 def test_predictions_are_those_of_infer(net, inference):
-    """T iterations of a method on the energy given X; no fewer, at tol=0."""
+    """Predictions equal `infer` on the energy given X, with T iterations and tol=0."""
     X, y = load_digits(return_X_y=True)
     X, y = X[:150] / 16, y[:150]
     n_iter = len(net["layers"]) + 3

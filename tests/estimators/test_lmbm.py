@@ -189,7 +189,7 @@ def test_class_weight_of_classes(data, n_classes):
 
 
 def test_missing_labels(data):
-    """A missing label has no margin, and is in nobody's."""
+    """A missing label has no margin, and does not enter the margins of other labels."""
     X, Y = data
     missing = Y.astype(float)
     missing[:40, 1] = np.nan

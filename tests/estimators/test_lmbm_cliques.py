@@ -325,7 +325,7 @@ def test_no_empty_prediction(data):
 
 
 def test_many_labels_are_searched_with_a_proof():
-    """More labels than node_limit could visit all vectors of."""
+    """There are more label vectors than node_limit allows to visit."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 4))
     Y = (X @ rng.normal(size=(4, 18)) + rng.normal(size=(40, 18)) > 0).astype(int)

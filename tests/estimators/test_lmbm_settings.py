@@ -218,7 +218,7 @@ def test_thresholds_search_once(data, monkeypatch):
 
 
 def test_interrupted_search(data, monkeypatch):
-    """Not fitted, or fitted as before."""
+    """After an interrupted search the model is unfitted, or keeps its earlier fit."""
     X, Y = data
     calls = []
 

@@ -133,7 +133,7 @@ def test_gap_closes(penalty, missing):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_quadratic_program(seed):
-    """The primal minimum of a general solver, with slack variables for the hinge."""
+    """The fit reaches the primal minimum of a general solver with slack variables."""
     problem = random_problem(seed, n=10, d=3, n_labels=3, missing=0.2 * seed)
     X, y = problem.X, problem.signs
     n_labels, d = 3, X.shape[1]
@@ -205,7 +205,7 @@ def test_sparse_equals_dense(dtype, penalty):
 
 
 def test_rows_with_weights_and_missing_labels():
-    """U is a number of copies; a label that is not observed is not there."""
+    """U counts copies of a row; labels that are not observed are left out."""
     problem = random_problem(5, missing=0.2)
     copies = np.random.default_rng(0).integers(1, 4, 40)
     weighted = LargeMarginProblem(
@@ -282,7 +282,7 @@ def test_no_variable_lies_between_its_bounds_when_newton_steps_begin(x, first, s
 
 
 def test_a_single_row():
-    """Its projected gradient is its range as well: nothing to compare with but 0."""
+    """With a single row, the projected gradient is compared with 0."""
     problem = random_problem(8, n=1)
     fitted = fit(problem)
     assert fitted.gap < 1e-12 < fit(problem, max_iter=1).gap
@@ -302,7 +302,7 @@ def test_limits_far_above_the_solution():
 
 
 def test_large_float32():
-    """The square of 1e20 is no float32."""
+    """Values of 1e20 are accepted, although their squares overflow float32."""
     problem = random_problem(9)
     single = LargeMarginProblem(
         (1e20 * problem.X).astype(np.float32), problem.signs, 1e-40 * problem.limit, 1.3, 2.0

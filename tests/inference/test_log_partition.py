@@ -34,7 +34,7 @@ each_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 @each_kind
 @pytest.mark.parametrize("clamped", [False, True])
 def test_annealing_is_within_its_error(make, clamped):
-    """Five standard errors."""
+    """The estimate is within five standard errors of the exact value."""
     energy = make()
     if clamped:
         energy = energy.condition(random_clamp(np.random.default_rng(2), 3, 6))

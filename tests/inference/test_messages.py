@@ -58,7 +58,7 @@ def smaller_rbm(energy, row, clamp):
 @pytest.mark.parametrize("n_iter", [1, 3])
 @pytest.mark.parametrize("what", ["visible", "hidden", "both", "none", "all"])
 def test_held_units_are_left_out(name, n_iter, what):
-    """After any number of iterations it is the smaller model, which the others do not touch."""
+    """After any number of iterations the answers equal those for the model of the free units."""
     energy = random_rbm(1, 6, 5, n_models=3, scale=1.5)
     rng = np.random.default_rng(0)
     clamp = random_clamp(rng, 3, 11, share=0.5)
@@ -103,7 +103,7 @@ def test_layers_without_units(name, shape):
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
 def test_rows_with_different_evidence(kind, name):
-    """Each row is held, or not, on its own."""
+    """Each row may hold other units."""
     energy = ENERGIES[kind]
     clamp = np.full((4, energy.n_variables), np.nan)
     clamp[1, 0], clamp[2, 1:4], clamp[3] = 1, (0, 1, 1), 1
@@ -146,7 +146,7 @@ def test_fields_of_any_size_are_fields():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
 def test_messages_go_on_where_they_stopped(kind, name, dtype):
-    """k iterations and then m from the state are k + m iterations."""
+    """k iterations, and m further iterations from the state, equal k + m iterations."""
     energy = ENERGIES[kind]
     energy = type(energy)(*(a.astype(dtype) for a in vars(energy).values()))
     method = METHODS[name].with_options(tol=1e-300)

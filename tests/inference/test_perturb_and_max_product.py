@@ -137,7 +137,7 @@ def test_messages(kind, damping):
 
 
 def test_relays_of_cycles():
-    """An output is a relay if one factor alone makes it, and not out of itself."""
+    """The output of a single factor is a relay; each cycle is broken at a variable."""
     ors = OrFactors([[0, 1], [3, 1], [2, 0], [4, 5]], [2, 4, 5, 3])
     ands = AndFactors([[1, 2], [0, 5]], [6, 6])
     energy = FactorGraphEnergy([ors, ands], np.zeros(7))

@@ -77,7 +77,7 @@ def test_the_error_falls_with_the_number_of_sweeps():
 
 
 def test_two_modes_are_not_convergence():
-    """Chains stay in the mode they fell into, and say so."""
+    """Chains that stay in different modes are reported as not converged."""
     weights = np.full((6, 6), 4.0)
     two = RBMEnergy(weights, np.full(6, -12.0), np.full((1, 6), -12.0))
     one = RBMEnergy(weights, np.full(6, 2.0), np.full((1, 6), 2.0))

@@ -181,7 +181,7 @@ def test_what_killed_processes_left_is_removed_when_it_is_old(site, tmp_path):
 def test_a_folder_that_was_filled_before_serves_where_nothing_can_be_written(
     site, tmp_path, blocker, beside_the_sources, home
 ):
-    """As in an image that was built by another user, with a home folder to write to or without."""
+    """A container image may be built by another user, with or without a writable home folder."""
     cache = {} if beside_the_sources else {"NUMBA_CACHE_DIR": tmp_path / "cache"}
     call(site, **cache)
     before = cached(tmp_path)
@@ -216,7 +216,7 @@ def test_unusable_cache_folder(site, blocker):
 
 @pytest.mark.deep  # compiles real kernels
 def test_nowhere_to_write(site, blocker):
-    """Not in the named folder, not beside the sources, not at home; the real kernels too."""
+    """The package works if no folder for the cache is writable; so do the real kernels."""
     variables = {"HOME": blocker, "XDG_CACHE_HOME": blocker, "NUMBA_CACHE_DIR": blocker}
     shutil.copytree(
         PACKAGE,

@@ -59,7 +59,7 @@ def test_messages_of_huge_fields(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.compiled
 def test_bits_do_not_depend_on_the_place(dtype):
-    """Whether an element is in a full vector or left over at the end."""
+    """Bits are equal for elements of full vectors and for elements left over at the end."""
     rng = np.random.default_rng(1)
     w, x = rng.normal(0, 2, (2, 67)).astype(dtype)
     whole = x.copy()

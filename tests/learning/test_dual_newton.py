@@ -39,7 +39,7 @@ def test_many_labels_do_not_fill_the_memory(penalty):
 @pytest.mark.parametrize("penalty", [5.0, np.inf])
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
 def test_inputs_that_are_not_held(monkeypatch, penalty, container):
-    """Worked out of X label by label, they give the same step, bit for bit."""
+    """Inputs computed from X for each label give the same step, bit for bit."""
     rng = np.random.default_rng(0)
     X, signs = container(rng.normal(size=(60, 4))), rng.choice([-1.0, 1.0], size=(60, 3))
     problem = LargeMarginProblem(X, signs, np.ones(signs.shape), 1.0, penalty)

@@ -87,7 +87,7 @@ def test_rosenbrock_as_fast_as_scipy():
 
 
 def test_a_wall_is_stepped_back_from():
-    """Where the value is infinite or NaN the step was too long."""
+    """If the value is infinite or NaN, the line search shortens the step."""
 
     def evaluate(x):
         with np.errstate(invalid="ignore", divide="ignore"):

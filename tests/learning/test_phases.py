@@ -228,7 +228,7 @@ def test_sum_product_on_a_density():
 
 
 def test_observed_rows_of_one_model():
-    """A batch has as many rows as it has, whatever the energy."""
+    """The energy holds a single model; the moments have a row for each row of the batch."""
     model, source = density_problem(missing=True)
     batch: Batch = source.all
     moments, _ = Observed(Exact())(model.energy(None), batch, Clock(0, 0), None)

@@ -191,7 +191,7 @@ def test_classes_of_partial_fit(classes):
 
 
 def test_classes_of_labels():
-    """In each call the same: 0 and 1 may be given, as they are or for each output."""
+    """For labels every call of `partial_fit` takes `classes` 0 and 1, flat or for each output."""
     model = CRBMClassifier(alpha=0.1, n_hidden=2)
     for _ in range(2):
         for classes in ([0, 1, np.nan], [0, 1, 2], [[0, 1], [0]], [0, "1"], 1):
@@ -228,7 +228,7 @@ def test_nothing_to_wrap(kind, estimator):
     ],
 )
 def test_checks_after_fit_can_be_skipped(name, options):
-    """As all of scikit-learn's, by its configuration."""
+    """Scikit-learn's option `skip_parameter_validation` skips these checks, too."""
     fit = FITS[name]
     model = fit.run(fit.start()).set_params(**options)
     with pytest.raises(ValueError, match=f"'{next(iter(options))}' parameter"):

@@ -141,7 +141,7 @@ def test_results_are_not_held_while_the_threads_are_busy(monkeypatch):
 
 
 def test_interrupts_in_the_caller_never_hang():
-    """Signals at all moments of many short maps; each ends, and the next one works."""
+    """Signals come at all moments of many short maps; each map ends, and the next map works."""
     code = """
 import signal, sys
 import numpy as np
