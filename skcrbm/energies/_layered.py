@@ -146,7 +146,7 @@ class LayeredEnergy(BaseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def without_held_fields(self) -> tuple[LayeredEnergy, np.ndarray]:
-        """Return the models with fields of 0 for held units, and the scores (N,) that those fields gave."""
+        """Return the models with fields of 0 for held units, and the lost scores (N,)."""
         if self.evidence is None:
             return self, np.zeros(self.n_models)
         given = np.nan_to_num(self.evidence) * self.field.astype(np.float64)
