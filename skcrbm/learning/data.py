@@ -191,7 +191,7 @@ class History:
     """Curves of a training run, its best epoch and the reason why it ended."""
 
     epochs: list[Epoch] = field(default_factory=list)  # without their parameters
-    best: Epoch | None = None  # epoch whose parameters are kept: best on validation data, or last
+    best: Any = None  # `Epoch` whose parameters are kept: best on validation data, or last
     reason: str = "max_iter"  # "max_iter", "no_change", "callback" or "interrupted"
     state: Any = None  # of the objective, after the last step
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import (
+    dpstrf,  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
+)
 from scipy.sparse import issparse
 
 from skcrbm.energies.layered_structure import LayeredParams

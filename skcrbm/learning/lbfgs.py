@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import daxpy, ddot
+from scipy.linalg.blas import (
+    daxpy,  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
+    ddot,  # pyright: ignore[reportAttributeAccessIssue]
+)
 from scipy.sparse import issparse
 
 from skcrbm.inference.base import MagnitudeError

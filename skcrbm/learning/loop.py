@@ -107,7 +107,7 @@ def run_epochs(
             seconds = time.perf_counter() - started
             loss, converged = loss / source.total_weight, converged / source.n_rows
             epoch = Epoch(number, loss, score, converged, seconds, kept.params, share)
-            current = -loss if score is None else score
+            current: Any = -loss if score is None else score
             better = current > reference + tol
             best = history.best
             if score is None or best is None or score > best.score:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,8 @@ class PolynomialAverage:
     def forget(self):
         """Start a new average."""
         self.n_steps = 0
-        self.mean = self.last = None
+        self.mean: Any = None
+        self.last: Any = None
 
     def resume(self, params):
         """Return the iterate to go on from if `params` are the average; else start anew."""
@@ -146,7 +148,8 @@ class AdamSteps(Optimizer):
     def __init__(self, learning_rates, average=None):
         super().__init__(learning_rates, average)
         self.n_steps = 0
-        self.first = self.second = None
+        self.first: Any = None
+        self.second: Any = None
         # By number of array: the arrays whose gradients have had few rows.
         self.late = {}
 
@@ -196,8 +199,8 @@ class AdamSteps(Optimizer):
             moved = np.empty_like(p)
             step = p.dtype.type(rate * correction)
             for rows in _blocks(p):
-                parts = (a[rows] for a in (p, g, *moments))
-                self._move_block(*parts, step, moved[rows])
+                m, s = (moment[rows] for moment in moments)
+                self._move_block(p[rows], g[rows], m, s, step, moved[rows])
             new.append(moved)
         return type(params)(*new)
 
@@ -273,7 +276,7 @@ class LateRows:
         self._rate, self._betas, self._epsilon = float(rate), (beta1, beta2), epsilon
         self._done = np.full(shape[0], n_steps, np.int64)
         # A private copy that is changed in place; if it is None, no row is late.
-        self._own = None
+        self._own: Any = None
 
     def ready(self, params, moments, n_steps, rows):
         """Bring some rows up to date with a step and return the flat parameters.
@@ -294,7 +297,7 @@ class LateRows:
         params = self.ready(params, moments, n_steps - 1, gradient.rows)
         length = self._rate * step_length(n_steps, *self._betas)
         rows = gradient.rows.astype(np.int64, copy=False)
-        arrays = (a.reshape(self._shape) for a in (params, *moments))
+        arrays = [a.reshape(self._shape) for a in (params, *moments)]
         step_rows(*arrays, rows, gradient.values, length, self._betas, self._epsilon)
         self._done[rows] = n_steps
         return params

@@ -108,19 +108,19 @@ class PenaltyPath:
             First penalty.
         """
         points = []
-        folds = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
+        parts = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
         total = batch.weight.sum()
         limits = start * _LEAST, start * _MOST
         convex = _without_hidden(model)
-        stage = _Search(self, folds, total, _CONVEX, points)
+        stage = _Search(self, parts, total, _CONVEX, points)
         with one_blas_thread():
-            best, alpha = stage.best_penalty([convex] * len(folds), start, limits)
+            best, alpha = stage.best_penalty([convex] * len(parts), start, limits)
         n_hidden = model.params.weights.shape[1]
         if n_hidden == 0 or n_hidden_folds == 0:
             return PathResult(alpha, best.models[0], points)
-        folds = folds[:n_hidden_folds]
-        models = [_with_hidden(m, model) for m in best.models[: len(folds)]]
-        stage = _Search(self, folds, total, _HIDDEN, points)
+        parts = parts[:n_hidden_folds]
+        models = [_with_hidden(m, model) for m in best.models[: len(parts)]]
+        stage = _Search(self, parts, total, _HIDDEN, points)
         with one_blas_thread():
             deep, deep_alpha = stage.best_penalty(models, _HIDDEN_FACTOR * alpha, limits)
         # The model of any fold can start the fit on all rows.

@@ -49,7 +49,7 @@ class Phase(ABC):
         return None
 
     @abstractmethod
-    def __call__(self, energy, batch, clock, state, positive=None):
+    def __call__(self, energy, batch, clock, state, positive=None) -> tuple[Moments, Any]:
         """Return the `Moments` of a batch and the new state.
 
         `energy` has one model per row or a single model for all rows. The arrays of `state` may be
@@ -258,7 +258,7 @@ class Chains(Phase):
             raise ValueError(
                 "chains can be shared by all rows only if the model does not depend on x"
             )
-        n_chains, n = self.n_chains, energy.n_variables
+        n_chains, n = int(self.n_chains or 0), energy.n_variables
         states, streams = None if state is None else state.states, np.arange(n_chains)
         if states is None:
             states = uniforms(clock.key, streams, clock.draw(0), n) < 0.5

@@ -8,7 +8,7 @@ in `truncated.py`.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from sklearn.base import clone
 
@@ -280,7 +280,7 @@ class _SampledRule(LearningRule):
 
     def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
         """Return a copy of the sampler; see `LearningRule`."""
-        sampler = clone(resolve_method(self.sampler, "sampler"))
+        sampler: Any = clone(resolve_method(self.sampler, "sampler"))
         answers = self._sampler_answers
         if answers - sampler.supports(energy) or "random_state" not in vars(sampler):
             names = available_methods(energy, answers)

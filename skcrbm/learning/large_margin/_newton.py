@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+from scipy.linalg.lapack import (
+    dpotrf,  # pyright: ignore[reportAttributeAccessIssue]  # not in the stubs
+    dpotrs,  # pyright: ignore[reportAttributeAccessIssue]
+    dtrtrs,  # pyright: ignore[reportAttributeAccessIssue]
+)
 
 _ROUNDS = 5
 # A step that does not raise the objective is multiplied by the first number, up to 8 times.
@@ -60,7 +65,7 @@ class _Label:
         self.change = np.zeros(len(self.rows))
         self.free = np.ones(len(self.rows), dtype=bool)
 
-    def inputs(self, kept=slice(None)):
+    def inputs(self, kept: Any = slice(None)):
         """Return the inputs (n, D + 1) of the kept variables; if `wide`, their products."""
         if self.held is None:
             return self.compute_inputs(self.rows[kept])

@@ -202,8 +202,9 @@ def fit_cliques(
 
 def _fit_of(problem, alpha, n_iter, reason):
     """Return the `CliqueFit` of dual variables, without the rounding errors of the updates."""
-    _, *weights = problem.weights(alpha)
-    return CliqueFit(*weights, alpha, problem.gap(alpha, *weights), n_iter, reason)
+    _, weight, input_weight = problem.weights(alpha)
+    gap = problem.gap(alpha, weight, input_weight)
+    return CliqueFit(weight, input_weight, alpha, gap, n_iter, reason)
 
 
 def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
@@ -211,7 +212,7 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
     from skcrbm.kernels.clique_dual import CliqueDual, CliqueRows, clique_passes
 
     tol, least_violation = tols
-    total, *weights = problem.weights(alpha)
+    total, weight, input_weight = problem.weights(alpha)
     possible = problem.limit > 0
     if not possible.any():
         return 0, "tol"
@@ -230,16 +231,16 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
         float(problem.margin), problem.limit, problem.penalty,
     )  # fmt: skip
     features = problem.features.arrays
-    changed = CliqueDual(alpha, active, n_active, total, *weights, bounds)
+    changed = CliqueDual(alpha, active, n_active, total, weight, input_weight, bounds)
     stage, fresh = np.inf, True  # the next pass visits all variables
     newton_at = _FIRST_NEWTON
     try:
         while n_iter < max_iter:
             if fresh:
-                if tol > 0 and problem.gap(alpha, *weights) <= tol:
+                if tol > 0 and problem.gap(alpha, weight, input_weight) <= tol:
                     return n_iter, "tol"
                 if n_iter >= newton_at:
-                    _newton_step(problem, alpha, total, *weights)
+                    _newton_step(problem, alpha, total, weight, input_weight)
                     newton_at = int(_NEWTON_GROWTH * newton_at)
                 n_active[:] = n_possible
                 order, since = np.flatnonzero(n_possible), 0
@@ -267,7 +268,9 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
         if n_iter == 0:
             raise
         return n_iter, "interrupted"
-    return n_iter, "tol" if tol > 0 and problem.gap(alpha, *weights) <= tol else "max_iter"
+    return n_iter, "tol" if tol > 0 and problem.gap(
+        alpha, weight, input_weight
+    ) <= tol else "max_iter"
 
 
 def _newton_step(problem, alpha, total, weight, input_weight):

@@ -222,15 +222,16 @@ def fit_cutting_planes(
 def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     planes = _Planes(problem.n_parameters)
     vector, lower = np.zeros(problem.n_parameters), 0.0
-    best = None  # vector, half its square, risk
+    best: Any = None  # vector, half its square, risk
     n_iter, n_open, reason = 0, 0, "max_iter"
     draft = problem.draft
 
     def current_fit(reason="callback"):
         objective = best[1] + best[2]
         gap = _gap(objective, lower)
+        coef, intercept, pairwise = problem.weights(best[0])
         return StructuralMarginFit(
-            *problem.weights(best[0]), objective, gap, n_iter, n_open, reason
+            coef, intercept, pairwise, objective, gap, n_iter, n_open, reason
         )
 
     try:
@@ -238,7 +239,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
             if on_pass_begin is not None:
                 on_pass_begin(n_iter)
             half, known = 0.5 * (vector @ vector), planes.risk(vector)
-            slope = None
+            slope: Any = None
             if draft is not None and n_iter % _DRAFTS and n_iter < max_iter - 1:
                 slope, offset, _ = problem.plane(vector, draft)
                 if offset - slope @ vector - known <= tol * (half + known):
@@ -256,6 +257,7 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                 best = best[0], best[1], max(best[2], offset - slope @ best[0])
             if proper and (best is None or half + max(found, known) < best[1] + best[2]):
                 best = vector, half, max(found, known)
+            assert best is not None  # the first search is a proper search
             n_iter += 1
             if proper and found - known <= _ROUNDING * (half + known):
                 reason = "tol" if _gap(best[1] + best[2], lower) <= tol else "rounding"

@@ -223,7 +223,8 @@ def _fit_of(problem, alpha, n_iter, reason):
         )
     # A negative gap is rounding. If all limits are 0, both objectives are 0.
     gap = max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
-    return LargeMarginFit(*weights, alpha, gap, violation, n_iter, reason)
+    coef, intercept, pairwise = weights
+    return LargeMarginFit(coef, intercept, pairwise, alpha, gap, violation, n_iter, reason)
 
 
 def _descend(problem, alpha, tol, max_iter, rng, hooks):
@@ -317,7 +318,8 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
     inputs = tuple(kernel_array(part) for part in inputs)
     margin, spread = float(problem.margin), float(problem.spread)
     rows = LabelRows(square, signs, margin, spread, problem.limit)
-    dual = LabelDual(alpha, labels, n_active, *weights, bounds)
+    coef, intercept, pairwise = weights
+    dual = LabelDual(alpha, labels, n_active, coef, intercept, pairwise, bounds)
 
     def passes(n_passes, state, order, count, goal):
         return kernel(n_passes, goal, state, order, count, *inputs, rows, dual)
