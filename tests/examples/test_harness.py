@@ -62,7 +62,7 @@ def test_an_interrupted_cell_is_run_again(tmp_path):
 
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_half_a_row_is_not_taken_for_a_finished_cell(tmp_path, cut):
-    """Wherever a file was cut that somebody else wrote, rows are whole or not there."""
+    """If a file is cut at any place, its rows are read whole or not at all."""
     rows = Rows(tmp_path / "rows.csv")
     whole = [{"text": 'commas, and "quotes"', "value": "1.25"}, {"text": "", "value": "12.5"}]
     for k, row in enumerate(whole):
@@ -202,7 +202,7 @@ def test_a_quick_run_has_results_of_its_own():
     ],
 )
 def test_published_results_are_read(name):
-    """Those beside the guide were finished by the same programs."""
+    """The programs read the published results beside the guide as finished."""
     path = ROOT / "doc" / f"{name}.csv"
     rows = Rows(path).read()
     lines = path.read_text().splitlines()

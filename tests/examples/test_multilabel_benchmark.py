@@ -85,7 +85,7 @@ def test_nobody_is_chosen_before_all_are_finished(report, tmp_path):
 
 
 def test_intervals_over_splits_are_wider_where_splits_differ(tmp_path):
-    """A gain on one split of three: over rows it is certain, over splits it is not."""
+    """A gain on a single split of three is certain over rows, but not over splits."""
 
     def quality(method, part, seed):
         return 0.9 if method == "CRBM" and seed == 0 else 0.5

@@ -86,7 +86,7 @@ def tree(zeros):
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("options", [{}, {"order": "random"}, {"warm_iter": None}], ids=str)
 def test_on_a_tree_draws_are_exact(zeros, options):
-    """State by state, and so are the probabilities that are returned."""
+    """On a tree the draws of each state and the returned probabilities are exact."""
     energy = tree(zeros)
     method = BPChain(random_state=0, **{"max_iter": 8, "warm_iter": 6, **options})
     states, log_prob = sample(energy, method, n_samples=2000, return_log_prob=True)
@@ -155,7 +155,7 @@ def test_weights_average_to_z(make, dtype):
 @pytest.mark.compiled
 @each_kind
 def test_returned_probabilities_are_those_of_the_draws(make):
-    """q sums to 1 over the states met, and is how often each is met; equal for equal states."""
+    """q sums to 1 over the drawn states, equals their frequency, and is equal for equal states."""
     energy = make()
     states, log_prob = sample(
         energy, "bp_chain", n_samples=2000, return_log_prob=True, random_state=0
@@ -248,7 +248,7 @@ def test_held_hidden_units():
 
 
 def test_contradictions_are_told_and_no_nan():
-    """An OR that is on, its inputs off; and a table that forbids all."""
+    """An OR is on while its inputs are off; a table forbids all states."""
     contradiction = [0.0, 0.0, 1.0, np.nan]
     energy = FactorGraphEnergy([OrFactors([[0, 1]], [2])], n_variables=4)
     found = infer(energy, "bp_chain", returns=BOTH, clamp=contradiction, random_state=0)

@@ -112,7 +112,7 @@ def test_logic_is_a_table_of_zeros(method, damping):
 
 @pytest.mark.parametrize("kind", [OrFactors, AndFactors])
 def test_many_inputs(kind):
-    """A factor of 3000 inputs is a tree, and instant."""
+    """A factor of 3000 inputs is a tree; inference is exact and fast."""
     n = 3000
     rng = np.random.default_rng(0)
     p = np.full((2, n), 1e-3)
@@ -221,7 +221,7 @@ def test_warm_start_stays_at_a_fixed_point(graph):
 @pytest.mark.parametrize("method", ["sum_product", "max_product"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_state_goes_on(method, dtype):
-    """Two runs of three iterations are one of six."""
+    """Two runs of three iterations equal a run of six iterations."""
     energy = random_graph(4, 8, 8, 3, scale=0.5, dtype=dtype)
     options = {"tol": 0, "return_state": True}
     whole = infer(energy, method, max_iter=6, **options)

@@ -102,7 +102,7 @@ def test_evidence(kind, share):
 @pytest.mark.compiled
 @pytest.mark.parametrize("kind", ["dense", "sparse", "tables", "logic"])
 def test_many_chains(kind):
-    """More than fit side by side; a chain does not depend on those beside it."""
+    """With more chains than run side by side, a chain does not depend on its neighbours."""
     energy = ENERGIES[kind](np.float64)
     streams = np.arange(150)
     assert_same(energy, 150, streams, n_steps=3)

@@ -75,7 +75,7 @@ def test_tree_reweighted_equals_naive(n_iter, damping):
 
 
 def test_tree_weights():
-    """Uniform spanning trees of pairs, parallel ones apart; 1 on trees of tables."""
+    """Weights of pairs come from uniform spanning trees; on trees of tables they are 1."""
     coupling = np.triu(np.random.default_rng(0).random((7, 7)) < 0.5, 1).astype(float)
     coupling += coupling.T
     edges = np.argwhere(np.triu(coupling))
@@ -188,7 +188,7 @@ def test_sparse_ising_equals_the_dense_one(method):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_strong_sparse_ising(dtype):
-    """Rows that fit and rows that do not: bits do not depend on the batch, all is finite."""
+    """Rows within and beyond the range of odds: bits do not depend on the batch, all are finite."""
     energy = random_sparse_ising(2, n_models=70, scale=2.0, dtype=dtype)
     field = energy.field.copy()
     field[::3] *= 500

@@ -71,7 +71,7 @@ def test_evidence():
 
 
 def test_evidence_in_a_hard_search():
-    """As many labels as take the costs of pairs."""
+    """With so many labels the search uses the costs of pairs."""
     energy = dense(3, 14, 6, coupling=0.5, field=0.3)
     rng = np.random.default_rng(0)
     shape = energy.field.shape

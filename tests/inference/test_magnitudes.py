@@ -72,7 +72,7 @@ def test_exact_beside_large_fields(make, big):
 @each_kind
 @pytest.mark.parametrize("big", [1e16, -4e29])
 def test_every_method_beside_large_fields(make, big):
-    """The other variables as beside a field that is large, but not very large."""
+    """Other variables get the same answers beside a very large field as beside a large field."""
     for name in available_methods(make(0.0), "marginals"):
         if "gibbs" in name:
             continue

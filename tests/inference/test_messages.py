@@ -133,7 +133,7 @@ def test_evidence_of_strong_models_stays_finite(scale, dtype):
 
 
 def test_fields_of_any_size_are_fields():
-    """No value of a field means that a unit is held."""
+    """A unit with a very large field is not treated as held."""
     energy = RBMEnergy(np.ones((2, 1)), [-1e30, 0.0], [0.0])
     result = infer(energy, "sum_product", returns=ALL)
     assert result.log_odds[0, 0] < -1e29
