@@ -214,7 +214,7 @@ class LMBMClassifier(PairwiseClassifier):
         "cliques": "no_validation",  # `label_cliques` validates it
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
-        "inference": [*method_constraint(_searches), list],
+        "inference": method_constraint(_searches, several=True),
         "decode": decoder_constraint(decoders_for(IsingEnergy)),
         "class_weight": [StrOptions({"balanced"}), dict, list, "array-like", None],
         "warm_start": ["boolean"],

@@ -36,6 +36,7 @@ from skcrbm.inference.choice import (
     first_that_answers,
     marginal_method,
     method_constraint,
+    methods_for,
     seeded_copy,
 )
 from skcrbm.learning.data import ArraySource
@@ -228,10 +229,7 @@ class MSSVMCRBM(RBMClassifier):
     _parameter_constraints: dict = {
         "n_hidden": [Integer(0)],
         "hidden": [StrOptions(set(MARGIN_OBJECTIVES))],
-        "inference": [
-            *method_constraint(state_methods()),
-            list,
-        ],
+        "inference": method_constraint(state_methods(), several=True),
         "decode": decoder_constraint(decoders_for(RBMEnergy), auto=True),
         "solver": solver_constraint(STOCHASTIC_SOLVERS, auto=True),
         "max_iter": [Integer(1)],
@@ -447,7 +445,9 @@ class MSSVMCRBM(RBMClassifier):
         """Return the methods that find best states and marginals."""
         chosen = self.inference
         if isinstance(chosen, list):
-            chosen = first_that_answers(chosen, {"map"}, {"marginal_map"}) or "mixed_product"
+            queries = {"map"}, {"marginal_map"}
+            names = methods_for(RBMEnergy, *queries, {"marginals"})
+            chosen = first_that_answers(chosen, *queries, names=names) or "mixed_product"
         method = resolve_method(chosen, valid_names=state_methods)
         marginals = first_that_answers(self.inference, {"marginals"})
         marginals = marginal_method(

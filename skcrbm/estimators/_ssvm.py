@@ -146,7 +146,7 @@ class SSVMClassifier(PairwiseClassifier):
         "pairwise_penalty": [Interval(Real, 0, None, closed="right")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
-        "inference": [*method_constraint(_searches), list],
+        "inference": method_constraint(_searches, several=True),
         # "hinge" needs a margin of single labels, and "threshold" needs more fits.
         "decode": decoder_constraint(
             name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")

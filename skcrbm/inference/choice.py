@@ -129,8 +129,23 @@ class _Names(StrOptions):
         return f"one of {', '.join(map(repr, self.listed))}"
 
 
+class _MethodList(HasMethods):
+    """Constraint: a list, whose entries the estimator checks."""
+
+    def __init__(self, names):
+        super().__init__(["append"])
+        self.example = f"[{example_of(names)}, SumProduct()]"
+
+    def is_satisfied_by(self, val):
+        """Return True if `val` is a list."""
+        return isinstance(val, list)
+
+    def __str__(self):
+        return f"a list of such methods and methods that give marginals, as {self.example}"
+
+
 def method_constraint(
-    names: Sequence[str], *, auto: bool = False, also: Iterable[str] = ()
+    names: Sequence[str], *, auto: bool = False, also: Iterable[str] = (), several: bool = False
 ) -> list[Any]:
     """Return the constraint of a hyperparameter that takes an inference method, or its name.
 
@@ -143,13 +158,16 @@ def method_constraint(
     also : iterable of str
         Names of methods that only some settings of the estimator can use: accepted, but not
         listed in the error message.
+    several : bool, default=False
+        Whether it takes a list of methods, too.
 
     Returns
     -------
     list
         Value for scikit-learn's ``_parameter_constraints``.
     """
-    return [_Names([*(["auto"] if auto else []), *names], also), _MethodObject(names)]
+    one = [_Names([*(["auto"] if auto else []), *names], also), _MethodObject(names)]
+    return [*one, _MethodList(names)] if several else one
 
 
 def marginal_method(
@@ -196,19 +214,21 @@ def marginal_method(
 def first_that_answers(
     inference: str | InferenceMethod | Sequence[str | InferenceMethod],
     *queries: set[str],
-    argument: str = "inference",
+    names: Sequence[str] = (),
 ) -> str | InferenceMethod | None:
     """Return the first of the given methods that answers one of these queries, or None.
 
-    `inference` is the value of a hyperparameter `argument` that takes a method or a list of
-    methods, and each query a set of answers that a method must all give. A ValueError or TypeError
-    is raised if an entry is not a method.
+    `inference` is the value of the hyperparameter, a method or a list of methods, and each query a
+    set of answers that a method must all give. A ValueError or TypeError is raised if an entry is
+    not a method, or its name is not among `names`; without `names` all methods are accepted.
     """
     methods: Any = inference if isinstance(inference, (list, tuple)) else [inference]
     found = None
     for method in methods:
-        answers = resolve_method(method, argument).answers
-        if found is None and any(query <= answers for query in queries):
+        resolved = resolve_method(method, valid_names=lambda: list(names) or METHODS.names())
+        if names and resolved.name in METHODS and resolved.name not in names:
+            raise ValueError(f"inference may hold {quoted(names)}; got {method!r}")
+        if found is None and any(query <= resolved.answers for query in queries):
             found = method
     return found
 

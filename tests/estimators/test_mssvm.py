@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy
 from skcrbm.energies.models import ConditionalRBM, CRBMParams
-from skcrbm.inference import ICM, MaxProduct, MixedProduct, SumProduct
+from skcrbm.inference import ICM, BPChain, MaxProduct, MixedProduct, SumProduct
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning import SGD, Adam
 from skcrbm.learning.data import Batch
@@ -377,6 +377,21 @@ def test_inference_out_of_reach_fails_before_the_training(data):
         with pytest.raises(ValueError, match="'exact' enumerates"):
             model.fit(X, Y)
         assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize("inference", [["milp"], ["icm", "ais"], [SumProduct(), BPChain()]])
+def test_a_list_may_hold_methods_for_best_states_and_marginals_only(data, inference):
+    with pytest.raises(ValueError, match=r"inference may hold 'exact', .*'gibbs'.*; got"):
+        MSSVMCRBM(inference=inference).fit(*data)
+
+
+def test_errors_about_a_list_name_the_methods_that_apply(data):
+    with pytest.raises(ValueError, match=r"'gibbs_with_gradients'; got 'exakt'.*Did you mean"):
+        MSSVMCRBM(inference=["exakt"]).fit(*data)
+    with pytest.raises(TypeError, match="'gibbs_with_gradients' or a configured object"):
+        MSSVMCRBM(inference=["exact", 3]).fit(*data)
+    with pytest.raises(ValueError, match=r"a list of such methods .* as \[ICM\("):
+        MSSVMCRBM(inference="sum_product").fit(*data)
 
 
 def test_an_aborted_refit_leaves_no_optimiser(interrupted_refit):
