@@ -229,10 +229,17 @@ def _check_init(init, energy, method, returns):
     if log_odds is None or log_odds.shape != shape:
         raise ValueError(
             f"init must be an earlier InferenceResult with log_odds of shape {shape}, or a state; "
-            f"got {None if log_odds is None else log_odds.shape}"
+            f"got {_described(init, log_odds)}"
         )
     log_odds = np.clip(log_odds, -_MAX_START, _MAX_START).astype(energy.dtype)
     return replace(init, log_odds=log_odds)
+
+
+def _described(init, log_odds):
+    """Return a description of an `init` that is refused."""
+    if log_odds is not None:
+        return f"shape {log_odds.shape}"
+    return "a result without log_odds" if isinstance(init, InferenceResult) else repr(init)
 
 
 def _check_jobs(n_jobs):
