@@ -265,10 +265,11 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
                 "n_samples=None takes any estimator with predict_proba"
             )
         if not rule.takes_marginals and not _decodes_by(model, rule):
-            possible = [name for name in DECODERS if DECODERS.get(name)().takes_marginals]
+            rules = [DECODERS.get(name)() for name in DECODERS]
+            possible = [r.name for r in rules if r.takes_marginals or _decodes_by(model, r)]
             raise ValueError(
-                f"decode={rule.name!r} needs an estimator with a joint distribution whose own "
-                f"decode has this rule; {type(model).__name__} has not. Possible rules are "
+                f"decode={rule.name!r} needs an estimator with a joint distribution that takes "
+                f"this rule as its own decode; {type(model).__name__} does not. Possible rules are "
                 f"{', '.join(map(repr, possible))}"
             )
         return rule

@@ -282,12 +282,19 @@ def test_hinge_of_a_wrapped_model(data):
     ],
 )
 def test_rules_that_a_wrapped_model_cannot_serve(data, inner, rule):
-    message = "needs an estimator with a joint distribution whose own decode has this rule; .*"
+    message = (
+        "needs an estimator with a joint distribution that takes this rule as its own decode; .*"
+    )
     with pytest.raises(ValueError, match=message + "Possible rules are 'marginal', 'label_set'"):
         DecodedClassifier(inner, decode=rule).fit(*data)
     model = DecodedClassifier(inner).fit(*data).set_params(decode=rule)
     with pytest.raises(ValueError, match=message):
         model.predict(data[0])
+
+
+def test_error_lists_the_rules_of_the_wrapped_model(data):
+    with pytest.raises(ValueError, match=r"CRBMClassifier does not. .* 'marginal_map', 'map'$"):
+        DecodedClassifier(quick(), decode="hinge").fit(*data)
 
 
 @pytest.mark.parametrize("rule", [Marginal(), LabelSet(), ExpectedMetric(), Threshold()], ids=repr)
