@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval
 
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
-from skcrbm.inference import Gibbs, InferenceMethod, infer
+from skcrbm.inference import Gibbs, InferenceMethod, PerturbAndMaxProduct, infer
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import method_constraint, methods_for, seeded_copy
 from skcrbm.inference.random_numbers import random_key, uniforms
@@ -198,12 +198,13 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         Warns
         -----
         UserWarning
-            If the model was learned by "pmp": its parameters belong to the sampler, and the Gibbs
-            distribution with the same parameters, whose probabilities these are, differs from the
-            distribution of the data.
+            If the model was learned from perturbed maxima: the parameters belong to the sampler;
+            the Gibbs distribution with the same parameters, whose probabilities these are, differs
+            from the distribution of the data.
         """
         found = super().score_samples(X)
-        if isinstance(self._rule, PMPLearning):
+        perturbed = isinstance(self._sampler, PerturbAndMaxProduct)
+        if perturbed and isinstance(self._rule, PMPLearning):
             warn_user(
                 "the parameters were learned for samples by perturb-and-max-product; these are "
                 "log-probabilities of the Gibbs distribution, which has other parameters"

@@ -411,8 +411,12 @@ def test_large_models_are_refused_where_exact_inference_is_needed():
 
 
 def test_weights_learned_by_perturbed_maxima_warn(X):
-    model = IsingModel(learning=PMPLearning(Gibbs()), max_iter=2).fit(X)
+    model = IsingModel(learning="pmp", max_iter=2).fit(X)
     with pytest.warns(UserWarning, match="perturb-and-max-product"):
+        model.score(X)
+    model.set_params(learning=PMPLearning(Gibbs())).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         model.score(X)
 
 
