@@ -405,5 +405,5 @@ def refuse_held_out_rows(early_stopping) -> None:
     if holds_out_rows(early_stopping):
         raise ValueError(
             f"partial_fit does not support early_stopping={early_stopping!r}, because it does one "
-            "epoch on the given rows"
+            "epoch on the given rows; set early_stopping=False"
         )
