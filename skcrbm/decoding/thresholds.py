@@ -93,7 +93,7 @@ def fit_thresholds(
     if y.shape != proba.shape:
         raise ValueError(f"proba must have the shape of y, {y.shape}, got {proba.shape}")
     weight = check_sample_weight(sample_weight, proba)
-    observed = ~np.isnan(y) & (weight > 0)[:, None]
+    observed: np.ndarray = ~np.isnan(y) & (weight > 0)[:, None]
     require_observed(observed)
     y = np.where(observed, y, 0.0)
     mass = np.where(observed, weight[:, None], 0.0)
@@ -107,7 +107,7 @@ def fit_thresholds(
         return np.full(y.shape[1], _cut_of_sum(table, value * weight[:, None]))
     by_label = _Sorted(proba.T, y.T, mass.T, observed.T)
     if metric == "f1_macro":
-        seen = observed.any(axis=0)[:, None]
+        seen = np.asarray(observed.any(axis=0))[:, None]
         value = _f1(by_label, zero_division) * seen
         if per_label:
             return _cut_of_each(by_label, value)

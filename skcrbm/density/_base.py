@@ -25,6 +25,7 @@ from skcrbm.learning.design import Design
 from skcrbm.learning.fit import (
     Fitted,
     Plan,
+    Progress,
     joined_curves,
     resumed_generator,
     warn_of_convergence,
@@ -42,6 +43,7 @@ from skcrbm.learning.rules import (
 from skcrbm.learning.solvers import (
     EarlyStopping,
     LossPlateau,
+    Solver,
     refuse_held_out_rows,
     resolve_solver,
     resolve_stopping,
@@ -89,6 +91,24 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+    learning: str | LearningRule
+    inference: str | InferenceMethod
+    solver: str | Solver
+    max_iter: int
+    alpha: float
+    alpha_l1: float
+    early_stopping: bool | LossPlateau
+    warm_start: bool
+    random_state: Any
+    verbose: int
+
+    _model: Any
+    _structure: Any
+    _rule: LearningRule
+    _sampler: InferenceMethod | None
+    _progress: Progress
+    convergence_curve_: list[float]
+
     _state = ("_model", "_structure", "_rule", "_sampler", "_progress", "_rng")
 
     @abstractmethod

@@ -121,24 +121,24 @@ def from_clauses(
     """
     if not isinstance(clauses, Iterable):
         raise ValueError(f"clauses must be a sequence of sequences of ints; got {clauses!r}")
-    clauses = [_literals(clause, c) for c, clause in enumerate(clauses)]
-    named = max((max(abs(i) for i in clause) for clause in clauses), default=0)
+    literals = [_literals(clause, c) for c, clause in enumerate(clauses)]
+    named = max((max(abs(i) for i in clause) for clause in literals), default=0)
     if n_variables is None:
         n_variables = named
     if not isinstance(n_variables, Integral) or isinstance(n_variables, bool) or n_variables < 0:
         raise ValueError(f"n_variables must be an int or None, got {n_variables!r}")
     if named > n_variables:
         raise ValueError(f"clauses name variable {named}, but n_variables is {n_variables}")
-    formulas = _formulas(formulas, len(clauses))
+    formulas = _formulas(formulas, len(literals))
     n_formulas = int(formulas.max(initial=-1)) + 1
     weights = as_real(weights, "weights", f"({n_formulas},)").astype(np.float64)
     if weights.shape != (n_formulas,) or not np.isfinite(weights).all():
         raise ValueError(
             f"weights must hold {n_formulas} finite numbers, one for each "
-            f"{'clause' if n_formulas == len(clauses) else 'formula'}; got {weights.shape}"
+            f"{'clause' if n_formulas == len(literals) else 'formula'}; got {weights.shape}"
         )
     found, constant = {}, 0.0
-    for clause, formula in zip(clauses, formulas.tolist(), strict=True):
+    for clause, formula in zip(literals, formulas.tolist(), strict=True):
         share = 0.0 if _is_tautology(clause) else 2.0 ** -len(clause)
         constant += weights[formula] * (1 - share)
         if share == 0:

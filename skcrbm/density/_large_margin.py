@@ -146,6 +146,11 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         *("cliques_", "weights_", "group_weights_", "_is_output"),
     )
 
+    energy_: FactorGraphEnergy | Any  # None if a clique is too large for a table
+    cliques_: list[tuple[int, ...]]
+    weights_: np.ndarray
+    _is_output: np.ndarray
+
     _parameter_constraints: dict = {
         # `_scopes` validates these three.
         "cliques": "no_validation",
@@ -284,7 +289,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
                 max_iter=self.max_iter,
                 rng=check_random_state(self.random_state),
                 dual=dual,
-                **hooks,
+                on_pass_begin=hooks.get("on_pass_begin"),
+                on_pass_end=hooks.get("on_pass_end"),
             )
         vars(self).update(attributes(fitted))
         if self.warm_start:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
@@ -223,7 +225,7 @@ class MarkovRandomField(BaseDensity):
 
     def _base_energy(self, n_features, dtype):
         """Return the energy to start from, all tables at 0 but those given."""
-        factors = self.factors
+        factors: Any = self.factors
         if isinstance(factors, FactorGraphEnergy):
             if factors.n_models != 1 or factors.evidence is not None:
                 raise ValueError(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skcrbm.inference import Gibbs, available_methods, infer
+from skcrbm.inference import Gibbs, InferenceMethod, available_methods, infer
 from skcrbm.inference.base import resolve_method
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.pickling import Versioned
@@ -26,6 +27,13 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
 
     A subclass has the hyperparameters `inference`, `binarize` and `n_jobs`.
     """
+
+    inference: str | InferenceMethod
+    binarize: float | None
+    n_jobs: int | None
+
+    energy_: Any
+    n_features_in_: int
 
     # Hyperparameters that are validated before a question to a fitted model is answered.
     _query_parameters = ("inference", "binarize", "n_jobs")

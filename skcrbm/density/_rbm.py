@@ -121,6 +121,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
 
     _saved = ("n_features_in_", "energy_", "n_iter_", "weights_", "intercept_", "hidden_intercept_")
 
+    weights_: np.ndarray
+
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
         "n_hidden": [Integer(0)],

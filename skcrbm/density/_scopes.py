@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -61,7 +62,7 @@ def clique_scopes(cliques, is_output: np.ndarray) -> list[tuple[int, ...]]:
     return checked_cliques(cliques, n_features, words, "columns of X")
 
 
-def checked_ties(ties, n_cliques: int) -> sparse.csr_matrix:
+def checked_ties(ties, n_cliques: int) -> Any:
     """Return the matrix (n_cliques, n_groups) that turns learned weights into clique weights.
 
     Raises

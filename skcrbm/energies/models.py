@@ -21,11 +21,11 @@ from skcrbm.utils.columns import linear_fields
 class CRBMParams(NamedTuple):
     """Parameters of a conditional RBM, in the notation of Ping and Ihler (2017), eq. 3."""
 
-    weights: np.ndarray  # W (V, H)
-    visible_coef: np.ndarray  # U (V, D)
-    hidden_coef: np.ndarray  # S (H, D)
-    visible_intercept: np.ndarray  # b (V,)
-    hidden_intercept: np.ndarray  # c (H,)
+    weights: Any  # ndarray W (V, H)
+    visible_coef: Any  # ndarray U (V, D)
+    hidden_coef: Any  # ndarray S (H, D)
+    visible_intercept: Any  # ndarray b (V,)
+    hidden_intercept: Any  # ndarray c (H,)
 
 
 class ConditionalRBM(NamedTuple):
@@ -89,7 +89,7 @@ def _left_product(moments, X):
 class TableParams(NamedTuple):
     """Parameters of a Markov random field."""
 
-    log_potentials: np.ndarray  # (K,): learned entries of the tables
+    log_potentials: Any  # ndarray (K,): learned entries of the tables
 
 
 class TableModel(NamedTuple):
@@ -128,8 +128,8 @@ class IsingParams(NamedTuple):
     are near the centre c, a step of a coupling leaves them as they are.
     """
 
-    coupling: np.ndarray  # (E,)
-    field: np.ndarray  # (L,)
+    coupling: Any  # ndarray (E,)
+    field: Any  # ndarray (L,)
 
 
 def _ising_gradient(unary, pairs, edges, center):
@@ -191,9 +191,9 @@ class SparseIsingModel(NamedTuple):
 class RBMParams(NamedTuple):
     """Parameters of a restricted Boltzmann machine."""
 
-    weights: np.ndarray  # (V, H)
-    visible_intercept: np.ndarray  # (V,)
-    hidden_intercept: np.ndarray  # (H,)
+    weights: Any  # ndarray (V, H)
+    visible_intercept: Any  # ndarray (V,)
+    hidden_intercept: Any  # ndarray (H,)
 
 
 class RBMModel(NamedTuple):

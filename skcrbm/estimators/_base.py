@@ -33,6 +33,9 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     requires.
     """
 
+    _targets: Any  # the kind of y, set by a fit
+    _progress: Any  # progress of training epoch by epoch, set by a fit
+
     #: True if X may hold NaN.
     _allow_nan = False
     #: Attributes without a trailing underscore that belong to a fit.

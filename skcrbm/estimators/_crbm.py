@@ -475,7 +475,7 @@ class CRBMClassifier(RBMClassifier):
             method = resolve_method("exact")
         method, marginals = seeded_copy(method, rng), seeded_copy(method, rng)
         self._check_rule(rule, rows, partial)
-        solver = choose_solver(self.solver, self.early_stopping, rule, method, partial)
+        solver: Any = choose_solver(self.solver, self.early_stopping, rule, method, partial)
         full_batch = isinstance(solver, LBFGS)
         averaged = not full_batch and solver.averaged
 
@@ -498,7 +498,7 @@ class CRBMClassifier(RBMClassifier):
         source = ArraySource(design.X, rows.visible, rows.weight)
 
         # The penalty: searched, unless a number is given or an earlier fit has found it.
-        alpha = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        alpha: Any = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
         search = columns is not None and not partial
         search = search and not (resume and self._columns is not None)
         settings = PenaltySettings(
@@ -509,15 +509,17 @@ class CRBMClassifier(RBMClassifier):
             penalty_of = make_penalty(
                 settings, rows.visible, rows.weight, every_intercept=is_auto(self.alpha)
             )
-            if search:
+            if search and columns is not None:
                 alpha, model, points = search_penalty(
                     settings, penalty_of, model, source.all, columns.variance
                 )
             penalty = penalty_of(alpha)
         else:
-            if search:
+            if search and columns is not None:
                 alpha, points = search_convex_penalty(settings, model, source.all, columns.variance)
-            penalty = crbm_penalty(alpha, 0.0 if is_auto(self.alpha_hidden) else self.alpha_hidden)
+            penalty = crbm_penalty(
+                alpha, 0.0 if isinstance(self.alpha_hidden, str) else self.alpha_hidden
+            )
         if columns is None and not resume:
             warn_of_scales(rows.X, rows.weight, type(self).__name__, partial)
 

@@ -117,7 +117,7 @@ def make_penalty(
     positive = (visible == 1).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)
-    on_weights = weak if is_auto(settings.alpha_hidden) else settings.alpha_hidden
+    on_weights = weak if isinstance(settings.alpha_hidden, str) else settings.alpha_hidden
     on_hidden = weak if every_intercept else 0.0
     centre = smoothed_log_odds(visible, weight, settings.categorical)
 

@@ -139,6 +139,12 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
 
     _saved = ("classes_", "_targets", "estimator_")
 
+    estimator_: Any
+    label_sets_: Any
+    allow_empty_: bool
+    _targets: Any
+    _seed: int
+
     _parameter_constraints: dict = {
         "estimator": [HasMethods(["fit", "predict_proba"])],
         "decode": decoder_constraint(DECODERS),
@@ -211,7 +217,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         thresholds = targets.multilabel and isinstance(rule, Threshold)
         callbacks = EpochCallbacks(self, 1 + thresholds, X, y, sample_weight, "cross-validation")
         y = targets.for_classifier(y)
-        estimator = clone(self.estimator)
+        estimator: Any = clone(self.estimator)
         with callbacks.inner_fit(estimator, "fit-estimator"):
             estimator.fit(X, y, **params)
         found = {
@@ -227,7 +233,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(found["estimator_"], name):
                 found[name] = getattr(found["estimator_"], name)
-        if thresholds:
+        if thresholds and isinstance(rule, Threshold):
             callbacks.begin_epoch(1)
             unseen = out_of_fold(
                 self.estimator,

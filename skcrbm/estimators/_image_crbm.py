@@ -371,8 +371,9 @@ class ImageCRBM(RBMClassifier):
         def as_rows(images):
             nonlocal shape
             shape = images.shape[1:]
-            wanted = () if reset else (self.n_features_in_, self._input_shape)
-            return flat_images(images, "X", *wanted)
+            if reset:
+                return flat_images(images, "X")
+            return flat_images(images, "X", self.n_features_in_, self._input_shape)
 
         X = super()._validate_X(X, reset, as_rows)
         if reset:

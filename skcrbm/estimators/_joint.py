@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -40,8 +40,8 @@ class TopLabelSets(NamedTuple):
     0, ..., k - 1.
     """
 
-    labels: np.ndarray
-    proba: np.ndarray
+    labels: Any
+    proba: Any
 
 
 class JointClassifier(StructuredClassifier):
@@ -64,7 +64,7 @@ class JointClassifier(StructuredClassifier):
     def _label_log_odds(self, posterior):
         return posterior.log_odds()
 
-    def _joint(self, X, y_known):
+    def _joint(self, X, y_known) -> Any:
         """Return p(y | x) of the rows, over label vectors or over classes."""
         posterior = self._posterior(X, y_known)
         if self._targets.multilabel:
@@ -440,7 +440,7 @@ def _log_partition(posterior, method, seed):
     method = resolve_method(
         method, "method", lambda: available_methods(posterior.energy, "log_partition")
     )
-    if method.is_random and method.random_state is None:
+    if method.is_random and getattr(method, "random_state", None) is None:
         method = method.with_options(random_state=seed)
     return posterior.infer(method, returns="log_partition").log_partition
 

@@ -171,6 +171,10 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     """
 
     _saved = ("n_features_in_", "classes_", "_targets", "layers_", "input_unary_", "n_iter_")
+    n_inference_iter_: int
+    _model: Any
+    _inference: TruncatedInference
+    _fitted_structure: tuple
 
     _parameter_constraints: dict = {
         "layers": [tuple, list],
@@ -393,7 +397,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         """Return the structure and the input code of a first fit."""
         code = InputCode.from_training(X, clamping_cuts(self.clamping))
         shape = (X.shape[1],) if self.input_shape is None else tuple(self.input_shape)
-        positive = all(isinstance(length, Integral) and length > 0 for length in shape)
+        positive = all(isinstance(length, Integral) and int(length) > 0 for length in shape)
         if not positive or len(shape) not in (1, 2, 3) or int(np.prod(shape)) != X.shape[1]:
             raise ValueError(
                 f"input_shape={shape} must be (height, width) or (height, width, channels), "
@@ -419,7 +423,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
     def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:
         """Return the fitted attributes of a model at the end of an epoch."""
-        inference = clone(resolve_truncated(self.inference))
+        inference: Any = clone(resolve_truncated(self.inference))
         return {
             "layers_": model.fitted_layers(),
             "input_unary_": model.structure.unaries(model.params)[0],

@@ -207,6 +207,10 @@ class LMBMClassifier(PairwiseClassifier):
 
     _searches = ("branch_and_bound", "milp", "icm")
 
+    C_: float
+    cliques_: list
+    clique_coef_: tuple | np.ndarray
+
     _parameter_constraints: dict = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
@@ -293,24 +297,23 @@ class LMBMClassifier(PairwiseClassifier):
         if not warm:
             self._forget()
         method = self._search_method()  # an error comes before the training, not after it
-        given = X  # callbacks score on the rows as passed, rows of weight 0 included
-        X, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
+        inputs, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         require_observed(~np.isnan(visible))
         factors = self._targets.loss_factors(self.class_weight, visible, weight)
         cliques = label_cliques(self)
         if cliques:
             self._check_search(method)
         rng = check_random_state(self.random_state)
-        columns = Columns(X, weight) if is_auto(self.C) else None
+        columns = Columns(inputs, weight) if is_auto(self.C) else None
         if columns is not None:
-            X = as_sparse_if_faster(columns.transform(X, X.dtype))
+            inputs = as_sparse_if_faster(columns.transform(inputs, inputs.dtype))
         elif not warm:
-            warn_of_scales(X, weight, type(self).__name__)
-        chosen = choose_penalties(self, X, visible, weight, factors, columns, cliques, rng)
+            warn_of_scales(inputs, weight, type(self).__name__)
+        chosen = choose_penalties(self, inputs, visible, weight, factors, columns, cliques, rng)
         label_sets, signs = label_sets_of(visible), signs_of(visible)
         del visible  # no copy of the labels during the training
         limit = chosen.C * weight[:, None] * factors
-        problem = LargeMarginProblem(X, signs, limit, self.margin, chosen.penalty, cliques)
+        problem = LargeMarginProblem(inputs, signs, limit, self.margin, chosen.penalty, cliques)
         if dual is None or dual.shape != signs.shape:
             dual = chosen.dual
         else:  # dual variables are proportional to C
@@ -333,7 +336,8 @@ class LMBMClassifier(PairwiseClassifier):
                 "n_iter_": fitted.n_iter,
             }
 
-        callbacks = EpochCallbacks(self, self.max_iter, given, y, sample_weight, "pass")
+        # Callbacks score on the rows as passed, rows of weight 0 included.
+        callbacks = EpochCallbacks(self, self.max_iter, X, y, sample_weight, "pass")
         with pass_hooks(self, "pass", callbacks, attributes) as hooks:
             fitted = fit_large_margin(
                 problem, tol=self.tol, max_iter=self.max_iter, rng=rng, dual=dual, **hooks
@@ -358,7 +362,7 @@ class LMBMClassifier(PairwiseClassifier):
             }
             update_thresholds(
                 self,
-                lambda: (X, visible_of(signs, X.dtype), changes),
+                lambda: (inputs, visible_of(signs, inputs.dtype), changes),
                 weight,
                 rng,
                 fitted.reason == "interrupted",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -64,7 +64,7 @@ def label_cliques(estimator) -> list[tuple[int, ...]]:
     if cliques is None:
         return []
     if isinstance(cliques, Integral):
-        if isinstance(cliques, bool) or not 2 <= cliques <= MAX_ORDER:
+        if isinstance(cliques, bool) or not 2 <= int(cliques) <= MAX_ORDER:
             raise ValueError(f"{words}; got {cliques!r}")
         largest = min(int(cliques), n_labels) if targets.multilabel else 0
         return cliques_of_sizes(n_labels, range(3, largest + 1), f"cliques={cliques}", "labels")
@@ -226,7 +226,7 @@ class PenaltySearch:
     tried: list = field(default_factory=list)
 
     def __post_init__(self):
-        self._dual = [None] * len(self.folds)  # dual variables divided by C
+        self._dual: list[Any] = [None] * len(self.folds)  # dual variables divided by C
         tests = np.concatenate([test for _, test in self.folds])
         self._share = self.weight[tests] / self.weight[tests].sum()
         self._errors_without_pairs = {}  # by C

@@ -226,6 +226,8 @@ class MSSVMCRBM(RBMClassifier):
     (2, 5)
     """
 
+    hidden_: str
+
     _parameter_constraints: dict = {
         "n_hidden": [Integer(0)],
         "hidden": [StrOptions(set(MARGIN_OBJECTIVES))],
@@ -416,7 +418,9 @@ class MSSVMCRBM(RBMClassifier):
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
         source = ArraySource(design.X, rows.visible, rows.weight)
 
-        alpha = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        alpha: Any = self.alpha
+        if is_auto(self.alpha):
+            alpha = getattr(self, "alpha_", PLAIN_ALPHA)
         if columns is not None and not partial and columns.variance > 0:
             alpha = _RELATIVE_ALPHA * columns.variance
         if columns is None and not resume:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,9 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
     """
 
     inference: InferenceOption
+    decode: Any
+    n_jobs: int | None
+    label_sets_: Any
     coef_: np.ndarray
     intercept_: np.ndarray
     pairwise_coef_: np.ndarray

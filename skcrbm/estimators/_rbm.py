@@ -22,7 +22,7 @@ from skcrbm.estimators._joint import JointClassifier
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.methods.exact import exact_seconds
-from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, joined_curves
+from skcrbm.learning.fit import INTERRUPTED, Fitted, Plan, Progress, joined_curves
 from skcrbm.learning.solvers import StochasticSolver
 from skcrbm.utils.fitting import CallbackSupportMixin
 from skcrbm.utils.labels import distinct_rows, label_sets_of
@@ -53,6 +53,27 @@ class RBMClassifier(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, JointClassifier
 ):
     """Base of the classifiers that are a conditional RBM: everything but `fit`."""
+
+    n_hidden: int
+    decode: Any
+    n_jobs: int | None
+
+    coef_: np.ndarray
+    hidden_coef_: np.ndarray
+    weights_: np.ndarray
+    intercept_: np.ndarray
+    hidden_intercept_: np.ndarray
+    n_hidden_: int
+    n_features_in_: int
+    alpha_: float
+    inference_: str
+    label_sets_: Any
+    convergence_curve_: list[float]
+    _n_hidden: int
+    _columns: Any
+    _progress: Progress
+    _prediction_method: Any
+    _prediction_marginals: Any
 
     _saved = (
         *("n_features_in_", "classes_", "_targets", "n_iter_", "inference_", "label_sets_"),

@@ -102,20 +102,21 @@ class InferenceResult(Versioned):
         random numbers. A later call continues from it if it is passed as `init`.
     """
 
-    marginals: np.ndarray | None = None
-    log_odds: np.ndarray | None = None
-    assignment: np.ndarray | None = None
-    map_bound: np.ndarray | None = None
-    gap: np.ndarray | None = None
-    statistics: tuple[np.ndarray, ...] | None = None
-    log_partition: np.ndarray | None = None
-    standard_error: np.ndarray | None = None
-    effective_sample_size: np.ndarray | None = None
-    samples: np.ndarray | None = None
-    sample_log_prob: np.ndarray | None = None
-    n_iter: np.ndarray | None = None
-    converged: np.ndarray | None = None
-    trace: np.ndarray | None = None
+    # "| Any" in place of "| None": the caller knows for which answers it asked.
+    marginals: np.ndarray | Any = None
+    log_odds: np.ndarray | Any = None
+    assignment: np.ndarray | Any = None
+    map_bound: np.ndarray | Any = None
+    gap: np.ndarray | Any = None
+    statistics: tuple[np.ndarray, ...] | Any = None
+    log_partition: np.ndarray | Any = None
+    standard_error: np.ndarray | Any = None
+    effective_sample_size: np.ndarray | Any = None
+    samples: np.ndarray | Any = None
+    sample_log_prob: np.ndarray | Any = None
+    n_iter: np.ndarray | Any = None
+    converged: np.ndarray | Any = None
+    trace: np.ndarray | Any = None
     state: Any = None
 
     def __repr__(self):

@@ -258,7 +258,8 @@ class Chains(Phase):
             raise ValueError(
                 "chains can be shared by all rows only if the model does not depend on x"
             )
-        n_chains, n = int(self.n_chains or 0), energy.n_variables
+        assert self.n_chains is not None
+        n_chains, n = self.n_chains, energy.n_variables
         states, streams = None if state is None else state.states, np.arange(n_chains)
         if states is None:
             states = uniforms(clock.key, streams, clock.draw(0), n) < 0.5

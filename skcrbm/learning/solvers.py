@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -266,7 +266,7 @@ SOLVERS = Registry(
 STOCHASTIC_SOLVERS = ("asgd", "adam", "sgd")
 
 
-def resolve_solver(solver: str | Solver, names=tuple(SOLVERS)) -> Solver:
+def resolve_solver(solver: str | Solver, names=tuple(SOLVERS)) -> Any:
     """Return the solver that a name stands for, or the given object, with its options checked."""
     return resolve_options(solver, SOLVERS, Solver, "solver", names)
 
