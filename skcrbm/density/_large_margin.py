@@ -248,6 +248,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
             forget(self, ("_last", "_is_output"))
         given = X  # callbacks score on the rows as passed, rows of weight 0 included
         _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
+        if not self._is_auto():
+            self._given_method()  # prediction needs it: raises an error if an option is invalid
         is_output = checked_inputs(self.inputs, visible.shape[1])
         cliques = clique_scopes(self.cliques, is_output)
         mixing = checked_ties(self.ties, len(cliques))

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm import LMBMClassifier
 from skcrbm.density import LargeMarginMarkovNetwork, from_clauses
-from skcrbm.inference import infer
+from skcrbm.inference import SumProduct, infer
 
 TRIPLES = [[0], [1], [2], [3], [0, 1], [2, 1], [3, 0], [0, 1, 2], [3, 1, 2], [0, 1, 2, 3]]
 GROUPS = [0, 1, 0, 1, 2, 2, 2, 3, 4, 4]
@@ -376,6 +376,7 @@ def test_cliques_of_more_than_six_columns():
         ({"C": 0.0}, "'C' parameter"),
         ({"alpha_l1": -1.0}, "'alpha_l1' parameter"),
         ({"inference": "exactly"}, "'inference' parameter"),
+        ({"inference": SumProduct(max_iter=0)}, "'max_iter' parameter"),
         ({"C": 1e300, "margin": 1e300}, "training overflowed"),
     ],
 )
