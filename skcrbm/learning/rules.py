@@ -15,7 +15,7 @@ from sklearn.base import clone
 from skcrbm.energies import BaseEnergy, RBMEnergy
 from skcrbm.inference import InferenceMethod, PerturbAndMaxProduct, available_methods
 from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import method_constraint, methods_for
+from skcrbm.inference.choice import method_constraint, methods_for, quoted
 from skcrbm.inference.registry import METHODS
 from skcrbm.learning.objectives import Contrast, DensityContrast, Objective
 from skcrbm.learning.phases import (
@@ -286,8 +286,8 @@ class _SampledRule(LearningRule):
             names = available_methods(energy, answers)
             able = ", ".join(repr(n) for n in names if "random_state" in vars(METHODS.get(n)()))
             raise ValueError(
-                f"sampler={self.sampler!r} cannot be used with learning={self.name!r} on "
-                f"{type(energy).__name__}: it must answer {sorted(answers)} and have an "
+                f"sampler={self.sampler!r} cannot be used with learning={self!r} on "
+                f"{type(energy).__name__}: it must answer {quoted(sorted(answers))} and have an "
                 f"option random_state, as {able} do"
             )
         return sampler

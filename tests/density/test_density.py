@@ -357,7 +357,10 @@ def test_early_stopping_keeps_the_best_epoch(X):
         (IsingModel([[0, 1, 2]]), "edges must be pairs"),
         (RBM(n_hidden=-1), "n_hidden"),
         (RBM(learning="bp_chains"), "learning"),
-        (RBM(learning=BPChainLearning(Gibbs(), weighted=True)), "sampler=Gibbs.*sample_log_prob"),
+        (
+            RBM(learning=BPChainLearning(Gibbs(), weighted=True)),
+            r"sampler=Gibbs\(\) .* learning=BPChain.*weighted=True\) .* 'sample_log_prob', ",
+        ),
         (RBM(learning=PMPLearning(ICM())), "sampler=ICM.*samples"),
         (RBM(learning=PMPLearning(Gibbs(n_chains=0))), "n_chains"),
         (RBM(learning=PMPLearning(3)), "sampler"),
