@@ -361,7 +361,7 @@ def test_refusals(data):
     for model, message in (
         (DecodedClassifier(StandardScaler()), "'estimator' parameter"),
         (DecodedClassifier(TREE, decode="f1"), "'decode' parameter"),
-        (DecodedClassifier(TREE, decode="map"), "'map' needs .*; DecisionTreeClassifier has not"),
+        (DecodedClassifier(TREE, decode="map"), "'map' needs .*; DecisionTreeClassifier does not"),
         (DecodedClassifier(TREE, decode=ExpectedMetric(n_samples=0)), "'n_samples' parameter"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -370,7 +370,7 @@ def test_refusals(data):
         DecodedClassifier(TREE).fit(X, 2 * Y - 1)
     for options, message in (
         ({"decode": "f1"}, "'decode' parameter"),
-        ({"decode": "map"}, "'map' needs .*; DecisionTreeClassifier has not"),
+        ({"decode": "map"}, "'map' needs .*; DecisionTreeClassifier does not"),
         ({"decode": "threshold"}, "set it and fit again"),
         ({"decode": ExpectedMetric(n_samples=9)}, "DecisionTreeClassifier has no such method"),
     ):
