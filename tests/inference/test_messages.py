@@ -206,7 +206,7 @@ def test_a_state_that_does_not_fit():
     misfit = first.state._replace(values=first.state.values[:, :2])
     alone = infer(energy, "sum_product", init=InferenceResult(state=misfit))
     np.testing.assert_allclose(alone.log_odds, beliefs.log_odds, atol=1e-4)
-    with pytest.raises(ValueError, match=r"with log_odds of shape .*got None"):
+    with pytest.raises(ValueError, match=r"with log_odds of shape .*got a result without log_odds"):
         infer(energy, "sum_product", init=InferenceResult(state="chains"))
 
 
