@@ -263,6 +263,14 @@ def test_rows_too_large_for_inference(kind):
             method(np.sign(X) * 1e35)
 
 
+@pytest.mark.parametrize("scale", [1e20, 1e35, 1e150])
+def test_rows_too_large_for_the_search_in_a_fit(scale):
+    model = SSVMClassifier(max_iter=20)
+    with pytest.raises(ValueError, match=r"X times coef_ .*scale the columns of X"):
+        model.fit(np.sign(X) * scale, Y)
+    assert not hasattr(model, "coef_")
+
+
 def test_methods_that_cannot_do_what_a_density_needs():
     for kind in (RBM, IsingModel):
         with pytest.raises(ValueError, match=r"inference=Gibbs.* does not give log_partition"):

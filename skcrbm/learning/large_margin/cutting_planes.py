@@ -16,6 +16,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import ICM, InferenceMethod, infer
+from skcrbm.inference.base import MagnitudeError
 from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.parallel import one_blas_thread
 
@@ -132,7 +133,13 @@ class StructuralMarginProblem:
 
             means, _, _ = relaxed_labels(energy, self.n_jobs)
             return means.astype(np.float64), np.ones(len(means), bool)
-        found = infer(energy, method, returns="map", n_jobs=self.n_jobs)
+        try:
+            found = infer(energy, method, returns="map", n_jobs=self.n_jobs)
+        except MagnitudeError as error:
+            raise ValueError(
+                "X times coef_ is too large a number for inference; scale the columns of X, or "
+                "lower C"
+            ) from error
         proven = found.converged | (method.name != "branch_and_bound")
         return 2.0 * found.assignment - 1.0, proven
 
