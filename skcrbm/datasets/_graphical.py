@@ -104,7 +104,7 @@ def make_weighted_3sat(
     --------
     >>> from skcrbm.datasets import make_weighted_3sat
     >>> make_weighted_3sat(10, random_state=0).factors
-    (TableFactors(30 tables of 3 variables),)
+    (TableFactors(30 tables of shape (2, 2, 2)),)
     """
     n = check_size("n_variables", n_variables, 3)
     rng = check_random_state(random_state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,15 +18,16 @@ from skcrbm.energies._factors import (
     TableFactors,
     as_factors,
     as_log_potentials,
-    as_variables,
+    count_states,
     count_variables,
+    group_tables,
+    has_categories,
 )
 from skcrbm.energies.base import QUERIES, BaseEnergy, Block
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
     FORBIDDEN_LOG_ODDS,
     MAX_ELIMINATED_ENTRIES,
-    MAX_TABLE_VARIABLES,
     UNDECIDED_FIELD,
 )
 from skcrbm.utils.parallel import row_chunks
@@ -95,7 +96,18 @@ class FactorGraphEnergy(BaseEnergy):
     _saved = ("graph", "field", "log_potentials", "tables", "_finite")
 
     queries = QUERIES - {"marginal_map"}
+    #: Constant part of the score of every model, besides `offset`.
+    constant: float = 0.0
     _centred = False
+    _categorical = False
+
+    def __new__(cls, factors=(), field=None, *, n_variables=None, n_states=None):
+        """Make a `CategoricalGraphEnergy` if a variable has another number of states than two."""
+        if cls is FactorGraphEnergy and has_categories(factors, field, n_states):
+            from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+
+            return super().__new__(CategoricalGraphEnergy)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -103,19 +115,30 @@ class FactorGraphEnergy(BaseEnergy):
         field: ArrayLike | None = None,
         *,
         n_variables: int | None = None,
+        n_states: ArrayLike | None = None,
     ):
         parts = as_factors(factors)
-        width = count_variables(parts, field, n_variables)
-        graph = FactorGraph(parts, width)
+        width = count_variables(parts, field, n_variables, n_states, self._categorical)
+        graph = FactorGraph(parts, count_states(parts, width, n_states, field))
+        if not self._categorical and (graph.n_states != 2).any():
+            raise ValueError(
+                "factors must be a list or tuple if variables have more than two states; got "
+                f"{type(factors).__name__}"
+            )
         dtypes = [p.log_potentials.dtype for p in parts if isinstance(p, TableFactors)]
-        if field is None:
-            field = np.zeros((1, width), np.result_type(*dtypes) if dtypes else np.float64)
-        field = as_row_fields(field, "field", width, "n")
-        dtype = np.result_type(field, *dtypes)
         self.graph = graph
+        field = self._checked_field(field, np.result_type(*dtypes) if dtypes else np.float64)
+        dtype = np.result_type(field, *dtypes)
         self.field = kernel_array(field, dtype)
         flat = [p.log_potentials.reshape(-1) for p in parts if isinstance(p, TableFactors)]
         self._set_log_potentials(np.concatenate([np.empty(0, dtype), *flat]).astype(dtype))
+
+    def _checked_field(self, field: Any, dtype: Any) -> np.ndarray:
+        """Return fields as an array, zeros of a dtype if None, or raise a ValueError."""
+        width = self.graph.n_variables
+        if field is None:
+            return np.zeros((1, width), dtype)
+        return as_row_fields(field, "field", width, "n")
 
     def _set_log_potentials(self, flat: np.ndarray) -> None:
         self.log_potentials = flat
@@ -132,52 +155,35 @@ class FactorGraphEnergy(BaseEnergy):
         field: ArrayLike | None = None,
         *,
         n_variables: int | None = None,
+        n_states: ArrayLike | None = None,
     ) -> FactorGraphEnergy:
         """Make an energy from lists of tables of different sizes.
 
         Parameters
         ----------
         scopes : sequence of index arrays
-            Variables of each table, one to six.
-        log_potentials : sequence of array-like (2**k,) or (2, ..., 2)
-            Table of each scope.
-        field, n_variables
+            Variables of each table. A table over no variable is a constant.
+        log_potentials : sequence of array-like (k1, ..., km)
+            Table of each scope; (2**m,) is accepted for variables of two states.
+        field, n_variables, n_states
             As in the constructor.
 
         Returns
         -------
         FactorGraphEnergy
-            Energy with its tables in groups by number of variables, ascending. The tables of a
-            group keep their order.
+            Energy with its tables in groups by shape, ascending by number of variables. The
+            tables of a group keep their order. The attribute `constant` holds the sum of the
+            constants.
 
         Raises
         ------
         ValueError
             If the constructor raises a ValueError, or the numbers of scopes and tables differ.
         """
-        checked = [as_variables(s, f"scopes[{i}]", "(k,)") for i, s in enumerate(scopes)]
-        if len(checked) != len(log_potentials):
-            raise ValueError(
-                f"log_potentials must hold one table for each of {len(checked)} scopes; got "
-                f"{len(log_potentials)}"
-            )
-        by_arity = {}
-        for i, (scope, values) in enumerate(zip(checked, log_potentials, strict=True)):
-            k = len(scope)
-            if not 1 <= k <= MAX_TABLE_VARIABLES or len(set(scope.tolist())) < k:
-                raise ValueError(
-                    f"scopes[{i}] must name 1 to {MAX_TABLE_VARIABLES} variables, each once; got "
-                    f"{scope.tolist()}"
-                )
-            table = as_log_potentials(values, f"({2**k},)")
-            if table.shape not in ((2**k,), (2,) * k):
-                raise ValueError(
-                    f"log_potentials[{i}] must have shape ({2**k},) or {(2,) * k}; got "
-                    f"{table.shape}"
-                )
-            by_arity.setdefault(k, []).append((scope, table.reshape(-1)))
-        factors = [TableFactors(*map(np.array, zip(*by_arity[k]))) for k in sorted(by_arity)]
-        return cls(factors, field, n_variables=n_variables)
+        factors, constant = group_tables(scopes, log_potentials)
+        energy = cls(factors, field, n_variables=n_variables, n_states=n_states)
+        energy.constant = constant
+        return energy
 
     @classmethod
     def from_energy(cls, energy: BaseEnergy) -> FactorGraphEnergy:
@@ -265,7 +271,7 @@ class FactorGraphEnergy(BaseEnergy):
     def factors(self) -> tuple[Factors, ...]:
         """Tuple of the given factors, with the present log-potentials."""
         return tuple(
-            TableFactors(part.variables, self.log_potentials[where].reshape(len(part), -1))
+            TableFactors(part.variables, self.log_potentials[where].reshape(-1, *part.shape))
             if isinstance(part, TableFactors)
             else part
             for part, where in self.graph.groups
@@ -308,7 +314,7 @@ class FactorGraphEnergy(BaseEnergy):
 
         Returns
         -------
-        tuple of ndarray (..., F, 2, ..., 2)
+        tuple of ndarray (..., F, k1, ..., km)
 
         Raises
         ------
@@ -319,10 +325,9 @@ class FactorGraphEnergy(BaseEnergy):
         if flat.ndim == 0 or flat.shape[-1] != self.n_entries:
             raise ValueError(f"flat must have shape (..., {self.n_entries}), got {flat.shape}")
         return tuple(
-            flat[..., where].reshape(*flat.shape[:-1], *part.variables.shape[:1], *(2,) * k)
+            flat[..., where].reshape(*flat.shape[:-1], len(part), *part.shape)
             for part, where in self.graph.groups
             if isinstance(part, TableFactors)
-            for k in part.variables.shape[1:]
         )
 
     # ------------------------------------------------------------------ shape
@@ -377,8 +382,8 @@ class FactorGraphEnergy(BaseEnergy):
     def offset(self) -> np.ndarray:
         """Constant part (N,) of the score."""
         if self._centred:  # the fields act on -1/+1 variables
-            return -0.5 * self.field.sum(axis=1, dtype=np.float64)
-        return np.zeros(self.n_models)
+            return self.constant - 0.5 * self.field.sum(axis=1, dtype=np.float64)
+        return np.full(self.n_models, self.constant)
 
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,12 +15,18 @@ from skcrbm.utils.pickling import Versioned
 
 
 class TableGroup(NamedTuple):
-    """All table factors of k variables."""
+    """All table factors of one shape."""
 
-    variables: np.ndarray  # int64 (F, k)
+    variables: np.ndarray  # int64 (F, m)
     entries: np.ndarray  # int64 (F,): position of each table's first entry in all log-potentials
-    # (F, 2**k); bit k - 1 - j of an entry's number is the value of variable j of the scope
+    # (F, k1 * ... * km): entries in C order, the last variable of a scope is the fastest digit
     log_potentials: np.ndarray
+    shape: tuple[int, ...]  # number of states (k1, ..., km) of the variables of a scope
+
+    @property
+    def strides(self) -> np.ndarray:
+        """Difference (m,) that a step of each variable makes to the number of an entry."""
+        return strides_of(self.shape)
 
 
 class LogicGroup(NamedTuple):
@@ -44,6 +51,11 @@ class BlockEdges(NamedTuple):
     scopes: Any = None  # (M, k): all variables of the factor
 
 
+def strides_of(shape: tuple[int, ...]) -> np.ndarray:
+    """Return the strides (m,) of a table in C order, in entries."""
+    return np.cumprod((1, *shape[:0:-1]), dtype=np.int64)[::-1]
+
+
 class Adjacency(NamedTuple):
     """The factors of each variable; tables come first, then OR, then AND. Arrays of int64."""
 
@@ -65,13 +77,21 @@ class FactorGraph(Versioned):
     groups : tuple of (factors, slice)
         The given factors, and the slice of all log-potentials that belongs to them.
     scopes : tuple of (variables, entries)
-        Table factors by number of variables, ascending, as in `TableGroup`.
+        Table factors by shape, ascending by number of variables, as in `TableGroup`.
+    shapes : tuple of tuple of int
+        Shapes of the tables of each of `scopes`.
+    n_states : ndarray of int64 (n_variables,)
+        Number of states of each variable.
     """
 
-    _saved = ("n_variables", "groups", "n_entries", "scopes", "ors", "ands", "_block_edges")
+    _saved = (
+        "n_variables", "n_states", "groups", "n_entries", "scopes", "shapes", "ors", "ands",
+        "_block_edges",
+    )  # fmt: skip
 
-    def __init__(self, factors: Sequence[Factors], n_variables: int):
-        self.n_variables = n_variables
+    def __init__(self, factors: Sequence[Factors], n_states: np.ndarray):
+        self.n_variables = len(n_states)
+        self.n_states = n_states
         self._block_edges = {}
         groups, first = [], 0
         for part in factors:
@@ -80,29 +100,34 @@ class FactorGraph(Versioned):
             first += size
         self.groups = tuple(groups)
         self.n_entries = first
-        self.scopes = self._scopes()
+        self.scopes, self.shapes = self._scopes()
         self.ors = _joined([part for part in factors if isinstance(part, OrFactors)])
         self.ands = _joined([part for part in factors if isinstance(part, AndFactors)])
 
     def _scopes(self):
-        by_arity = {}
+        by_shape = {}
         for part, where in self.groups:
             if isinstance(part, TableFactors) and len(part):
-                k = part.variables.shape[1]
-                entries = where.start + np.arange(len(part), dtype=np.int64) * 2**k
-                by_arity.setdefault(k, []).append((part.variables, entries))
-        return tuple(
-            tuple(np.concatenate(arrays) for arrays in zip(*by_arity[k], strict=True))
-            for k in sorted(by_arity)
+                entries = where.start + np.arange(len(part), dtype=np.int64) * math.prod(part.shape)
+                by_shape.setdefault(part.shape, []).append((part.variables, entries))
+        shapes = tuple(sorted(by_shape, key=lambda shape: (len(shape), shape)))
+        scopes = tuple(
+            tuple(np.concatenate(arrays) for arrays in zip(*by_shape[shape], strict=True))
+            for shape in shapes
         )
+        return scopes, shapes
+
+    @property
+    def max_arity(self) -> int:
+        """Number of variables of the largest table, 0 without tables."""
+        return max(map(len, self.shapes), default=0)
 
     def tables(self, flat: np.ndarray) -> tuple[TableGroup, ...]:
         """Return the groups of tables with flat log-potentials (n_entries,)."""
         groups = []
-        for variables, entries in self.scopes:
-            size = 2 ** variables.shape[1]
-            position = entries[:, None] + np.arange(size)
-            groups.append(TableGroup(variables, entries, flat[position]))
+        for (variables, entries), shape in zip(self.scopes, self.shapes, strict=True):
+            position = entries[:, None] + np.arange(math.prod(shape))
+            groups.append(TableGroup(variables, entries, flat[position], shape))
         return tuple(groups)
 
     def lists(self) -> Iterator[np.ndarray]:
@@ -169,11 +194,11 @@ class FactorGraph(Versioned):
         empty = np.empty(0, np.int64)
         variables, factor, weight, first_entry = [empty], [empty], [empty], [empty]
         at_zero, output, n_factors = [empty], [empty], 0
-        for scopes, entries in self.scopes:
+        for (scopes, entries), shape in zip(self.scopes, self.shapes, strict=True):
             n, k = scopes.shape
             variables.append(scopes.ravel())
             factor.append(np.repeat(n_factors + np.arange(n), k))
-            weight.append(np.tile(2 ** np.arange(k - 1, -1, -1), n))
+            weight.append(np.tile(strides_of(shape), n))
             first_entry.append(entries)
             at_zero.append(np.zeros(n, np.int64))
             output.append(np.zeros(n, np.int64))
@@ -212,11 +237,9 @@ class FactorGraph(Versioned):
         if key not in self._block_edges:  # a sampler asks for the same blocks again and again
             blocks = [self._block(e, s, variables) for e, s in self._edges]
             for g, (scopes, _) in enumerate(self.scopes):
-                k = scopes.shape[1]
-                factor, slot = np.divmod(blocks[g].edge, k)
-                blocks[g] = blocks[g]._replace(
-                    factor=factor, bit=1 << (k - 1 - slot), scopes=scopes[factor]
-                )
+                factor, slot = np.divmod(blocks[g].edge, scopes.shape[1])
+                bit = strides_of(self.shapes[g])[slot]
+                blocks[g] = blocks[g]._replace(factor=factor, bit=bit, scopes=scopes[factor])
             self._block_edges[key] = blocks
         return self._block_edges[key]
 

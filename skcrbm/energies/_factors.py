@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
@@ -68,47 +68,55 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 class TableFactors(Versioned):
-    """Factors that are tables over k variables each, where k is 1 to 6.
+    """Factors that are tables over m variables each, all of the same shape.
 
     Parameters
     ----------
-    variables : array-like of int (F, k)
+    variables : array-like of int (F, m)
         Scope of each factor; a variable occurs in a scope at most once.
-    log_potentials : array-like (F, 2**k), (F, 2, ..., 2), or (2**k,)
-        Log-weights of the states of a scope. The first variable is the slowest digit of a
-        state's number (C order). All factors share a single table of shape (2**k,) or
-        (2, ..., 2). -inf is a weight of 0.
+    log_potentials : array-like (F, k1, ..., km) or (k1, ..., km)
+        Log-weights of the states of a scope: variable j of a scope has kj states. Without the
+        axis of the factors, all factors share the table. -inf is a weight of 0. For variables of
+        two states, (F, 2**m) and (2**m,) are accepted as well, with the first variable as the
+        slowest digit of a state's number (C order). (F, 2**m) is always read in this way, so
+        write a shared table of shape (F, 2**m) as (F, k1, ..., km).
 
     Attributes
     ----------
-    variables : ndarray of int64 (F, k), read-only
+    variables : ndarray of int64 (F, m), read-only
         Scope of each factor.
-    log_potentials : ndarray (F, 2**k), read-only
-        Log-weights, float32 if given as float32, else float64.
+    shape : tuple of int
+        Number of states (k1, ..., km) of the variables of a scope.
+    log_potentials : ndarray (F, k1 * ... * km), read-only
+        Log-weights in C order, float32 if given as float32, else float64.
 
     Raises
     ------
     ValueError
-        If a scope has no variable, more than six, or the same variable twice, or if the tables
-        have another size or hold NaN or +inf.
+        If a scope has no variable or the same variable twice, or if the tables have another
+        number of axes or hold NaN or +inf.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from skcrbm.energies import FactorGraphEnergy, TableFactors
-    >>> equal = TableFactors([[0, 1], [1, 2]], [1.0, 0.0, 0.0, 1.0])
+    >>> equal = TableFactors([[0, 1], [1, 2]], [[1.0, 0.0], [0.0, 1.0]])
     >>> FactorGraphEnergy([equal]).score([[1, 1, 0]])
+    array([1.])
+    >>> equal = TableFactors([[0, 1], [1, 2]], np.eye(3))  # three states
+    >>> FactorGraphEnergy([equal]).score([[2, 2, 0]])
     array([1.])
     """
 
-    _saved = ("variables", "log_potentials")
+    _saved = ("variables", "shape", "log_potentials")
 
     def __init__(self, variables: ArrayLike, log_potentials: ArrayLike):
-        scopes = as_variables(variables, "variables", "(F, k)")
-        n_factors, k = scopes.shape
-        if not 1 <= k <= MAX_TABLE_VARIABLES:
+        scopes = as_variables(variables, "variables", "(F, m)")
+        n_factors, m = scopes.shape
+        if m == 0:
             raise ValueError(
-                f"variables must have 1 to {MAX_TABLE_VARIABLES} columns, as a table takes 2^k "
-                f"numbers; got {k}"
+                "variables must name at least one variable per factor; "
+                "FactorGraphEnergy.from_tables takes constants"
             )
         in_order = np.sort(scopes, axis=1)
         twice = np.flatnonzero((in_order[:, 1:] == in_order[:, :-1]).any(axis=1))
@@ -117,20 +125,39 @@ class TableFactors(Versioned):
                 "variables must name each variable once in a scope; scope "
                 f"{twice[0]} is {scopes[twice[0]].tolist()}"
             )
-        shape = f"({n_factors}, {2**k}), ({n_factors}, {', '.join('2' * k)}) or ({2**k},)"
-        tables = as_log_potentials(log_potentials, shape)
-        if tables.shape in ((2**k,), (2,) * k):
-            tables = np.broadcast_to(tables.reshape(1, 2**k), (n_factors, 2**k))
-        elif tables.shape not in ((n_factors, 2**k), (n_factors, *(2,) * k)):
-            raise ValueError(f"log_potentials must have shape {shape}, got {tables.shape}")
+        sizes = ", ".join(f"k{j + 1}" for j in range(m)) + ("," if m == 1 else "")
+        expected = f"({n_factors}, {sizes.rstrip(',')}) or ({sizes}), with the states of each axis"
+        tables = as_log_potentials(log_potentials, expected)
+        self.shape = _table_shape(tables.shape, n_factors, m, expected)
         self.variables = _read_only(scopes)
-        self.log_potentials = _read_only(tables.reshape(n_factors, 2**k))
+        flat = tables.reshape(-1, math.prod(self.shape))
+        self.log_potentials = _read_only(np.broadcast_to(flat, (n_factors, flat.shape[1])))
 
     def __len__(self):
         return len(self.variables)
 
     def __repr__(self):
-        return f"TableFactors({len(self)} tables of {self.variables.shape[1]} variables)"
+        return f"TableFactors({len(self)} tables of shape {self.shape})"
+
+
+def _table_shape(given: tuple[int, ...], n_factors: int, m: int, expected: str) -> tuple[int, ...]:
+    """Return the number of states of each variable of a scope, from the shape of the tables.
+
+    Two numbers of axes may fit: (4, 4) is a flat table of two 0/1 variables for each of four
+    factors, or one table of 4 x 4 states for all factors. The flat form goes first.
+
+    Raises
+    ------
+    ValueError
+        If the shape fits no form.
+    """
+    if given in ((n_factors, 2**m), (2**m,)):
+        return (2,) * m
+    if len(given) == m + 1 and given[0] == n_factors and 0 not in given[1:]:
+        return given[1:]
+    if len(given) == m and 0 not in given:
+        return given
+    raise ValueError(f"log_potentials must have shape {expected}; got {given}")
 
 
 class _LogicFactors(Versioned):
@@ -276,7 +303,9 @@ def as_factors(factors: Any) -> tuple[Factors, ...]:
     return factors
 
 
-def count_variables(factors: tuple[Factors, ...], field: Any, n_variables: Any) -> int:
+def count_variables(
+    factors: tuple[Factors, ...], field: Any, n_variables: Any, n_states: Any, categorical: bool
+) -> int:
     """Return the number of variables; a ValueError if a factor names a larger variable."""
     named = -1
     for part in factors:
@@ -289,10 +318,135 @@ def count_variables(factors: tuple[Factors, ...], field: Any, n_variables: Any) 
         if not isinstance(n_variables, Integral) or isinstance(n_variables, bool):
             raise ValueError(f"n_variables must be an int, got {n_variables!r}")
         width, source = int(n_variables), "n_variables"
-    elif field is not None and np.ndim(field) in (1, 2):
-        width, source = np.shape(field)[-1], "field"
+    elif np.ndim(n_states) == 1:
+        width, source = len(n_states), "n_states"
+    elif field is not None and np.ndim(field) in ((2, 3) if categorical else (1, 2)):
+        width, source = np.shape(field)[-2 if categorical else -1], "field"
     if named >= width:
         raise ValueError(
             f"factors name variable {named}; {source} allows the variables 0 to {width - 1}"
         )
     return int(width)
+
+
+def group_tables(
+    scopes: Sequence[ArrayLike], log_potentials: Sequence[ArrayLike]
+) -> tuple[list[TableFactors], float]:
+    """Group tables by their shapes, and add up the constants (tables over no variable).
+
+    Groups are sorted by number of variables, then by shape; the tables of a group keep their order.
+
+    Raises
+    ------
+    ValueError
+        If the numbers of scopes and tables differ, a scope has a variable twice, or a table does
+        not fit its scope; the error names the table.
+    """
+    checked = [as_variables(s, f"scopes[{i}]", "(m,)") for i, s in enumerate(scopes)]
+    if len(checked) != len(log_potentials):
+        raise ValueError(
+            f"log_potentials must hold one table for each of {len(checked)} scopes; got "
+            f"{len(log_potentials)}"
+        )
+    constant, by_shape = 0.0, {}
+    for i, (scope, values) in enumerate(zip(checked, log_potentials, strict=True)):
+        m = len(scope)
+        if len(set(scope.tolist())) < m:
+            raise ValueError(f"scopes[{i}] must name variables, each once; got {scope.tolist()}")
+        table = as_log_potentials(values, f"({2**m},) or an axis for each of {m} variables")
+        if m == 0:
+            if table.size != 1 or not np.isfinite(table).all():
+                raise ValueError(
+                    f"log_potentials[{i}] is a table over no variable, so it must be one finite "
+                    f"number; got {table.tolist()}"
+                )
+            constant += float(table.reshape(-1)[0])
+            continue
+        shape = (2,) * m if table.shape == (2**m,) else table.shape
+        if len(shape) != m or 0 in shape:
+            raise ValueError(
+                f"log_potentials[{i}] must have shape ({2**m},) or an axis for each of {m} "
+                f"variables; got {table.shape}"
+            )
+        by_shape.setdefault((m, shape), []).append((scope, table))
+    factors = []
+    for (_, shape), parts in sorted(by_shape.items(), key=lambda item: item[0]):
+        tables = np.array([table.reshape(shape) for _, table in parts])
+        factors.append(TableFactors(np.array([scope for scope, _ in parts]), tables))
+    return factors, constant
+
+
+def count_states(
+    factors: tuple[Factors, ...], n_variables: int, n_states: Any, field: Any
+) -> np.ndarray:
+    """Return the number of states (n,) of each variable, as int64.
+
+    Raises
+    ------
+    ValueError
+        If `n_states` is not a whole number of at least 1 (or one for each variable), if a table
+        has another number of states, or if an OR or AND joins a variable without two states.
+    """
+    counts = np.zeros(n_variables, np.int64)
+    for part in factors:
+        if isinstance(part, TableFactors):
+            for column, k in zip(part.variables.T, part.shape, strict=True):
+                other = column[(counts[column] > 0) & (counts[column] != k)]
+                counts[column] = k
+                if len(other):
+                    raise ValueError(
+                        f"tables must agree in the number of states of variable {other[0]}; a "
+                        f"table has {k} for it, and another table has another number"
+                    )
+    for part in factors:
+        if not isinstance(part, TableFactors):
+            for column in (part.inputs, part.outputs):
+                counts[column[counts[column] == 0]] = 2
+    known = counts > 0
+    if n_states is not None:
+        given = _as_counts(n_states, n_variables)
+        wrong = np.flatnonzero(known & (counts != given))
+        if len(wrong):
+            raise ValueError(
+                f"n_states must fit the factors; variable {wrong[0]} has n_states="
+                f"{given[wrong[0]]} and factors of {counts[wrong[0]]} states"
+            )
+        counts = given
+    elif has_categories(factors, field, None) and np.ndim(field) in (2, 3):
+        counts[~known] = np.shape(field)[-1]
+    else:
+        counts[~known] = 2
+    for part in factors:
+        if not isinstance(part, TableFactors):
+            for column in (part.inputs, part.outputs):
+                if (counts[column] != 2).any():
+                    v = column[counts[column] != 2][0]
+                    raise ValueError(
+                        f"OR and AND factors take variables of two states; variable {v} has "
+                        f"{counts[v]}"
+                    )
+    return counts
+
+
+def _as_counts(n_states, n_variables):
+    given = np.asarray(n_states)
+    if given.dtype.kind not in "iu" or given.shape not in ((), (n_variables,)) or given.min() < 1:
+        raise ValueError(
+            f"n_states must be an int of at least 1, or one for each of {n_variables} variables; "
+            f"got {n_states!r}"
+        )
+    return np.array(np.broadcast_to(given, n_variables), np.int64)
+
+
+def has_categories(factors: Any, field: Any, n_states: Any) -> bool:
+    """Return True unless all variables have two states; invalid arguments count as 0/1."""
+    if n_states is not None:
+        return bool(np.any(np.asarray(n_states) != 2))
+    parts = factors if isinstance(factors, (list, tuple)) else [factors]
+    shapes = [part.shape for part in parts if isinstance(part, TableFactors)]
+    if any(set(shape) != {2} for shape in shapes):
+        return True
+    try:
+        return np.ndim(field) == 3
+    except ValueError:  # rows of different lengths
+        return False

@@ -134,6 +134,25 @@ class BaseEnergy(Versioned, ABC):
         return self.fields[0].shape[0]
 
     @property
+    def state_counts(self) -> np.ndarray:
+        """Number of states (n_variables,) of each variable, two by default."""
+        return np.full(self.n_variables, 2)
+
+    @property
+    def state_dtype(self) -> np.dtype:
+        """Dtype of the states that `infer` returns."""
+        return np.dtype(np.int8)
+
+    @property
+    def belief_shape(self) -> tuple[int, ...]:
+        """Shape of marginals and log-odds: (N, n_variables), of the state 1, by default."""
+        return self.n_models, self.n_variables
+
+    def held_log_odds(self, values: np.ndarray) -> np.ndarray:
+        """Return the log-odds of held variables with the given values (M,): infinite."""
+        return np.where(values == 1, np.inf, -np.inf)
+
+    @property
     def dtype(self) -> np.dtype:
         """Dtype of inference: float32 if all inputs are float32, else float64."""
         return self.fields[0].dtype
@@ -244,17 +263,21 @@ class BaseEnergy(Versioned, ABC):
         evidence = as_real(evidence, "clamp", expected)
         if evidence.shape not in (shape, shape[1:]):
             raise ValueError(f"clamp must have shape {expected}, got {evidence.shape}")
-        if not (np.isnan(evidence) | (evidence == 0) | (evidence == 1)).all():
-            raise ValueError("clamp must hold 0 or 1 for a held unit and NaN for a free unit")
+        self._check_values(evidence)
         evidence = np.broadcast_to(evidence, shape)
         if self.evidence is not None:
-            if (evidence + self.evidence == 1).any():
+            if (np.abs(evidence - self.evidence) > 0).any():  # False where one of them is NaN
                 raise ValueError("clamp contradicts the evidence that the energy carries already")
             evidence = np.where(np.isnan(evidence), self.evidence, evidence)
         other = copy.copy(self)
         other.evidence = np.array(evidence, np.float64)
         other._check_evidence()
         return other
+
+    def _check_values(self, evidence: np.ndarray) -> None:
+        """Raise a ValueError unless evidence (..., n_variables) holds states and NaN only."""
+        if not (np.isnan(evidence) | (evidence == 0) | (evidence == 1)).all():
+            raise ValueError("clamp must hold 0 or 1 for a held unit and NaN for a free unit")
 
     def _check_evidence(self) -> None:
         """Raise a ValueError if no state agrees with the evidence."""
@@ -272,14 +295,14 @@ class BaseEnergy(Versioned, ABC):
         return np.isnan(self.evidence)
 
     def _agrees(self, states: np.ndarray, first: int = 0) -> np.ndarray:
-        """Return True where 0/1 states (N or 1, ..., k) agree with the evidence.
+        """Return True where states (N or 1, ..., k) agree with the evidence.
 
         The k variables are those from number `first` on. The energy must have evidence.
         """
         assert self.evidence is not None
         held = self.evidence[:, first : first + states.shape[-1]]
         held = held.reshape(len(held), *(1,) * (states.ndim - 2), held.shape[1])
-        return ~(states + held == 1).any(axis=-1)
+        return ~(np.abs(states - held) > 0).any(axis=-1)  # False where a variable is free
 
     def _without_contradictions(self, log_weight: np.ndarray, sets: np.ndarray) -> np.ndarray:
         """Set log-weights (N, K) of visible states (K, V) that contradict the evidence to -inf."""

@@ -220,7 +220,7 @@ def _check_init(init, energy, method, returns):
     if init is None:
         return None
     _check_accepted(method, "init", energy, returns)
-    shape = (energy.n_models, energy.n_variables)
+    shape = energy.belief_shape
     log_odds = init.log_odds if isinstance(init, InferenceResult) else None
     if log_odds is None and isinstance(init, InferenceResult) and init.state is not None:
         if "state" in method.accepts:
@@ -302,7 +302,7 @@ def _complete(fields, energy, query):
         held = ~np.isnan(energy.evidence)
         values = energy.evidence[held]
         if fields.get("log_odds") is not None:
-            fields["log_odds"][held] = np.where(values == 1, np.inf, -np.inf)
+            fields["log_odds"][held] = energy.held_log_odds(values)
         if "assignment" in fields:
             fields["assignment"][held] = values
         if "samples" in fields:

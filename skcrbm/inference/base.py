@@ -368,7 +368,7 @@ def empty_result(energy: BaseEnergy, query: Query) -> dict[str, Any]:
     if "log_partition" in query.returns:
         fields["log_partition"] = np.zeros(n)
     if query.returns & {"map", "marginal_map"}:
-        fields["assignment"] = np.zeros((n, energy.n_variables), np.int8)
+        fields["assignment"] = np.zeros((n, energy.n_variables), energy.state_dtype)
     if "statistics" in query.returns:
         leading = (n,) if query.per_example else ()
         fields["statistics"] = tuple(

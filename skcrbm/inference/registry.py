@@ -58,6 +58,7 @@ SOLVERS = {
     ("exact", "OneHotRBMEnergy"): "skcrbm.inference.rbm._one_hot:solve",
     ("exact", "IsingEnergy"): "skcrbm.inference.ising._exact:solve",
     ("exact", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
+    ("exact", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}._exact:solve",
     ("exact", "SparseIsingEnergy"): f"{_FACTOR_GRAPH}._exact:solve_sparse_ising",
     ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
     ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_mean_field",

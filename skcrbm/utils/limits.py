@@ -48,9 +48,12 @@ MAX_TIE_LABELS = 20
 EXACT_NANOSECONDS = (1.0, 6.0, 40.0)
 MAX_EXACT_SECONDS, LONG_EXACT_SECONDS = 86_400.0, 600.0
 
-#: Variables of one table of a factor graph: 2^6 numbers, all combinations of which a message
-#: visits. OR and AND take any number.
+#: Variables of one table of 0/1 variables that the kernels for odds take: 2^6 numbers, all
+#: combinations of which a message visits. OR and AND take any number.
 MAX_TABLE_VARIABLES = 6
+
+#: Entries of an OR or AND that is written out as a table beside categorical variables.
+MAX_LOGIC_TABLE = 2**16
 
 #: Default of `max_entries`, the size of the largest table that variable elimination makes (128
 #: MB), and the size of all tables that it keeps, as a multiple of it.

@@ -8,7 +8,7 @@ import numpy as np
 
 from skcrbm.kernels.arguments import FactorGraph
 from skcrbm.kernels.factor_tables import TableGraph
-from skcrbm.utils.limits import LOG_RANGE
+from skcrbm.utils.limits import LOG_RANGE, MAX_TABLE_VARIABLES
 from skcrbm.utils.validation import kernel_array
 
 # Share of the range of a dtype that a table may take: a message of a variable with extreme
@@ -65,7 +65,18 @@ class FlatGraph(NamedTuple):
 
 
 def flat_graph(energy):
-    """Return the `FlatGraph` of a `FactorGraphEnergy`."""
+    """Return the `FlatGraph` of a `FactorGraphEnergy`.
+
+    Raises
+    ------
+    ValueError
+        If a table has more variables than the kernels take.
+    """
+    if energy.graph.max_arity > MAX_TABLE_VARIABLES:
+        raise ValueError(
+            f"energy has a table of {energy.graph.max_arity} variables; messages take tables of "
+            f"at most {MAX_TABLE_VARIABLES}. Use 'exact' or 'gibbs'"
+        )
     variables, arity, logs, sizes, place = [], [], [], [], []
     for group in energy.tables:
         n_factors, k = group.variables.shape

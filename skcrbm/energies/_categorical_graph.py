@@ -1,0 +1,386 @@
+"""Factor graphs whose variables have any number of states."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from skcrbm.energies._factor_graph import FactorGraphEnergy
+from skcrbm.energies._factors import logic_table
+from skcrbm.energies.base import BaseEnergy, Block
+from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_LOGIC_TABLE
+from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.validation import as_real, kernel_array
+
+
+class CategoricalGraphEnergy(FactorGraphEnergy):
+    """A batch of Markov random fields over variables with any number of states.
+
+    ``-E_n(x) = sum_i f_n[i, x_i] + sum_a log phi_a(x_a)``. `FactorGraphEnergy` makes an object of
+    this class if a variable has another number of states than two, so that users need not name
+    it. The states of a variable are the integers from 0 to its number of states - 1.
+
+    Arrays of beliefs have an axis of K states, where K is the largest number of states of a
+    variable. Where a variable has fewer states, fields are 0 and ignored, probabilities are 0 and
+    log-odds are -inf.
+
+    Parameters
+    ----------
+    factors : sequence of TableFactors, OrFactors or AndFactors
+        Factors that all models share. OR and AND take variables of two states.
+    field : array-like (n, K) or (N, n, K), default=None
+        Log-weights that are added to each state of each variable, a matrix per model. None is one
+        model with fields of 0.
+    n_variables : int, default=None
+        Number of variables n. None takes the length of `n_states` or the shape of `field`, or the
+        largest variable of the factors plus 1.
+    n_states : int or array-like of int (n,), default=None
+        Number of states of each variable. None takes the shapes of the tables, and K for a
+        variable without tables.
+
+    Attributes
+    ----------
+    n_states : ndarray of int64 (n,)
+        Number of states of each variable.
+    field : ndarray (N, n, K)
+        Log-weights that are added to each state.
+    factors, log_potentials, tables, graph, n_models, n_variables, n_entries, dtype
+        As in `FactorGraphEnergy`.
+
+    Raises
+    ------
+    ValueError
+        If an array has the wrong shape or holds NaN or +inf, a factor names a variable that does
+        not exist, or tables disagree about the number of states of a variable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.energies import FactorGraphEnergy, TableFactors
+    >>> like = TableFactors([[0, 1], [1, 2]], np.eye(3))
+    >>> energy = FactorGraphEnergy([like], np.zeros((3, 3)))
+    >>> energy.score([[2, 2, 0]])
+    array([1.])
+    """
+
+    _saved = FactorGraphEnergy._saved
+    _categorical = True
+
+    def _checked_field(self, field, dtype):
+        n, n_levels = self.graph.n_variables, self.n_levels
+        if field is None:
+            return np.zeros((1, n, n_levels), dtype)
+        shape = f"({n}, {n_levels}) or (N, {n}, {n_levels})"
+        values = as_real(field, "field", shape)
+        if values.shape == (n, n_levels):
+            values = values[None]
+        if values.ndim != 3 or values.shape[1:] != (n, n_levels):
+            raise ValueError(
+                f"field must have shape {shape}, a number for each state of each variable; got "
+                f"{values.shape}"
+            )
+        values = np.where(self._has_state, values, 0)
+        if not np.isfinite(values).all():
+            raise ValueError(
+                "field must be finite; forbid a state by a table of one variable with -inf"
+            )
+        return values
+
+    # ------------------------------------------------------------------ shape
+
+    @property
+    def n_states(self) -> np.ndarray:
+        """Number of states (n,) of each variable."""
+        return self.graph.n_states
+
+    @property
+    def state_counts(self) -> np.ndarray:
+        """Number of states (n,) of each variable."""
+        return self.graph.n_states
+
+    @property
+    def n_levels(self) -> int:
+        """Largest number of states K of a variable."""
+        return int(self.graph.n_states.max(initial=1))
+
+    @property
+    def _has_state(self) -> np.ndarray:
+        """True (n, K) for the states that a variable has."""
+        return np.arange(self.n_levels) < self.graph.n_states[:, None]
+
+    @property
+    def state_dtype(self) -> np.dtype:
+        """int8, or int32 if a variable has more than 128 states."""
+        return np.dtype(np.int8 if self.n_levels <= 128 else np.int32)
+
+    @property
+    def belief_shape(self) -> tuple[int, ...]:
+        """(N, n, K): beliefs have a number for each state."""
+        return self.n_models, self.n_variables, self.n_levels
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables n."""
+        return self.graph.n_variables
+
+    @property
+    def offset(self) -> np.ndarray:
+        """Constant part (N,) of the score."""
+        return np.full(self.n_models, self.constant)
+
+    @property
+    def is_pairwise(self) -> bool:
+        """False: the variables are not 0/1."""
+        return False
+
+    def log_fields(self) -> np.ndarray:
+        """Return the fields (N, n, K), float64, with -inf for all states that are impossible.
+
+        These are the states that a variable does not have, and those that contradict the evidence.
+        """
+        found = np.where(self._has_state, self.field, -np.inf).astype(np.float64)
+        if self.evidence is not None:
+            held = self.evidence[..., None]
+            found[(np.abs(held - np.arange(self.n_levels)) > 0)] = -np.inf
+        return found
+
+    def logic_tables(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the scope and the log-potentials (2, ..., 2) of each OR and AND factor.
+
+        Raises
+        ------
+        ValueError
+            If a table would be larger than `MAX_LOGIC_TABLE`.
+        """
+        found = []
+        for group, kind in ((self.ors, "or"), (self.ands, "and")):
+            for f, output in enumerate(group.outputs):
+                inputs = group.inputs[group.start[f] : group.start[f + 1]]
+                if 2 ** (len(inputs) + 1) > MAX_LOGIC_TABLE:
+                    raise ValueError(
+                        f"factors has an OR or AND of {len(inputs)} inputs, which would be a table "
+                        f"of 2^{len(inputs) + 1} entries beside variables of more than two "
+                        f"states; the limit is {MAX_LOGIC_TABLE} entries"
+                    )
+                with np.errstate(divide="ignore"):
+                    logs = np.log(logic_table(len(inputs), kind))
+                found.append((np.append(inputs, output), logs.reshape((2,) * (len(inputs) + 1))))
+        return found
+
+    # `infer` fixes no categorical variable by its field alone.
+    own_log_odds = BaseEnergy.own_log_odds
+    dominant_fields = BaseEnergy.dominant_fields
+    tilted = BaseEnergy.tilted
+
+    def held_log_odds(self, values: np.ndarray) -> np.ndarray:
+        """Return the log-odds (M, K) of held variables with the given values (M,)."""
+        return np.where(np.arange(self.n_levels) == values[:, None], np.inf, -np.inf)
+
+    def _check_values(self, evidence):
+        with np.errstate(invalid="ignore"):
+            wrong = (evidence < 0) | (evidence >= self.n_states) | (evidence != np.floor(evidence))
+        wrong &= ~np.isnan(evidence)
+        if wrong.any():
+            v = int(np.argwhere(wrong)[0][-1])
+            raise ValueError(
+                f"clamp must hold states of the variables, 0 to {self.n_states[v] - 1} for "
+                f"variable {v}, or NaN for a free variable; got {evidence[wrong].flat[0]:g}"
+            )
+
+    # ----------------------------------------------------- weights of states
+
+    def _factor_scores(self, states):
+        states = np.asarray(states).astype(np.int64)
+        total = np.zeros(len(states))
+        for group in self.tables:
+            where = np.arange(len(group.variables))
+            table = group.log_potentials.astype(np.float64, copy=False)
+            for rows in row_chunks(len(states), max(1, BLOCK_ENTRIES // len(where))):
+                code = states[rows][:, group.variables] @ group.strides
+                total[rows] += table[where, code].sum(axis=1)
+        for scope, table in self.logic_tables():
+            total += table[tuple(states[:, scope].T)]
+        return total
+
+    def _score(self, states):
+        states = np.asarray(states).astype(np.int64)
+        own = np.take_along_axis(self.field, states[..., None], axis=2)[..., 0]
+        return own.sum(axis=1, dtype=np.float64) + self.offset + self._factor_scores(states)
+
+    def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the score (N, S), float64, of S states (S, n) under each of N models."""
+        sets = np.asarray(visible_sets).astype(np.int64)
+        fields, every = self.log_fields(), np.arange(self.n_variables)
+        own = np.empty((self.n_models, len(sets)))
+        for rows in row_chunks(len(sets), max(1, BLOCK_ENTRIES // max(1, fields[..., 0].size))):
+            own[:, rows] = fields[:, every, sets[rows]].sum(axis=2)
+        return own + self.offset[:, None] + self._factor_scores(sets)
+
+    # ----------------------------------------------------- conditionals
+
+    def conditional_log_weights(self, states: np.ndarray, block: Block) -> np.ndarray:
+        """Return the log-weight of each state of the variables of a block given all others.
+
+        Parameters
+        ----------
+        states : ndarray of int (N, C, n)
+            C states of each model.
+        block : slice or ndarray of int
+            A member of `sampling_blocks`.
+
+        Returns
+        -------
+        ndarray (N, C, size of the block, K), float64
+            -inf for states of weight 0, and for states that contradict the evidence.
+        """
+        n, n_chains, width = states.shape
+        flat = np.asarray(states).reshape(n * n_chains, width).astype(np.int64)
+        variables = np.arange(width)[block]
+        levels = np.arange(self.n_levels)
+        total = np.repeat(self.log_fields()[:, variables], n_chains, axis=0)
+        edges = self.graph.edges_of(variables)
+        for group, part in zip(self.tables, edges, strict=False):
+            if not len(part.edge):
+                continue
+            place = np.repeat(part.where, np.diff(np.append(part.first, len(part.edge))))
+            own = variables[place]
+            code = flat[:, part.scopes] @ group.strides - flat[:, own] * part.bit
+            inside = levels < self.n_states[own][:, None]
+            entry = np.where(inside, part.bit[:, None] * levels, 0)
+            logs = group.log_potentials[part.factor[:, None], code[..., None] + entry]
+            logs = np.where(inside, logs, 0).astype(np.float64)
+            total[:, part.where] += np.add.reduceat(logs, part.first, axis=1)
+        if len(self.ors.outputs) + len(self.ands.outputs):
+            place = {int(v): j for j, v in enumerate(variables)}
+            for scope, table in self.logic_tables():
+                for axis, v in enumerate(scope.tolist()):
+                    if v in place:
+                        index: list[Any] = list(flat[:, scope].T)
+                        for value in (0, 1):
+                            index[axis] = np.full(len(flat), value)
+                            total[:, place[v], value] += table[tuple(index)]
+        return total.reshape(n, n_chains, len(variables), self.n_levels)
+
+    def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
+        """Return the log-odds (N, C, size of the block, K) of each state given all others.
+
+        If the others forbid all states of a variable, the states that the variable has are
+        equally probable.
+        """
+        logs = self.conditional_log_weights(states, block)
+        return log_odds_of_weights(logs, self._allowed(block)[:, None])
+
+    def _allowed(self, block):
+        """Return True (N, size of the block, K) for states that evidence and variables allow."""
+        return self.log_fields()[:, np.arange(self.n_variables)[block]] > -np.inf
+
+    def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
+        """Draw states (N, C, size of the block) of the variables of a block.
+
+        Parameters
+        ----------
+        log_odds : ndarray (N, C, size of the block, K)
+            Result of `conditional_log_odds`.
+        u : ndarray that broadcasts to (N, C, size of the block)
+            Uniform random numbers.
+        block : slice or ndarray of int
+        """
+        with np.errstate(over="ignore"):
+            chance = 1 / (1 + np.exp(-log_odds.astype(np.float64)))
+        edges = np.cumsum(chance, axis=-1)
+        # The last state of positive probability takes the rounding error of the sum.
+        last = chance.shape[-1] - 1 - (chance[..., ::-1] > 0).argmax(axis=-1)
+        found = (np.asarray(u)[..., None] * edges[..., -1:] >= edges).sum(axis=-1)
+        return np.minimum(found, last).astype(self.state_dtype)
+
+    def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
+        """Return the log-odds (N, n, K) of each state given all other variables."""
+        states = np.asarray(visible)[:, None]
+        found = self.conditional_log_odds(states, slice(0, self.n_variables))
+        return found[:, 0].astype(self.dtype)
+
+    def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
+        """Return the most probable state (N, n) of each variable; of ties the first."""
+        return log_odds.argmax(axis=-1).astype(self.state_dtype)
+
+    # ------------------------------------------------- sufficient statistics
+
+    def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return ((n_entries,),), weighted sums of the probabilities of all entries.
+
+        Parameters
+        ----------
+        means : ndarray (S, n) of states, or (S, n, K) of probabilities of independent variables
+        weight : ndarray (S,)
+        """
+        means = np.asarray(means)
+        flat = np.zeros(self.n_entries)
+        for group in self.tables:
+            n_factors, size = group.log_potentials.shape
+            total = np.zeros((n_factors, size))
+            for rows in row_chunks(len(means), max(1, BLOCK_ENTRIES // (n_factors * size))):
+                here = np.asarray(weight[rows], np.float64)
+                if means.ndim == 2:
+                    codes = means[rows].astype(np.int64)[:, group.variables] @ group.strides
+                    codes += np.arange(n_factors) * size
+                    every = np.repeat(here, n_factors)
+                    total += np.bincount(codes.ravel(), every, total.size).reshape(total.shape)
+                else:
+                    total += np.tensordot(here, _products(means[rows], group), 1)
+            flat[group.entries[:, None] + np.arange(size)] = total
+        return (flat.astype(self.dtype),)
+
+    def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
+        """Return the mean score of states with moments (n, K) and `statistics`."""
+        (entries,) = statistics
+        seen = entries > 0  # an entry of weight 0 that no state uses must not add NaN
+        score = self.log_potentials[seen].astype(np.float64) @ entries[seen]
+        return float(score + (self.field[0].astype(np.float64) * means).sum() + self.offset[0])
+
+    def _with_fields(self, field):
+        return self._copy_with(field=kernel_array(field, self.dtype))
+
+    @classmethod
+    def from_binary(cls, energy: FactorGraphEnergy) -> Self:
+        """Make the same models, evidence included, from a `FactorGraphEnergy` of 0/1 variables.
+
+        Fields become log-weights of the state 1, half of them for each state if they act on
+        -1/+1 variables.
+        """
+        other = cls.__new__(cls)
+        zero = np.zeros_like(energy.field)
+        field = np.stack([zero, energy.field], axis=2)
+        vars(other).update(vars(energy) | {"field": kernel_array(field, energy.dtype)})
+        if energy._centred:
+            other.field = kernel_array(np.stack([-energy.field / 2, energy.field / 2], axis=2))
+            other._centred = False
+        return other
+
+
+def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """Return the log-odds (..., K) of states with the given log-weights.
+
+    `allowed` is True for the states to choose from if all weights are 0.
+    """
+    blocked = (logs == -np.inf).all(axis=-1, keepdims=True)
+    logs = np.where(blocked, np.where(allowed, 0.0, -np.inf), logs)
+    top = logs.max(axis=-1, keepdims=True)
+    weight = np.exp(logs - top)
+    order = np.arange(logs.shape[-1])
+    first = logs.argmax(axis=-1)[..., None] == order
+    # All others of the largest weight are summed without it, so that no digits cancel.
+    others = np.where(first, 0.0, weight).sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = np.where(first, np.log(others), np.log(1.0 + (others - weight)))
+    return logs - top - rest
+
+
+def _products(means, group):
+    """Return the probability (S, F, size) of entries from independent variables (S, n, K)."""
+    found = np.ones((len(means), len(group.variables), 1))
+    for column, k in zip(group.variables.T, group.shape, strict=True):
+        part = means[:, column, :k].astype(np.float64)
+        found = found[..., None] * part[:, :, None]
+        found = found.reshape(len(means), len(group.variables), -1)
+    return found
