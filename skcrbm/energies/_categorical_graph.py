@@ -171,7 +171,6 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     # `infer` fixes no categorical variable by its field alone.
     own_log_odds = BaseEnergy.own_log_odds
     dominant_fields = BaseEnergy.dominant_fields
-    tilted = BaseEnergy.tilted
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
         """Return the log-odds (M, K) of held variables with the given values (M,)."""

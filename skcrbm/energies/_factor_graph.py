@@ -106,7 +106,7 @@ class FactorGraphEnergy(BaseEnergy):
         if cls is FactorGraphEnergy and has_categories(factors, field, n_states):
             from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 
-            return super().__new__(CategoricalGraphEnergy)
+            return object.__new__(CategoricalGraphEnergy)
         return super().__new__(cls)
 
     def __init__(

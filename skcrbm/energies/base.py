@@ -302,7 +302,8 @@ class BaseEnergy(Versioned, ABC):
         assert self.evidence is not None
         held = self.evidence[:, first : first + states.shape[-1]]
         held = held.reshape(len(held), *(1,) * (states.ndim - 2), held.shape[1])
-        return ~(np.abs(states - held) > 0).any(axis=-1)  # False where a variable is free
+        differs = np.abs(states - held) > 0  # False where a variable is free
+        return np.logical_not(differs.any(axis=-1))
 
     def _without_contradictions(self, log_weight: np.ndarray, sets: np.ndarray) -> np.ndarray:
         """Set log-weights (N, K) of visible states (K, V) that contradict the evidence to -inf."""
