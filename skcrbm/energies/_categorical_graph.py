@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -341,7 +341,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     @classmethod
-    def from_binary(cls, energy: FactorGraphEnergy) -> Self:
+    def from_binary(cls, energy: FactorGraphEnergy) -> CategoricalGraphEnergy:
         """Make the same models, evidence included, from a `FactorGraphEnergy` of 0/1 variables.
 
         Fields become log-weights of the state 1, half of them for each state if they act on
