@@ -7,6 +7,14 @@ from skcrbm.energies._layered import LayeredEnergy
 from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.energies._rbm import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
+from skcrbm.energies._uai_answers import (
+    read_uai_evidence,
+    read_uai_query,
+    read_uai_solution,
+    write_uai_evidence,
+    write_uai_query,
+    write_uai_solution,
+)
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.layered_structure import LayeredStructure
 
@@ -23,4 +31,10 @@ __all__ = [
     "RBMEnergy",
     "SparseIsingEnergy",
     "TableFactors",
+    "read_uai_evidence",
+    "read_uai_query",
+    "read_uai_solution",
+    "write_uai_evidence",
+    "write_uai_query",
+    "write_uai_solution",
 ]

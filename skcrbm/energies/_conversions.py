@@ -1,4 +1,4 @@
-"""Conversions of factor graphs: from other pairwise energies, from and to UAI text."""
+"""Conversions of factor graphs: from other pairwise energies, from and to networks of files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from skcrbm.energies._factors import logic_table
 from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._rbm import RBMEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
+from skcrbm.energies._uai import Network
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
@@ -55,9 +56,10 @@ def pair_tables(energy: BaseEnergy) -> PairTables:
     return PairTables(edges, tables, 2 * energy.field, True)
 
 
-def write_uai(energy, row: int) -> str:
-    """Return the text of one model of a `FactorGraphEnergy`."""
-    scopes, weights = [], []
+def as_network(energy, row: int) -> Network:
+    """Return one model of a `FactorGraphEnergy` as a network of tables."""
+    scopes: list[list[int]] = []
+    weights = []
     for i in range(energy.n_variables):
         field = float(energy.field[row, i])
         pair = np.array([-field / 2, field / 2] if energy.offset[row] else [0.0, field])
@@ -80,12 +82,9 @@ def write_uai(energy, row: int) -> str:
                 )
             scopes.append([*inputs, int(output)])
             weights.append(logic_table(len(inputs), kind))
-    lines = ["MARKOV", str(energy.n_variables), " ".join(["2"] * energy.n_variables)]
-    lines.append(str(len(scopes)))
-    lines += [" ".join(map(str, [len(scope), *scope])) for scope in scopes]
-    for table in weights:
-        lines += ["", str(len(table)), " ".join(repr(float(w)) for w in table)]
-    return "\n".join(lines) + "\n"
+    tables = [table.reshape((2,) * len(scope)) for scope, table in zip(scopes, weights)]
+    n_states = np.full(energy.n_variables, 2)
+    return Network("MARKOV", n_states, [np.array(scope, np.int64) for scope in scopes], tables)
 
 
 def _weights(logs, name):
@@ -99,96 +98,31 @@ def _weights(logs, name):
     return np.exp(logs)
 
 
-class _Words:
-    """Reader of the words of a text, in order."""
-
-    def __init__(self, text):
-        if not isinstance(text, str):
-            raise ValueError(f"text must be a str, got {type(text).__name__}")
-        self.words, self.place = text.split(), 0
-
-    def take(self, expected):
-        if self.place == len(self.words):
-            raise ValueError(f"UAI text ends where {expected} was expected")
-        self.place += 1
-        return self.words[self.place - 1]
-
-    def integer(self, expected, least=0, most=None):
-        word = self.take(expected)
-        try:
-            value = int(word)
-        except ValueError:
-            value = least - 1
-        if value < least or (most is not None and value > most):
-            limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-            raise ValueError(
-                f"UAI text must have {expected}, an int {limits}, where it has {word!r}"
-            )
-        return value
-
-    def weights(self, count, expected):
-        words = self.words[self.place : self.place + count]
-        if len(words) < count:
-            raise ValueError(f"UAI text ends where {expected} was expected")
-        self.place += count
-        try:
-            values = np.array([float(word) for word in words])
-        except ValueError as error:
-            raise ValueError(f"UAI text must have {expected} as numbers: {error}") from error
-        if not (np.isfinite(values) & (values >= 0)).all():
-            raise ValueError(f"UAI text must have {expected} as finite numbers of at least 0")
-        return values
-
-
-def read_uai(text: str) -> tuple[int, list, list, list, list]:
-    """Return the number of variables, the scopes and weights of tables, and the ORs and ANDs.
+def split_logic(network: Network) -> tuple[list, list, list, list]:
+    """Return the scopes and weights of a network's tables, and the scopes of its ORs and ANDs.
 
     An OR or AND is a table of more than six variables, given as inputs and then the output.
     """
-    words = _Words(text)
-    kind = words.take("'MARKOV'")
-    if kind.upper() != "MARKOV":
-        raise ValueError(f"UAI text must begin with 'MARKOV', not {kind[:20]!r}")
-    n = words.integer("the number of variables")
-    for i in range(n):
-        states = words.integer(f"the number of states of variable {i}", 1)
-        if states != 2:
-            raise ValueError(
-                f"UAI text must be of binary variables; variable {i} has {states} states"
-            )
-    n_factors = words.integer("the number of tables")
-    every = []
-    for f in range(n_factors):
-        k = words.integer(f"the number of variables of table {f}", 1)
-        scope = [words.integer(f"a variable of table {f}", 0, n - 1) for _ in range(k)]
-        if len(set(scope)) < k:
-            raise ValueError(f"UAI text names a variable twice in table {f}: {scope}")
-        every.append(scope)
+    other = np.flatnonzero(network.n_states != 2)
+    if len(other):
+        raise ValueError(
+            f"the network must be of binary variables; variable {other[0]} has "
+            f"{network.n_states[other[0]]} states"
+        )
     scopes, weights, ors, ands = [], [], [], []
-    for f, scope in enumerate(every):
-        k = len(scope)
-        if k > MAX_TABLE_VARIABLES and k > _MAX_LOGIC_INPUTS + 1:
-            raise ValueError(_too_large(f, k))
-        size = words.integer(f"the number of weights of table {f}")
-        if size != 2**k:
-            raise ValueError(f"UAI text must have 2^{k} weights in table {f}, not {size}")
-        table = words.weights(size, f"the {size} weights of table {f}")
-        if k <= MAX_TABLE_VARIABLES:
+    for f, (scope, table) in enumerate(zip(network.scopes, network.tables, strict=True)):
+        k, flat = len(scope), table.ravel()
+        if 1 <= k <= MAX_TABLE_VARIABLES:
             scopes.append(scope)
-            weights.append(table)
-        elif np.array_equal(table, logic_table(k - 1, "or")):
+            weights.append(flat)
+        elif 1 < k <= _MAX_LOGIC_INPUTS + 1 and np.array_equal(flat, logic_table(k - 1, "or")):
             ors.append(scope)
-        elif np.array_equal(table, logic_table(k - 1, "and")):
+        elif 1 < k <= _MAX_LOGIC_INPUTS + 1 and np.array_equal(flat, logic_table(k - 1, "and")):
             ands.append(scope)
         else:
-            raise ValueError(_too_large(f, k))
-    if words.place != len(words.words):
-        raise ValueError(f"UAI text has {words.words[words.place]!r} after the last table")
-    return n, scopes, weights, ors, ands
-
-
-def _too_large(f, k):
-    return (
-        f"UAI text has {k} variables in table {f}; tables take 1 to {MAX_TABLE_VARIABLES}, an OR "
-        f"or AND up to {_MAX_LOGIC_INPUTS} inputs and the output last"
-    )
+            raise ValueError(
+                f"the network has {k} variables in table {f}; tables take 1 to "
+                f"{MAX_TABLE_VARIABLES}, an OR or AND up to {_MAX_LOGIC_INPUTS} inputs and the "
+                "output last"
+            )
+    return scopes, weights, ors, ands

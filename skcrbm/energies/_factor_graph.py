@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Self
@@ -9,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.energies._conversions import pair_tables, read_uai, write_uai
+from skcrbm.energies._conversions import as_network, pair_tables, split_logic
 from skcrbm.energies._factor_graph_structure import BlockEdges, FactorGraph, LogicGroup
 from skcrbm.energies._factors import (
     AndFactors,
@@ -23,6 +24,7 @@ from skcrbm.energies._factors import (
     group_tables,
     has_categories,
 )
+from skcrbm.energies._uai import read_uai, write_uai
 from skcrbm.energies.base import QUERIES, BaseEnergy, Block
 from skcrbm.utils.limits import (
     BLOCK_ENTRIES,
@@ -213,13 +215,15 @@ class FactorGraphEnergy(BaseEnergy):
         return other
 
     @classmethod
-    def from_uai(cls, text: str) -> FactorGraphEnergy:
+    def from_uai(cls, text: str | os.PathLike) -> FactorGraphEnergy:
         """Read a model from text in the format of the UAI competitions.
 
         Parameters
         ----------
-        text : str
-            "MARKOV", then variables of two states each and tables of weights (not their
+        text : str or path
+            A path, or a str. A str is a path if a file of this name exists; otherwise it is the
+            text itself. Files that are compressed by gzip are unpacked. The text has "MARKOV" or
+            "BAYES", then variables of two states each and tables of weights (not their
             logarithms). Tables have one to six variables. A larger table must be an OR or AND
             of its variables before the last, which is the output.
 
@@ -231,9 +235,11 @@ class FactorGraphEnergy(BaseEnergy):
         Raises
         ------
         ValueError
-            If the text is cut off or not in this format; the message names the expected word.
+            If the text is not in this format; the message names the word and its line.
         """
-        n_variables, scopes, weights, ors, ands = read_uai(text)
+        network = read_uai(text)
+        n_variables = len(network.n_states)
+        scopes, weights, ors, ands = split_logic(network)
         with np.errstate(divide="ignore"):
             tables = [np.log(table) for table in weights]
         factors = list(cls.from_tables(scopes, tables, n_variables=n_variables).factors)
@@ -265,7 +271,7 @@ class FactorGraphEnergy(BaseEnergy):
         """
         if not isinstance(row, Integral) or not -self.n_models <= int(row) < self.n_models:
             raise ValueError(f"row must be the number of one of {self.n_models} models: {row!r}")
-        return write_uai(self, int(row))
+        return write_uai(as_network(self, int(row)))
 
     @property
     def factors(self) -> tuple[Factors, ...]:

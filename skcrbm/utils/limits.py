@@ -59,6 +59,10 @@ MAX_LOGIC_TABLE = 2**16
 #: MB), and the size of all tables that it keeps, as a multiple of it.
 MAX_ELIMINATED_ENTRIES, MAX_KEPT_TABLES = 2**24, 16
 
+#: Entries of all arrays that are made of a file of a factor graph (512 MB), bytes of its text,
+#: and variables of a table, which is the largest number of axes in NumPy 1.
+MAX_FILE_ENTRIES, MAX_FILE_BYTES, MAX_FILE_SCOPE = 2**26, 2**30, 32
+
 # ------------------------------------------------- enough rows, and not too many
 
 #: Least number of rows for a search of the penalty by validation: folds of at least eight rows.

@@ -1,0 +1,90 @@
+"""Networks as text in the .fg format of libDAI, read and written."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+
+from skcrbm.energies._uai import Network, joined
+from skcrbm.energies._words import Words
+from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
+
+_MAX_LABEL = 2**63 - 1
+
+
+def read_libdai(source: str | os.PathLike) -> tuple[Network, np.ndarray]:
+    """Read a network and the labels (n,) of its variables from a file or a text.
+
+    The variables are numbered in ascending order of their labels, so that the labels 0 to n - 1
+    are the numbers themselves. Lines that begin with "#" are comments.
+
+    Raises
+    ------
+    ValueError
+        If the text is not in the format; the message names the word and its line.
+    """
+    words = Words(source, "libDAI text", comments=True)
+    states: dict[int, int] = {}
+    named, shapes, contents, n_entries = [], [], [], 0
+    for f in range(words.integer("the number of tables")):
+        k = words.integer(f"the number of variables of table {f}", 0, MAX_FILE_SCOPE)
+        labels = words.distinct(k, f"the label of a variable of table {f}", _MAX_LABEL)
+        place = words.place
+        expected = f"the number of states of a variable of table {f}"
+        shape = tuple(words.integers(k, expected, 1, MAX_FILE_ENTRIES))
+        for i, label in enumerate(labels):
+            if states.setdefault(label, shape[i]) != shape[i]:
+                expected = f"{states[label]}, the number of states of variable {label} so far,"
+                raise words.error(expected, place + i)
+        size = math.prod(shape)
+        n_entries += size
+        if n_entries > MAX_FILE_ENTRIES:
+            raise ValueError(
+                f"{words.name} has a table of {size} entries before {words.position(words.place)}; "
+                f"the limit is {MAX_FILE_ENTRIES} entries in all tables"
+            )
+        count = words.integer(f"the number of weights of table {f} that are not 0", 0, size)
+        # The entry's number has the first variable as its fastest digit.
+        places = words.take(2 * count, f"a weight of table {f}")
+        entries = words.distinct_at(places[::2], f"the number of an entry of table {f}", size - 1)
+        contents.append((entries, words.numbers_at(places[1::2], f"a weight of table {f}")))
+        named.append(labels)
+        shapes.append(shape)
+    words.end("the last table")
+    order = np.array(sorted(states), np.int64)
+    n_states = np.array([states[label] for label in order.tolist()], np.int64)
+    scopes = [np.searchsorted(order, np.array(labels, np.int64)) for labels in named]
+    # Tables are made after all sizes are known to be within the limit.
+    tables = [_table(shape, *found) for shape, found in zip(shapes, contents, strict=True)]
+    return Network("MARKOV", n_states, scopes, tables), order
+
+
+def _table(shape, entries, weights):
+    flat = np.zeros(math.prod(shape))
+    flat[entries] = weights
+    return np.array(flat.reshape(shape, order="F"), order="C")
+
+
+def write_libdai(network: Network) -> str:
+    """Return the text of a network.
+
+    A variable that no table names gets a table of ones, because the format has no list of
+    variables.
+    """
+    scopes, tables = list(network.scopes), list(network.tables)
+    seen = np.zeros(len(network.n_states), bool)
+    for scope in scopes:
+        seen[scope] = True
+    for i in np.flatnonzero(~seen):
+        scopes.append(np.array([i]))
+        tables.append(np.ones(network.n_states[i]))
+    lines = [str(len(scopes))]
+    for scope, table in zip(scopes, tables, strict=True):
+        flat = table.ravel(order="F")
+        entries = np.flatnonzero(flat)
+        lines += ["", str(len(scope)), joined(scope), joined(table.shape), str(len(entries))]
+        pairs = zip(entries.tolist(), flat[entries].tolist(), strict=True)
+        lines += [f"{entry} {weight!r}" for entry, weight in pairs]
+    return "\n".join(lines) + "\n"

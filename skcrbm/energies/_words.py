@@ -1,0 +1,234 @@
+"""Text of the file formats of factor graphs: from a str or a file to its words, one by one."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skcrbm.utils.limits import MAX_FILE_BYTES
+
+_MAX_PATH = 4096
+_GZIP = b"\x1f\x8b"
+_COMMENT = re.compile(r"^[^\S\n]*#[^\n]*", re.MULTILINE)
+# Letters outside of ASCII and "_", which Python takes in numbers.
+_ODD = re.compile(r"[^\x00-\x7f]|_")
+
+
+class Words:
+    """Reader of the words of a text, in order, whose errors name the word and its line.
+
+    `source` is a path, the name of an existing file, or else the text itself. `format` is the name
+    of the format in errors. `comments=True` skips the lines that begin with "#".
+    """
+
+    def __init__(self, source: str | os.PathLike, format: str, *, comments: bool = False):
+        text, path = _load(source, format)
+        self.name = f"{format} in {path}" if path else format
+        if comments:
+            text = _COMMENT.sub("", text)
+        self.text = text
+        self.words = text.split()
+        self.place = 0
+        # A lone word may be the misspelt name of a file.
+        self._hint = " (no file has this name, either)" if not path and len(self.words) == 1 else ""
+        if not text.isascii() or "_" in text:
+            for place, word in enumerate(self.words):
+                if _ODD.search(word):
+                    raise self.error("a number or a name in ASCII", place)
+
+    # ------------------------------------------------------------------- errors
+
+    def position(self, place: int) -> str:
+        """Return the number of a word, from 1, and of its line, as text."""
+        end = len(self.text.rstrip())
+        for number, match in enumerate(re.finditer(r"\S+", self.text)):
+            if number == place:
+                end = match.start()
+                break
+        line = len((self.text[:end] + "x").splitlines())
+        return f"word {min(place + 1, len(self.words))} (line {line})"
+
+    def error(self, expected: str, place: int | None = None) -> ValueError:
+        """Return an error about the word at `place`, by default the next word."""
+        place = self.place if place is None else place
+        if place >= len(self.words):
+            where = f"after {self.position(place)}" if self.words else "before its first word"
+            return ValueError(f"{self.name} ends {where}, where {expected} was expected")
+        word = self.words[place]
+        found = repr(word if len(word) <= 30 else word[:30] + "...")
+        return ValueError(
+            f"{self.name} must have {expected} as {self.position(place)}, where it has "
+            f"{found}{self._hint}"
+        )
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def n_left(self) -> int:
+        """Number of words that were not read yet."""
+        return len(self.words) - self.place
+
+    def name_of(self, names: Sequence[str]) -> str:
+        """Read one of `names`, in upper or lower case."""
+        if self.n_left and self.words[self.place].upper() in names:
+            self.place += 1
+            return self.words[self.place - 1].upper()
+        raise self.error(" or ".join(map(repr, names)))
+
+    def take(self, count: int, expected: str) -> range:
+        """Move on by `count` words and return their places."""
+        if self.n_left < count:
+            raise self.error(expected, len(self.words))
+        self.place += count
+        return range(self.place - count, self.place)
+
+    def exactly(self, value: int, expected: str) -> None:
+        """Read an integer that must have this value."""
+        places = self.take(1, f"{value}, {expected},")
+        word = self.words[places[0]]
+        if not _converts(int, word) or int(word) != value:
+            raise self.error(f"{value}, {expected},", places[0])
+
+    def integer(self, expected: str, least: int = 0, most: int | None = None) -> int:
+        """Read an integer between limits."""
+        return self.integers(1, expected, least, most)[0]
+
+    def integers(
+        self, count: int, expected: str, least: int = 0, most: int | None = None
+    ) -> list[int]:
+        """Read integers between limits."""
+        return self.integers_at(self.take(count, expected), expected, least, most)
+
+    def distinct(self, count: int, expected: str, most: int) -> list[int]:
+        """Read integers from 0, each at most once."""
+        return self.distinct_at(self.take(count, expected), expected, most)
+
+    def numbers(
+        self, count: int, expected: str, least: float = 0.0, most: float = np.inf
+    ) -> np.ndarray:
+        """Read numbers between limits, +inf excluded."""
+        return self.numbers_at(self.take(count, expected), expected, least, most)
+
+    def integers_at(
+        self, places: Sequence[int], expected: str, least: int = 0, most: int | None = None
+    ) -> list[int]:
+        """Return the integers at these places."""
+        words = [self.words[place] for place in places]
+        limits = f"at least {least}" if most is None else f"from {least} to {most}"
+        try:
+            values = list(map(int, words))
+        except ValueError:
+            bad = next(i for i, word in enumerate(words) if not _converts(int, word))
+            raise self.error(f"{expected}, an integer {limits},", places[bad]) from None
+        if values and (min(values) < least or (most is not None and max(values) > most)):
+            bad = next(
+                i for i, v in enumerate(values) if v < least or (most is not None and v > most)
+            )
+            raise self.error(f"{expected}, an integer {limits},", places[bad])
+        return values
+
+    def distinct_at(self, places: Sequence[int], expected: str, most: int) -> list[int]:
+        """Return the integers at these places, from 0 to `most`, each at most once."""
+        values = self.integers_at(places, expected, 0, most)
+        if len(set(values)) < len(values):
+            seen: set[int] = set()
+            for i, value in enumerate(values):
+                if value in seen:
+                    raise self.error(f"{expected} that occurs only once,", places[i])
+                seen.add(value)
+        return values
+
+    def numbers_at(
+        self, places: Sequence[int], expected: str, least: float = 0.0, most: float = np.inf
+    ) -> np.ndarray:
+        """Return the numbers at these places, +inf excluded."""
+        words = [self.words[place] for place in places]
+        limits = f"a number from {least:g} to {most:g}"
+        if most == np.inf:
+            limits = f"a finite number of at least {least:g}"
+        if least == -np.inf:
+            limits = "a finite number or -inf"
+        try:
+            values = np.fromiter(map(float, words), np.float64, len(words))
+        except ValueError:
+            bad = next(i for i, word in enumerate(words) if not _converts(float, word))
+            raise self.error(f"{expected}, {limits},", places[bad]) from None
+        valid = (values >= least) & (values <= most) & (values < np.inf)
+        if not valid.all():
+            raise self.error(f"{expected}, {limits},", places[int(np.argmin(valid))])
+        return values
+
+    def end(self, last: str) -> None:
+        """Raise a ValueError if a word is left."""
+        if self.n_left:
+            raise self.error(f"no word after {last}, but an end")
+
+    def line_lengths(self) -> list[int]:
+        """Return the numbers of words, from the next word on, of all lines that are not empty."""
+        lengths, before = [], 0
+        for line in self.text.splitlines():
+            n = len(line.split())
+            left = min(n, before + n - self.place)
+            if left > 0:
+                lengths.append(left)
+            before += n
+        return lengths
+
+
+def _converts(kind, word):
+    try:
+        kind(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _load(source, format):
+    """Return the text of a source, and the path if the source is a file, else None."""
+    if isinstance(source, str):
+        short = len(source) <= _MAX_PATH and "\n" not in source
+        if not (short and os.path.isfile(source)):
+            return source.removeprefix("\ufeff"), None
+    elif not isinstance(source, os.PathLike):
+        raise ValueError(
+            f"{format} must be a str or a path (os.PathLike), got {type(source).__name__}"
+        )
+    path = Path(os.fsdecode(source))
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_GZIP))
+            file.seek(0)
+            if start == _GZIP:
+                with gzip.open(file) as unpacked:
+                    data = unpacked.read(MAX_FILE_BYTES + 1)
+            else:
+                data = file.read(MAX_FILE_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{format} in {path} is a damaged gzip file: {error}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"{format} in {path} is larger than the limit of {MAX_FILE_BYTES} bytes")
+    # Bytes that are no text become letters outside of ASCII, which `Words` refuses.
+    return data.decode("utf-8-sig", errors="replace"), path
+
+
+def checked_n_states(n_states: ArrayLike) -> np.ndarray:
+    """Return the number of states of each variable as an int64 array (n,)."""
+    try:
+        values = np.asarray(n_states)
+    except ValueError as error:
+        raise ValueError(f"n_states must be integers of shape (n,): {error}") from error
+    if values.size == 0 and values.ndim == 1:
+        return np.zeros(0, np.int64)
+    if values.dtype.kind not in "iu" or values.ndim != 1 or values.min() < 1:
+        raise ValueError(
+            "n_states must be integers of shape (n,), the number of states of each variable, at "
+            f"least 1; got {values.dtype} of shape {values.shape}"
+        )
+    return values.astype(np.int64)
