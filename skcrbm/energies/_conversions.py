@@ -6,7 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.energies._factors import logic_table
+from skcrbm.energies._factors import (
+    AndFactors,
+    Factors,
+    OrFactors,
+    group_tables,
+    logic_table,
+)
 from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._rbm import RBMEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
@@ -60,14 +66,20 @@ def as_network(energy, row: int) -> Network:
     """Return one model of a `FactorGraphEnergy` as a network of tables."""
     scopes: list[list[int]] = []
     weights = []
-    for i in range(energy.n_variables):
-        field = float(energy.field[row, i])
-        pair = np.array([-field / 2, field / 2] if energy.offset[row] else [0.0, field])
+    if energy.constant:
+        scopes.append([])
+        weights.append(_weights(np.array(energy.constant), "a constant"))
+    counts = energy.state_counts.tolist()
+    for i, k in enumerate(counts):
+        own = np.array(energy.field[row, i], np.float64)
+        if own.ndim == 0:
+            own = np.array([-own / 2, own / 2] if energy._centred else [0.0, own])
+        own = own[:k]
         if energy.evidence is not None and not np.isnan(energy.evidence[row, i]):
-            pair[1 - int(energy.evidence[row, i])] = -np.inf
-        if pair.any():
+            own[np.arange(k) != energy.evidence[row, i]] = -np.inf
+        if own.any():
             scopes.append([i])
-            weights.append(_weights(pair, "field"))
+            weights.append(_weights(own, "field"))
     for group in energy.tables:
         for scope, table in zip(group.variables, group.log_potentials, strict=True):
             scopes.append(scope.tolist())
@@ -82,9 +94,13 @@ def as_network(energy, row: int) -> Network:
                 )
             scopes.append([*inputs, int(output)])
             weights.append(logic_table(len(inputs), kind))
-    tables = [table.reshape((2,) * len(scope)) for scope, table in zip(scopes, weights)]
-    n_states = np.full(energy.n_variables, 2)
-    return Network("MARKOV", n_states, [np.array(scope, np.int64) for scope in scopes], tables)
+    tables = [
+        table.reshape([counts[v] for v in scope])
+        for scope, table in zip(scopes, weights, strict=True)
+    ]
+    return Network(
+        "MARKOV", np.array(counts), [np.array(scope, np.int64) for scope in scopes], tables
+    )
 
 
 def _weights(logs, name):
@@ -98,31 +114,40 @@ def _weights(logs, name):
     return np.exp(logs)
 
 
-def split_logic(network: Network) -> tuple[list, list, list, list]:
-    """Return the scopes and weights of a network's tables, and the scopes of its ORs and ANDs.
+def factors_of_network(network: Network) -> tuple[list[Factors], float]:
+    """Return the factors of a network, and the sum of its constants.
 
-    An OR or AND is a table of more than six variables, given as inputs and then the output.
+    A large table of 0/1 variables that is an OR or AND of its variables before the last becomes an
+    OR or AND factor, whose cost is in proportion to its inputs.
+
+    Raises
+    ------
+    ValueError
+        If a table over no variable is 0, so that no state has a positive weight.
     """
-    other = np.flatnonzero(network.n_states != 2)
-    if len(other):
-        raise ValueError(
-            f"the network must be of binary variables; variable {other[0]} has "
-            f"{network.n_states[other[0]]} states"
-        )
-    scopes, weights, ors, ands = [], [], [], []
-    for f, (scope, table) in enumerate(zip(network.scopes, network.tables, strict=True)):
-        k, flat = len(scope), table.ravel()
-        if 1 <= k <= MAX_TABLE_VARIABLES:
-            scopes.append(scope)
-            weights.append(flat)
-        elif 1 < k <= _MAX_LOGIC_INPUTS + 1 and np.array_equal(flat, logic_table(k - 1, "or")):
-            ors.append(scope)
-        elif 1 < k <= _MAX_LOGIC_INPUTS + 1 and np.array_equal(flat, logic_table(k - 1, "and")):
-            ands.append(scope)
-        else:
-            raise ValueError(
-                f"the network has {k} variables in table {f}; tables take 1 to "
-                f"{MAX_TABLE_VARIABLES}, an OR or AND up to {_MAX_LOGIC_INPUTS} inputs and the "
-                "output last"
-            )
-    return scopes, weights, ors, ands
+    scopes, tables, logic = [], [], {"or": [], "and": []}
+    with np.errstate(divide="ignore"):
+        for f, (scope, table) in enumerate(zip(network.scopes, network.tables, strict=True)):
+            if len(scope) == 0 and table == 0:
+                raise ValueError(f"table {f} is the constant 0: no state has a positive weight")
+            kind = _logic_kind(table)
+            if kind:
+                logic[kind].append(scope)
+            else:
+                scopes.append(scope)
+                tables.append(np.log(table))
+    factors, constant = group_tables(scopes, tables)
+    for kind, make in (("or", OrFactors), ("and", AndFactors)):
+        if logic[kind]:
+            parts = logic[kind]
+            factors.append(make([part[:-1] for part in parts], [part[-1] for part in parts]))
+    return factors, constant
+
+
+def _logic_kind(table):
+    """Return "or" or "and" if a table of many 0/1 variables is such a function, else ""."""
+    m = table.ndim
+    if not MAX_TABLE_VARIABLES < m <= _MAX_LOGIC_INPUTS + 1 or set(table.shape) != {2}:
+        return ""
+    flat = table.ravel()
+    return next((k for k in ("or", "and") if np.array_equal(flat, logic_table(m - 1, k))), "")

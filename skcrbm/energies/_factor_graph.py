@@ -10,12 +10,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.energies._conversions import as_network, pair_tables, split_logic
-from skcrbm.energies._factor_graph_structure import BlockEdges, FactorGraph, LogicGroup
+from skcrbm.energies._conversions import as_network, factors_of_network, pair_tables
+from skcrbm.energies._factor_graph_structure import (
+    FactorGraph,
+    LogicGroup,
+    add_edges,
+    or_zeros,
+)
 from skcrbm.energies._factors import (
-    AndFactors,
     Factors,
-    OrFactors,
     TableFactors,
     as_factors,
     as_log_potentials,
@@ -24,6 +27,7 @@ from skcrbm.energies._factors import (
     group_tables,
     has_categories,
 )
+from skcrbm.energies._libdai import read_libdai
 from skcrbm.energies._uai import read_uai, write_uai
 from skcrbm.energies.base import QUERIES, BaseEnergy, Block
 from skcrbm.utils.limits import (
@@ -39,9 +43,12 @@ from skcrbm.utils.validation import as_row_fields, kernel_array
 class FactorGraphEnergy(BaseEnergy):
     """A batch of Markov random fields over 0/1 variables that share their factors.
 
-    ``-E_n(x) = f_n' x + sum_a log phi_a(x_a)`` over table factors of one to six variables, and
-    OR and AND factors. An OR or AND has weight 1 if its output is right, else 0. The fields f
-    differ from row to row.
+    ``-E_n(x) = f_n' x + sum_a log phi_a(x_a)`` over table factors, OR factors and AND factors. An
+    OR or AND has weight 1 if its output is right, else 0. The fields f differ from row to row.
+
+    If a variable has another number of states than two, by `n_states` or by the shape of a table,
+    the object is a `CategoricalGraphEnergy`: states are the integers from 0, and fields and
+    beliefs have an axis of states.
 
     Parameters
     ----------
@@ -53,6 +60,9 @@ class FactorGraphEnergy(BaseEnergy):
     n_variables : int, default=None
         Number of variables n. None takes the number of columns of `field`, or, without fields,
         the largest variable of the factors plus 1.
+    n_states : int or array-like of int (n,), default=None
+        Number of states of each variable. None takes the shapes of the tables, and two states for
+        variables without tables.
 
     Attributes
     ----------
@@ -62,9 +72,9 @@ class FactorGraphEnergy(BaseEnergy):
         Entries of all tables: by group as given, then by factor, then by entry. The first
         variable of a scope is the slowest digit of an entry's number (C order).
     tables : tuple of TableGroup
-        The same entries by number of variables k of a table: ``variables`` (F, k),
-        ``log_potentials`` (F, 2**k), and ``entries`` (F,), the position of each table's first
-        entry in `log_potentials`.
+        The same entries by shape of a table: ``shape`` (k1, ..., km), ``variables`` (F, m),
+        ``log_potentials`` (F, k1 * ... * km), and ``entries`` (F,), the position of each table's
+        first entry in `log_potentials`.
     ors, ands : LogicGroup
         All OR factors and all AND factors: ``start`` (F + 1,), ``inputs`` (start[F],),
         ``outputs`` (F,).
@@ -216,38 +226,51 @@ class FactorGraphEnergy(BaseEnergy):
 
     @classmethod
     def from_uai(cls, text: str | os.PathLike) -> FactorGraphEnergy:
-        """Read a model from text in the format of the UAI competitions.
+        """Read a model in the format of the UAI competitions, "MARKOV" or "BAYES".
 
         Parameters
         ----------
         text : str or path
-            A path, or a str. A str is a path if a file of this name exists; otherwise it is the
-            text itself. Files that are compressed by gzip are unpacked. The text has "MARKOV" or
-            "BAYES", then variables of two states each and tables of weights (not their
-            logarithms). Tables have one to six variables. A larger table must be an OR or AND
-            of its variables before the last, which is the output.
+            A str is a path if a file of this name exists; otherwise it is the text itself. Files
+            that are compressed by gzip are unpacked.
 
         Returns
         -------
         FactorGraphEnergy
-            Energy with its tables in the order of `from_tables`.
+            Energy with its tables in the order of `from_tables`. A table of more than six 0/1
+            variables that is an OR or AND, with the output last, becomes such a factor.
 
         Raises
         ------
         ValueError
             If the text is not in this format; the message names the word and its line.
         """
-        network = read_uai(text)
-        n_variables = len(network.n_states)
-        scopes, weights, ors, ands = split_logic(network)
-        with np.errstate(divide="ignore"):
-            tables = [np.log(table) for table in weights]
-        factors = list(cls.from_tables(scopes, tables, n_variables=n_variables).factors)
-        if ors:
-            factors.append(OrFactors([s[:-1] for s in ors], [s[-1] for s in ors]))
-        if ands:
-            factors.append(AndFactors([s[:-1] for s in ands], [s[-1] for s in ands]))
-        return cls(factors, n_variables=n_variables)
+        return cls._from_network(read_uai(text))
+
+    @classmethod
+    def from_fg(cls, text: str | os.PathLike) -> FactorGraphEnergy:
+        """Read a model in the .fg format of libDAI.
+
+        Variables are numbered in the ascending order of their labels in the file.
+
+        Parameters
+        ----------
+        text : str or path
+            As in `from_uai`.
+
+        Raises
+        ------
+        ValueError
+            If the text is not in this format; the message names the word and its line.
+        """
+        return cls._from_network(read_libdai(text)[0])
+
+    @classmethod
+    def _from_network(cls, network):
+        factors, constant = factors_of_network(network)
+        energy = cls(factors, n_states=network.n_states)
+        energy.constant = constant
+        return energy
 
     def to_uai(self, row: int = 0) -> str:
         """Write one model as text in the format of the UAI competitions.
@@ -477,7 +500,7 @@ class FactorGraphEnergy(BaseEnergy):
             if finite:
                 score = group.log_potentials[block.factor, code | block.bit]
                 score = score - group.log_potentials[block.factor, code]
-                _add_edges(total[1], score, block)
+                add_edges(total[1], score, block)
                 continue
             for value in (0, 1):
                 score = group.log_potentials[block.factor, code | block.bit * value]
@@ -485,17 +508,17 @@ class FactorGraphEnergy(BaseEnergy):
                 zero = score == -np.inf
                 if zero.any():
                     score[zero] = 0
-                    _add_edges(total[2 + value], zero, block)
-                _add_edges(total[value], score, block)
+                    add_edges(total[2 + value], zero, block)
+                add_edges(total[value], score, block)
         for group, negated, block in (
             (self.ors, False, edges[-2]),
             (self.ands, True, edges[-1]),
         ):
             if len(block.edge):
                 # AND is OR of all variables negated.
-                zeros = _or_zeros(group, bits != negated, block.edge)
+                zeros = or_zeros(group, bits != negated, block.edge)
                 for value in (0, 1):
-                    _add_edges(total[2 + value], zeros[value != negated], block)
+                    add_edges(total[2 + value], zeros[value != negated], block)
         off, on, zeros_off, zeros_on = total
         log_odds = np.repeat(self.field[:, variables].astype(np.float64), n_chains, axis=0)
         log_odds += on - off
@@ -574,28 +597,3 @@ def _products(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
         found = np.stack([found * (1 - on), found * on], axis=-1)
         found = found.reshape(len(means), len(variables), -1)
     return found
-
-
-def _add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add values (K, M) of the edges of a block to the total (K, B) of its variables."""
-    if len(block.first):
-        total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
-
-
-def _or_zeros(
-    group: LogicGroup, bits: np.ndarray, edge: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return where (K, M) an OR has weight 0 with the variable of an edge off, and with it on."""
-    is_input = edge < len(group.inputs)
-    n_inputs = len(group.inputs)
-    of_input = np.repeat(np.arange(len(group.outputs)), np.diff(group.start))
-    factor = np.where(is_input, np.append(of_input, 0)[np.minimum(edge, n_inputs)], edge - n_inputs)
-    count = np.add.reduceat(bits[:, group.inputs].astype(np.int64), group.start[:-1], axis=1)
-    count = count[:, factor]
-    own = bits[:, group.inputs[np.minimum(edge, n_inputs - 1)]]
-    others = (count - (own & is_input)) > 0  # some other input is on
-    output = bits[:, group.outputs[factor]]
-    return (
-        np.where(is_input, output != others, others),
-        np.where(is_input, ~output, ~others),
-    )

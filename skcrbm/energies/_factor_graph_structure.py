@@ -254,6 +254,31 @@ class FactorGraph(Versioned):
         return BlockEdges(edge, first[with_edges], with_edges)
 
 
+def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
+    """Add values (K, M) of the edges of a block to the total (K, B) of its variables."""
+    if len(block.first):
+        total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
+
+
+def or_zeros(
+    group: LogicGroup, bits: np.ndarray, edge: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return where (K, M) an OR has weight 0 with the variable of an edge off, and with it on."""
+    is_input = edge < len(group.inputs)
+    n_inputs = len(group.inputs)
+    of_input = np.repeat(np.arange(len(group.outputs)), np.diff(group.start))
+    factor = np.where(is_input, np.append(of_input, 0)[np.minimum(edge, n_inputs)], edge - n_inputs)
+    count = np.add.reduceat(bits[:, group.inputs].astype(np.int64), group.start[:-1], axis=1)
+    count = count[:, factor]
+    own = bits[:, group.inputs[np.minimum(edge, n_inputs - 1)]]
+    others = (count - (own & is_input)) > 0  # some other input is on
+    output = bits[:, group.outputs[factor]]
+    return (
+        np.where(is_input, output != others, others),
+        np.where(is_input, ~output, ~others),
+    )
+
+
 def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
     """Return the variables of each colour; each variable in turn gets the first free colour.
 

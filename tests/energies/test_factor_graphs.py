@@ -335,10 +335,14 @@ def test_bad_uai_text(old, new, message):
         FactorGraphEnergy.from_uai(GOOD.replace(old, new))
 
 
-def test_uai_text_of_seven_variables():
+def test_uai_text_of_large_tables():
     head = "MARKOV 7 " + "2 " * 7 + "1 7 0 1 2 3 4 5 6 128 "
-    with pytest.raises(ValueError, match="7 variables in table 0"):
-        FactorGraphEnergy.from_uai(head + "1 " * 128)
+    weights = np.arange(1.0, 129)
+    energy = FactorGraphEnergy.from_uai(head + " ".join(map(str, weights)))
+    states = (np.arange(128)[:, None] >> np.arange(6, -1, -1)) & 1
+    np.testing.assert_allclose(np.exp(energy.log_weight_of_sets(states))[0], weights)
+    energy = FactorGraphEnergy.from_uai(head + "1 0 " + "0 1 " * 63)
+    assert isinstance(energy.factors[0], OrFactors)
     with pytest.raises(
         ValueError, match="the number of variables of table 0, an integer from 0 to"
     ):

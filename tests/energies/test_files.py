@@ -561,7 +561,17 @@ def test_an_energy_from_a_file(tmp_path):
     path.write_text("BAYES 2 2 2 2 1 0 2 0 1 2 .25 .75 4 .5 .5 1 0")
     energy = FactorGraphEnergy.from_uai(path)
     assert np.exp(energy.score([[1, 0], [1, 1], [0, 1]])) == pytest.approx([0.75, 0, 0.125])
-    with pytest.raises(ValueError, match="variable 1 has 3 states"):
-        FactorGraphEnergy.from_uai("MARKOV 2 2 3 0")
-    with pytest.raises(ValueError, match="0 variables in table 0"):
-        FactorGraphEnergy.from_uai("MARKOV 1 2 1 0 1 2.5")
+    text = "MARKOV 2 2 3 3 0 1 1 2 0 1 1 2.5 3 1 2 3 6 1 2 3 4 5 0"
+    energy = FactorGraphEnergy.from_uai(text)
+    assert np.exp(energy.score([[0, 2], [1, 0], [1, 2]])) == pytest.approx([22.5, 10, 0])
+    again = FactorGraphEnergy.from_uai(energy.to_uai())
+    states = [[a, b] for a in (0, 1) for b in (0, 1, 2)]
+    assert again.log_weight_of_sets(states) == pytest.approx(energy.log_weight_of_sets(states))
+    with pytest.raises(ValueError, match="table 0 is the constant 0"):
+        FactorGraphEnergy.from_uai("MARKOV 1 2 1 0 1 0")
+
+
+def test_an_energy_of_libdai():
+    energy = FactorGraphEnergy.from_fg(write_libdai(read_uai("MARKOV 2 2 3 1 2 0 1 6 1 2 3 4 5 6")))
+    assert energy.n_states.tolist() == [2, 3]
+    assert np.exp(energy.score([[1, 0]])) == pytest.approx([4.0])
