@@ -8,9 +8,9 @@ import numpy as np
 
 from skcrbm.energies._factors import logic_table
 from skcrbm.energies._ising import IsingEnergy
-from skcrbm.energies._rbm import RBMEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
 from skcrbm.energies.base import BaseEnergy
+from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
 # Largest number of inputs of an OR or AND that is written as a table, of 2^16 weights.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.energies.models import ConditionalRBM
+from skcrbm.energies.rbm import ConditionalRBM
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch

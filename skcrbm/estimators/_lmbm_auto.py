@@ -12,11 +12,11 @@ from scipy import sparse
 
 from skcrbm.energies import BaseEnergy, IsingEnergy
 from skcrbm.energies.cliques import clique_energy
+from skcrbm.energies.rbm import linear_fields
 from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.fitting import LiveLine
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.labels import may_be_empty, signs_of

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import Marginal, resolve_decoder, threshold_rule
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.energies.models import ConditionalRBM, CRBMParams
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.estimators._base import Rows
 from skcrbm.estimators._joint import JointClassifier
 from skcrbm.inference import InferenceMethod, infer

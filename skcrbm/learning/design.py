@@ -12,7 +12,7 @@ from scipy.linalg.lapack import (
 from scipy.sparse import issparse
 
 from skcrbm.energies.layered_structure import LayeredParams
-from skcrbm.energies.models import CRBMParams
+from skcrbm.energies.rbm import CRBMParams
 from skcrbm.learning.solvers import Adam, Solver
 from skcrbm.utils.columns import Columns, in_double
 from skcrbm.utils.labels import observed_weight
