@@ -11,7 +11,7 @@ from sklearn.base import _fit_context
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan, start_log_odds
 from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.inference import InferenceMethod
-from skcrbm.learning.fit import fit, fit_one_epoch
+from skcrbm.learning.fit import fit
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
@@ -226,26 +226,6 @@ class MarkovRandomField(BaseDensity):
         )
         self._set_fitted(plan, fitted, rng)
         callbacks.end()
-        return self
-
-    @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
-        """Do one epoch on the given rows.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
-        rows, rng, resume = self._start_partial_fit(X, sample_weight)
-        plan = self._plan(rows, rng, resume)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_fitted(plan, fitted, rng, joined=resume)
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:

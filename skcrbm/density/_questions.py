@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.inference import Gibbs, InferenceMethod, available_methods, infer
 from skcrbm.inference.base import resolve_method
-from skcrbm.utils.options import check_parameters
+from skcrbm.utils.options import check_parameters, is_auto
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
@@ -74,16 +74,13 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
 
     # --------------------------------------------------------------- questions
 
-    def _is_auto(self):
-        return isinstance(self.inference, str) and self.inference == "auto"
-
     def _given_method(self):
         """Return the method that is given by `inference`."""
         return resolve_method(self.inference)
 
     def _query_method(self, energy, wanted):
         """Return the method for a question; "auto" is exact, or a ValueError."""
-        if not self._is_auto():
+        if not is_auto(self.inference):
             return self._method_answering(energy, {_ANSWERS.get(wanted, "marginals")})
         if not is_small(energy):
             raise ValueError(too_large(energy, wanted))

@@ -11,8 +11,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import InferenceMethod
-from skcrbm.learning.design import crbm_params
-from skcrbm.learning.fit import fit, fit_one_epoch
+from skcrbm.learning.data import crbm_params
+from skcrbm.learning.fit import fit
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
@@ -224,26 +224,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         )
         self._set_fitted(plan, fitted, rng)
         callbacks.end()
-        return self
-
-    @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
-        """Do one epoch on the given rows.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
-        rows, rng, resume = self._start_partial_fit(X, sample_weight)
-        plan = self._plan(rows, rng, resume)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_fitted(plan, fitted, rng, joined=resume)
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:

@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from scipy.special import expit
-from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.energies.base import Block, infinite_where_held
 from skcrbm.utils.categorical import one_against_rest
-from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES
-from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.limits import CACHED_ENTRIES
+from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 # A hidden unit adds _GAIN[...](0, its input) to the log-weight of a visible state.
 _GAIN = {"marginal": np.logaddexp, "max": np.maximum}
-_LEAST_ROWS = 64  # rows of a matrix product, because each product reads all coefficients
 
 
 class RBMEnergy(PairwiseEnergy):
@@ -102,6 +100,16 @@ class RBMEnergy(PairwiseEnergy):
     def couplings(self) -> tuple[np.ndarray, ...]:
         """Tuple (weights,)."""
         return (self.weights,)
+
+    @property
+    def n_models(self) -> int:
+        """Number of models N in the batch."""
+        return self.visible_bias.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype of inference: float32 if all inputs are float32, else float64."""
+        return self.weights.dtype
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the biases, and sums of absolute weights."""
@@ -461,16 +469,3 @@ def _left_product(moments, X):
     if issparse(X):
         return np.ascontiguousarray((X.T @ moments).T)
     return moments.T @ X
-
-
-def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Return ``X coef' + intercept`` (N, K) without a copy of a dense X in another dtype."""
-    dtype = np.result_type(X.dtype, coef)
-    coef = coef.astype(dtype, copy=False)
-    if issparse(X) or X.dtype == dtype:
-        fields = np.asarray(safe_sparse_dot(X, coef.T))
-    else:
-        fields = np.empty((len(X), len(coef)), dtype)
-        for rows in row_chunks(len(X), max(_LEAST_ROWS, BLOCK_ENTRIES // max(1, X.shape[1]))):
-            np.matmul(X[rows], coef.T, out=fields[rows])
-    return fields + intercept

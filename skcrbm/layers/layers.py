@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -220,3 +222,24 @@ def _pair(name: str, value: Any, smallest: int) -> tuple[int, int]:
     for v in pair:
         _check_integer(name, v, smallest)
     return pair
+
+
+def check_layers(layers: Iterable) -> None:
+    """Raise a ValueError if a member of `layers` is not a layer."""
+    for layer in layers:
+        if not isinstance(layer, Layer):
+            raise ValueError(
+                f"layers must hold objects from skcrbm.layers such as Dense(100), got {layer!r}"
+            )
+
+
+def checked_input_shape(input_shape: Iterable[int] | None, n_features: int) -> tuple[int, ...]:
+    """Return the shape of the inputs; a ValueError is raised unless it holds all features."""
+    shape = (n_features,) if input_shape is None else tuple(input_shape)
+    positive = all(isinstance(length, Integral) and int(length) > 0 for length in shape)
+    if not positive or len(shape) not in (1, 2, 3) or math.prod(shape) != n_features:
+        raise ValueError(
+            f"input_shape={shape} must be (height, width) or (height, width, channels), "
+            f"positive integers with the {n_features} features of X as their product"
+        )
+    return shape

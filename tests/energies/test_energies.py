@@ -2,17 +2,16 @@
 
 import itertools
 import pickle
-import tracemalloc
 
 import numpy as np
 import pytest
 from reference.brute_force import brute_force
 from reference.random_models import random_clamp, random_ising, random_rbm
-from scipy.sparse import csr_array, csr_matrix, issparse
+from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import threadpool_limits
 
-from skcrbm.energies import OneHotRBMEnergy, RBMEnergy, rbm
-from skcrbm.energies.rbm import ConditionalRBM, CRBMParams, linear_fields
+from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import infer
 
 DTYPES = [np.float32, np.float64]
@@ -299,31 +298,3 @@ def test_conditional_gradient_of_log_z(container):
                 sides.append(log_z(CRBMParams(*model.params[:k], moved, *model.params[k + 1 :])))
             numeric = (sides[0] - sides[1]) / 2e-5
             np.testing.assert_allclose(slope[index], numeric, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("coef_dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", [np.float32, np.float64, csr_matrix])
-def test_linear_fields(kind, coef_dtype, monkeypatch):
-    rng = np.random.default_rng(0)
-    X = kind(rng.normal(size=(50, 6)))
-    coef = rng.normal(size=(3, 6)).astype(coef_dtype)
-    intercept = rng.normal(size=3).astype(coef_dtype)
-    monkeypatch.setattr(rbm, "_LEAST_ROWS", 7)
-    monkeypatch.setattr(rbm, "BLOCK_ENTRIES", 1)
-    found = linear_fields(X, coef, intercept)
-    assert found.dtype == np.result_type(X.dtype, coef_dtype)
-    dense = X.toarray() if issparse(X) else X
-    expected = dense.astype(np.float64) @ coef.astype(np.float64).T + intercept
-    rtol = 1e-5 if found.dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
-
-
-def test_linear_fields_take_no_copy_of_x():
-    X = np.ones((200_000, 50), np.float32)
-    tracemalloc.start()
-    try:
-        linear_fields(X, np.ones((2, 50)), np.ones(2))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < X.nbytes  # in float64 it takes twice as much
