@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABCMeta
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from skcrbm.inference import Gibbs, InferenceMethod, available_methods, infer
 from skcrbm.inference.base import resolve_method
 from skcrbm.utils.options import check_parameters, is_auto
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.validation import checked_features, weighted_rows
+from skcrbm.utils.validation import check_count, checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
 # Queries of the methods that need other answers than marginals.
@@ -219,8 +218,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         check_is_fitted(self)
         check_parameters(self, self._query_parameters)
         n_features = self.n_features_in_
-        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")
+        check_count("n_samples", n_samples)
         if given is None:
             return None
         try:

@@ -10,12 +10,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import Posterior
-from skcrbm.estimators._joint import Classes, LabelVectors, TopLabelSets, check_count
+from skcrbm.estimators._joint import Classes, LabelVectors, TopLabelSets
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.utils.labels import may_be_empty, ranked_index, unseen_share
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread
-from skcrbm.utils.validation import checked_features, weighted_rows
+from skcrbm.utils.validation import check_count, checked_features, weighted_rows
 
 
 class Rows(NamedTuple):

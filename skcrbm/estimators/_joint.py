@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from skcrbm.targets.kinds import Targets
 from skcrbm.utils.labels import distinct_rows, indicator_by_name, is_frame
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import is_auto
-from skcrbm.utils.validation import as_float_array
+from skcrbm.utils.validation import as_float_array, check_count
 
 
 class TopLabelSets(NamedTuple):
@@ -190,11 +189,6 @@ def _log_partition(posterior, method, seed):
     if method.is_random and getattr(method, "random_state", None) is None:
         method = method.with_options(random_state=seed)
     return posterior.infer(method, returns="log_partition").log_partition
-
-
-def check_count(name, value):
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be an int of at least 1, got {value!r}")
 
 
 def _check_enough(k, n, candidates):

@@ -339,7 +339,6 @@ def marginal_method(
     inference: str | InferenceMethod,
     n_visible: int,
     n_hidden: int,
-    name: str = "inference",
     needs: Iterable[str] = ("marginals",),
 ) -> InferenceMethod:
     """Resolve a method for an `RBMEnergy`; "auto" enumerates if one layer is small.
@@ -350,8 +349,6 @@ def marginal_method(
         Name, "auto" or a configured object.
     n_visible, n_hidden : int
         Sizes of the layers.
-    name : str
-        Name of the hyperparameter, for error messages.
     needs : iterable of str
         Answers that the method must give.
 
@@ -364,14 +361,14 @@ def marginal_method(
         small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
         inference = "exact" if small else "sum_product"
     valid_names = partial(methods_for, RBMEnergy, needs)
-    method = resolve_method(inference, name, valid_names)
+    method = resolve_method(inference, valid_names=valid_names)
     # A method with its own `solve` knows its answers for an energy, but not for a class.
     has_table = type(method).solve is InferenceMethod.solve
     lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
     if has_table and lacking:
         raise ValueError(
-            f"{name}={method.name!r} does not give {', '.join(sorted(lacking))}; methods that do: "
-            f"{', '.join(map(repr, valid_names()))}"
+            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}; methods that "
+            f"do: {', '.join(map(repr, valid_names()))}"
         )
     return method
 
@@ -412,13 +409,6 @@ def check_returns(
     if "sample_log_prob" in asked:
         asked = (*asked, "samples")
     return frozenset("statistics" if r == "pairwise" else r for r in asked)
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return an int argument; ValueError unless it is an int of at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:  # type: ignore
-        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
-    return int(value)
 
 
 # ----------------------------------------------------------------- helpers for solvers
