@@ -6,7 +6,8 @@ for one call (the calls before it run as well, as modules and kernels load once 
 
 A call is traced in a fresh process, after the calls above it in the table. Counted are
 
-- functions: functions, comprehensions and modules of skcrbm that run,
+- functions: functions, comprehensions and modules of skcrbm that run, except modules that hold
+  nothing but a docstring: there is no code to follow,
 - files: files of skcrbm that hold them,
 - climbs: pairs (caller, callee) where the caller's folder may be imported by the callee's folder,
   by `MAY_IMPORT` of `tests/test_architecture.py`: a call from a lower folder into a higher folder,
@@ -77,6 +78,12 @@ def is_ours(frame):
     return frame.f_code.co_filename.startswith(ROOT)
 
 
+def holds_code(frame):
+    """Return False for a module that holds nothing but a docstring."""
+    code = frame.f_code
+    return code.co_name != "<module>" or not set(code.co_names) <= {"__doc__"}
+
+
 def caller_of(frame):
     """The nearest frame of skcrbm above `frame`, or None."""
     frame = frame.f_back
@@ -101,7 +108,7 @@ def trace(call):
     found = Trace(set(), set(), set())
 
     def profile(frame, event, _):
-        if event != "call" or not is_ours(frame):
+        if event != "call" or not is_ours(frame) or not holds_code(frame):
             return
         callee = place(frame)
         found.functions.add(callee)

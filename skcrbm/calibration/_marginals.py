@@ -12,8 +12,7 @@ from sklearn.utils.validation import (
 )
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import make_targets
-from skcrbm.targets.mixin import TargetsMixin, label_output
+from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.labels import require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from skcrbm.datasets._graphical import check_size
 from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors
+from skcrbm.utils.validation import check_count
 
 _PLACES = 10  # along each side
 _P_LOCATION = 0.01
@@ -66,7 +66,7 @@ def make_deconvolution(
     >>> images.shape, locations.sum(axis=(1, 2, 3))
     ((3, 14, 14), array([4, 5, 7]))
     """
-    n = check_size("n_images", n_images, 1)
+    n = check_count("n_images", n_images, 1)
     rng = check_random_state(random_state)
     rows = [line.split() for line in _SHAPES.split("\n") if line.strip()]
     features = np.array([[list(part) for part in shape] for shape in zip(*rows, strict=True)])
@@ -140,8 +140,8 @@ def deconvolution_energy(
     """
     images = _check_pictures(images)
     n, height, width = images.shape
-    n_features = check_size("n_features", n_features, 1)
-    size = check_size("feature_size", feature_size, 1)
+    n_features = check_count("n_features", n_features, 1)
+    size = check_count("feature_size", feature_size, 1)
     if size > min(height, width):
         raise ValueError(
             f"feature_size must be at most {min(height, width)}, the smaller side of the "

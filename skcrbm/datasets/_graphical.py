@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from numbers import Integral, Real
-from typing import Any
+from numbers import Real
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy, SparseIsingEnergy, TableFactors
-
-
-def check_size(name: str, value: Any, least: int) -> int:
-    """Return an int argument; ValueError unless it is an int of at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
-    return int(value)
+from skcrbm.utils.validation import check_count
 
 
 def make_random_factor_graph(
@@ -58,7 +51,7 @@ def make_random_factor_graph(
     >>> infer(energy, "exact").marginals.shape
     (1, 10)
     """
-    n = check_size("n_variables", n_variables, 6)
+    n = check_count("n_variables", n_variables, 6)
     rng = check_random_state(random_state)
     scopes, tables = [], []
     for _ in range(rng.randint(n, 2 * n + 1)):
@@ -106,7 +99,7 @@ def make_weighted_3sat(
     >>> make_weighted_3sat(10, random_state=0).factors
     (TableFactors(30 tables of shape (2, 2, 2)),)
     """
-    n = check_size("n_variables", n_variables, 3)
+    n = check_count("n_variables", n_variables, 3)
     rng = check_random_state(random_state)
     n_clauses = 3 * n
     scopes = np.sort([rng.permutation(n)[:3] for _ in range(n_clauses)], axis=1)
@@ -153,7 +146,7 @@ def make_structured_sequences(n_variables: int) -> tuple[np.ndarray, np.ndarray]
     >>> sequences.shape
     (16, 7)
     """
-    n = check_size("n_variables", n_variables, 5)
+    n = check_count("n_variables", n_variables, 5)
     if n % 2 == 0:
         raise ValueError(
             f"n_variables must be odd, as a window begins at every second variable; got {n}"
@@ -211,7 +204,7 @@ def make_ising_lattice(
     sides = tuple(shape) if np.iterable(shape) else ()
     if not sides:
         raise ValueError(f"shape must be a tuple of sides, got {shape!r}")
-    sides = tuple(check_size("shape", side, 1) for side in sides)
+    sides = tuple(check_count("shape", side, 1) for side in sides)
     if not isinstance(coupling, Real) or not np.isfinite(coupling):
         raise ValueError(f"coupling must be a finite number, got {coupling!r}")
     number = np.arange(np.prod(sides)).reshape(sides)
@@ -270,7 +263,7 @@ def make_random_ising(
     >>> make_random_ising(200, mean_degree=4, random_state=0).n_variables
     200
     """
-    n = check_size("n_variables", n_variables, 1)
+    n = check_count("n_variables", n_variables, 1)
     rng = check_random_state(random_state)
     if mean_degree is None:
         half = np.triu(rng.uniform(-2, 2, (2, n, n)).sum(axis=0), 1)

@@ -418,13 +418,6 @@ def decoder_constraint(names: Iterable[str], *, auto: bool = False) -> list:
     return [StrOptions({*names, *(["auto"] if auto else [])}), _RuleObject(names)]
 
 
-def threshold_rule(decode: str | DecodingRule) -> Threshold | None:
-    """Return the rule if it takes thresholds that `fit` must find, else None."""
-    if isinstance(decode, str):
-        return Threshold() if decode == Threshold.name else None
-    return decode if isinstance(decode, Threshold) else None
-
-
 def decoders_for(energy_type: type) -> list[str]:
     """Return the names of the decoding rules that serve a kind of energy.
 

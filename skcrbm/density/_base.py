@@ -11,21 +11,23 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import Gibbs, InferenceMethod, PerturbAndMaxProduct, infer
-from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import method_constraint, methods_for, seeded_copy
+from skcrbm.inference.base import methods_for, resolve_method
+from skcrbm.inference.choice import method_constraint
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import Design
+from skcrbm.learning.data import ArraySource, Design
 from skcrbm.learning.fit import (
     Fitted,
     Plan,
     Progress,
+    fit_one_epoch,
     joined_curves,
     resumed_generator,
     warn_of_convergence,
@@ -50,8 +52,8 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.utils.fitting import CallbackSupportMixin, forget
-from skcrbm.utils.options import Integer
+from skcrbm.utils.fitting import CallbackSupportMixin, all_or_nothing, forget
+from skcrbm.utils.options import Integer, is_auto
 from skcrbm.utils.warnings import warn_user
 
 SOLVERS = ("adam", "sgd")
@@ -71,7 +73,7 @@ class Rows(NamedTuple):
 
 
 class BaseDensity(CallbackSupportMixin, DensityQuestions):
-    """Base of the densities that are trained epoch by epoch: everything but `fit`."""
+    """Base of the densities that are trained epoch by epoch: everything but `fit` and `_plan`."""
 
     _parameter_constraints: dict = {
         "learning": rule_constraint("density", "ContrastiveDivergence(n_chains=50)"),
@@ -112,6 +114,10 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     _state = ("_model", "_structure", "_rule", "_sampler", "_progress", "_rng")
 
     @abstractmethod
+    def _plan(self, rows: Rows, rng: np.random.RandomState, resume: bool) -> DensityPlan:
+        """Return the plan of a fit; `resume` goes on from the fitted model."""
+
+    @abstractmethod
     def _structure_of(self, n_features: int) -> Any:
         """Return the structure on which the fitted model and the hyperparameters must agree."""
 
@@ -121,6 +127,33 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
     def __sklearn_is_fitted__(self):
         return "_model" in vars(self)
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
+        """Do one epoch on the given rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        resume = self.__sklearn_is_fitted__()
+        if resume:  # scikit-learn validates parameters in the first call only
+            self._validate_params()
+        refuse_held_out_rows(self.early_stopping)
+        if resume:
+            self._check_same_model()
+        rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
+        rng = resumed_generator(self, resume, self.random_state)
+        plan = self._plan(rows, rng, resume)
+        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
+        self._set_fitted(plan, fitted, rng, joined=resume)
+        return self
 
     # ------------------------------------------------------------- steps of a fit
 
@@ -133,17 +166,6 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
             forget(self, self._state)
         rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
         return rows, check_random_state(self.random_state), resume
-
-    def _start_partial_fit(self, X, sample_weight) -> tuple[Rows, np.random.RandomState, bool]:
-        """Return the same for `partial_fit`."""
-        resume = self.__sklearn_is_fitted__()
-        if resume:  # scikit-learn validates parameters in the first call only
-            self._validate_params()
-        refuse_held_out_rows(self.early_stopping)
-        if resume:
-            self._check_same_model()
-        rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
-        return rows, resumed_generator(self, resume, self.random_state), resume
 
     def _check_same_model(self) -> None:
         if self._structure_of(self.n_features_in_) != self._structure:
@@ -166,8 +188,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         }
         vars(self).update(new)
         if isinstance(plan.rule, (Likelihood, BPLearning)):
-            method = resolve_method("sum_product") if self._is_auto() else self._given_method()
-            warn_of_convergence(self.convergence_curve_[-1], method, *_UNCONVERGED)
+            warn_of_convergence(self.convergence_curve_[-1], self._belief_method(), *_UNCONVERGED)
+
+    def _belief_method(self) -> InferenceMethod:
+        """Return the method of beliefs: the given method, or sum-product."""
+        return resolve_method("sum_product") if is_auto(self.inference) else self._given_method()
 
     def _model_attributes(self, model, plan: DensityPlan) -> dict[str, Any]:
         """Return the fitted attributes of a model."""
@@ -185,7 +210,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
         `missing` is True if there are entries to be marginalised.
         """
-        if not self._is_auto():
+        if not is_auto(self.inference):
             return self._method_answering(energy, set(rule.density_answers))
         likelihood = isinstance(rule, Likelihood)
         wanted = likelihood or (missing and not isinstance(rule, BPLearning))
@@ -252,8 +277,8 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         clamp = self._check_given(n_samples, given)
         if isinstance(self._rule, BPLearning):
             energy, n_features = self.energy_, self.n_features_in_
-            method = resolve_method("sum_product") if self._is_auto() else self._given_method()
-            p = infer(energy, method, clamp=clamp, returns="marginals").marginals[0, :n_features]
+            found = infer(energy, self._belief_method(), clamp=clamp, returns="marginals")
+            p = found.marginals[0, :n_features]
             u = uniforms(random_key(random_state), np.arange(n_samples), 0, n_features)
             return (u < p).astype(np.int64)
         return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
@@ -312,7 +337,7 @@ def density_plan(
     n_rows, by_states = len(rows.visible), not rule.has_density_loss
     energy = model.energy(rows.X)
     missing = bool(np.isnan(rows.visible).any())
-    method = seeded_copy(density._training_method(rule, energy, missing), rng)
+    method = density._training_method(rule, energy, missing).seeded(rng)
     sampler = rule.density_sampler(energy)
     penalty = None
     if density.alpha or density.alpha_l1:

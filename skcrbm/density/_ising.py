@@ -2,18 +2,86 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan, start_log_odds
-from skcrbm.energies import SparseIsingEnergy
-from skcrbm.energies.models import DenseIsingModel, IsingParams, SparseIsingModel
+from skcrbm.energies import IsingEnergy, SparseIsingEnergy
 from skcrbm.inference import InferenceMethod
-from skcrbm.learning.fit import fit, fit_one_epoch
+from skcrbm.learning.fit import fit
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+
+
+class IsingParams(NamedTuple):
+    """Parameters of an Ising model with centred variables.
+
+    The score is ``sum_i field_i y_i + sum_ik coupling_ik (y_i - c_i) (y_k - c_k)``. If the means
+    are near the centre c, a step of a coupling leaves them as they are.
+    """
+
+    coupling: Any  # ndarray (E,)
+    field: Any  # ndarray (L,)
+
+
+def _ising_gradient(unary, pairs, edges, center):
+    """Return the gradient from differences of 0/1 moments, where y is 2 u - 1."""
+    means = 2 * unary.sum(axis=0)
+    i, k = edges.T
+    coupling = 4 * pairs - (1 + center[k]) * means[i] - (1 + center[i]) * means[k]
+    return IsingParams(coupling, means)
+
+
+class DenseIsingModel(NamedTuple):
+    """An Ising model of all pairs."""
+
+    params: IsingParams  # couplings in the order of `edges`
+    edges: np.ndarray  # int (L (L - 1) / 2, 2): all pairs i < k, sorted
+    center: np.ndarray  # c (L,), near the means of the data
+
+    def energy(self, X: Any) -> IsingEnergy:
+        """Return the energy of one model."""
+        coupling, field = self.params
+        matrix = np.zeros((len(field), len(field)), field.dtype)
+        i, k = self.edges.T
+        matrix[i, k] = matrix[k, i] = coupling
+        return IsingEnergy(matrix, field - matrix @ self.center)
+
+    def gradient(
+        self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]
+    ) -> IsingParams:
+        """Map differences of moments to parameters; see `ConditionalRBM.gradient`."""
+        i, k = self.edges.T
+        return _ising_gradient(unary, statistics[0][i, k], self.edges, self.center)
+
+
+class SparseIsingModel(NamedTuple):
+    """An Ising model of the edges of a graph."""
+
+    params: IsingParams
+    base: SparseIsingEnergy  # one model with the graph
+    center: np.ndarray  # c (L,), near the means of the data
+
+    @property
+    def edges(self) -> np.ndarray:
+        """Pairs i < k (E, 2)."""
+        return self.base.edges
+
+    def energy(self, X: Any) -> SparseIsingEnergy:
+        """Return the energy of one model."""
+        coupling, field = self.params
+        energy = self.base.with_edge_coupling(coupling)
+        return energy.with_fields((field - energy.coupling @ self.center)[None])
+
+    def gradient(
+        self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]
+    ) -> IsingParams:
+        """Map differences of moments to parameters; see `ConditionalRBM.gradient`."""
+        return _ising_gradient(unary, statistics[0], self.edges, self.center)
 
 
 class IsingModel(BaseDensity):
@@ -187,26 +255,6 @@ class IsingModel(BaseDensity):
         )
         self._set_fitted(plan, fitted, rng)
         callbacks.end()
-        return self
-
-    @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
-        """Do one epoch on the given rows.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
-        rows, rng, resume = self._start_partial_fit(X, sample_weight)
-        plan = self._plan(rows, rng, resume)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_fitted(plan, fitted, rng, joined=resume)
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:

@@ -19,7 +19,8 @@ from skcrbm.density._scopes import checked_inputs, checked_ties, clique_scopes
 from skcrbm.energies import FactorGraphEnergy, IsingEnergy
 from skcrbm.energies.cliques import clique_energy
 from skcrbm.inference import BranchAndBound, InferenceMethod, infer
-from skcrbm.inference.choice import method_constraint, methods_for
+from skcrbm.inference.base import methods_for
+from skcrbm.inference.choice import method_constraint
 from skcrbm.inference.label_search import find_clique_states, find_labels
 from skcrbm.learning.large_margin.cliques import CliqueFeatures, CliqueProblem, fit_cliques
 from skcrbm.utils.fitting import (
@@ -33,7 +34,7 @@ from skcrbm.utils.fitting import (
 )
 from skcrbm.utils.labels import require_observed, signs_of
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_TABLE_VARIABLES
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, is_auto
 from skcrbm.utils.warnings import warn_user
 
 
@@ -248,7 +249,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
             forget(self, ("_last", "_is_output"))
         given = X  # callbacks score on the rows as passed, rows of weight 0 included
         _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
-        if not self._is_auto():
+        if not is_auto(self.inference):
             self._given_method()  # prediction needs it: raises an error if an option is invalid
         is_output = checked_inputs(self.inputs, visible.shape[1])
         cliques = clique_scopes(self.cliques, is_output)

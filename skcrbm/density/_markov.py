@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,12 +10,46 @@ from sklearn.base import _fit_context
 
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan, start_log_odds
 from skcrbm.energies import FactorGraphEnergy, TableFactors
-from skcrbm.energies.models import TableModel, TableParams
 from skcrbm.inference import InferenceMethod
-from skcrbm.learning.fit import fit, fit_one_epoch
+from skcrbm.learning.fit import fit
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+
+
+class TableParams(NamedTuple):
+    """Parameters of a Markov random field."""
+
+    log_potentials: Any  # ndarray (K,): learned entries of the tables
+
+
+class TableModel(NamedTuple):
+    """A factor graph whose tables are learned; weights of 0 and fields stay as they are."""
+
+    params: TableParams
+    base: FactorGraphEnergy  # one model
+    learned: np.ndarray  # int (K,): positions of the learned (finite) entries
+
+    @classmethod
+    def from_energy(cls, base: FactorGraphEnergy) -> TableModel:
+        """Return the model that starts from the tables of an energy."""
+        learned = np.flatnonzero(np.isfinite(base.log_potentials))
+        return cls(TableParams(base.log_potentials[learned]), base, learned)
+
+    def energy(self, X: Any) -> FactorGraphEnergy:
+        """Return the energy of one model."""
+        flat = self.base.log_potentials.copy()
+        flat[self.learned] = self.params.log_potentials
+        return self.base.with_log_potentials(flat)
+
+    def gradient(
+        self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]
+    ) -> TableParams:
+        """Map differences of moments to differences of parameters; see `ConditionalRBM.gradient`.
+
+        The gradient of an entry is the difference of its probability.
+        """
+        return TableParams(statistics[0][self.learned])
 
 
 class MarkovRandomField(BaseDensity):
@@ -192,26 +226,6 @@ class MarkovRandomField(BaseDensity):
         )
         self._set_fitted(plan, fitted, rng)
         callbacks.end()
-        return self
-
-    @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
-        """Do one epoch on the given rows.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
-        rows, rng, resume = self._start_partial_fit(X, sample_weight)
-        plan = self._plan(rows, rng, resume)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_fitted(plan, fitted, rng, joined=resume)
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:

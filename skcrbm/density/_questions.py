@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABCMeta
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.inference import Gibbs, InferenceMethod, available_methods, infer
 from skcrbm.inference.base import resolve_method
-from skcrbm.utils.options import check_parameters
+from skcrbm.utils.options import check_parameters, is_auto
 from skcrbm.utils.pickling import Versioned
-from skcrbm.utils.validation import checked_features, weighted_rows
+from skcrbm.utils.validation import check_count, checked_features, weighted_rows
 from skcrbm.utils.warnings import warn_user
 
 # Queries of the methods that need other answers than marginals.
@@ -74,16 +73,13 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
 
     # --------------------------------------------------------------- questions
 
-    def _is_auto(self):
-        return isinstance(self.inference, str) and self.inference == "auto"
-
     def _given_method(self):
         """Return the method that is given by `inference`."""
         return resolve_method(self.inference)
 
     def _query_method(self, energy, wanted):
         """Return the method for a question; "auto" is exact, or a ValueError."""
-        if not self._is_auto():
+        if not is_auto(self.inference):
             return self._method_answering(energy, {_ANSWERS.get(wanted, "marginals")})
         if not is_small(energy):
             raise ValueError(too_large(energy, wanted))
@@ -222,8 +218,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         check_is_fitted(self)
         check_parameters(self, self._query_parameters)
         n_features = self.n_features_in_
-        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")
+        check_count("n_samples", n_samples)
         if given is None:
             return None
         try:

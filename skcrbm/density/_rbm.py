@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan
-from skcrbm.energies.models import RBMModel, RBMParams
+from skcrbm.energies import RBMEnergy
 from skcrbm.inference import InferenceMethod
-from skcrbm.learning.design import crbm_params
-from skcrbm.learning.fit import fit, fit_one_epoch
+from skcrbm.learning.data import crbm_params
+from skcrbm.learning.fit import fit
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
@@ -20,6 +22,30 @@ from skcrbm.utils.options import Integer
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
 # Hidden units break their symmetry slowly, so the step size may be larger than in other densities.
 _SAMPLED_SPEEDUP = 50
+
+
+class RBMParams(NamedTuple):
+    """Parameters of a restricted Boltzmann machine."""
+
+    weights: Any  # ndarray (V, H)
+    visible_intercept: Any  # ndarray (V,)
+    hidden_intercept: Any  # ndarray (H,)
+
+
+class RBMModel(NamedTuple):
+    """A restricted Boltzmann machine, a `ConditionalRBM` without columns of X."""
+
+    params: RBMParams
+
+    def energy(self, X: Any) -> RBMEnergy:
+        """Return the energy of one model."""
+        return RBMEnergy(*self.params)
+
+    def gradient(self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]) -> RBMParams:
+        """Map differences of moments to parameters; see `ConditionalRBM.gradient`."""
+        total = unary.sum(axis=0)
+        n_visible = len(self.params.visible_intercept)
+        return RBMParams(statistics[0], total[:n_visible], total[n_visible:])
 
 
 class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
@@ -198,26 +224,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         )
         self._set_fitted(plan, fitted, rng)
         callbacks.end()
-        return self
-
-    @all_or_nothing
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
-        """Do one epoch on the given rows.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
-        rows, rng, resume = self._start_partial_fit(X, sample_weight)
-        plan = self._plan(rows, rng, resume)
-        fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
-        self._set_fitted(plan, fitted, rng, joined=resume)
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:

@@ -5,7 +5,6 @@ from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors
 from skcrbm.energies._ising import IsingEnergy
 from skcrbm.energies._layered import LayeredEnergy
 from skcrbm.energies._pairwise import PairwiseEnergy
-from skcrbm.energies._rbm import OneHotRBMEnergy, RBMEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
 from skcrbm.energies._uai_answers import (
     read_uai_evidence,
@@ -17,6 +16,7 @@ from skcrbm.energies._uai_answers import (
 )
 from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.layered_structure import LayeredStructure
+from skcrbm.energies.rbm import OneHotRBMEnergy, RBMEnergy
 
 __all__ = [
     "AndFactors",

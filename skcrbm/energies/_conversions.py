@@ -14,10 +14,10 @@ from skcrbm.energies._factors import (
     logic_table,
 )
 from skcrbm.energies._ising import IsingEnergy
-from skcrbm.energies._rbm import RBMEnergy
 from skcrbm.energies._sparse_ising import SparseIsingEnergy
 from skcrbm.energies._uai import Network
 from skcrbm.energies.base import BaseEnergy
+from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
 # Largest number of inputs of an OR or AND that is written as a table, of 2^16 weights.
@@ -136,7 +136,8 @@ def factors_of_network(network: Network) -> tuple[list[Factors], float]:
             else:
                 scopes.append(scope)
                 tables.append(np.log(table))
-    factors, constant = group_tables(scopes, tables)
+    groups, constant = group_tables(scopes, tables)
+    factors: list[Factors] = [*groups]
     for kind, make in (("or", OrFactors), ("and", AndFactors)):
         if logic[kind]:
             parts = logic[kind]

@@ -16,15 +16,13 @@ from skcrbm.decoding.rules import (
     DecodingRule,
     decoder_constraint,
     decoders_for,
-    threshold_rule,
 )
 from skcrbm.energies import RBMEnergy
-from skcrbm.estimators._base import Rows, refuse_balanced_weights
+from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows, with_class_weight
 from skcrbm.estimators._crbm_auto import (
     PLAIN_ALPHA,
     PenaltySettings,
     choose_solver,
-    is_auto,
     make_penalty,
     path_record,
     search_convex_penalty,
@@ -40,15 +38,9 @@ from skcrbm.estimators._rbm import (
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import (
-    marginal_method,
-    method_constraint,
-    methods_for,
-    seeded_copy,
-)
-from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import Design, crbm_params, crbm_rate_factors, mean_square
+from skcrbm.inference.base import marginal_method, methods_for, resolve_method
+from skcrbm.inference.choice import method_constraint
+from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import (
     Plan,
     fit,
@@ -68,9 +60,9 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, forget, with_callbacks
 from skcrbm.utils.labels import require_complete
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, is_auto, option_name
 
 _UNCONVERGED = (
     "gradients and probabilities may be off",
@@ -380,9 +372,9 @@ class CRBMClassifier(RBMClassifier):
         if resume:
             self._check_same_model()
         else:
-            self._forget()
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume)
-        rows = self._with_class_weight(rows)
+            forget(self, self._state)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume)
+        rows = with_class_weight(self, rows)
         rng = check_random_state(self.random_state)
         plan = self._plan(rows, rng, resume)
         callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
@@ -397,7 +389,7 @@ class CRBMClassifier(RBMClassifier):
         interrupted = fitted.interrupted
         if isinstance(resolve_rule(self.learning, "conditional"), Likelihood):
             interrupted |= self._warn_of_strong_couplings(rows)
-        if threshold_rule(self.decode):
+        if option_name(self.decode) == "threshold":
             folds = bind(self._fold_settings, rows)
             update_thresholds(self, folds, rows.weight, rng, interrupted)
         callbacks.end()
@@ -438,8 +430,8 @@ class CRBMClassifier(RBMClassifier):
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
-        rows = self._with_class_weight(rows)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume, classes=classes)
+        rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
@@ -473,7 +465,7 @@ class CRBMClassifier(RBMClassifier):
         )
         if self._targets.one_hot:
             method = resolve_method("exact")
-        method, marginals = seeded_copy(method, rng), seeded_copy(method, rng)
+        method, marginals = method.seeded(rng), method.seeded(rng)
         self._check_rule(rule, rows, partial)
         solver: Any = choose_solver(self.solver, self.early_stopping, rule, method, partial)
         full_batch = isinstance(solver, LBFGS)

@@ -30,8 +30,7 @@ from skcrbm.decoding.rules import (
     resolve_decoder,
 )
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import make_targets
-from skcrbm.targets.mixin import TargetsMixin, label_output
+from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.utils.classifiers import call_given, final_model, label_marginals
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,

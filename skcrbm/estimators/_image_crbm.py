@@ -12,10 +12,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies import RBMEnergy
-from skcrbm.estimators._base import Rows
+from skcrbm.estimators._base import Rows, training_rows
 from skcrbm.estimators._crbm_auto import (
     PenaltySettings,
-    is_auto,
     path_record,
     search_convex_penalty,
 )
@@ -26,15 +25,9 @@ from skcrbm.estimators._rbm import (
     check_inference_cost,
 )
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import (
-    marginal_method,
-    method_constraint,
-    methods_for,
-    seeded_copy,
-)
-from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import Design, crbm_params, crbm_rate_factors, mean_square
+from skcrbm.inference.base import marginal_method, methods_for, resolve_method
+from skcrbm.inference.choice import method_constraint
+from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
 from skcrbm.learning.fit import (
     Plan,
     fit,
@@ -56,10 +49,10 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.targets.images import make_image_targets
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, forget, with_callbacks
 from skcrbm.utils.labels import flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, is_auto
 
 # Value of alpha="auto" in a first `partial_fit`: a value that is found for some thousand images.
 _PLAIN_ALPHA = 0.003
@@ -233,8 +226,8 @@ class ImageCRBM(RBMClassifier):
         if resume:
             self._check_same_model()
         else:
-            self._forget()
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume)
+            forget(self, self._state)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume)
         rng = check_random_state(self.random_state)
         plan = self._plan(rows, rng, resume)
         callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
@@ -276,7 +269,7 @@ class ImageCRBM(RBMClassifier):
             self._validate_params()
             self._check_same_model()
         refuse_held_out_rows(self.early_stopping)
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume, classes=classes)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
@@ -296,7 +289,7 @@ class ImageCRBM(RBMClassifier):
         method = marginal_method(self.inference, n_visible, self.n_hidden, needs=answers)
         if self._targets.one_hot:
             method = resolve_method("exact")
-        method, marginals = seeded_copy(method, rng), seeded_copy(method, rng)
+        method, marginals = method.seeded(rng), method.seeded(rng)
         solver = resolve_solver(self.solver, STOCHASTIC_SOLVERS)
 
         # Coordinates to train in, and the model to start from.

@@ -1,28 +1,23 @@
-"""Base class of the models with an energy: predictions and questions about p(y | x)."""
+"""p(y | x) over label vectors or over classes: draws, probabilities, most probable labels."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.best_states import weighted_label_sets
 from skcrbm.decoding.posterior import Posterior
-from skcrbm.estimators._base import StructuredClassifier
 from skcrbm.inference import available_methods, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
-from skcrbm.targets.mixin import label_output
-from skcrbm.utils.labels import distinct_rows, indicator_by_name, is_frame, ranked_index
+from skcrbm.utils.labels import distinct_rows, indicator_by_name, is_frame
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
-from skcrbm.utils.parallel import one_blas_thread
-from skcrbm.utils.validation import as_float_array
+from skcrbm.utils.options import is_auto
+from skcrbm.utils.validation import as_float_array, check_count
 
 
 class TopLabelSets(NamedTuple):
@@ -44,256 +39,7 @@ class TopLabelSets(NamedTuple):
     proba: Any
 
 
-class JointClassifier(StructuredClassifier):
-    """Base class of the models with an energy of the outputs given x, which define p(y | x).
-
-    A subclass has ``_posterior_of(X, known)``, the `Posterior` of validated rows and known labels;
-    all predictions are computed from it.
-    """
-
-    @abstractmethod
-    def _posterior_of(self, X, known) -> Posterior:
-        """Return the `Posterior` of validated rows and known labels."""
-
-    def _posterior(self, X, y_known=None) -> Posterior:
-        """Return the `Posterior` of the rows of X given the known labels."""
-        check_is_fitted(self)
-        X = self._check_predict_data(X)
-        return self._posterior_of(X, self._targets.check_known(y_known, X.shape[0]))
-
-    def _label_log_odds(self, posterior):
-        return posterior.log_odds()
-
-    def _joint(self, X, y_known) -> Any:
-        """Return p(y | x) of the rows, over label vectors or over classes."""
-        posterior = self._posterior(X, y_known)
-        if self._targets.multilabel:
-            return _LabelVectors(self._targets, posterior)
-        log_odds = self._targets.log_odds(self, posterior).astype(posterior.energy.dtype)
-        return _Classes(self._targets, self._targets.class_log_proba(log_odds.astype(np.float64)))
-
-    # -------------------------------------------------------------------- predictions
-
-    @label_output
-    def predict(self, X, y_known=None):
-        """Predict labels by the rule `decode`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the other labels are predicted given them. The
-            columns of a data frame are matched by name; labels without a column are not known.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs) or (n_samples,)
-            Predicted labels or classes; see `set_label_output` for data frames.
-        """
-        with one_blas_thread():
-            return self._predict(self._posterior(X, y_known))
-
-    @label_output
-    def decision_function(self, X, y_known=None):
-        """Return the score of each output, positive if it is on, or of each class.
-
-        The documentation of the class describes the scores.
-
-        Parameters
-        ----------
-        X, y_known
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs), (n_samples,) or (n_samples, n_classes)
-        """
-        with one_blas_thread():
-            posterior = self._posterior(X, y_known)
-            return self._decision(posterior).astype(posterior.energy.dtype, copy=False)
-
-    @label_output
-    def predict_proba(self, X, y_known=None):
-        """Return P(y_i = 1 | x) of each output, or the probability of each class.
-
-        Parameters
-        ----------
-        X, y_known
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
-        """
-        with one_blas_thread():
-            posterior = self._posterior(X, y_known)
-            log_odds = self._targets.log_odds(self, posterior)
-        return self._targets.proba(log_odds.astype(posterior.energy.dtype, copy=False))
-
-    # ------------------------------------------- questions about the joint distribution
-
-    def sample(
-        self, X, n_samples=1, y_known=None, *, method="exact", burn_in=None, random_state=None
-    ):
-        """Draw labels from p(y | x).
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        n_samples : int, default=1
-            Number of draws from each row.
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the other labels are drawn given them.
-        method : {"exact", "gibbs"}, default="exact"
-            Independent draws by enumeration, with up to 20 hidden units or outputs; or up to
-            100 Gibbs chains per row, see `skcrbm.inference.sample`. 1-D y is always exact.
-        burn_in : int or None, default=None
-            Sweeps of the Gibbs chains before the first draw; None: 100.
-        random_state : int, RandomState or None, default=None
-            Seed of the draws, which do not depend on `n_jobs`.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_samples, n_outputs) or (n_rows, n_samples)
-            0/1 labels, or classes of 1-D y.
-
-        Raises
-        ------
-        ValueError
-            If an argument is invalid, or the model is too large for `method`.
-        """
-        with one_blas_thread():
-            joint = self._joint(X, y_known)
-        return joint.sample(n_samples, method, burn_in, random_state)
-
-    def score_samples(self, X, y=None, y_known=None, *, method="exact", random_state=None):
-        """Return the log-likelihood of labels, log p(y | x), of each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            Labels. NaN in 2-D y (not observed) is summed out, so that the result is the marginal
-            log-likelihood of the observed labels, and 0 if no label of the row is observed. None,
-            which scikit-learn's checks pass, stands for labels that are not observed.
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the result is log p(y | x, y_known), and -inf if
-            y contradicts them.
-        method : str or object, default="exact"
-            Method that computes log Z: "exact", with up to 20 hidden units or outputs; or, for an
-            approximation, another method of `skcrbm.inference.infer`, by name or as an object:
-            "sum_product" (the Bethe approximation), "tree_reweighted" (an upper bound of log Z) or
-            "ais" (annealed importance sampling). 1-D y is always exact.
-        random_state : int, RandomState or None, default=None
-            Seed of "ais".
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Log-likelihood of each row.
-
-        Raises
-        ------
-        ValueError
-            If an argument is invalid, or the model is too large for `method`.
-        """
-        with one_blas_thread():
-            joint = self._joint(X, y_known)
-            if y is None:
-                return np.zeros(joint.n_rows)
-            visible = self._targets.encode(y)
-            if len(visible) != joint.n_rows:
-                raise ValueError(
-                    f"X and y must have as many rows, got {joint.n_rows} and {len(visible)}"
-                )
-            return joint.log_proba_of(visible, method, random_state)
-
-    def predict_topk(
-        self, X, k=1, y_known=None, *, candidates="auto", method="exact", random_state=None
-    ):
-        """Return the k most probable label vectors of each row, with their probabilities.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        k : int, default=1
-            Number of label vectors per row.
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the vectors agree with them, and their
-            probabilities are p(y | x, y_known).
-        candidates : {"auto", "all", "label_sets"} or array-like of shape (n_sets, n_outputs)
-            Label vectors that compete: all possible vectors (exact, up to 20 outputs),
-            `label_sets_`, or the rows of the array. "auto" is "all" up to 14 outputs, else
-            "label_sets". The candidates that agree with the known labels compete; if no candidate
-            agrees, all of them compete with the known labels written over them.
-        method : str or object, default="exact"
-            Method that computes log Z, as in `score_samples`; it affects the probabilities only.
-        random_state : int, RandomState or None, default=None
-            Seed of "ais".
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples, k, n_outputs) or (n_samples, k)
-            0/1 labels, or classes of 1-D y, by falling probability; -1 if the known labels leave
-            fewer than k candidates.
-        proba : ndarray of shape (n_samples, k)
-            p(y | x), not relative to the candidates; 0 for a missing candidate.
-
-            After ``set_label_output("pandas")`` both are pandas containers with a row for each row
-            of X and each rank 0 to k - 1, so that ``labels.assign(proba=proba)`` is a table.
-
-        Raises
-        ------
-        ValueError
-            If an argument is invalid, k is larger than the number of candidates, or the model is
-            too large for `method`.
-        """
-        _check_count("k", k)
-        with one_blas_thread():
-            top = self._joint(X, y_known).top(k, candidates, method, random_state)
-        return self._framed_top(top, X) if self._names_labels else top
-
-    def _framed_top(self, top, X):
-        """Return `TopLabelSets` of pandas containers, with a row for each row of X and rank."""
-        import pandas as pd
-
-        n_rows, k = top.proba.shape
-        rows = X.index if hasattr(X, "iloc") else pd.RangeIndex(n_rows)
-        index = ranked_index(rows, k)
-        labels = top.labels.reshape(n_rows * k, *top.labels.shape[2:])
-        proba = pd.Series(top.proba.ravel(), index, name="proba")
-        return TopLabelSets(self._targets.framed(labels, index), proba)
-
-    def predict_pairwise_proba(self, X, y_known=None):
-        """Return P(y_i = 1, y_k = 1 | x) of all pairs of labels.
-
-        The inference method is the method of `predict_proba`, whose marginals stand on the
-        diagonal. For conditional RBMs a pair is ``P(y_k = 1) P(y_i = 1 | y_k = 1)``, with a run of
-        inference per label; if inference is approximate, the mean over both orders is taken.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs, n_outputs)
-            Probabilities of the pairs.
-
-        Raises
-        ------
-        ValueError
-            After a fit on 1-D y.
-        """
-        check_is_fitted(self)
-        self._targets.require_multilabel("predict_pairwise_proba")
-        with one_blas_thread():
-            return self._joint(X, y_known).pairs()
-
-
-class _LabelVectors(NamedTuple):
+class LabelVectors(NamedTuple):
     """p(y | x) over the label vectors of a 2-D y."""
 
     targets: Targets  # of a 2-D y
@@ -375,7 +121,7 @@ class _LabelVectors(NamedTuple):
     def _candidates(self, candidates):
         """Return the candidates (K, L) of `predict_topk`."""
         n_labels = self.posterior.energy.n_visible
-        if isinstance(candidates, str) and candidates == "auto":
+        if is_auto(candidates):
             candidates = "all" if n_labels <= AUTO_ALL_LABEL_SETS else "label_sets"
         if is_frame(candidates):
             candidates = indicator_by_name(candidates, self.targets.names, n_labels, "candidates")
@@ -403,7 +149,7 @@ class _LabelVectors(NamedTuple):
         return ((numbers >> np.arange(n_labels)[::-1]) & 1).astype(np.int8)
 
 
-class _Classes(NamedTuple):
+class Classes(NamedTuple):
     """p(y | x) over the classes of a 1-D y."""
 
     targets: Targets  # of a 1-D y
@@ -416,7 +162,7 @@ class _Classes(NamedTuple):
 
     def sample(self, n_samples, method, burn_in, random_state):
         """Draw classes (N, n_samples), exactly."""
-        _check_count("n_samples", n_samples)
+        check_count("n_samples", n_samples)
         mass = np.exp(self.log_proba).cumsum(axis=1)
         u = uniforms(random_key(random_state), np.arange(len(mass)), 0, n_samples)
         index = (u[:, :, None] * mass[:, None, -1:] > mass[:, None, :-1]).sum(axis=2)
@@ -443,11 +189,6 @@ def _log_partition(posterior, method, seed):
     if method.is_random and getattr(method, "random_state", None) is None:
         method = method.with_options(random_state=seed)
     return posterior.infer(method, returns="log_partition").log_partition
-
-
-def _check_count(name, value):
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be an int of at least 1, got {value!r}")
 
 
 def _check_enough(k, n, candidates):

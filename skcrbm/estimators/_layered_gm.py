@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,13 @@ from skcrbm.decoding.posterior import with_a_label
 from skcrbm.energies import LayeredStructure
 from skcrbm.energies.layered_model import InputCode, LayeredModel
 from skcrbm.energies.layered_structure import LayeredParams
-from skcrbm.estimators._base import Rows, StructuredClassifier, refuse_balanced_weights
+from skcrbm.estimators._base import (
+    Rows,
+    StructuredClassifier,
+    refuse_balanced_weights,
+    training_rows,
+    with_class_weight,
+)
 from skcrbm.inference.layered.methods import MaxProductNetwork
 from skcrbm.inference.layered.network import LayeredInput, probabilities
 from skcrbm.inference.layered.truncated import (
@@ -27,9 +33,8 @@ from skcrbm.inference.layered.truncated import (
 )
 from skcrbm.layers import Dense
 from skcrbm.layers.clamping import HardClamping, clamping_constraint, clamping_cuts
-from skcrbm.layers.layers import Layer
-from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import Design, layered_params
+from skcrbm.layers.layers import check_layers, checked_input_shape
+from skcrbm.learning.data import ArraySource, Design, layered_params
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch, joined_curves, resumed_generator
 from skcrbm.learning.penalties import L2
 from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
@@ -43,12 +48,13 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.targets.mixin import label_output
+from skcrbm.targets.kinds import label_output
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
+    forget,
     with_callbacks,
 )
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
@@ -276,9 +282,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         if resume:
             self._check_same_model()
         else:
-            self._forget()
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume)
-        rows = self._with_class_weight(rows)
+            forget(self, self._state)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume)
+        rows = with_class_weight(self, rows)
         rng = check_random_state(self.random_state)
         plan = self._plan(rows, rng, resume)
         callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
@@ -330,8 +336,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         refuse_balanced_weights(self.class_weight)
         if resume:
             self._check_same_model()
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
-        rows = self._with_class_weight(rows)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume, classes=classes)
+        rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
@@ -386,23 +392,13 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
     def _check_layers(self) -> None:
         """Raise a ValueError if `layers` holds no layers, or `inference` has too few iterations."""
-        for layer in self.layers:
-            if not isinstance(layer, Layer):
-                raise ValueError(
-                    f"layers must hold objects from skcrbm.layers such as Dense(100), got {layer!r}"
-                )
+        check_layers(self.layers)
         resolve_truncated(self.inference).check_depth(len(self.layers))
 
     def _new_structure(self, X, visible):
         """Return the structure and the input code of a first fit."""
         code = InputCode.from_training(X, clamping_cuts(self.clamping))
-        shape = (X.shape[1],) if self.input_shape is None else tuple(self.input_shape)
-        positive = all(isinstance(length, Integral) and int(length) > 0 for length in shape)
-        if not positive or len(shape) not in (1, 2, 3) or int(np.prod(shape)) != X.shape[1]:
-            raise ValueError(
-                f"input_shape={shape} must be (height, width) or (height, width, channels), "
-                f"positive integers with the {X.shape[1]} features of X as their product"
-            )
+        shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
         n_outputs, n_states = (1, n_visible) if self._targets.one_hot else (n_visible, 2)
         structure = LayeredStructure(self.layers, shape, code.n_states, n_outputs, n_states)

@@ -13,13 +13,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
+from skcrbm.estimators._base import training_rows
 from skcrbm.estimators._lmbm_auto import (
     as_sparse_if_faster,
     choose_penalties,
-    is_auto,
     label_cliques,
     label_energy,
-    rule_name,
 )
 from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
@@ -29,12 +28,13 @@ from skcrbm.utils.columns import Columns, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
+    forget,
     pass_hooks,
     warn_of_early_end,
     with_callbacks,
 )
 from skcrbm.utils.labels import label_sets_of, require_observed, signs_of, visible_of
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, is_auto, option_name
 
 # A fit with a smaller relative duality gap does not warn that it ended at `max_iter`.
 _SMALL_GAP = 1e-2
@@ -295,9 +295,9 @@ class LMBMClassifier(PairwiseClassifier):
         warm = self.warm_start and hasattr(self, "coef_")
         dual = getattr(self, "_dual", None) if warm else None
         if not warm:
-            self._forget()
+            forget(self, self._state)
         method = self._search_method()  # an error comes before the training, not after it
-        inputs, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
+        inputs, visible, weight = training_rows(self, X, y, sample_weight, reset=not warm)
         require_observed(~np.isnan(visible))
         factors = self._targets.loss_factors(self.class_weight, visible, weight)
         cliques = label_cliques(self)
@@ -354,7 +354,7 @@ class LMBMClassifier(PairwiseClassifier):
             state += f"relative duality gap of {fitted.gap:.1e}"
             advice = "Scale X, lower C, or raise tol or max_iter."
             warn_of_early_end(fitted, "pass", "passes", self.max_iter, state, advice)
-        if rule_name(self.decode) == "threshold":
+        if option_name(self.decode) == "threshold":
             changes = {
                 "C": chosen.C,
                 "pairwise_penalty": chosen.penalty,
@@ -372,7 +372,7 @@ class LMBMClassifier(PairwiseClassifier):
 
     def _check_search(self, method):
         """Raise a ValueError if a search cannot handle cliques of more than two labels."""
-        hinge = rule_name(self.decode) == "hinge" and method.name != "branch_and_bound"
+        hinge = option_name(self.decode) == "hinge" and method.name != "branch_and_bound"
         if method.name == "milp" or hinge:
             raise ValueError(
                 f"inference={method.name!r} handles only pairs of labels"

@@ -16,11 +16,12 @@ from skcrbm.inference import BranchAndBound
 from skcrbm.inference.label_search import find_labels
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
 from skcrbm.model_selection import MultilabelStratifiedKFold
-from skcrbm.utils.columns import linear_fields
 from skcrbm.utils.fitting import LiveLine
 from skcrbm.utils.graphs import checked_cliques, cliques_of_sizes
 from skcrbm.utils.labels import may_be_empty, signs_of
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
+from skcrbm.utils.options import is_auto, option_name
+from skcrbm.utils.parallel import linear_fields
 
 # Number of labels of the largest clique: its weight is a table of the energy.
 MAX_ORDER = MAX_TABLE_VARIABLES
@@ -114,16 +115,6 @@ def label_energy(
 # ---------------------------------------------------------------- C and pairwise_penalty
 
 
-def is_auto(value) -> bool:
-    """Return whether `fit` chooses the value of a hyperparameter."""
-    return isinstance(value, str)
-
-
-def rule_name(decode) -> str:
-    """Return the name of a decoding rule that is given as a name or as an object."""
-    return getattr(decode, "name", decode)
-
-
 def as_sparse_if_faster(X):
     """Return X in CSR format if most entries are 0, because passes over it are then faster."""
     if sparse.issparse(X) or np.count_nonzero(X) > _MOSTLY_ZERO * X.size:
@@ -166,7 +157,7 @@ def choose_penalties(
         _N_FOLDS, shuffle=True, random_state=rng.randint(np.iinfo(np.int32).max)
     )
     n_folds = int(np.clip(_FOLD_ROWS // len(visible), 1, _N_FOLDS))
-    rule = "map" if rule_name(estimator.decode) == "map" else "hinge"
+    rule = "map" if option_name(estimator.decode) == "map" else "hinge"
     line = LiveLine(estimator.verbose)
     search = PenaltySearch(
         X,

@@ -16,11 +16,10 @@ from skcrbm.decoding.rules import (
     DecodingRule,
     decoder_constraint,
     decoders_for,
-    threshold_rule,
 )
 from skcrbm.energies import RBMEnergy
-from skcrbm.estimators._base import Rows, refuse_balanced_weights
-from skcrbm.estimators._crbm_auto import PLAIN_ALPHA, is_auto
+from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows, with_class_weight
+from skcrbm.estimators._crbm_auto import PLAIN_ALPHA
 from skcrbm.estimators._rbm import (
     CRBMPlan,
     RBMClassifier,
@@ -31,16 +30,10 @@ from skcrbm.estimators._rbm import (
 )
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference import InferenceMethod
-from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import (
-    first_that_answers,
-    marginal_method,
-    method_constraint,
-    methods_for,
-    seeded_copy,
-)
-from skcrbm.learning.data import ArraySource
-from skcrbm.learning.design import (
+from skcrbm.inference.base import marginal_method, methods_for, resolve_method
+from skcrbm.inference.choice import first_that_answers, method_constraint
+from skcrbm.learning.data import (
+    ArraySource,
     Design,
     crbm_params,
     crbm_rate_factors,
@@ -70,9 +63,9 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, forget, with_callbacks
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, is_auto, option_name
 
 # Options of message passing chosen by name: undamped it runs into cycles, damped it takes longer.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
@@ -312,9 +305,9 @@ class MSSVMCRBM(RBMClassifier):
         if resume:
             self._check_same_model()
         else:
-            self._forget()
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume)
-        rows = self._with_class_weight(rows)
+            forget(self, self._state)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume)
+        rows = with_class_weight(self, rows)
         rng = check_random_state(self.random_state)
         plan = self._plan(rows, rng, resume)
         callbacks = EpochCallbacks(self, plan.training.n_epochs, X, y, sample_weight)
@@ -326,7 +319,7 @@ class MSSVMCRBM(RBMClassifier):
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )
         warn_of_convergence(self.convergence_curve_[-1], self._prediction_method, *_UNCONVERGED)
-        if threshold_rule(self.decode):
+        if option_name(self.decode) == "threshold":
             folds = rows.X, rows.visible, {"class_weight": None}
             update_thresholds(self, lambda: folds, rows.weight, rng, fitted.interrupted)
         callbacks.end()
@@ -367,8 +360,8 @@ class MSSVMCRBM(RBMClassifier):
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
-        rows = self._with_class_weight(rows)
+        rows = training_rows(self, X, y, sample_weight, reset=not resume, classes=classes)
+        rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)
@@ -397,7 +390,7 @@ class MSSVMCRBM(RBMClassifier):
         """
         n_rows, n_visible = rows.visible.shape
         method, marginals = self._methods(n_visible)
-        method, marginals = seeded_copy(method, rng), seeded_copy(marginals, rng)
+        method, marginals = method.seeded(rng), marginals.seeded(rng)
         objective = MARGIN_OBJECTIVES.get(self.hidden)(method, self.n_jobs)
         solver = self._chosen_solver(partial)
 
@@ -467,7 +460,7 @@ class MSSVMCRBM(RBMClassifier):
 
     def _chosen_solver(self, partial: bool) -> StochasticSolver:
         """Return the solver, "auto" resolved."""
-        if not (isinstance(self.solver, str) and self.solver == "auto"):
+        if not is_auto(self.solver):
             return resolve_solver(self.solver, STOCHASTIC_SOLVERS)
         # Little is known about a first piece of the rows. With few labels Adam's uneven steps raise
         # the couplings, which gradient descent does slowly.

@@ -12,15 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.decoding.rules import resolve_decoder
 from skcrbm.energies import IsingEnergy
-from skcrbm.estimators._joint import JointClassifier
+from skcrbm.estimators._base import JointClassifier
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.choice import first_that_answers
-from skcrbm.targets.mixin import label_output
-from skcrbm.utils.columns import linear_fields
+from skcrbm.targets.kinds import label_output
 from skcrbm.utils.fitting import CallbackSupportMixin
 from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
-from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.parallel import linear_fields, one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
 # A method, by name or configured, or a list: the first method that answers a question.

@@ -14,11 +14,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from skcrbm.decoding.posterior import Posterior
-from skcrbm.decoding.rules import Marginal, resolve_decoder, threshold_rule
+from skcrbm.decoding.rules import Marginal, resolve_decoder
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.energies.models import ConditionalRBM, CRBMParams
-from skcrbm.estimators._base import Rows
-from skcrbm.estimators._joint import JointClassifier
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
+from skcrbm.estimators._base import JointClassifier, Rows
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.accuracy import checked_rows, marginal_error
 from skcrbm.inference.methods.exact import exact_seconds
@@ -27,6 +26,7 @@ from skcrbm.learning.solvers import StochasticSolver
 from skcrbm.utils.fitting import CallbackSupportMixin
 from skcrbm.utils.labels import distinct_rows, label_sets_of
 from skcrbm.utils.limits import LONG_EXACT_SECONDS, MAX_EXACT_SECONDS, MAX_MAGNITUDE
+from skcrbm.utils.options import option_name
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
@@ -280,7 +280,7 @@ def holds_out_automatically(n_rows: int, solver: StochasticSolver) -> bool:
 
 def refuse_thresholds(decode) -> None:
     """Raise a ValueError if `partial_fit` is asked for thresholds."""
-    if threshold_rule(decode) is not None:
+    if option_name(decode) == "threshold":
         raise ValueError(
             "partial_fit does not support decode='threshold', whose thresholds take a "
             "cross-validation over all rows; use fit, or skcrbm.decoding.fit_thresholds on "

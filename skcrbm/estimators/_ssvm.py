@@ -14,20 +14,21 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
+from skcrbm.estimators._base import training_rows, with_class_weight
 from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
-from skcrbm.inference.choice import method_constraint, seeded_copy
+from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.large_margin.cutting_planes import StructuralMarginProblem, fit_cutting_planes
 from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
+    forget,
     pass_hooks,
     warn_of_early_end,
     with_callbacks,
 )
 from skcrbm.utils.labels import label_sets_of, require_complete
 from skcrbm.utils.options import Integer
-from skcrbm.utils.validation import weighted_rows
 from skcrbm.utils.warnings import warn_user
 
 
@@ -213,19 +214,17 @@ class SSVMClassifier(PairwiseClassifier):
             reached; the message has the remaining gap. Or if branch and bound reached its
             `node_limit` on some rows in the last iteration.
         """
-        self._forget()
+        forget(self, self._state)
         rng = check_random_state(self.random_state)
-        method = seeded_copy(self._search_method(), rng)
+        method = self._search_method().seeded(rng)
         given = X  # callbacks score on the rows as passed, rows of weight 0 included
-        X, visible, weight = self._check_training_data(X, y, sample_weight, reset=True)
+        rows = training_rows(self, X, y, sample_weight, reset=True)
         require_complete(
-            visible,
+            rows.visible,
             "SSVMClassifier needs complete label vectors, because a margin compares whole vectors. "
             "Leave these rows out, or use LMBMClassifier, CRBMClassifier or MSSVMCRBM",
         )
-        if self.class_weight is not None:
-            weight = self._targets.class_weighted(self.class_weight, visible, weight)
-            (X, visible), weight = weighted_rows((X, visible), weight)
+        X, visible, weight = with_class_weight(self, rows)
         warn_of_scales(X, weight, type(self).__name__)
         one_hot = self._targets.one_hot
         problem = StructuralMarginProblem(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skcrbm.decoding.rules import Threshold, threshold_rule
+from skcrbm.decoding.rules import Threshold, resolve_decoder
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
@@ -21,16 +22,15 @@ _N_FOLDS = 5
 def update_thresholds(
     estimator, fold_settings: Callable, weight, rng, interrupted: bool = False
 ) -> None:
-    """Set `thresholds_` at the end of a fit whose `decode` is a `Threshold`; else delete it.
+    """Set `thresholds_` at the end of a fit whose `decode` is a `Threshold`, unless y is 1-D.
 
-    `fold_settings` returns X, visible and changes for `cross_validated_thresholds`; it is called
-    only if thresholds are wanted. After an interrupt, of the fit or of the folds, the thresholds
-    are 0.5, with a warning, because the model was trained and has to predict.
+    `fold_settings` returns X, visible and changes for `cross_validated_thresholds`. After an
+    interrupt, of the fit or of the folds, the thresholds are 0.5, with a warning, because the model
+    was trained and has to predict.
     """
-    vars(estimator).pop("thresholds_", None)  # of an earlier fit
-    rule = threshold_rule(estimator.decode)
-    if rule is None or not estimator._targets.multilabel:
+    if not estimator._targets.multilabel:
         return
+    rule: Any = resolve_decoder(estimator.decode)
     try:
         if interrupted:
             raise KeyboardInterrupt

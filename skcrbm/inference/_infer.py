@@ -16,7 +16,6 @@ from skcrbm.inference.base import (
     InferenceResult,
     MagnitudeError,
     Query,
-    check_count,
     check_energy,
     check_returns,
     resolve_method,
@@ -24,7 +23,7 @@ from skcrbm.inference.base import (
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.registry import METHODS
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
-from skcrbm.utils.validation import as_float_array
+from skcrbm.utils.validation import as_float_array, check_count
 
 # Initial beliefs are clipped to these log-odds: they are 0 or 1 as probabilities in any dtype, and
 # the difference of two infinities would be NaN.

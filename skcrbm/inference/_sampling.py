@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference._infer import infer
-from skcrbm.inference.base import InferenceMethod, InferenceResult, check_count, resolve_method
+from skcrbm.inference.base import InferenceMethod, InferenceResult, resolve_method
 from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.registry import METHODS
+from skcrbm.utils.validation import check_count
 
 
 def sample(

@@ -5,20 +5,21 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from numbers import Integral
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval
 
-from skcrbm.energies import BaseEnergy
+from skcrbm.energies import BaseEnergy, RBMEnergy
 from skcrbm.energies.base import QUERIES
 from skcrbm.inference.registry import METHODS, answers_of, solver_for
-from skcrbm.utils.limits import ESTIMATOR_TOL, INFER_TOL, MAX_ITER
+from skcrbm.utils.limits import AUTO_EXACT_UNITS, ESTIMATOR_TOL, INFER_TOL, MAX_ITER
+from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.pickling import Versioned
 
@@ -237,6 +238,17 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         unset = {k: v for k, v in defaults.items() if k in options and options[k] is None}
         return type(self)(**{**options, **unset}) if unset else self
 
+    def seeded(self, rng: np.random.RandomState) -> InferenceMethod:
+        """Return a copy for a fitted model; a random method without a seed gets a seed.
+
+        The copy does not change if the user changes the object that was passed, and it gives the
+        same answer each time.
+        """
+        copied: Any = clone(self)
+        if copied.is_random and copied.random_state is None:
+            copied.set_params(random_state=rng.randint(np.iinfo(np.int32).max))
+        return copied
+
     def check_options(self) -> None:
         """Raise scikit-learn's error if an option is invalid."""
         options, valid = dict(vars(self)), _VALID_OPTIONS.get(self)
@@ -310,6 +322,57 @@ def resolve_method(
     return resolved
 
 
+def methods_for(energy_type: type[BaseEnergy], *returns: Iterable[str]) -> list[str]:
+    """List the methods that can answer at least one of several queries about a class of energies.
+
+    Each item of `returns` is one query: the answers that a method must all give.
+    """
+    names = []
+    for name in METHODS:
+        answers = answers_of(name, energy_type, METHODS.get(name).answers) & energy_type.queries
+        if any(answers >= set(asked) for asked in returns):
+            names.append(name)
+    return names
+
+
+def marginal_method(
+    inference: str | InferenceMethod,
+    n_visible: int,
+    n_hidden: int,
+    needs: Iterable[str] = ("marginals",),
+) -> InferenceMethod:
+    """Resolve a method for an `RBMEnergy`; "auto" enumerates if one layer is small.
+
+    Parameters
+    ----------
+    inference : str or InferenceMethod
+        Name, "auto" or a configured object.
+    n_visible, n_hidden : int
+        Sizes of the layers.
+    needs : iterable of str
+        Answers that the method must give.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method, or it does not give these answers about an `RBMEnergy`.
+    """
+    if is_auto(inference):
+        small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
+        inference = "exact" if small else "sum_product"
+    valid_names = partial(methods_for, RBMEnergy, needs)
+    method = resolve_method(inference, valid_names=valid_names)
+    # A method with its own `solve` knows its answers for an energy, but not for a class.
+    has_table = type(method).solve is InferenceMethod.solve
+    lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
+    if has_table and lacking:
+        raise ValueError(
+            f"inference={method.name!r} does not give {', '.join(sorted(lacking))}; methods that "
+            f"do: {', '.join(map(repr, valid_names()))}"
+        )
+    return method
+
+
 def example_of(names: list[str]) -> str:
     """Return an example of a configured object for one of these methods, as code."""
     if "sum_product" in names:
@@ -346,13 +409,6 @@ def check_returns(
     if "sample_log_prob" in asked:
         asked = (*asked, "samples")
     return frozenset("statistics" if r == "pairwise" else r for r in asked)
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return an int argument; ValueError unless it is an int of at least `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:  # type: ignore
-        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
-    return int(value)
 
 
 # ----------------------------------------------------------------- helpers for solvers

@@ -1,16 +1,13 @@
-"""The choice of a method: by its answers, by the size of a model, and for an estimator."""
+"""The methods that can answer: lists for users, constraints of hyperparameters, error messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
-import numpy as np
-from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, StrOptions
 
-from skcrbm.energies import BaseEnergy, RBMEnergy
+from skcrbm.energies import BaseEnergy
 from skcrbm.energies.base import QUERIES
 from skcrbm.inference.base import (
     InferenceMethod,
@@ -19,8 +16,7 @@ from skcrbm.inference.base import (
     example_of,
     resolve_method,
 )
-from skcrbm.inference.registry import METHODS, answers_of, has_solver
-from skcrbm.utils.limits import AUTO_EXACT_UNITS
+from skcrbm.inference.registry import METHODS, has_solver
 
 
 def available_methods(
@@ -90,19 +86,6 @@ def check_answers(
         )
 
 
-def methods_for(energy_type: type[BaseEnergy], *returns: Iterable[str]) -> list[str]:
-    """List the methods that can answer at least one of several queries about a class of energies.
-
-    Each item of `returns` is one query: the answers that a method must all give.
-    """
-    names = []
-    for name in METHODS:
-        answers = answers_of(name, energy_type, METHODS.get(name).answers) & energy_type.queries
-        if any(answers >= set(asked) for asked in returns):
-            names.append(name)
-    return names
-
-
 class _MethodObject(HasMethods):
     """Constraint: a configured method object; the error message has an example."""
 
@@ -170,47 +153,6 @@ def method_constraint(
     return [*one, _MethodList(names)] if several else one
 
 
-def marginal_method(
-    inference: str | InferenceMethod,
-    n_visible: int,
-    n_hidden: int,
-    name: str = "inference",
-    needs: Iterable[str] = ("marginals",),
-) -> InferenceMethod:
-    """Resolve a method for an `RBMEnergy`; "auto" enumerates if one layer is small.
-
-    Parameters
-    ----------
-    inference : str or InferenceMethod
-        Name, "auto" or a configured object.
-    n_visible, n_hidden : int
-        Sizes of the layers.
-    name : str
-        Name of the hyperparameter, for error messages.
-    needs : iterable of str
-        Answers that the method must give.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method, or it does not give these answers about an `RBMEnergy`.
-    """
-    if isinstance(inference, str) and inference == "auto":
-        small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
-        inference = "exact" if small else "sum_product"
-    valid_names = partial(methods_for, RBMEnergy, needs)
-    method = resolve_method(inference, name, valid_names)
-    # A method with its own `solve` knows its answers for an energy, but not for a class.
-    has_table = type(method).solve is InferenceMethod.solve
-    lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
-    if has_table and lacking:
-        raise ValueError(
-            f"{name}={method.name!r} does not give {', '.join(sorted(lacking))}; methods that do: "
-            f"{', '.join(map(repr, valid_names()))}"
-        )
-    return method
-
-
 def first_that_answers(
     inference: str | InferenceMethod | Sequence[str | InferenceMethod],
     *queries: set[str],
@@ -245,18 +187,6 @@ def convergence_advice(method: InferenceMethod) -> str:
     if options.get("damping") == 0:
         advice.append(f"damping ({kind}(max_iter=200, damping=0.5))")
     return ", ".join(advice)
-
-
-def seeded_copy(method: InferenceMethod, rng: np.random.RandomState) -> InferenceMethod:
-    """Copy a method for a fitted model; a random method without a seed gets a seed.
-
-    The copy does not change if the user changes the object that was passed, and it gives the same
-    answer each time.
-    """
-    copied: Any = clone(method)
-    if copied.is_random and copied.random_state is None:
-        copied.set_params(random_state=rng.randint(np.iinfo(np.int32).max))
-    return copied
 
 
 def quoted(names: Iterable[str]) -> str:

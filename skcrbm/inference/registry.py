@@ -119,9 +119,9 @@ SOLVERS = {
 #: Class of energies -> location of its Gibbs sweep; see `gibbs_sweep`.
 SWEEPS = {
     "BaseEnergy": "skcrbm.inference.any_energy.gibbs:sweep_blocks",
-    "IsingEnergy": "skcrbm.inference.any_energy._sweeps:sweep_ising_model",
-    "SparseIsingEnergy": "skcrbm.inference.any_energy._sweeps:sweep_sparse_ising",
-    "FactorGraphEnergy": "skcrbm.inference.any_energy._sweeps:sweep_factor_graph",
+    "IsingEnergy": "skcrbm.inference.any_energy.gibbs:sweep_ising_model",
+    "SparseIsingEnergy": "skcrbm.inference.any_energy.gibbs:sweep_sparse_ising",
+    "FactorGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_factor_graph",
 }
 
 #: (method, class of energies) -> answers of a solver that answers less than its method can.

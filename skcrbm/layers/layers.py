@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -9,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.validation import check_count
 
 
 class Edges(NamedTuple):
@@ -67,8 +70,8 @@ class Dense(Layer):
     n_states: int = 2
 
     def __post_init__(self):
-        _check_integer("n_nodes", self.n_nodes, 1)
-        _check_integer("n_states", self.n_states, 2)
+        check_count("n_nodes", self.n_nodes, 1)
+        check_count("n_states", self.n_states, 2)
 
     def shape(self, below: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the nodes: (n_nodes,)."""
@@ -92,8 +95,8 @@ class _Grid(Layer):
     padding: int | tuple[int, int] = 0
 
     def __post_init__(self):
-        _check_integer("n_states", self.n_states, 2)
-        _check_integer("n_channels", self.n_channels, 1)
+        check_count("n_states", self.n_states, 2)
+        check_count("n_channels", self.n_channels, 1)
         _pair("kernel_size", self.kernel_size, 1)
         _pair("stride", self.stride, 1)
         _pair("padding", self.padding, 0)
@@ -207,16 +210,32 @@ class Conv2d(_Grid):
         return Edges(left, right, window, n_windows)
 
 
-def _check_integer(name, value, smallest):
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < smallest:
-        raise ValueError(f"{name} must be an integer of at least {smallest}, got {value!r}")
-
-
 def _pair(name: str, value: Any, smallest: int) -> tuple[int, int]:
     """Check a value for both axes or a pair of values, and return the pair."""
     pair: Any = (value, value) if isinstance(value, Integral) else value
     if not isinstance(pair, tuple) or len(pair) != 2:  # a list could not be hashed
         raise ValueError(f"{name} must be an integer or a tuple of two, got {value!r}")
     for v in pair:
-        _check_integer(name, v, smallest)
+        check_count(name, v, smallest)
     return pair
+
+
+def check_layers(layers: Iterable) -> None:
+    """Raise a ValueError if a member of `layers` is not a layer."""
+    for layer in layers:
+        if not isinstance(layer, Layer):
+            raise ValueError(
+                f"layers must hold objects from skcrbm.layers such as Dense(100), got {layer!r}"
+            )
+
+
+def checked_input_shape(input_shape: Iterable[int] | None, n_features: int) -> tuple[int, ...]:
+    """Return the shape of the inputs; a ValueError is raised unless it holds all features."""
+    shape = (n_features,) if input_shape is None else tuple(input_shape)
+    positive = all(isinstance(length, Integral) and int(length) > 0 for length in shape)
+    if not positive or len(shape) not in (1, 2, 3) or math.prod(shape) != n_features:
+        raise ValueError(
+            f"input_shape={shape} must be (height, width) or (height, width, channels), "
+            f"positive integers with the {n_features} features of X as their product"
+        )
+    return shape

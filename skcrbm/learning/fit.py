@@ -21,8 +21,7 @@ from sklearn.utils import check_random_state
 
 from skcrbm.inference.choice import convergence_advice
 from skcrbm.inference.random_numbers import random_key
-from skcrbm.learning.data import Epoch, History, Source
-from skcrbm.learning.design import Design
+from skcrbm.learning.data import Design, Epoch, History, Source
 from skcrbm.learning.lbfgs import descend, relative_tolerance
 from skcrbm.learning.loop import run_epochs
 from skcrbm.learning.objectives import Objective

@@ -8,8 +8,7 @@ import numpy as np
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import InferenceMethod, infer
-from skcrbm.inference.base import resolve_method
-from skcrbm.inference.choice import methods_for
+from skcrbm.inference.base import methods_for, resolve_method
 from skcrbm.learning.data import Batch
 from skcrbm.learning.objectives import Contrast, share_of_errors
 from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row

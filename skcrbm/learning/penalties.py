@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from skcrbm.energies.models import CRBMParams
+from skcrbm.energies.rbm import CRBMParams
 
 
 class Penalty(ABC):

@@ -2,5 +2,5 @@
 
 `kinds.make_targets` finds out which kind a y is; for `images.make_image_targets` a 2-D y holds
 flat images. All behaviour that depends on the kind is a method of the targets, so that
-classifiers need not ask. `mixin.TargetsMixin` is the base of all classifiers.
+classifiers need not ask. `kinds.TargetsMixin` is the base of all classifiers.
 """

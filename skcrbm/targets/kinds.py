@@ -1,18 +1,22 @@
-"""The kinds of y: encoding as 0/1 visible units, and the way back to labels and scores."""
+"""The kinds of y: encoding as 0/1 units, the way back to labels and scores; base of classifiers."""
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import compute_class_weight
-from sklearn.utils.validation import check_array
+from sklearn.utils._optional_dependencies import check_pandas_support
+from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.metrics import masked_score
-from skcrbm.utils.classifiers import label_marginals
+from skcrbm.targets.class_weight import row_weights, weights_by_class, weights_by_label
+from skcrbm.utils.classifiers import label_marginals, proba_of_classes
 from skcrbm.utils.labels import (
     all_strings,
     class_vector,
@@ -25,7 +29,12 @@ from skcrbm.utils.labels import (
     require_observed,
     with_dimensions,
 )
-from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.pickling import Versioned, checked_state, state_with_version
+from skcrbm.utils.validation import check_same_length
+
+_CONTAINERS = ("default", "pandas")
+# scikit-learn indexes these scores of 1-D y by position, as arrays.
+_SCORES = ("predict_proba", "decision_function")
 
 
 def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
@@ -116,21 +125,8 @@ class Targets(Versioned, ABC):
     def class_weighted(
         self, class_weight: Any, visible: np.ndarray, weight: np.ndarray
     ) -> np.ndarray:
-        """Return row weights (N,) with `class_weight`, for a loss of whole rows.
-
-        The weight of a row is multiplied by the factors of its observed labels, as in the forests
-        of scikit-learn. The sum of the weights stays the same.
-        """
-        factors = self.loss_factors(class_weight, visible, weight)
-        if factors.shape[1] == 1:  # all units of a row share a factor
-            visible = visible[:, :1]
-        with np.errstate(divide="ignore"):
-            log = np.log(np.where(np.isnan(visible), 1.0, factors))
-        total = log.sum(axis=1)  # products of many labels overflow
-        if total.max() == -np.inf:
-            raise ValueError("class_weight gives every row a weight of 0: there is nothing to fit")
-        found = weight * np.exp(total - total.max())
-        return found * (weight.sum() / found.sum())
+        """Return row weights (N,) with `class_weight`, for a loss of whole rows."""
+        return row_weights(self.loss_factors(class_weight, visible, weight), visible, weight)
 
     @abstractmethod
     def accuracy(self, y: Any, y_pred: np.ndarray, sample_weight: Any = None) -> float:
@@ -264,8 +260,10 @@ class MultilabelTargets(Targets):
         """Do nothing: y is 2-D."""
 
     def loss_factors(self, class_weight, visible, weight):
-        """Return factors (N, L): "balanced", a dict per label, or weights of the positives."""
-        return _weights_by_label(class_weight, visible, weight)
+        """Return factors (N, L) of the labels, or (N, 1) if all are 1."""
+        if class_weight is None:
+            return np.ones((len(visible), 1))
+        return weights_by_label(class_weight, visible, weight)
 
     def accuracy(self, y, y_pred, sample_weight=None):
         """Return the share of the rows in which all observed labels are right."""
@@ -359,7 +357,9 @@ class ClassTargets(Targets):
 
     def loss_factors(self, class_weight, visible, weight):
         """Return factors (N, 1), the same for all units of a row."""
-        return _weights_by_class(class_weight, self.classes, self.decode(visible), weight)
+        if class_weight is None:
+            return np.ones((len(visible), 1))
+        return weights_by_class(class_weight, self.classes, self.decode(visible), weight)
 
     def accuracy(self, y, y_pred, sample_weight=None):
         """Return the share of the rows with the right class."""
@@ -420,7 +420,7 @@ class BinaryTargets(ClassTargets):
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return P(second class), (N, 1)."""
-        return _all_classes(proba, classes, self.classes)[:, 1:]
+        return proba_of_classes(proba, classes, self.classes)[:, 1:]
 
     def proba_of_marginals(self, marginals):
         """Return the probabilities (N, 2) of both classes."""
@@ -466,96 +466,120 @@ class MulticlassTargets(ClassTargets):
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return P(class), (N, K)."""
-        return _all_classes(proba, classes, self.classes)
+        return proba_of_classes(proba, classes, self.classes)
 
 
-def _all_classes(proba, classes, all_classes):
-    """Return probabilities (N, K) of all classes, 0 for classes that a classifier did not see."""
-    proba = np.asarray(proba)
-    if classes is None or len(classes) == len(all_classes):
-        return proba
-    full = np.zeros((len(proba), len(all_classes)))
-    full[:, np.searchsorted(all_classes, classes)] = proba
-    return full
+# ------------------------------------------------------------------------- classifiers
 
 
-# ------------------------------------------------------------------------ class_weight
+class TargetsMixin(ClassifierMixin):
+    """Mixin of classifiers whose `_targets` describe y; pickles name the version that wrote them.
 
-
-def _weights_by_label(class_weight, visible, weight):
-    """Return factors (N, L) of the loss of the labels of a 2-D y; (N, 1) if all are 1.
-
-    `class_weight` is None, "balanced", a dict of 0 and 1 for each label, or the weights (L,) of
-    the positive class. "balanced" takes the weights (N,) of the rows into account.
+    It must come before `BaseEstimator` in the bases of a class.
     """
-    n_rows, n_visible = visible.shape
-    if class_weight is None:
-        return np.ones((n_rows, 1))
-    if isinstance(class_weight, str):
-        return np.column_stack([_balanced(column, weight) for column in visible.T])
-    if isinstance(class_weight, dict):
-        raise ValueError(
-            "class_weight for 2-D y must be 'balanced', a list with a dict for each label, or the "
-            "weights (n_outputs,) of the positive class; got a dict"
-        )
-    are_dicts = {isinstance(w, dict) for w in class_weight}
-    if len(are_dicts) == 2:
-        raise ValueError("class_weight must hold a dict for each label or numbers, not both")
-    if True in are_dicts:
-        if len(class_weight) != n_visible:
-            raise ValueError(
-                f"class_weight must hold a dict for each of the {n_visible} labels, "
-                f"got {len(class_weight)}"
+
+    #: Attributes of every fitted object. A pickle that lacks them is refused.
+    _saved: ClassVar[tuple] = ()
+
+    def __getstate__(self):
+        return state_with_version(super().__getstate__())
+
+    def __setstate__(self, state):
+        super().__setstate__(checked_state(type(self), state))
+
+    @property
+    def label_names_(self) -> np.ndarray:
+        """Names (n_outputs,) of the labels, if y had strings as column names in `fit`."""
+        names = self._targets.names if "_targets" in vars(self) else None
+        if not all_strings(names):
+            raise AttributeError(
+                f"this {type(self).__name__} has no label_names_: it gets them from a fit on a y "
+                "that is a data frame with strings as column names, or a series with a name"
             )
-        wrong = {key for w in class_weight for key in w} - {0, 1}
-        if wrong:
-            raise ValueError(f"class_weight holds keys that are not 0 or 1: {sorted(wrong)}")
-        pairs = np.array([[w.get(0, 1.0), w.get(1, 1.0)] for w in class_weight], np.float64)
-    else:
-        positive = check_array(
-            class_weight,
-            ensure_2d=False,
-            ensure_min_samples=0,
-            dtype=np.float64,
-            input_name="class_weight",
-        )
-        if positive.shape != (n_visible,):
-            raise ValueError(
-                f"class_weight must have shape ({n_visible},), a weight of the positive class "
-                f"of each label; got {positive.shape}"
-            )
-        pairs = np.column_stack([np.ones(n_visible), positive])
-    if not (np.isfinite(pairs) & (pairs >= 0)).all():
-        raise ValueError("class_weight must hold finite numbers that are not negative")
-    return np.where(visible == 1, pairs[:, 1], pairs[:, 0])
+        return names
+
+    def set_label_output(self, container: str | None = None):
+        """Set the container of predicted labels and their scores.
+
+        It is the counterpart of `set_output`, which concerns the features of transformers.
+
+        Parameters
+        ----------
+        container : {"default", "pandas"}, default=None
+            "default": NumPy arrays. "pandas": data frames with a column for each label, under the
+            names that y had in `fit`; for 1-D y `predict` returns a series. Rows have the index of
+            X, if X is a data frame. Answers with a matrix per row (`sample`,
+            `predict_pairwise_proba`) stay arrays, and so do scores and probabilities of 1-D y,
+            because scikit-learn's scorers and meta-estimators index them as arrays. None: the
+            container does not change.
+
+        Returns
+        -------
+        self : object
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If the container is unknown.
+        ImportError
+            If pandas is not installed.
+
+        Notes
+        -----
+        `clone` and pickles keep the setting.
+        """
+        if container is None:
+            return self
+        if container not in _CONTAINERS:
+            raise ValueError(f"container must be 'default' or 'pandas', got {container!r}")
+        if container == "pandas":
+            check_pandas_support("set_label_output('pandas')")
+        # scikit-learn's `clone` copies this attribute of `set_output`.
+        config = getattr(self, "_sklearn_output_config", {})
+        self._sklearn_output_config = {**config, "labels": container}
+        return self
+
+    @property
+    def _names_labels(self):
+        """True if predictions are pandas containers."""
+        return getattr(self, "_sklearn_output_config", {}).get("labels") == "pandas"
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy; for 2-D y the subset accuracy over the observed entries.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            True labels. NaN in 2-D y means not observed; rows without an observed entry are left
+            out. The columns of a data frame are matched by name.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        check_same_length(X, y, sample_weight)
+        return self._targets.accuracy(y, self.predict(X), sample_weight)
 
 
-def _balanced(column, weight):
-    """Return factors (N,) that give each class in the column half of the observed weight."""
-    mass = np.array([weight[column == 0].sum(), weight[column == 1].sum()])
-    factor = np.divide(mass.sum(), 2.0 * mass, out=np.ones(2), where=mass > 0)
-    return np.where(column == 1, factor[1], factor[0])
+def label_output(method: Callable) -> Callable:
+    """Decorate a predicting method, so that it answers in the container of `set_label_output`.
 
-
-def _weights_by_class(class_weight, classes, y, weight):
-    """Return factors (N, 1) of the loss of the rows of a 1-D y.
-
-    `class_weight` is None, "balanced" or a dict of class: weight.
+    The answer is an array with a row for each row of X, or a tuple that begins with such an array.
     """
-    if class_weight is None:
-        return np.ones((len(y), 1))
-    index = np.searchsorted(classes, y)
-    if isinstance(class_weight, str):
-        mass = np.bincount(index, weights=weight, minlength=len(classes))
-        present = mass > 0
-        factor = np.divide(mass.sum(), present.sum() * mass, out=np.ones_like(mass), where=present)
-    elif isinstance(class_weight, dict):
-        factor = compute_class_weight(class_weight, classes=classes, y=y)
-        if not (np.isfinite(factor) & (factor >= 0)).all():
-            raise ValueError("class_weight must hold finite numbers that are not negative")
-    else:
-        raise ValueError(
-            "class_weight for 1-D y must be 'balanced' or a dict of class: weight; "
-            f"got {class_weight!r}"
-        )
-    return factor[index][:, None]
+
+    @functools.wraps(method)
+    def named(self, X, *args, **kwargs):
+        answer = method(self, X, *args, **kwargs)
+        if not self._names_labels or (method.__name__ in _SCORES and not self._targets.multilabel):
+            return answer
+        index = X.index if hasattr(X, "iloc") else None
+        if isinstance(answer, tuple):
+            return (self._targets.framed(answer[0], index), *answer[1:])
+        return self._targets.framed(answer, index)
+
+    return named

@@ -122,3 +122,13 @@ def _both(part, classes):
     if part.shape[1:] != (1,):
         return part
     return np.hstack([1 - part, part] if classes[0] == 1 else [part, 1 - part])
+
+
+def proba_of_classes(proba: Any, classes: Any, all_classes: np.ndarray) -> np.ndarray:
+    """Return probabilities (N, K) of all classes, 0 for classes that a classifier did not see."""
+    proba = np.asarray(proba)
+    if classes is None or len(classes) == len(all_classes):
+        return proba
+    full = np.zeros((len(proba), len(all_classes)))
+    full[:, np.searchsorted(all_classes, classes)] = proba
+    return full

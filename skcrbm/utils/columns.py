@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.extmath import safe_sparse_dot
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
@@ -25,7 +24,6 @@ SCALES = "The columns of X are not on one scale, or far from standard deviation 
 # the lower quartile. The ratio of pixels that are nearly always off is far lower.
 _LEAST_SD, _MOST_SD, _SD_RATIO = 0.01, 20.0, 1000.0
 _ROWS_CHECKED = 4096  # for a warning
-_LEAST_ROWS = 64  # rows of a matrix product, because each product reads all coefficients
 
 
 class Columns(Versioned):
@@ -133,19 +131,6 @@ def in_double(X: Any, columns: Columns | None = None) -> Any:
 def dense_chunks(X: np.ndarray, n_more: int = 0) -> list[slice]:
     """Cut the rows of a dense X, with n_more numbers per row, into blocks of a few megabytes."""
     return row_chunks(X.shape[0], max(1, BLOCK_ENTRIES // max(1, X.shape[1] + n_more)))
-
-
-def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Return ``X coef' + intercept`` (N, K) without a copy of a dense X in another dtype."""
-    dtype = np.result_type(X.dtype, coef)
-    coef = coef.astype(dtype, copy=False)
-    if sparse.issparse(X) or X.dtype == dtype:
-        fields = np.asarray(safe_sparse_dot(X, coef.T))
-    else:
-        fields = np.empty((len(X), len(coef)), dtype)
-        for rows in row_chunks(len(X), max(_LEAST_ROWS, BLOCK_ENTRIES // max(1, X.shape[1]))):
-            np.matmul(X[rows], coef.T, out=fields[rows])
-    return fields + intercept
 
 
 def warn_of_scales(

@@ -211,6 +211,16 @@ def options_constraint(
     return [StrOptions({*names, *(["auto"] if auto else [])}), _OptionsObject(kinds, example)]
 
 
+def is_auto(value: Any) -> bool:
+    """Return True if a hyperparameter is "auto"."""
+    return isinstance(value, str) and value == "auto"
+
+
+def option_name(value: Any) -> str:
+    """Return the name of a hyperparameter that is a name or a configured object."""
+    return value if isinstance(value, str) else value.name
+
+
 def resolved(value: Any, automatic: Any) -> Any:
     """Return a hyperparameter, or its automatic value if it is a string such as "auto"."""
     return automatic if isinstance(value, str) else value

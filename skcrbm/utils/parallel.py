@@ -1,4 +1,4 @@
-"""Work over rows in threads, with results that do not depend on the number of threads."""
+"""Work over rows, in blocks and threads; results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
+from typing import Any
 
+import numpy as np
 from joblib import effective_n_jobs
+from scipy.sparse import issparse
+from sklearn.utils.extmath import safe_sparse_dot
 from threadpoolctl import ThreadpoolController
+
+from skcrbm.utils.limits import BLOCK_ENTRIES
+
+_LEAST_ROWS = 64  # rows of a matrix product, because each product reads all coefficients
 
 
 class _Pool:
@@ -48,6 +56,19 @@ def _pool(n_threads):
 def row_chunks(n_rows: int, size: int) -> list[slice]:
     """Return slices of at most `size` rows, independent of the number of threads."""
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """Return ``X coef' + intercept`` (N, K) without a copy of a dense X in another dtype."""
+    dtype = np.result_type(X.dtype, coef)
+    coef = coef.astype(dtype, copy=False)
+    if issparse(X) or X.dtype == dtype:
+        fields = np.asarray(safe_sparse_dot(X, coef.T))
+    else:
+        fields = np.empty((len(X), len(coef)), dtype)
+        for rows in row_chunks(len(X), max(_LEAST_ROWS, BLOCK_ENTRIES // max(1, X.shape[1]))):
+            np.matmul(X[rows], coef.T, out=fields[rows])
+    return fields + intercept
 
 
 def ordered_map(function: Callable, items: Sequence, n_jobs: int | None) -> Iterator:

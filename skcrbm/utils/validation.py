@@ -1,8 +1,9 @@
-"""Validation of the arrays that users pass: kernel arrays, X, row weights."""
+"""Validation of the arguments that users pass: kernel arrays, counts, X, row weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,13 @@ def _finite(array, name, shape):
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, of shape {shape}; it contains NaN or infinity")
     return kernel_array(array)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Return an int argument; ValueError unless it is an int of at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
+    return int(value)
 
 
 _FORM = "X must be a numeric array, data frame or sparse matrix (n_samples, n_features)"

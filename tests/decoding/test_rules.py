@@ -28,11 +28,12 @@ from skcrbm.decoding import (
     fit_thresholds,
 )
 from skcrbm.decoding.posterior import ClassifierPosterior
-from skcrbm.decoding.rules import DECODERS, decoder_constraint, resolve_decoder, threshold_rule
+from skcrbm.decoding.rules import DECODERS, decoder_constraint, resolve_decoder
 from skcrbm.inference import Exact
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.classifiers import final_model
+from skcrbm.utils.options import option_name
 
 RULES = {
     "marginal": Marginal(),
@@ -64,7 +65,7 @@ def test_a_name_stands_for_an_object_with_its_defaults(name):
     assert list(DECODERS) == list(RULES)
     rule = resolve_decoder(name)
     assert repr(rule) == repr(RULES[name])
-    assert rule.name == RULES[name].name == name
+    assert rule.name == RULES[name].name == option_name(name) == option_name(rule) == name
     assert resolve_decoder(rule) is rule
     again = pickle.loads(pickle.dumps(rule))
     assert repr(clone(rule)) == repr(again) == repr(rule)
@@ -73,10 +74,6 @@ def test_a_name_stands_for_an_object_with_its_defaults(name):
 def test_names_of_metrics():
     for metric in ("f1", "jaccard"):
         assert ExpectedMetric(metric).name == ExpectedMetric(f"{metric}_samples").name
-    assert threshold_rule("marginal") is threshold_rule(Marginal()) is None
-    assert threshold_rule("threshold").metric == "f1_samples"
-    rule = Threshold("f1_macro")
-    assert threshold_rule(rule) is rule
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import threadpool_limits
 
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.energies.models import ConditionalRBM, CRBMParams
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import infer
 
 DTYPES = [np.float32, np.float64]

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from skcrbm import CRBMClassifier
-from skcrbm.energies.models import ConditionalRBM, CRBMParams
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning import EarlyStopping, Likelihood, LossPlateau
 from skcrbm.learning.data import Batch, Clock

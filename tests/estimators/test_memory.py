@@ -46,7 +46,8 @@ FITS = {
 
 @pytest.mark.parametrize("name", FITS)
 def test_memory_beside_the_data(monkeypatch, name):
-    for module in ("utils.columns", "utils.labels", "learning.large_margin.dual_coordinate"):
+    blocks = "utils.columns", "utils.labels", "utils.parallel"
+    for module in (*blocks, "learning.large_margin.dual_coordinate"):
         monkeypatch.setattr(f"skcrbm.{module}.BLOCK_ENTRIES", 2**14)
     monkeypatch.setattr("skcrbm.learning.large_margin._newton._MAX_INPUTS", 2**14)
     model, most = FITS[name]

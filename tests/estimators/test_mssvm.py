@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skcrbm import MSSVMCRBM, CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy
-from skcrbm.energies.models import ConditionalRBM, CRBMParams
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import ICM, BPChain, MaxProduct, MixedProduct, SumProduct
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning import SGD, Adam

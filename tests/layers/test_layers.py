@@ -24,7 +24,7 @@ from skcrbm.layers import Conv2d, Dense, Local2d
     ],
 )
 def test_invalid_layers(make):
-    with pytest.raises(ValueError, match="must be an integer"):
+    with pytest.raises(ValueError, match="must be an int"):
         make()
 
 

@@ -12,7 +12,7 @@ from reference.steps import first_step
 from sklearn.linear_model import LogisticRegression
 
 from skcrbm import CRBMClassifier
-from skcrbm.energies.models import ConditionalRBM, CRBMParams
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import PerturbAndMaxProduct, infer
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.base import resolve_method

@@ -13,10 +13,9 @@ from sklearn.datasets import make_multilabel_classification
 import skcrbm.utils.columns
 from skcrbm import CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.energies.models import ConditionalRBM, CRBMParams
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference.base import resolve_method
-from skcrbm.learning.data import Batch
-from skcrbm.learning.design import Design, RowSpace, crbm_params
+from skcrbm.learning.data import Batch, Design, RowSpace, crbm_params
 from skcrbm.learning.lbfgs import CenteredCoordinates, Minimizer, RowsObjective, fit_rows
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import Likelihood

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from skcrbm import CRBMClassifier
 from skcrbm.energies import OneHotRBMEnergy, RBMEnergy
-from skcrbm.energies.models import ConditionalRBM, CRBMParams
+from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference import Exact, MeanField, SumProduct, infer
 from skcrbm.learning import phases
 from skcrbm.learning.data import ArraySource, Batch

@@ -11,8 +11,7 @@ from skcrbm import CRBMClassifier
 from skcrbm.inference import Exact
 from skcrbm.kernels import random_uniform
 from skcrbm.learning import Adam, EarlyStopping, LossPlateau
-from skcrbm.learning.data import ArraySource, Source
-from skcrbm.learning.design import Design
+from skcrbm.learning.data import ArraySource, Design, Source
 from skcrbm.learning.fit import Plan, fit, fit_one_epoch
 from skcrbm.learning.rules import LEARNING_RULES
 

@@ -1,7 +1,5 @@
 """Columns on one scale: scaled columns, and coefficients in the original units."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -87,34 +85,6 @@ def test_coefficients_for_the_columns_as_given(kind):
     np.testing.assert_allclose(
         X @ coef.T + intercept, columns.transform(kind(X)) @ inside.T + b, atol=1e-8
     )
-
-
-@pytest.mark.parametrize("coef_dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", [np.float32, np.float64, sparse.csr_matrix])
-def test_linear_fields(kind, coef_dtype, monkeypatch):
-    rng = np.random.default_rng(0)
-    X = kind(rng.normal(size=(50, 6)))
-    coef = rng.normal(size=(3, 6)).astype(coef_dtype)
-    intercept = rng.normal(size=3).astype(coef_dtype)
-    monkeypatch.setattr(columns, "_LEAST_ROWS", 7)
-    monkeypatch.setattr(columns, "BLOCK_ENTRIES", 1)
-    found = columns.linear_fields(X, coef, intercept)
-    assert found.dtype == np.result_type(X.dtype, coef_dtype)
-    dense = X.toarray() if sparse.issparse(X) else X
-    expected = dense.astype(np.float64) @ coef.astype(np.float64).T + intercept
-    rtol = 1e-5 if found.dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
-
-
-def test_linear_fields_take_no_copy_of_x():
-    X = np.ones((200_000, 50), np.float32)
-    tracemalloc.start()
-    try:
-        columns.linear_fields(X, np.ones((2, 50)), np.ones(2))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < X.nbytes  # in float64 it takes twice as much
 
 
 def test_lazy_rows_of_rows():

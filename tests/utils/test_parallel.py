@@ -1,4 +1,4 @@
-"""Work in threads: its order, failed thread starts, interrupts."""
+"""Work over rows: blocks, order of threads, failed thread starts, interrupts."""
 
 import contextlib
 import gc
@@ -7,16 +7,18 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import weakref
 
 import numpy as np
 import pytest
 from reference.interrupts import count_lines, interrupted_at
+from scipy.sparse import csr_matrix, issparse
 
 from skcrbm.energies import RBMEnergy
 from skcrbm.inference import infer
 from skcrbm.utils import parallel
-from skcrbm.utils.parallel import ordered_map
+from skcrbm.utils.parallel import linear_fields, ordered_map
 
 
 @pytest.fixture(autouse=True)
@@ -213,3 +215,31 @@ sys.exit(status)
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env
     )
     assert out.returncode == 0, out.stderr
+
+
+@pytest.mark.parametrize("coef_dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, csr_matrix])
+def test_linear_fields(kind, coef_dtype, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = kind(rng.normal(size=(50, 6)))
+    coef = rng.normal(size=(3, 6)).astype(coef_dtype)
+    intercept = rng.normal(size=3).astype(coef_dtype)
+    monkeypatch.setattr(parallel, "_LEAST_ROWS", 7)
+    monkeypatch.setattr(parallel, "BLOCK_ENTRIES", 1)
+    found = linear_fields(X, coef, intercept)
+    assert found.dtype == np.result_type(X.dtype, coef_dtype)
+    dense = X.toarray() if issparse(X) else X
+    expected = dense.astype(np.float64) @ coef.astype(np.float64).T + intercept
+    rtol = 1e-5 if found.dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
+
+
+def test_linear_fields_take_no_copy_of_x():
+    X = np.ones((200_000, 50), np.float32)
+    tracemalloc.start()
+    try:
+        linear_fields(X, np.ones((2, 50)), np.ones(2))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < X.nbytes  # in float64 it takes twice as much

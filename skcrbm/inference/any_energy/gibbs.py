@@ -11,8 +11,9 @@ from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import empty_result, sum_statistics
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import sweep_for
+from skcrbm.kernels.gibbs import FactorLists, sweep_factors, sweep_ising
 from skcrbm.utils.labels import signs_of
-from skcrbm.utils.limits import CHAIN_UNITS
+from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
@@ -286,7 +287,7 @@ class _Moments:
         return (excess <= (max_rhat**2 - 1) * within).all(1)
 
 
-def sweep_chains(kernel, factors, energy, states, key, streams, step):
+def _sweep_chains(kernel, factors, energy, states, key, streams, step):
     """Make the sweep of `gibbs_sweep` by a kernel, for an energy with a single field.
 
     `factors` are the arrays of the couplings, in the order in which the kernel takes them:
@@ -309,3 +310,30 @@ def sweep_chains(kernel, factors, energy, states, key, streams, step):
         )  # fmt: skip
     log_odds = log_odds.astype(energy.dtype, copy=False)
     return drawn.reshape(n, c, width), log_odds.reshape(n, c, width)
+
+
+def sweep_ising_model(energy, states, key, streams, step):
+    """Draw the variables of an `IsingEnergy`; see `gibbs_sweep`."""
+    i, k = np.nonzero(energy.coupling)
+    start = np.searchsorted(i, np.arange(energy.n_variables + 1)).astype(np.int64)
+    couplings = start, kernel_array(k, np.int64), energy.coupling[i, k].astype(np.float64)
+    return _sweep_chains(sweep_ising, couplings, energy, states, key, streams, step)
+
+
+def sweep_sparse_ising(energy, states, key, streams, step):
+    """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`."""
+    graph = energy.neighbours
+    coupling = energy.edge_coupling[graph.edge].astype(np.float64)
+    couplings = graph.start, graph.variables, coupling
+    return _sweep_chains(sweep_ising, couplings, energy, states, key, streams, step)
+
+
+def sweep_factor_graph(energy, states, key, streams, step):
+    """Draw the variables of a `FactorGraphEnergy`; see `gibbs_sweep`."""
+    there = energy.graph.adjacency
+    lists = FactorLists(
+        there.start, there.factor, there.weight, there.first_entry,
+        kernel_array(energy.log_potentials, np.float64), there.at_zero, there.output,
+        FORBIDDEN_LOG_ODDS if energy.has_zeros else 0.0,
+    )  # fmt: skip
+    return _sweep_chains(sweep_factors, (lists,), energy, states, key, streams, step)

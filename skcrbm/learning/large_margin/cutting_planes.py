@@ -17,8 +17,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from skcrbm.energies import IsingEnergy
 from skcrbm.inference import ICM, InferenceMethod, infer
 from skcrbm.inference.base import MagnitudeError
-from skcrbm.utils.columns import linear_fields
-from skcrbm.utils.parallel import one_blas_thread
+from skcrbm.utils.parallel import linear_fields, one_blas_thread
 
 # Ridge, relative to the mean square of the active planes, for systems of dependent planes.
 _RIDGE = 1e-13

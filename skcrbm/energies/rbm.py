@@ -1,19 +1,20 @@
-"""Restricted Boltzmann machines with 0/1 units, also with exactly one visible unit on."""
+"""Restricted Boltzmann machines, and the conditional RBM: parameters and X -> energy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from scipy.special import expit
 
 from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.energies.base import Block, infinite_where_held
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import CACHED_ENTRIES
-from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 # A hidden unit adds _GAIN[...](0, its input) to the log-weight of a visible state.
@@ -99,6 +100,16 @@ class RBMEnergy(PairwiseEnergy):
     def couplings(self) -> tuple[np.ndarray, ...]:
         """Tuple (weights,)."""
         return (self.weights,)
+
+    @property
+    def n_models(self) -> int:
+        """Number of models N in the batch."""
+        return self.visible_bias.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype of inference: float32 if all inputs are float32, else float64."""
+        return self.weights.dtype
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the biases, and sums of absolute weights."""
@@ -390,3 +401,71 @@ class OneHotRBMEnergy(RBMEnergy):
 
     def _is_visible(self, block):
         return block.start == 0 and block.stop == self.n_visible
+
+
+class CRBMParams(NamedTuple):
+    """Parameters of a conditional RBM, in the notation of Ping and Ihler (2017), eq. 3."""
+
+    weights: Any  # ndarray W (V, H)
+    visible_coef: Any  # ndarray U (V, D)
+    hidden_coef: Any  # ndarray S (H, D)
+    visible_intercept: Any  # ndarray b (V,)
+    hidden_intercept: Any  # ndarray c (H,)
+
+
+class ConditionalRBM(NamedTuple):
+    """``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)``."""
+
+    params: CRBMParams
+    energy_type: type[RBMEnergy] = RBMEnergy  # or `OneHotRBMEnergy`
+
+    def energy(self, X: Any) -> RBMEnergy:
+        """Return the energy of (v, h) given each row of X (N, D), dense or CSR.
+
+        Raises
+        ------
+        ValueError
+            If X times the coefficients overflows.
+        """
+        p = self.params
+        with np.errstate(over="ignore", invalid="ignore"):
+            visible = linear_fields(X, p.visible_coef, p.visible_intercept)
+            hidden = linear_fields(X, p.hidden_coef, p.hidden_intercept)
+        try:
+            return self.energy_type(p.weights, visible, hidden)
+        except ValueError:
+            if np.isfinite(visible).all() and np.isfinite(hidden).all():
+                raise
+            raise ValueError(
+                "X times the coefficients is too large a number; scale the columns of X"
+            ) from None
+
+    def gradient(self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]) -> CRBMParams:
+        """Map differences of moments to differences of parameters by the chain rule.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix (N, D)
+            Inputs.
+        unary : ndarray (N, V + H)
+            Weighted differences of unary moments of each row.
+        statistics : tuple of ndarray ((V, H),)
+            Differences of the weighted sums of the statistics of the couplings.
+        """
+        (pairwise,) = statistics
+        n_visible = len(pairwise)
+        coef, intercept = _left_product(unary, X), unary.sum(axis=0)
+        return CRBMParams(
+            pairwise,
+            coef[:n_visible],
+            coef[n_visible:],
+            intercept[:n_visible],
+            intercept[n_visible:],
+        )
+
+
+def _left_product(moments, X):
+    """Return ``moments' X`` (n_units, D) for dense or sparse X."""
+    if issparse(X):
+        return np.ascontiguousarray((X.T @ moments).T)
+    return moments.T @ X

@@ -1,0 +1,103 @@
+"""Factors of the loss of labels and rows by `class_weight`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import compute_class_weight
+from sklearn.utils.validation import check_array
+
+
+def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return weights (N,) of the rows, for a loss of whole rows.
+
+    The weight of a row is multiplied by the factors of its observed labels (N, V), as in the
+    forests of scikit-learn, or by its own factor (N, 1). The sum of the weights stays the same.
+    """
+    if factors.shape[1] == 1:  # all units of a row share a factor
+        visible = visible[:, :1]
+    with np.errstate(divide="ignore"):
+        log = np.log(np.where(np.isnan(visible), 1.0, factors))
+    total = log.sum(axis=1)  # products of many labels overflow
+    if total.max() == -np.inf:
+        raise ValueError("class_weight gives every row a weight of 0: there is nothing to fit")
+    found = weight * np.exp(total - total.max())
+    return found * (weight.sum() / found.sum())
+
+
+def weights_by_label(class_weight: Any, visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return factors (N, L) of the loss of the labels of a 2-D y.
+
+    `class_weight` is "balanced", a dict of 0 and 1 for each label, or the weights (L,) of the
+    positive class. "balanced" takes the weights (N,) of the rows into account.
+    """
+    n_visible = visible.shape[1]
+    if isinstance(class_weight, str):
+        return np.column_stack([_balanced(column, weight) for column in visible.T])
+    if isinstance(class_weight, dict):
+        raise ValueError(
+            "class_weight for 2-D y must be 'balanced', a list with a dict for each label, or the "
+            "weights (n_outputs,) of the positive class; got a dict"
+        )
+    are_dicts = {isinstance(w, dict) for w in class_weight}
+    if len(are_dicts) == 2:
+        raise ValueError("class_weight must hold a dict for each label or numbers, not both")
+    if True in are_dicts:
+        if len(class_weight) != n_visible:
+            raise ValueError(
+                f"class_weight must hold a dict for each of the {n_visible} labels, "
+                f"got {len(class_weight)}"
+            )
+        wrong = {key for w in class_weight for key in w} - {0, 1}
+        if wrong:
+            raise ValueError(f"class_weight holds keys that are not 0 or 1: {sorted(wrong)}")
+        pairs = np.array([[w.get(0, 1.0), w.get(1, 1.0)] for w in class_weight], np.float64)
+    else:
+        positive = check_array(
+            class_weight,
+            ensure_2d=False,
+            ensure_min_samples=0,
+            dtype=np.float64,
+            input_name="class_weight",
+        )
+        if positive.shape != (n_visible,):
+            raise ValueError(
+                f"class_weight must have shape ({n_visible},), a weight of the positive class "
+                f"of each label; got {positive.shape}"
+            )
+        pairs = np.column_stack([np.ones(n_visible), positive])
+    if not (np.isfinite(pairs) & (pairs >= 0)).all():
+        raise ValueError("class_weight must hold finite numbers that are not negative")
+    return np.where(visible == 1, pairs[:, 1], pairs[:, 0])
+
+
+def _balanced(column, weight):
+    """Return factors (N,) that give each class in the column half of the observed weight."""
+    mass = np.array([weight[column == 0].sum(), weight[column == 1].sum()])
+    factor = np.divide(mass.sum(), 2.0 * mass, out=np.ones(2), where=mass > 0)
+    return np.where(column == 1, factor[1], factor[0])
+
+
+def weights_by_class(
+    class_weight: Any, classes: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Return factors (N, 1) of the loss of the rows of a 1-D y.
+
+    `class_weight` is "balanced" or a dict of class: weight.
+    """
+    index = np.searchsorted(classes, y)
+    if isinstance(class_weight, str):
+        mass = np.bincount(index, weights=weight, minlength=len(classes))
+        present = mass > 0
+        factor = np.divide(mass.sum(), present.sum() * mass, out=np.ones_like(mass), where=present)
+    elif isinstance(class_weight, dict):
+        factor = compute_class_weight(class_weight, classes=classes, y=y)
+        if not (np.isfinite(factor) & (factor >= 0)).all():
+            raise ValueError("class_weight must hold finite numbers that are not negative")
+    else:
+        raise ValueError(
+            "class_weight for 1-D y must be 'balanced' or a dict of class: weight; "
+            f"got {class_weight!r}"
+        )
+    return factor[index][:, None]
