@@ -24,8 +24,8 @@ class Pipeline(pipeline.Pipeline):
     `sample`, `predict_topk`, `predict_pairwise_proba`, `predict_with_gap` and
     ``score_samples(X, y)`` call the method of the last step (of its best model, if it is a search)
     on the X that the other steps transformed; the pipeline has a method only if the last step has
-    it. `predict`, `predict_proba` and `decision_function` take `y_known`, with metadata routing or
-    without. All else is as in scikit-learn.
+    it. `predict`, `predict_proba`, `predict_log_proba` and `decision_function` take
+    `y_known`, with metadata routing or without. All else is as in scikit-learn.
 
     Parameters
     ----------
@@ -120,6 +120,22 @@ class Pipeline(pipeline.Pipeline):
             Probabilities of labels.
         """
         return self._given("predict_proba", X, y_known, params)
+
+    @available_if(_final_has("predict_log_proba"))
+    def predict_log_proba(self, X, y_known=None, **params):
+        """Predict logarithms of the probabilities of labels.
+
+        Parameters
+        ----------
+        X, y_known, **params
+            The parameters of `predict`.
+
+        Returns
+        -------
+        log_proba : ndarray or data frame
+            Logarithms of the probabilities.
+        """
+        return self._given("predict_log_proba", X, y_known, params)
 
     @available_if(_final_has("decision_function"))
     def decision_function(self, X, y_known=None, **params):

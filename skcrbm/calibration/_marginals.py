@@ -1,7 +1,7 @@
 """Calibration of the marginal of each label, on predictions out of fold."""
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
@@ -210,15 +210,33 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         proba : ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
             Calibrated probabilities.
         """
-        return self._proba(X)
+        log_odds = self._log_odds(X)
+        return self._targets.proba(log_odds)
 
-    def _proba(self, X):
+    @label_output
+    def predict_log_proba(self, X):
+        """Return the logarithms of `predict_proba`, computed from calibrated log-odds.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
+            Logarithms of the calibrated probabilities.
+        """
+        log_odds = self._log_odds(X)
+        return self._targets.log_proba(log_odds)
+
+    def _log_odds(self, X):
+        """Return the calibrated log-odds (n, L)."""
         check_is_fitted(self)
         check_parameters(self, ["method"])
         scores = self._scores(self._responses(self.estimator_, X))
         columns = [self._calibrated(c, s) for c, s in zip(self.calibrators_, scores.T, strict=True)]
-        marginals = np.column_stack(columns)
-        return self._targets.proba_of_marginals(marginals)
+        return np.column_stack(columns)
 
     @label_output
     def predict(self, X):
@@ -234,8 +252,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         labels : ndarray of shape (n_samples, n_outputs) or (n_samples,)
             Predicted labels.
         """
-        proba = self._proba(X)
-        return self._targets.labels_of_proba(proba)
+        log_odds = self._log_odds(X)
+        return self._targets.labels(log_odds)
 
     # ------------------------------------------------------------------ inside
 
@@ -278,8 +296,9 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return model
 
     def _calibrated(self, calibrator, score):
+        """Return the calibrated log-odds (n,) of a label."""
         if calibrator is None:
-            return expit(score)
+            return score
         if isinstance(calibrator, IsotonicRegression):
-            return calibrator.predict(score)
-        return calibrator.predict_proba(score[:, None])[:, 1]
+            return logit(calibrator.predict(score))
+        return calibrator.decision_function(score[:, None])

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.targets.kinds import make_targets
-from skcrbm.targets.mixin import TargetsMixin
+from skcrbm.targets.mixin import TargetsMixin, label_output
 from skcrbm.utils.fitting import forget
 from skcrbm.utils.labels import may_be_empty, unseen_share
 from skcrbm.utils.options import check_parameters
@@ -29,8 +29,8 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the classifiers: 2-D indicator y with NaN, 1-D binary or multiclass y.
 
     A subclass computes something from the rows of X (a posterior, for example), and from that the
-    scores of each kind of y. `_predict`, `_decision` and `_proba` arrange them as the kind of y
-    requires.
+    scores of each kind of y. `_predict` and `_decision` arrange them as the kind of y requires,
+    and so do the methods that return probabilities.
     """
 
     _targets: Any  # the kind of y, set by a fit
@@ -75,8 +75,39 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     def _decision(self, rows):
         return self._targets.decision(self._targets.scores(self, rows))
 
-    def _proba(self, rows):
-        return self._targets.proba(self._targets.log_odds(self, rows))
+    @abstractmethod
+    def _marginal_log_odds(self, X):
+        """Return scores (N, V) of the rows of X whose sigmoid or softmax is the probability."""
+
+    @label_output
+    def predict_proba(self, X):
+        """Return P(y_i = 1 | x) of each output, or the probability of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+        """
+        log_odds = self._marginal_log_odds(X)
+        return self._targets.proba(log_odds)
+
+    @label_output
+    def predict_log_proba(self, X):
+        """Return the logarithms of `predict_proba`, finite also if a probability is rounded to 0.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+        """
+        log_odds = self._marginal_log_odds(X)
+        return self._targets.log_proba(log_odds)
 
     # -------------------------------------------------------------- validation
 

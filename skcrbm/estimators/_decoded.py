@@ -368,6 +368,37 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             return np.asarray(self.estimator_.predict_proba(X))
         return self._proba(X, self._targets.check_known(y_known, count_rows(X)))
 
+    @label_output
+    def predict_log_proba(self, X, y_known=None):
+        """Logarithms of `predict_proba`.
+
+        If the estimator is a model of this package, it computes the logarithms from log-odds, so
+        that they are finite if a probability is rounded to 0. With any other estimator of 2-D y,
+        and for known labels, a probability of 0 has the logarithm -inf.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        if not self._targets.multilabel:
+            self._targets.check_known(y_known, None)
+            if hasattr(self.estimator_, "predict_log_proba"):
+                return np.asarray(self.estimator_.predict_log_proba(X))
+            known, direct = None, False
+        else:
+            known = self._targets.check_known(y_known, count_rows(X))
+            direct = isinstance(final_model(self.estimator_)[0], TargetsMixin)
+        if direct:
+            return np.asarray(call_given(self.estimator_, "predict_log_proba", X, known))
+        with np.errstate(divide="ignore"):
+            return np.log(self._proba(X, known))
+
     def _proba(self, X, known):
         """Return P(y_i = 1 | x, known) (N, L) of 2-D y; `known` is (N, L) or None."""
         proba = call_given(self.estimator_, "predict_proba", X, known)

@@ -70,7 +70,7 @@ class JointClassifier(StructuredClassifier):
         if self._targets.multilabel:
             return _LabelVectors(self._targets, posterior)
         log_odds = self._targets.log_odds(self, posterior).astype(posterior.energy.dtype)
-        return _Classes(self._targets, self._targets.class_log_proba(log_odds.astype(np.float64)))
+        return _Classes(self._targets, self._targets.log_proba(log_odds.astype(np.float64)))
 
     # -------------------------------------------------------------------- predictions
 
@@ -125,10 +125,34 @@ class JointClassifier(StructuredClassifier):
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
         """
+        log_odds = self._marginal_log_odds(X, y_known)
+        return self._targets.proba(log_odds)
+
+    @label_output
+    def predict_log_proba(self, X, y_known=None):
+        """Return log P(y_i = 1 | x) of each output, or the log-probability of each class.
+
+        The logarithms are computed from log-odds, so that they are finite if a probability is
+        rounded to 0 or 1. Known labels have the logarithm 0 if they are on, else -inf.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+            Logarithms of `predict_proba`.
+        """
+        log_odds = self._marginal_log_odds(X, y_known)
+        return self._targets.log_proba(log_odds)
+
+    def _marginal_log_odds(self, X, y_known=None):
         with one_blas_thread():
             posterior = self._posterior(X, y_known)
             log_odds = self._targets.log_odds(self, posterior)
-        return self._targets.proba(log_odds.astype(posterior.energy.dtype, copy=False))
+        return log_odds.astype(posterior.energy.dtype, copy=False)
 
     # ------------------------------------------- questions about the joint distribution
 

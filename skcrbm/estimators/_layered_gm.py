@@ -497,19 +497,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     def _class_scores(self, scores):
         return np.hstack([np.zeros((len(scores), 1), scores.dtype), scores])
 
-    @label_output
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return P(y_i = 1 | x) of each output, or the probability of each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
-        """
-        return self._proba(self._output_scores(X))
+    def _marginal_log_odds(self, X):
+        scores = self._output_scores(X)
+        return self._targets.log_odds(self, scores)
 
     @label_output
     def predict(self, X: ArrayLike) -> np.ndarray:

@@ -57,6 +57,10 @@ class ImageTargets(MultilabelTargets):
         """Return P(y_i = 1), (N, *shape)."""
         return self._shaped(super().proba(log_odds))
 
+    def log_proba(self, log_odds):
+        """Return log P(y_i = 1), (N, *shape)."""
+        return self._shaped(super().log_proba(log_odds))
+
     def check_known(self, y_known, n_rows):
         """Return known pixels (N, L), NaN elsewhere, or None."""
         flat = self._flat(y_known, "y_known")

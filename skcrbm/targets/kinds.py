@@ -162,6 +162,10 @@ class Targets(Versioned, ABC):
     def proba(self, log_odds: np.ndarray) -> np.ndarray:
         """Return the sigmoid or softmax of log-odds (N, V) in the shape of `predict_proba`."""
 
+    @abstractmethod
+    def log_proba(self, log_odds: np.ndarray) -> np.ndarray:
+        """Return the logarithm of `proba`, finite for finite log-odds (N, V)."""
+
     # ------------------------------------------------ probabilities of other classifiers
 
     @abstractmethod
@@ -172,14 +176,6 @@ class Targets(Versioned, ABC):
 
         `classes` is the `classes_` of that classifier; error messages call `proba` by `name`.
         """
-
-    def proba_of_marginals(self, marginals: np.ndarray) -> np.ndarray:
-        """Return P(visible unit = 1), (N, V), in the shape of `predict_proba`."""
-        return marginals
-
-    @abstractmethod
-    def labels_of_proba(self, proba: np.ndarray) -> np.ndarray:
-        """Return the most probable labels of probabilities in the shape of `predict_proba`."""
 
     # ------------------------------------------------------------------ output with names
 
@@ -291,13 +287,13 @@ class MultilabelTargets(Targets):
         """Return P(y_i = 1), (N, L)."""
         return expit(log_odds)
 
+    def log_proba(self, log_odds):
+        """Return log P(y_i = 1), (N, L)."""
+        return log_expit(log_odds)
+
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return P(y_i = 1), (N, L), of an array (N, L) or L arrays (N, 2)."""
         return label_marginals(proba, classes, name)
-
-    def labels_of_proba(self, proba):
-        """Return labels (N, L), 1 for a probability of 0.5 or more."""
-        return self.decode(proba >= 0.5)
 
 
 # --------------------------------------------------------------------------- 1-D y
@@ -375,10 +371,6 @@ class ClassTargets(Targets):
         """Return the most probable class (N,)."""
         return self.labels(self.scores(model, rows))
 
-    def labels_of_proba(self, proba):
-        """Return the most probable class (N,)."""
-        return self._classes_at(proba.argmax(axis=1))
-
 
 class BinaryTargets(ClassTargets):
     """1-D y of two classes: a visible unit that is 1 for the second class."""
@@ -414,17 +406,13 @@ class BinaryTargets(ClassTargets):
         """Return the probabilities (N, 2) of both classes."""
         return np.hstack([expit(-log_odds), expit(log_odds)])
 
-    def class_log_proba(self, log_odds: np.ndarray) -> np.ndarray:
+    def log_proba(self, log_odds):
         """Return the log-probabilities (N, 2) of both classes."""
         return np.hstack([log_expit(-log_odds), log_expit(log_odds)])
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return P(second class), (N, 1)."""
         return _all_classes(proba, classes, self.classes)[:, 1:]
-
-    def proba_of_marginals(self, marginals):
-        """Return the probabilities (N, 2) of both classes."""
-        return np.hstack([1 - marginals, marginals])
 
 
 class MulticlassTargets(ClassTargets):
@@ -460,7 +448,7 @@ class MulticlassTargets(ClassTargets):
         """Return the probabilities (N, K) of the classes."""
         return softmax(log_odds, axis=1)
 
-    def class_log_proba(self, log_odds: np.ndarray) -> np.ndarray:
+    def log_proba(self, log_odds):
         """Return the log-probabilities (N, K) of the classes."""
         return log_softmax(log_odds, axis=1)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _CONTAINERS = ("default", "pandas")
 # scikit-learn indexes these scores of 1-D y by position, as arrays.
-_SCORES = ("predict_proba", "decision_function")
+_SCORES = ("predict_proba", "predict_log_proba", "decision_function")
 
 
 class TargetsMixin(ClassifierMixin):
