@@ -51,6 +51,7 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.utils.fitting import CallbackSupportMixin, forget
+from skcrbm.utils.labels import require_observed
 from skcrbm.utils.options import Integer
 from skcrbm.utils.warnings import warn_user
 
@@ -143,6 +144,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         if resume:
             self._check_same_model()
         rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
+        require_observed(~np.isnan(rows.visible), "X")
         return rows, resumed_generator(self, resume, self.random_state), resume
 
     def _check_same_model(self) -> None:

@@ -13,7 +13,7 @@ from skcrbm.learning.design import crbm_params
 from skcrbm.learning.fit import fit, fit_one_epoch
 from skcrbm.learning.rules import LearningRule
 from skcrbm.learning.solvers import LossPlateau, Solver
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, skip_empty_batches, with_callbacks
 from skcrbm.utils.options import Integer
 
 # With no more rows than the first number, a step reads all rows; else it reads the second number.
@@ -200,6 +200,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
@@ -213,6 +214,11 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         Returns
         -------
         self
+
+        Notes
+        -----
+        A call without an observed entry in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
         """
         rows, rng, resume = self._start_partial_fit(X, sample_weight)
         plan = self._plan(rows, rng, resume)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.mixin import TargetsMixin, label_output
 from skcrbm.utils.fitting import forget
-from skcrbm.utils.labels import may_be_empty, unseen_share
+from skcrbm.utils.labels import may_be_empty, require_observed, unseen_share
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.validation import checked_features, weighted_rows
 
@@ -137,6 +137,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
                 f"X has {X.shape[0]} rows, y has {len(visible)}"
             )
         (X, visible), weight = weighted_rows((X, visible), sample_weight)
+        require_observed(~np.isnan(visible))
         empty = not targets.multilabel or may_be_empty(visible)
         unseen = unseen_share(visible) if targets.multilabel else 1.0
         if reset:

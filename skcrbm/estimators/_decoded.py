@@ -31,7 +31,7 @@ from skcrbm.decoding.rules import (
 )
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import make_targets
-from skcrbm.targets.mixin import TargetsMixin, label_output
+from skcrbm.targets.mixin import KnownLabelsMixin, TargetsMixin, label_output
 from skcrbm.utils.classifiers import call_given, final_model, label_marginals
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
@@ -47,7 +47,7 @@ from skcrbm.utils.validation import check_sample_weight, count_rows
 _ZERO_DIVISION = 0.0
 
 
-class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     """A multi-label classifier whose labels are chosen for a metric.
 
     `fit` fits the classifier without changes; `predict` turns its probabilities into labels by

@@ -56,7 +56,7 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.targets.images import make_image_targets
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, skip_empty_batches, with_callbacks
 from skcrbm.utils.labels import flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer
@@ -249,6 +249,7 @@ class ImageCRBM(RBMClassifier):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -270,6 +271,11 @@ class ImageCRBM(RBMClassifier):
         Returns
         -------
         self
+
+        Notes
+        -----
+        A call without an observed pixel in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
         """
         resume = hasattr(self, "coef_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -398,7 +404,7 @@ default=None
         """
         return super().predict(X, y_known)
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X, y, sample_weight=None, y_known=None):
         """Return the share of correctly predicted pixels, or for 1-D y the accuracy.
 
         Parameters
@@ -408,9 +414,12 @@ default=None
         y : array-like of shape (n_samples, height, width) or (n_samples, n_pixels)
             Pixels that are NaN do not count.
         sample_weight : array-like of shape (n_samples,), default=None
+        y_known : array-like of shape (n_samples, height, width) or (n_samples, n_pixels), \
+default=None
+            Pixels known beforehand, NaN elsewhere, as in `predict`. They do not count.
 
         Returns
         -------
         float
         """
-        return super().score(X, y, sample_weight)
+        return super().score(X, y, sample_weight, y_known)

@@ -18,7 +18,7 @@ from skcrbm.inference import available_methods, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
-from skcrbm.targets.mixin import label_output
+from skcrbm.targets.mixin import KnownLabelsMixin, label_output
 from skcrbm.utils.labels import distinct_rows, indicator_by_name, is_frame, ranked_index
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import one_blas_thread
@@ -44,7 +44,7 @@ class TopLabelSets(NamedTuple):
     proba: Any
 
 
-class JointClassifier(StructuredClassifier):
+class JointClassifier(KnownLabelsMixin, StructuredClassifier):
     """Base class of the models with an energy of the outputs given x, which define p(y | x).
 
     A subclass has ``_posterior_of(X, known)``, the `Posterior` of validated rows and known labels;

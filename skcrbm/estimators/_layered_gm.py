@@ -49,6 +49,7 @@ from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
+    skip_empty_batches,
     with_callbacks,
 )
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
@@ -294,6 +295,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -319,6 +321,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
         Notes
         -----
+        A call without an observed label in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
+
         The automatic step size depends on the number of rows of the first call; set a
         ``solver=Adam(learning_rate=...)`` if the pieces are small.
         """

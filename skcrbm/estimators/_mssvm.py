@@ -70,7 +70,7 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
+from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, skip_empty_batches, with_callbacks
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
 from skcrbm.utils.options import Integer
 
@@ -332,6 +332,7 @@ class MSSVMCRBM(RBMClassifier):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -357,6 +358,9 @@ class MSSVMCRBM(RBMClassifier):
 
         Notes
         -----
+        A call without an observed label in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
+
         The automatic step size depends on the number of rows of the first call; set a
         ``solver=Adam(learning_rate=...)`` if the pieces are small.
         """

@@ -24,8 +24,10 @@ from skcrbm.utils.labels import (
     label_names_of,
     require_observed,
     with_dimensions,
+    without_known,
 )
 from skcrbm.utils.pickling import Versioned
+from skcrbm.utils.validation import NothingToLearnError
 
 
 def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
@@ -128,13 +130,20 @@ class Targets(Versioned, ABC):
             log = np.log(np.where(np.isnan(visible), 1.0, factors))
         total = log.sum(axis=1)  # products of many labels overflow
         if total.max() == -np.inf:
-            raise ValueError("class_weight gives every row a weight of 0: there is nothing to fit")
+            raise NothingToLearnError(
+                "class_weight gives every row a weight of 0: there is nothing to fit"
+            )
         found = weight * np.exp(total - total.max())
         return found * (weight.sum() / found.sum())
 
     @abstractmethod
-    def accuracy(self, y: Any, y_pred: np.ndarray, sample_weight: Any = None) -> float:
-        """Return the accuracy; for a 2-D y the subset accuracy over its observed entries."""
+    def accuracy(
+        self, y: Any, y_pred: np.ndarray, sample_weight: Any = None, known: Any = None
+    ) -> float:
+        """Return the accuracy; for a 2-D y the subset accuracy over its observed entries.
+
+        Entries of a 2-D y that are `known`, (N, L) with NaN elsewhere, do not count.
+        """
 
     # ---------------------------------------------------------------- scores and labels
 
@@ -263,9 +272,10 @@ class MultilabelTargets(Targets):
         """Return factors (N, L): "balanced", a dict per label, or weights of the positives."""
         return _weights_by_label(class_weight, visible, weight)
 
-    def accuracy(self, y, y_pred, sample_weight=None):
+    def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows in which all observed labels are right."""
-        return masked_score("accuracy", self.encode(y), y_pred=y_pred, sample_weight=sample_weight)
+        y = without_known(self.encode(y), known)
+        return masked_score("accuracy", y, y_pred=y_pred, sample_weight=sample_weight)
 
     def scores(self, model, rows):
         """Return the score (N, L) of each label."""
@@ -357,7 +367,7 @@ class ClassTargets(Targets):
         """Return factors (N, 1), the same for all units of a row."""
         return _weights_by_class(class_weight, self.classes, self.decode(visible), weight)
 
-    def accuracy(self, y, y_pred, sample_weight=None):
+    def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows with the right class."""
         self._check_name(y)
         return accuracy_score(y, y_pred, sample_weight=sample_weight)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from skcrbm.utils.validation import NothingToLearnError
 from skcrbm.utils.warnings import warn_user
 
 
@@ -18,8 +19,8 @@ def all_or_nothing(fit: Callable) -> Callable:
     """Decorate a method that learns: if it raises, the estimator gets its previous state back.
 
     An interrupt always leaves as a KeyboardInterrupt, although compiled code may turn it into
-    another error. This must be the outermost decorator, because other decorators set attributes
-    for the duration of the call.
+    another error. This must come before decorators that set attributes for the duration of the
+    call.
     """
 
     @functools.wraps(fit)
@@ -38,6 +39,22 @@ def all_or_nothing(fit: Callable) -> Callable:
             raise
 
     return restoring
+
+
+def skip_empty_batches(partial_fit: Callable) -> Callable:
+    """Decorate a `partial_fit`, so that it skips rows without anything to learn from.
+
+    `all_or_nothing` must be the next decorator: it restores the model.
+    """
+
+    @functools.wraps(partial_fit)
+    def skipping(estimator, *args, **kwargs):
+        try:
+            return partial_fit(estimator, *args, **kwargs)
+        except NothingToLearnError:
+            return estimator
+
+    return skipping
 
 
 def _interrupted(error, handled):

@@ -195,7 +195,7 @@ def test_known_labels_reach_a_wrapped_model(wrap, routing):
         TREE,
         make_pipeline(StandardScaler(), MultiOutputClassifier(LogisticRegression())),
         searched(TREE),
-        CalibratedMarginals(CRBMClassifier(max_iter=5, random_state=0), cv=2),
+        CalibratedMarginals(TREE, cv=2),
     ],
     ids=["tree", "pipeline", "search", "calibrated"],
 )
