@@ -68,6 +68,8 @@ class FactorGraph(Versioned):
         Table factors by number of variables, ascending, as in `TableGroup`.
     """
 
+    _warns_of_version = False
+
     _saved = ("n_variables", "groups", "n_entries", "scopes", "ors", "ands", "_block_edges")
 
     def __init__(self, factors: Sequence[Factors], n_variables: int):

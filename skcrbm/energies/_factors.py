@@ -100,6 +100,8 @@ class TableFactors(Versioned):
     array([1.])
     """
 
+    _warns_of_version = False
+
     _saved = ("variables", "log_potentials")
 
     def __init__(self, variables: ArrayLike, log_potentials: ArrayLike):
@@ -135,6 +137,8 @@ class TableFactors(Versioned):
 
 class _LogicFactors(Versioned):
     """Factors of weight 1 if the output is the function of the inputs, else 0."""
+
+    _warns_of_version = False
 
     _saved = ("start", "inputs", "outputs")
 

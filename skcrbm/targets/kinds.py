@@ -70,6 +70,8 @@ class Targets(Versioned, ABC):
     model of two classes ``_log_odds_scale``.
     """
 
+    _warns_of_version = False
+
     _saved = ("classes", "n_visible")
 
     #: Classes, as in `classes_`: (L, 2) or (K,).

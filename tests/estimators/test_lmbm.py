@@ -248,7 +248,7 @@ def test_warnings(data, capsys):
     ):
         model = make(C=10.0, max_iter=2, verbose=1).fit(X, Y)
     assert model.dual_gap_ > 1e-3
-    assert re.search(r"\rPass 2/2  .*  violation .*  active .* *\n$", capsys.readouterr().out)
+    assert re.search(r"^Pass 2/2  .*  violation .*  active .* *\n$", capsys.readouterr().out)
     model = make().fit(X, Y).set_params(inference=BranchAndBound(node_limit=1))
     with pytest.warns(ConvergenceWarning, match="reached node_limit=1 on"):
         labels = model.predict(X)
