@@ -119,7 +119,7 @@ class ImageCRBM(RBMClassifier):
 
     Attributes
     ----------
-    coef_, hidden_coef_, weights_, intercept_, hidden_intercept_ : ndarray
+    visible_coef_, hidden_coef_, weights_, visible_intercept_, hidden_intercept_ : ndarray
         Parameters, as in `CRBMClassifier`, whose other attributes exist here, too; outputs are the
         pixels of an image, row by row.
     n_features_in_ : int
@@ -229,7 +229,7 @@ class ImageCRBM(RBMClassifier):
         ConvergenceWarning
             If inference converged for less than 90% of the images in the last epoch.
         """
-        resume = self.warm_start and hasattr(self, "coef_")
+        resume = self.warm_start and hasattr(self, "visible_coef_")
         if resume:
             self._check_same_model()
         else:
@@ -277,7 +277,7 @@ class ImageCRBM(RBMClassifier):
         A call without an observed pixel in a row of positive weight does not change the model;
         before the first other call the model is not fitted.
         """
-        resume = hasattr(self, "coef_")
+        resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()

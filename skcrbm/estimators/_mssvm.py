@@ -157,15 +157,17 @@ class MSSVMCRBM(RBMClassifier):
 
     Attributes
     ----------
-    coef_ : ndarray (n_outputs, n_features)
+    visible_coef_ : ndarray (n_outputs, n_features)
         Weights U of the inputs on the outputs. A single row for binary 1-D y, a row per class for
         multiclass y.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
     weights_ : ndarray (n_outputs, n_hidden)
         Couplings W of the outputs with the hidden units.
-    intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
+    visible_intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
         Biases b of the outputs and c of the hidden units.
+    coef_, intercept_ : ndarray
+        `visible_coef_` and `visible_intercept_` of a model without hidden units, which is linear.
     classes_ : ndarray (n_outputs, 2) or (n_classes,)
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
@@ -308,7 +310,7 @@ class MSSVMCRBM(RBMClassifier):
         ConvergenceWarning
             If inference converged for less than 90% of the rows in the last epoch.
         """
-        resume = self.warm_start and hasattr(self, "coef_")
+        resume = self.warm_start and hasattr(self, "visible_coef_")
         if resume:
             self._check_same_model()
         else:
@@ -364,7 +366,7 @@ class MSSVMCRBM(RBMClassifier):
         The automatic step size depends on the number of rows of the first call; set a
         ``solver=Adam(learning_rate=...)`` if the pieces are small.
         """
-        resume = hasattr(self, "coef_")
+        resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()

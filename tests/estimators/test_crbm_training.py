@@ -151,7 +151,7 @@ def test_curves():
     for x, v in zip(X, Y, strict=True):
         states, score = joint(last, x)
         loss -= np.log(softmax(score)[(states == v).all(axis=1)][0]) / len(X)
-    loss += 0.05 * ((last.coef_**2).sum() + (last.hidden_coef_**2).sum())
+    loss += 0.05 * ((last.visible_coef_**2).sum() + (last.hidden_coef_**2).sum())
     assert model.loss_curve_[-1] == pytest.approx(loss, rel=1e-10)
 
 
@@ -373,7 +373,7 @@ def test_refit_takes_all_rows_for_as_many_epochs():
     plain = clone(model).set_params(early_stopping=False, max_iter=best + 1).fit(X, Y)
     assert_same_parameters(model, plain)
     first = clone(model).set_params(early_stopping__refit=False).fit(X, Y)
-    assert (first.coef_ != model.coef_).any()
+    assert (first.visible_coef_ != model.visible_coef_).any()
 
 
 def test_refit_is_not_cut_short_by_the_training_loss(monkeypatch):

@@ -299,7 +299,7 @@ def test_parameters_of_the_estimator(data):
     before = clone(inner)
     model.fit(X, Y)
     assert repr(before) == repr(inner)
-    assert not hasattr(inner[-1], "coef_")
+    assert not hasattr(inner[-1], "visible_coef_")
 
 
 def test_sample_weight(data):
