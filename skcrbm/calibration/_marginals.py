@@ -69,8 +69,8 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     calibrators_ : list of LogisticRegression, IsotonicRegression or None
         Calibrator of the log-odds of each label; None for a label without an observed entry, which
         is not calibrated.
-    classes_ : ndarray (n_outputs, 2) or (2,)
-        Classes.
+    classes_ : ndarray (n_outputs,) or (2,)
+        Numbers of the labels of a 2-D y, or the classes.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels, if y is a data frame or a series with names, see `set_label_output`.
     n_features_in_ : int

@@ -219,7 +219,8 @@ class CRBMClassifier(RBMClassifier):
         Biases b of the outputs and c of the hidden units.
     coef_, intercept_ : ndarray
         `visible_coef_` and `visible_intercept_` of a model without hidden units, which is linear.
-    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    classes_ : ndarray (n_outputs,) or (n_classes,)
+        Numbers of the labels of a 2-D y, or the classes.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)

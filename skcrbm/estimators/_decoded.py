@@ -96,8 +96,8 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         The distinct complete label vectors of 2-D y in `fit`, for ``decode="label_set"``.
     thresholds_ : ndarray (n_outputs,)
         Thresholds on the probabilities, with ``decode="threshold"`` and 2-D y.
-    classes_ : ndarray of shape (n_outputs, 2) or (n_classes,)
-        Values of each output, 0 and 1, or the classes of 1-D y.
+    classes_ : ndarray of shape (n_outputs,) or (n_classes,)
+        Numbers of the labels of a 2-D y, or the classes of 1-D y.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y has names, as a data frame or a series; see `set_label_output`.
     n_features_in_, feature_names_in_

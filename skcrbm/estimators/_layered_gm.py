@@ -127,7 +127,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Hidden layers and the output layer: (layer, unary, pairwise) each.
     input_unary_ : ndarray (n_features, n_states - 1)
         Unary scores of the input nodes, which matter where a feature is not observed.
-    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    classes_ : ndarray (n_outputs,) or (n_classes,)
+        Numbers of the labels of a 2-D y, or the classes.
     label_names_ : ndarray of str (n_outputs,)
         Names of the outputs, if y is a data frame or a series; see `set_label_output`.
     allow_empty_, unseen_share_

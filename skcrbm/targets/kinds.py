@@ -74,7 +74,7 @@ class Targets(Versioned, ABC):
 
     _saved = ("classes", "n_visible")
 
-    #: Classes, as in `classes_`: (L, 2) or (K,).
+    #: Numbers (L,) of the labels, or classes (K,), as in `classes_`.
     classes: np.ndarray
     #: Number V of visible units: L, or 1 for two classes, or K.
     n_visible: int
@@ -210,7 +210,8 @@ class MultilabelTargets(Targets):
     def __init__(self, n_outputs: int, names: np.ndarray | None = None):
         self.n_visible = n_outputs
         self.names = names
-        self.classes = np.tile(np.array([0, 1]), (n_outputs, 1))
+        # scikit-learn takes two integers for the classes of a binary target, but not two objects.
+        self.classes = np.arange(n_outputs).astype(object)
 
     def encode(self, y, dtype=np.float64):
         """Return y as (N, L) with NaN; refuse another number of labels.

@@ -111,7 +111,7 @@ def test_marginals_and_label_sets_by_enumeration():
         seen = (states[:, None] == sets).all(axis=2).any(axis=1)
         np.testing.assert_array_equal(best[n], states[seen][score[seen].argmax()])
     assert labels.dtype.kind == best.dtype.kind == "i"
-    assert model.classes_.tolist() == [[0, 1]] * 3
+    assert model.classes_.tolist() == [0, 1, 2]
     assert (labels != best).any()
 
 
@@ -296,7 +296,7 @@ def test_constant_labels(value, decode):
     proba = model.predict_proba(X)[:, 1]
     assert np.isfinite(proba).all()
     assert (np.abs(proba - value) < 0.05).all()
-    assert model.classes_.tolist() == [[0, 1]] * 3
+    assert model.classes_.tolist() == [0, 1, 2]
     # All labels constant: still a model.
     np.testing.assert_array_equal(quick().fit(X, np.full((90, 2), value)).predict(X), value)
 

@@ -54,7 +54,7 @@ def test_predictions_are_images_where_y_was(model, rows):
     assert model.predict_topk(NOISY[:4], 2).labels.shape == (4, 2, 8, 6)
     assert model.predict_pairwise_proba(NOISY[:1]).shape == (1, 48, 48)
     assert model.n_features_in_ == 48
-    assert model.classes_.shape == (48, 2)
+    assert model.classes_.shape == (48,)
 
 
 def test_sizes_of_X_and_y_may_differ():
