@@ -24,8 +24,8 @@ class Pipeline(pipeline.Pipeline):
     `sample`, `predict_topk`, `predict_pairwise_proba`, `predict_with_gap` and
     ``score_samples(X, y)`` call the method of the last step (of its best model, if it is a search)
     on the X that the other steps transformed; the pipeline has a method only if the last step has
-    it. `predict`, `predict_proba` and `decision_function` take `y_known`, with metadata routing or
-    without. All else is as in scikit-learn.
+    it. `predict`, `predict_proba`, `predict_log_proba`, `decision_function` and
+    `score` take `y_known`, with metadata routing or without. All else is as in scikit-learn.
 
     Parameters
     ----------
@@ -121,6 +121,22 @@ class Pipeline(pipeline.Pipeline):
         """
         return self._given("predict_proba", X, y_known, params)
 
+    @available_if(_final_has("predict_log_proba"))
+    def predict_log_proba(self, X, y_known=None, **params):
+        """Predict logarithms of the probabilities of labels.
+
+        Parameters
+        ----------
+        X, y_known, **params
+            The parameters of `predict`.
+
+        Returns
+        -------
+        log_proba : ndarray or data frame
+            Logarithms of the probabilities.
+        """
+        return self._given("predict_log_proba", X, y_known, params)
+
     @available_if(_final_has("decision_function"))
     def decision_function(self, X, y_known=None, **params):
         """Return scores of labels.
@@ -136,6 +152,32 @@ class Pipeline(pipeline.Pipeline):
             Labels or scores.
         """
         return self._given("decision_function", X, y_known, params)
+
+    @available_if(_final_has("score"))
+    def score(self, X, y=None, sample_weight=None, y_known=None, **params):
+        """Return the score of the last step.
+
+        Parameters
+        ----------
+        X : array-like
+            Input of the first step.
+        y : array-like, default=None
+            True labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels known beforehand, if the last step takes them. They do not count.
+        **params : dict
+            Further parameters, as in scikit-learn.
+
+        Returns
+        -------
+        score : float
+            Score of the last step.
+        """
+        if y_known is None:
+            return super().score(X, y, sample_weight, **params)
+        return call_given(self, "score", X, y_known, y=y, sample_weight=sample_weight, **params)
 
     def _given(self, method, X, y_known, params):
         if y_known is None:

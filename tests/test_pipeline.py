@@ -61,7 +61,7 @@ def test_every_question_is_passed_on(data, models):
             model.sample(Z, 3, random_state=0, **options),
         )
         equal(whole.predict_topk(X, k=2, **options).proba, model.predict_topk(Z, 2, given).proba)
-        for method in ("predict", "predict_proba", "decision_function"):
+        for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
             equal(getattr(whole, method)(X, **options), getattr(model, method)(Z, given))
     with sklearn.config_context(enable_metadata_routing=True):
         equal(whole.predict(X, y_known=known), model.predict(Z, known))
@@ -102,7 +102,7 @@ def test_frames_have_the_rows_of_x(data):
     X, Y = data
     whole = make_pipeline(StandardScaler(), SelectKBest(k=3), crbm()).set_label_output("pandas")
     whole.set_params(selectkbest__score_func=lambda X, Y: X.var(axis=0)).fit(X, Y)
-    for method in ("predict", "predict_proba", "decision_function"):
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
         frame = getattr(whole, method)(X)
         assert list(frame.columns) == NAMES
         assert frame.index.equals(X.index)

@@ -64,7 +64,7 @@ def learned_models(load, n_hidden, alpha, n_models):
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(scaler.transform(data.X_train), data.y_train)
     X = scaler.transform(data.X_test[:n_models])
-    visible_bias = X @ model.coef_.T + model.intercept_
+    visible_bias = X @ model.visible_coef_.T + model.visible_intercept_
     hidden_bias = X @ model.hidden_coef_.T + model.hidden_intercept_
     return [RBMEnergy(model.weights_, visible_bias, hidden_bias)]
 

@@ -1,7 +1,7 @@
 """Calibration of the marginal of each label, on predictions out of fold."""
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, _fit_context, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
@@ -12,11 +12,18 @@ from sklearn.utils.validation import (
 )
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
+from skcrbm.targets.kinds import label_output, make_targets
+from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.utils.classifiers import call_given
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.labels import require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
-from skcrbm.utils.validation import check_same_length, check_sample_weight, note_features
+from skcrbm.utils.validation import (
+    check_same_length,
+    check_sample_weight,
+    count_rows,
+    note_features,
+)
 
 # Probabilities this near to 0 or 1 count as 0 or 1.
 _TINY = 1e-12
@@ -33,7 +40,7 @@ def _clip_distance(proba):
     return np.where(nearest < 1, nearest / 2, _TINY)
 
 
-class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     """Multi-label classifier with the marginal of each label calibrated.
 
     scikit-learn's `CalibratedClassifierCV` calibrates a single target, and so cannot keep a model
@@ -62,8 +69,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     calibrators_ : list of LogisticRegression, IsotonicRegression or None
         Calibrator of the log-odds of each label; None for a label without an observed entry, which
         is not calibrated.
-    classes_ : ndarray (n_outputs, 2) or (2,)
-        Classes.
+    classes_ : ndarray (n_outputs,) or (2,)
+        Numbers of the labels of a 2-D y, or the classes.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels, if y is a data frame or a series with names, see `set_label_output`.
     n_features_in_ : int
@@ -76,8 +83,11 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
     `predict` returns 1 for labels with a calibrated marginal of at least 0.5. Before the log-odds
     are computed, marginals are clipped: the distance from 0 and 1 is half the least distance of
     the marginals of the label out of fold that are not 0 or 1. NaN in y (not observed) is left out
-    of the calibration, and needs an estimator that accepts it. There is no `y_known`, because the
-    calibrators are fitted to marginals given x alone; marginals given other labels vary far more.
+    of the calibration, and needs an estimator that accepts it.
+
+    Known labels, `y_known`, are passed to the estimator's `predict_proba`. The calibrators are
+    fitted to marginals given x alone, and marginals given other labels vary far more. So the change
+    that the known labels make to the log-odds of the estimator is added to the calibrated log-odds.
 
     References
     ----------
@@ -196,45 +206,77 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return hasattr(self, "calibrators_") and hasattr(self, "_targets")
 
     @label_output
-    def predict_proba(self, X):
+    def predict_proba(self, X, y_known=None):
         """Return the calibrated P(y_i = 1 | x) of each output, or the probabilities of two classes.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels known beforehand, NaN elsewhere, if the estimator takes them; see Notes.
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
             Calibrated probabilities.
         """
-        return self._proba(X)
-
-    def _proba(self, X):
-        check_is_fitted(self)
-        check_parameters(self, ["method"])
-        scores = self._scores(self._responses(self.estimator_, X))
-        columns = [self._calibrated(c, s) for c, s in zip(self.calibrators_, scores.T, strict=True)]
-        marginals = np.column_stack(columns)
-        return self._targets.proba_of_marginals(marginals)
+        log_odds = self._log_odds(X, y_known)
+        return self._targets.proba(log_odds)
 
     @label_output
-    def predict(self, X):
+    def predict_log_proba(self, X, y_known=None):
+        """Return the logarithms of `predict_proba`, computed from calibrated log-odds.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels known beforehand, NaN elsewhere, if the estimator takes them; see Notes.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_outputs) or (n_samples, 2)
+            Logarithms of the calibrated probabilities.
+        """
+        log_odds = self._log_odds(X, y_known)
+        return self._targets.log_proba(log_odds)
+
+    def _log_odds(self, X, y_known):
+        """Return the calibrated log-odds (n, L) given the known labels."""
+        check_is_fitted(self)
+        check_parameters(self, ["method"])
+        known = self._targets.check_known(y_known, None if y_known is None else count_rows(X))
+        responses = self._responses(self.estimator_, X)
+        scores = self._scores(responses)
+        columns = [self._calibrated(c, s) for c, s in zip(self.calibrators_, scores.T, strict=True)]
+        log_odds = np.column_stack(columns)
+        if known is None:
+            return log_odds
+        given = self._targets.marginals(call_given(self.estimator_, "predict_proba", X, known))
+        given, alone = (logit(np.clip(p, _TINY, 1 - _TINY)) for p in (given, responses))
+        certain = np.where(known == 1, np.inf, -np.inf)
+        return np.where(np.isnan(known), log_odds + given - alone, certain)
+
+    @label_output
+    def predict(self, X, y_known=None):
         """Return 1 for calibrated marginals of at least 0.5, or the more probable class.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels known beforehand, NaN elsewhere, if the estimator takes them; see Notes.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, n_outputs) or (n_samples,)
             Predicted labels.
         """
-        proba = self._proba(X)
-        return self._targets.labels_of_proba(proba)
+        log_odds = self._log_odds(X, y_known)
+        return self._targets.labels(log_odds)
 
     # ------------------------------------------------------------------ inside
 
@@ -277,8 +319,9 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return model
 
     def _calibrated(self, calibrator, score):
+        """Return the calibrated log-odds (n,) of a label."""
         if calibrator is None:
-            return expit(score)
+            return score
         if isinstance(calibrator, IsotonicRegression):
-            return calibrator.predict(score)
-        return calibrator.predict_proba(score[:, None])[:, 1]
+            return logit(calibrator.predict(score))
+        return calibrator.decision_function(score[:, None])

@@ -52,7 +52,8 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.utils.fitting import CallbackSupportMixin, all_or_nothing, forget
+from skcrbm.utils.fitting import CallbackSupportMixin, all_or_nothing, forget, skip_empty_batches
+from skcrbm.utils.labels import require_observed
 from skcrbm.utils.options import Integer, is_auto
 from skcrbm.utils.warnings import warn_user
 
@@ -128,6 +129,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
     def __sklearn_is_fitted__(self):
         return "_model" in vars(self)
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None):
@@ -141,6 +143,11 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         Returns
         -------
         self
+
+        Notes
+        -----
+        A call without an observed entry in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
         """
         resume = self.__sklearn_is_fitted__()
         if resume:  # scikit-learn validates parameters in the first call only
@@ -149,6 +156,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         if resume:
             self._check_same_model()
         rows = Rows(*self._check_training_data(X, None, sample_weight, reset=not resume))
+        require_observed(~np.isnan(rows.visible), "X")
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)

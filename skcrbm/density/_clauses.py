@@ -49,6 +49,8 @@ class ClauseCliques(Versioned):
     array([0.5])
     """
 
+    _warns_of_version = False
+
     cliques: list[tuple[int, ...]]
     ties: sparse.csr_matrix
     weights: np.ndarray

@@ -84,6 +84,8 @@ class FactorGraph(Versioned):
         Number of states of each variable.
     """
 
+    _warns_of_version = False
+
     _saved = (
         "n_variables", "n_states", "groups", "n_entries", "scopes", "shapes", "ors", "ands",
         "_block_edges",

@@ -108,6 +108,8 @@ class TableFactors(Versioned):
     array([1.])
     """
 
+    _warns_of_version = False
+
     _saved = ("variables", "shape", "log_potentials")
 
     def __init__(self, variables: ArrayLike, log_potentials: ArrayLike):
@@ -162,6 +164,8 @@ def _table_shape(given: tuple[int, ...], n_factors: int, m: int, expected: str) 
 
 class _LogicFactors(Versioned):
     """Factors of weight 1 if the output is the function of the inputs, else 0."""
+
+    _warns_of_version = False
 
     _saved = ("start", "inputs", "outputs")
 

@@ -56,6 +56,8 @@ class BaseEnergy(Versioned, ABC):
         Values 0 and 1 of the held variables, NaN where a variable is free; None without evidence.
     """
 
+    _warns_of_version = False
+
     #: Questions that `infer` answers about this kind of energy.
     queries: ClassVar[frozenset[str]] = QUERIES
     #: True if the visible variables are the states of a categorical variable: a single unit is on.

@@ -184,6 +184,8 @@ class LayeredStructure(Versioned):
     [64, 9, 10, 1]
     """
 
+    _warns_of_version = False
+
     _saved = ("layers", "connections", "n_states", "n_nodes", "depth")
 
     def __init__(

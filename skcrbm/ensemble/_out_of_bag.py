@@ -58,7 +58,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     ----------
     estimator_ : classifier
         Classifier fitted on all rows.
-    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    classes_ : ndarray (n_outputs,) or (n_classes,)
         Classes.
     label_sets_ : ndarray (n_sets, n_outputs)
         Label sets of y, with ``label_powerset=True``.

@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._joint import Classes, LabelVectors, TopLabelSets
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
-from skcrbm.utils.labels import may_be_empty, ranked_index, unseen_share
+from skcrbm.targets.known import KnownLabelsMixin
+from skcrbm.utils.labels import may_be_empty, ranked_index, require_observed, unseen_share
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import check_count, checked_features, weighted_rows
@@ -30,8 +31,8 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of the classifiers: 2-D indicator y with NaN, 1-D binary or multiclass y.
 
     A subclass computes something from the rows of X (a posterior, for example), and from that the
-    scores of each kind of y. `_predict`, `_decision` and `_proba` arrange them as the kind of y
-    requires.
+    scores of each kind of y. `_predict` and `_decision` arrange them as the kind of y requires,
+    and so do the methods that return probabilities.
     """
 
     _targets: Any  # the kind of y, set by a fit
@@ -79,8 +80,39 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     def _decision(self, rows):
         return self._targets.decision(self._targets.scores(self, rows))
 
-    def _proba(self, rows):
-        return self._targets.proba(self._targets.log_odds(self, rows))
+    @abstractmethod
+    def _marginal_log_odds(self, X):
+        """Return scores (N, V) of the rows of X whose sigmoid or softmax is the probability."""
+
+    @label_output
+    def predict_proba(self, X):
+        """Return P(y_i = 1 | x) of each output, or the probability of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+        """
+        log_odds = self._marginal_log_odds(X)
+        return self._targets.proba(log_odds)
+
+    @label_output
+    def predict_log_proba(self, X):
+        """Return the logarithms of `predict_proba`, finite also if a probability is rounded to 0.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+        """
+        log_odds = self._marginal_log_odds(X)
+        return self._targets.log_proba(log_odds)
 
     # -------------------------------------------------------------- validation
 
@@ -104,7 +136,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         return checked_features(self, X, allow_nan=self._allow_nan, reset=reset, as_rows=as_rows)
 
 
-class JointClassifier(StructuredClassifier):
+class JointClassifier(KnownLabelsMixin, StructuredClassifier):
     """Base class of the models with an energy of the outputs given x, which define p(y | x).
 
     A subclass has ``_posterior_of(X, known)``, the `Posterior` of validated rows and known labels;
@@ -130,7 +162,7 @@ class JointClassifier(StructuredClassifier):
         if self._targets.multilabel:
             return LabelVectors(self._targets, posterior)
         log_odds = self._targets.log_odds(self, posterior).astype(posterior.energy.dtype)
-        return Classes(self._targets, self._targets.class_log_proba(log_odds.astype(np.float64)))
+        return Classes(self._targets, self._targets.log_proba(log_odds.astype(np.float64)))
 
     # -------------------------------------------------------------------- predictions
 
@@ -185,10 +217,34 @@ class JointClassifier(StructuredClassifier):
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
         """
+        log_odds = self._marginal_log_odds(X, y_known)
+        return self._targets.proba(log_odds)
+
+    @label_output
+    def predict_log_proba(self, X, y_known=None):
+        """Return log P(y_i = 1 | x) of each output, or the log-probability of each class.
+
+        The logarithms are computed from log-odds, so that they are finite if a probability is
+        rounded to 0 or 1. Known labels have the logarithm 0 if they are on, else -inf.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+            Logarithms of `predict_proba`.
+        """
+        log_odds = self._marginal_log_odds(X, y_known)
+        return self._targets.log_proba(log_odds)
+
+    def _marginal_log_odds(self, X, y_known=None):
         with one_blas_thread():
             posterior = self._posterior(X, y_known)
             log_odds = self._targets.log_odds(self, posterior)
-        return self._targets.proba(log_odds.astype(posterior.energy.dtype, copy=False))
+        return log_odds.astype(posterior.energy.dtype, copy=False)
 
     # ------------------------------------------- questions about the joint distribution
 
@@ -374,6 +430,7 @@ def training_rows(
             f"X has {X.shape[0]} rows, y has {len(visible)}"
         )
     (X, visible), weight = weighted_rows((X, visible), sample_weight)
+    require_observed(~np.isnan(visible))
     empty = not targets.multilabel or may_be_empty(visible)
     unseen = unseen_share(visible) if targets.multilabel else 1.0
     if reset:

@@ -60,7 +60,13 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, forget, with_callbacks
+from skcrbm.utils.fitting import (
+    EpochCallbacks,
+    all_or_nothing,
+    forget,
+    skip_empty_batches,
+    with_callbacks,
+)
 from skcrbm.utils.labels import require_complete
 from skcrbm.utils.options import Integer, is_auto, option_name
 
@@ -165,11 +171,11 @@ class CRBMClassifier(RBMClassifier):
         columns as given. "auto" finds the penalty by validation, for columns that are brought to
         one scale inside: two-valued columns to 0 and 1, others to mean 0 and standard deviation
         1/2; columns of a sparse X are divided by the root mean square of their non-zero entries.
-        `alpha_` is in these units, `coef_` in units of the columns as given. With fewer than 40
-        rows it is 0.003 times the total variance of the scaled columns. For solvers other than
-        L-BFGS it is the penalty of the model without hidden units, searched on up to 32 of
-        the outputs, and at least 1 / n_samples; in a first `partial_fit` it is 0.1 for the columns
-        as given.
+        `alpha_` is in these units, `visible_coef_` in units of the columns as given. With fewer
+        than 40 rows it is 0.003 times the total variance of the scaled columns. For solvers other
+        than L-BFGS it is the penalty of the model without hidden units, searched on up to 32 of the
+        outputs, and at least 1 / n_samples; in a first `partial_fit` it is 0.1 for the columns as
+        given.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. W should be free to grow. "auto" is 0.1
         divided by the number of rows (at least 40) with L-BFGS, else 0.
@@ -200,16 +206,19 @@ class CRBMClassifier(RBMClassifier):
 
     Attributes
     ----------
-    coef_ : ndarray (n_outputs, n_features)
+    visible_coef_ : ndarray (n_outputs, n_features)
         Weights U of the inputs on the outputs. A single row for binary 1-D y, a row per class for
         multiclass y.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
     weights_ : ndarray (n_outputs, n_hidden)
         Couplings W of the outputs with the hidden units.
-    intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
+    visible_intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
         Biases b of the outputs and c of the hidden units.
-    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    coef_, intercept_ : ndarray
+        `visible_coef_` and `visible_intercept_` of a model without hidden units, which is linear.
+    classes_ : ndarray (n_outputs,) or (n_classes,)
+        Numbers of the labels of a 2-D y, or the classes.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
@@ -368,7 +377,7 @@ class CRBMClassifier(RBMClassifier):
         ConvergenceWarning
             If the model is not to be trusted; see the class for the conditions.
         """
-        resume = self.warm_start and hasattr(self, "coef_")
+        resume = self.warm_start and hasattr(self, "visible_coef_")
         if resume:
             self._check_same_model()
         else:
@@ -395,6 +404,7 @@ class CRBMClassifier(RBMClassifier):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -420,10 +430,13 @@ class CRBMClassifier(RBMClassifier):
 
         Notes
         -----
+        A call without an observed label in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
+
         The automatic step size depends on the number of rows of the first call; set a
         ``solver=Adam(learning_rate=...)`` if the pieces are small.
         """
-        resume = hasattr(self, "coef_")
+        resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()

@@ -396,11 +396,17 @@ class _Search:
         means = weight @ tried.losses / weight.sum()
         n_hidden = models[0].params.weights.shape[1]
         self.points.append(PathPoint(n_hidden, alpha, -means[0], means[1]))
+        entries = weight if models[0].energy_type.categorical else self._weight_of_labels()
+        per_label = means[1] * weight.sum() / entries.sum()
         path.live.show(
             f"alpha {alpha:.3g}  {n_hidden} hidden units  validation log-likelihood "
-            f"{-means[0]:.4f}  log loss {means[1]:.4f}",
+            f"{-means[0]:.4f} per row  log loss {per_label:.4f} per label",
         )
         return tried
+
+    def _weight_of_labels(self):
+        """Return the number of observed labels in each fold, counted with the row weights."""
+        return np.array([b.weight @ (~np.isnan(b.visible)).sum(axis=1) for _, b in self.folds])
 
 
 def _hidden_units_help(convex, deep):

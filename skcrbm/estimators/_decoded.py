@@ -31,6 +31,7 @@ from skcrbm.decoding.rules import (
 )
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
+from skcrbm.targets.known import KnownLabelsMixin
 from skcrbm.utils.classifiers import call_given, final_model, label_marginals
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
@@ -46,7 +47,7 @@ from skcrbm.utils.validation import check_sample_weight, count_rows
 _ZERO_DIVISION = 0.0
 
 
-class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     """A multi-label classifier whose labels are chosen for a metric.
 
     `fit` fits the classifier without changes; `predict` turns its probabilities into labels by
@@ -95,8 +96,8 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         The distinct complete label vectors of 2-D y in `fit`, for ``decode="label_set"``.
     thresholds_ : ndarray (n_outputs,)
         Thresholds on the probabilities, with ``decode="threshold"`` and 2-D y.
-    classes_ : ndarray of shape (n_outputs, 2) or (n_classes,)
-        Values of each output, 0 and 1, or the classes of 1-D y.
+    classes_ : ndarray of shape (n_outputs,) or (n_classes,)
+        Numbers of the labels of a 2-D y, or the classes of 1-D y.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y has names, as a data frame or a series; see `set_label_output`.
     n_features_in_, feature_names_in_
@@ -366,6 +367,37 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             self._targets.check_known(y_known, None)
             return np.asarray(self.estimator_.predict_proba(X))
         return self._proba(X, self._targets.check_known(y_known, count_rows(X)))
+
+    @label_output
+    def predict_log_proba(self, X, y_known=None):
+        """Logarithms of `predict_proba`.
+
+        If the estimator is a model of this package, it computes the logarithms from log-odds, so
+        that they are finite if a probability is rounded to 0. With any other estimator of 2-D y,
+        and for known labels, a probability of 0 has the logarithm -inf.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        if not self._targets.multilabel:
+            self._targets.check_known(y_known, None)
+            if hasattr(self.estimator_, "predict_log_proba"):
+                return np.asarray(self.estimator_.predict_log_proba(X))
+            known, direct = None, False
+        else:
+            known = self._targets.check_known(y_known, count_rows(X))
+            direct = isinstance(final_model(self.estimator_)[0], TargetsMixin)
+        if direct:
+            return np.asarray(call_given(self.estimator_, "predict_log_proba", X, known))
+        with np.errstate(divide="ignore"):
+            return np.log(self._proba(X, known))
 
     def _proba(self, X, known):
         """Return P(y_i = 1 | x, known) (N, L) of 2-D y; `known` is (N, L) or None."""

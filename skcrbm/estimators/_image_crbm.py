@@ -49,7 +49,13 @@ from skcrbm.learning.solvers import (
 )
 from skcrbm.targets.images import make_image_targets
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, forget, with_callbacks
+from skcrbm.utils.fitting import (
+    EpochCallbacks,
+    all_or_nothing,
+    forget,
+    skip_empty_batches,
+    with_callbacks,
+)
 from skcrbm.utils.labels import flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto
@@ -112,7 +118,7 @@ class ImageCRBM(RBMClassifier):
 
     Attributes
     ----------
-    coef_, hidden_coef_, weights_, intercept_, hidden_intercept_ : ndarray
+    visible_coef_, hidden_coef_, weights_, visible_intercept_, hidden_intercept_ : ndarray
         Parameters, as in `CRBMClassifier`, whose other attributes exist here, too; outputs are the
         pixels of an image, row by row.
     n_features_in_ : int
@@ -222,7 +228,7 @@ class ImageCRBM(RBMClassifier):
         ConvergenceWarning
             If inference converged for less than 90% of the images in the last epoch.
         """
-        resume = self.warm_start and hasattr(self, "coef_")
+        resume = self.warm_start and hasattr(self, "visible_coef_")
         if resume:
             self._check_same_model()
         else:
@@ -242,6 +248,7 @@ class ImageCRBM(RBMClassifier):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -263,8 +270,13 @@ class ImageCRBM(RBMClassifier):
         Returns
         -------
         self
+
+        Notes
+        -----
+        A call without an observed pixel in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
         """
-        resume = hasattr(self, "coef_")
+        resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()
@@ -391,7 +403,7 @@ default=None
         """
         return super().predict(X, y_known)
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X, y, sample_weight=None, y_known=None):
         """Return the share of correctly predicted pixels, or for 1-D y the accuracy.
 
         Parameters
@@ -401,9 +413,12 @@ default=None
         y : array-like of shape (n_samples, height, width) or (n_samples, n_pixels)
             Pixels that are NaN do not count.
         sample_weight : array-like of shape (n_samples,), default=None
+        y_known : array-like of shape (n_samples, height, width) or (n_samples, n_pixels), \
+default=None
+            Pixels known beforehand, NaN elsewhere, as in `predict`. They do not count.
 
         Returns
         -------
         float
         """
-        return super().score(X, y, sample_weight)
+        return super().score(X, y, sample_weight, y_known)

@@ -55,6 +55,7 @@ from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
     forget,
+    skip_empty_batches,
     with_callbacks,
 )
 from skcrbm.utils.limits import LAYERED_CHUNK_ROWS
@@ -132,7 +133,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Hidden layers and the output layer: (layer, unary, pairwise) each.
     input_unary_ : ndarray (n_features, n_states - 1)
         Unary scores of the input nodes, which matter where a feature is not observed.
-    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    classes_ : ndarray (n_outputs,) or (n_classes,)
+        Numbers of the labels of a 2-D y, or the classes.
     label_names_ : ndarray of str (n_outputs,)
         Names of the outputs, if y is a data frame or a series; see `set_label_output`.
     allow_empty_, unseen_share_
@@ -300,6 +302,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -325,6 +328,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
         Notes
         -----
+        A call without an observed label in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
+
         The automatic step size depends on the number of rows of the first call; set a
         ``solver=Adam(learning_rate=...)`` if the pieces are small.
         """
@@ -493,19 +499,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     def _class_scores(self, scores):
         return np.hstack([np.zeros((len(scores), 1), scores.dtype), scores])
 
-    @label_output
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return P(y_i = 1 | x) of each output, or the probability of each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
-        """
-        return self._proba(self._output_scores(X))
+    def _marginal_log_odds(self, X):
+        scores = self._output_scores(X)
+        return self._targets.log_odds(self, scores)
 
     @label_output
     def predict(self, X: ArrayLike) -> np.ndarray:

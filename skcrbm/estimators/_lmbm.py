@@ -150,7 +150,7 @@ class LMBMClassifier(PairwiseClassifier):
         Cliques of three and more labels; empty if the pairs are left out.
     clique_coef_ : ndarray (n_cliques,)
         Weights w of these cliques.
-    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    classes_ : ndarray (n_outputs,) or (n_classes,)
         Classes, 0 and 1 for each label of 2-D y.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels, if y was a data frame or a series, see `set_label_output`.

@@ -63,7 +63,13 @@ from skcrbm.learning.solvers import (
     stopping_constraint,
 )
 from skcrbm.utils.columns import Columns, warn_of_scales
-from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, forget, with_callbacks
+from skcrbm.utils.fitting import (
+    EpochCallbacks,
+    all_or_nothing,
+    forget,
+    skip_empty_batches,
+    with_callbacks,
+)
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
 from skcrbm.utils.options import Integer, is_auto, option_name
 
@@ -150,16 +156,19 @@ class MSSVMCRBM(RBMClassifier):
 
     Attributes
     ----------
-    coef_ : ndarray (n_outputs, n_features)
+    visible_coef_ : ndarray (n_outputs, n_features)
         Weights U of the inputs on the outputs. A single row for binary 1-D y, a row per class for
         multiclass y.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
     weights_ : ndarray (n_outputs, n_hidden)
         Couplings W of the outputs with the hidden units.
-    intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
+    visible_intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
         Biases b of the outputs and c of the hidden units.
-    classes_ : ndarray (n_outputs, 2) or (n_classes,)
+    coef_, intercept_ : ndarray
+        `visible_coef_` and `visible_intercept_` of a model without hidden units, which is linear.
+    classes_ : ndarray (n_outputs,) or (n_classes,)
+        Numbers of the labels of a 2-D y, or the classes.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
@@ -301,7 +310,7 @@ class MSSVMCRBM(RBMClassifier):
         ConvergenceWarning
             If inference converged for less than 90% of the rows in the last epoch.
         """
-        resume = self.warm_start and hasattr(self, "coef_")
+        resume = self.warm_start and hasattr(self, "visible_coef_")
         if resume:
             self._check_same_model()
         else:
@@ -325,6 +334,7 @@ class MSSVMCRBM(RBMClassifier):
         callbacks.end()
         return self
 
+    @skip_empty_batches
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -350,10 +360,13 @@ class MSSVMCRBM(RBMClassifier):
 
         Notes
         -----
+        A call without an observed label in a row of positive weight does not change the model;
+        before the first other call the model is not fitted.
+
         The automatic step size depends on the number of rows of the first call; set a
         ``solver=Adam(learning_rate=...)`` if the pieces are small.
         """
-        resume = hasattr(self, "coef_")
+        resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
             self._validate_params()
             self._check_same_model()

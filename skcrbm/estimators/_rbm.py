@@ -58,10 +58,10 @@ class RBMClassifier(
     decode: Any
     n_jobs: int | None
 
-    coef_: np.ndarray
+    visible_coef_: np.ndarray
     hidden_coef_: np.ndarray
     weights_: np.ndarray
-    intercept_: np.ndarray
+    visible_intercept_: np.ndarray
     hidden_intercept_: np.ndarray
     n_hidden_: int
     n_features_in_: int
@@ -77,7 +77,7 @@ class RBMClassifier(
 
     _saved = (
         *("n_features_in_", "classes_", "_targets", "n_iter_", "inference_", "label_sets_"),
-        *("coef_", "hidden_coef_", "weights_", "intercept_", "hidden_intercept_"),
+        *("visible_coef_", "hidden_coef_", "weights_", "visible_intercept_", "hidden_intercept_"),
     )
     _state = (
         *("_targets", "_prediction_method", "_prediction_marginals", "_columns"),
@@ -86,7 +86,7 @@ class RBMClassifier(
 
     def __sklearn_is_fitted__(self):
         # classes_ is there already when a first fit fails or is interrupted.
-        return hasattr(self, "coef_")
+        return hasattr(self, "visible_coef_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -97,6 +97,28 @@ class RBMClassifier(
     def _n_features_out(self):
         return self.weights_.shape[1]
 
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of the inputs on the outputs of a model without hidden units."""
+        return self._of_linear_model("coef_")
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Biases of the outputs of a model without hidden units."""
+        return self._of_linear_model("intercept_")
+
+    def _of_linear_model(self, name):
+        """Return an attribute by which other libraries recognise a linear model."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
+        if self.weights_.shape[1]:
+            raise AttributeError(
+                f"this {type(self).__name__} has hidden units, so that it is not linear in X and "
+                f"has no {name}; visible_{name} belongs to the outputs, hidden_{name} to the "
+                "hidden units"
+            )
+        return getattr(self, f"visible_{name}")
+
     def _model(self, params: CRBMParams) -> ConditionalRBM:
         return ConditionalRBM(params, OneHotRBMEnergy if self._targets.one_hot else RBMEnergy)
 
@@ -104,9 +126,9 @@ class RBMClassifier(
         return self._model(
             CRBMParams(
                 self.weights_,
-                self.coef_,
+                self.visible_coef_,
                 self.hidden_coef_,
-                self.intercept_,
+                self.visible_intercept_,
                 self.hidden_intercept_,
             )
         )
@@ -175,9 +197,9 @@ class RBMClassifier(
         method, marginals = (m.at_epoch(epoch) for m in (plan.method, plan.marginal_method))
         return {
             "weights_": params.weights,
-            "coef_": params.visible_coef,
+            "visible_coef_": params.visible_coef,
             "hidden_coef_": params.hidden_coef,
-            "intercept_": params.visible_intercept,
+            "visible_intercept_": params.visible_intercept,
             "hidden_intercept_": params.hidden_intercept,
             "n_hidden_": params.weights.shape[1],
             "_n_hidden": self.n_hidden,

@@ -158,6 +158,8 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
     wraps another method overrides `supports` and `solve` instead.
     """
 
+    _warns_of_version = False
+
     #: Name of the method in the registry.
     name: ClassVar[str] = ""
     #: Values that `returns` of `infer` may contain.

@@ -109,11 +109,10 @@ class LabelDependencyDisplay:
                 "estimator must have pairwise_coef_ or hidden units, as LMBMClassifier, "
                 f"CRBMClassifier and MSSVMCRBM do; got {type(estimator).__name__}"
             )
-        classes = np.asarray(estimator.classes_)
-        if label_names is None and classes.ndim == 1 and len(classes) == len(dependency):
-            label_names = [str(c) for c in classes]
-        elif label_names is None and classes.ndim == 2:
+        if label_names is None and estimator._targets.multilabel:
             label_names = getattr(estimator, "label_names_", None)
+        elif label_names is None and len(estimator.classes_) == len(dependency):
+            label_names = [str(c) for c in estimator.classes_]
         display = cls(dependency, label_names=label_names)
         return display.plot(ax=ax, order=order, **image_kw)
 
@@ -177,7 +176,7 @@ class LabelDependencyDisplay:
 
 def _through_hidden_units(estimator, X):
     """Return the pairwise weights (L, L) of labels with the hidden units summed out."""
-    if np.ndim(estimator.classes_) != 2:
+    if not estimator._targets.multilabel:
         raise ValueError(
             f"{type(estimator).__name__} must have been fitted on 2-D y: a class excludes the "
             "others, whatever the hidden units are"

@@ -26,6 +26,8 @@ class Edges(NamedTuple):
 class Layer(Versioned):
     """Base of the layers."""
 
+    _warns_of_version = False
+
     n_states: int
 
     def shape(self, below: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,17 +8,23 @@ from difflib import get_close_matches
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.utils.metadata_routing import MetadataRequest
+from sklearn.utils.metadata_routing import UNCHANGED, MetadataRequest
 from sklearn.utils.validation import check_array
 
 from skcrbm.metrics.scores import SCORES
-from skcrbm.utils.classifiers import final_model, is_list_of_outputs, positive_columns
+from skcrbm.utils.classifiers import (
+    call_given,
+    final_model,
+    is_list_of_outputs,
+    positive_columns,
+)
 from skcrbm.utils.labels import (
     in_order_of,
     indicator_by_name,
     is_frame,
     require_observed,
     require_zero_or_one,
+    without_known,
 )
 
 
@@ -185,37 +191,50 @@ class _MaskedScorer:
 
     name: str
     weight_request: bool | str | None = None
+    known_request: bool | str | None = None
 
     def __repr__(self):
         return f"masked_scorer({self.name!r})"
 
-    def set_score_request(self, *, sample_weight: bool | str | None) -> _MaskedScorer:
-        """Return this scorer with a routing request for `sample_weight`: True, False or an alias.
+    def set_score_request(
+        self,
+        *,
+        sample_weight: bool | str | None = UNCHANGED,
+        y_known: bool | str | None = UNCHANGED,
+    ) -> _MaskedScorer:
+        """Return this scorer with routing requests, each of them True, False, None or an alias.
 
-        For scikit-learn's metadata routing, as with its own scorers.
+        For scikit-learn's metadata routing, as with its own scorers. A request that is not given
+        does not change.
         """
-        return replace(self, weight_request=sample_weight)
+        given = {"weight_request": sample_weight, "known_request": y_known}
+        return replace(self, **{name: v for name, v in given.items() if v != UNCHANGED})
 
     def get_metadata_routing(self) -> MetadataRequest:
         """Return the routing requests of this scorer."""
         request = MetadataRequest(owner=self)
         request.score.add_request(param="sample_weight", alias=self.weight_request)
+        request.score.add_request(param="y_known", alias=self.known_request)
         return request
 
-    def __call__(self, estimator, X, y, *, sample_weight=None) -> float:
+    def __call__(self, estimator, X, y, *, sample_weight=None, y_known=None) -> float:
         kind = SCORES[self.name].needs
         # Names in our own models; `label_names_` holds only names that are strings.
         names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
         if names is not None and is_frame(y):
             y = indicator_by_name(y, names, len(names))
         y = _rows_of(y)
+        if y_known is not None:
+            y = _dense_2d(y, "y")
+            known = indicator_by_name(_rows_of(y_known), names, y.shape[1], "y_known")
+            y = without_known(y, known)
         if kind == "labels":
-            y_pred = _rows_of(estimator.predict(X))
+            y_pred = _rows_of(call_given(estimator, "predict", X, y_known))
             return masked_score(self.name, y, y_pred=y_pred, sample_weight=sample_weight)
         if kind in ("ranking", "classes") and hasattr(estimator, "decision_function"):
-            y_score = estimator.decision_function(X)
+            y_score = call_given(estimator, "decision_function", X, y_known)
         elif hasattr(estimator, "predict_proba"):
-            y_score = estimator.predict_proba(X)
+            y_score = call_given(estimator, "predict_proba", X, y_known)
             if is_list_of_outputs(y_score):
                 classes = getattr(estimator, "classes_", None)
                 y_score = positive_columns(y_score, classes, "predict_proba(X)")
@@ -252,10 +271,12 @@ def masked_scorer(name: str) -> _MaskedScorer:
     Returns
     -------
     scorer : callable
-        ``scorer(estimator, X, y, *, sample_weight=None)`` returns a float, higher is
+        ``scorer(estimator, X, y, *, sample_weight=None, y_known=None)`` returns a float, higher is
         better. It calls `predict`; for scores of probabilities `predict_proba`; for ranking
         scores `decision_function`, or `predict_proba` if the estimator has no decision function.
-        With metadata routing, ``set_score_request(sample_weight=True)`` gives it weights.
+        `y_known` holds labels that the estimator knows beforehand, NaN elsewhere; they do not
+        count. With metadata routing, ``set_score_request(sample_weight=True, y_known=True)`` gives
+        it weights and known labels.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from sklearn import model_selection
 from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
 
 from skcrbm.model_selection.folds import out_of_fold
-from skcrbm.utils.classifiers import label_marginals
+from skcrbm.utils.classifiers import is_list_of_outputs, label_marginals, positive_columns
 from skcrbm.utils.labels import indicator_with_nan, is_frame, with_dimensions
 from skcrbm.utils.options import Integer
 
@@ -17,7 +17,9 @@ from skcrbm.utils.options import Integer
         "estimator": [HasMethods(["fit"])],
         "groups": ["array-like", None],
         "cv": ["cv_object"],
-        "method": [StrOptions({"predict", "predict_proba", "decision_function"})],
+        "method": [
+            StrOptions({"predict", "predict_proba", "predict_log_proba", "decision_function"})
+        ],
         "n_jobs": [Integer(), None],
         "params": [dict, None],
     },
@@ -46,7 +48,8 @@ def cross_val_predict(
     cv : int, splitter or iterable, default=None
         Folds that hold each row once. A number (None is 5) stands for
         :class:`MultilabelStratifiedKFold`.
-    method : {"predict", "predict_proba", "decision_function"}, default="predict"
+    method : {"predict", "predict_proba", "predict_log_proba", "decision_function"}, \
+default="predict"
         Method that predicts.
     n_jobs : int, default=None
         Number of folds fitted at the same time.
@@ -57,7 +60,8 @@ def cross_val_predict(
     Returns
     -------
     predictions : ndarray of shape (n_samples, n_outputs), or as in scikit-learn for a 1-D y
-        Predictions; with "predict_proba" P(y_i = 1 | x), also for estimators that return a list.
+        Predictions; with "predict_proba" P(y_i = 1 | x) and with "predict_log_proba" its logarithm,
+        also for estimators that return a list.
 
     Raises
     ------
@@ -108,4 +112,6 @@ def _respond(model, X, method):
     images = isinstance(answer, np.ndarray) and answer.ndim == 3  # from `ImageCRBM`
     if method == "predict_proba" and not images:
         return label_marginals(answer, getattr(model, "classes_", None), "predict_proba(X)")
+    if method == "predict_log_proba" and is_list_of_outputs(answer):
+        return positive_columns(answer, name="predict_log_proba(X)")
     return np.asarray(answer)

@@ -8,6 +8,8 @@ import numpy as np
 from sklearn.utils import compute_class_weight
 from sklearn.utils.validation import check_array
 
+from skcrbm.utils.validation import NothingToLearnError
+
 
 def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return weights (N,) of the rows, for a loss of whole rows.
@@ -21,7 +23,9 @@ def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) ->
         log = np.log(np.where(np.isnan(visible), 1.0, factors))
     total = log.sum(axis=1)  # products of many labels overflow
     if total.max() == -np.inf:
-        raise ValueError("class_weight gives every row a weight of 0: there is nothing to fit")
+        raise NothingToLearnError(
+            "class_weight gives every row a weight of 0: there is nothing to fit"
+        )
     found = weight * np.exp(total - total.max())
     return found * (weight.sum() / found.sum())
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from skcrbm.metrics import masked_score
 from skcrbm.targets.kinds import MultilabelTargets, Targets, make_targets
-from skcrbm.utils.labels import binary_images, flat_images, is_images
+from skcrbm.utils.labels import binary_images, flat_images, is_images, without_known
 
 
 def make_image_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
@@ -57,6 +57,10 @@ class ImageTargets(MultilabelTargets):
         """Return P(y_i = 1), (N, *shape)."""
         return self._shaped(super().proba(log_odds))
 
+    def log_proba(self, log_odds):
+        """Return log P(y_i = 1), (N, *shape)."""
+        return self._shaped(super().log_proba(log_odds))
+
     def check_known(self, y_known, n_rows):
         """Return known pixels (N, L), NaN elsewhere, or None."""
         flat = self._flat(y_known, "y_known")
@@ -67,12 +71,11 @@ class ImageTargets(MultilabelTargets):
             )
         return super().check_known(flat, n_rows)
 
-    def accuracy(self, y, y_pred, sample_weight=None):
+    def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the observed pixels that are right."""
+        y = without_known(self.encode(y), known)
         y_pred = np.reshape(y_pred, (len(y_pred), self.n_visible))
-        loss = masked_score(
-            "neg_hamming_loss", self.encode(y), y_pred=y_pred, sample_weight=sample_weight
-        )
+        loss = masked_score("neg_hamming_loss", y, y_pred=y_pred, sample_weight=sample_weight)
         return 1 + loss
 
     def framed(self, values, index):

@@ -28,13 +28,14 @@ from skcrbm.utils.labels import (
     label_names_of,
     require_observed,
     with_dimensions,
+    without_known,
 )
 from skcrbm.utils.pickling import Versioned, checked_state, state_with_version
 from skcrbm.utils.validation import check_same_length
 
 _CONTAINERS = ("default", "pandas")
 # scikit-learn indexes these scores of 1-D y by position, as arrays.
-_SCORES = ("predict_proba", "decision_function")
+_SCORES = ("predict_proba", "predict_log_proba", "decision_function")
 
 
 def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
@@ -77,9 +78,11 @@ class Targets(Versioned, ABC):
     model of two classes ``_log_odds_scale``.
     """
 
+    _warns_of_version = False
+
     _saved = ("classes", "n_visible")
 
-    #: Classes, as in `classes_`: (L, 2) or (K,).
+    #: Numbers (L,) of the labels, or classes (K,), as in `classes_`.
     classes: np.ndarray
     #: Number V of visible units: L, or 1 for two classes, or K.
     n_visible: int
@@ -129,8 +132,13 @@ class Targets(Versioned, ABC):
         return row_weights(self.loss_factors(class_weight, visible, weight), visible, weight)
 
     @abstractmethod
-    def accuracy(self, y: Any, y_pred: np.ndarray, sample_weight: Any = None) -> float:
-        """Return the accuracy; for a 2-D y the subset accuracy over its observed entries."""
+    def accuracy(
+        self, y: Any, y_pred: np.ndarray, sample_weight: Any = None, known: Any = None
+    ) -> float:
+        """Return the accuracy; for a 2-D y the subset accuracy over its observed entries.
+
+        Entries of a 2-D y that are `known`, (N, L) with NaN elsewhere, do not count.
+        """
 
     # ---------------------------------------------------------------- scores and labels
 
@@ -158,6 +166,10 @@ class Targets(Versioned, ABC):
     def proba(self, log_odds: np.ndarray) -> np.ndarray:
         """Return the sigmoid or softmax of log-odds (N, V) in the shape of `predict_proba`."""
 
+    @abstractmethod
+    def log_proba(self, log_odds: np.ndarray) -> np.ndarray:
+        """Return the logarithm of `proba`, finite for finite log-odds (N, V)."""
+
     # ------------------------------------------------ probabilities of other classifiers
 
     @abstractmethod
@@ -168,14 +180,6 @@ class Targets(Versioned, ABC):
 
         `classes` is the `classes_` of that classifier; error messages call `proba` by `name`.
         """
-
-    def proba_of_marginals(self, marginals: np.ndarray) -> np.ndarray:
-        """Return P(visible unit = 1), (N, V), in the shape of `predict_proba`."""
-        return marginals
-
-    @abstractmethod
-    def labels_of_proba(self, proba: np.ndarray) -> np.ndarray:
-        """Return the most probable labels of probabilities in the shape of `predict_proba`."""
 
     # ------------------------------------------------------------------ output with names
 
@@ -199,7 +203,8 @@ class MultilabelTargets(Targets):
     def __init__(self, n_outputs: int, names: np.ndarray | None = None):
         self.n_visible = n_outputs
         self.names = names
-        self.classes = np.tile(np.array([0, 1]), (n_outputs, 1))
+        # scikit-learn takes two integers for the classes of a binary target, but not two objects.
+        self.classes = np.arange(n_outputs).astype(object)
 
     def encode(self, y, dtype=np.float64):
         """Return y as (N, L) with NaN; refuse another number of labels.
@@ -265,9 +270,10 @@ class MultilabelTargets(Targets):
             return np.ones((len(visible), 1))
         return weights_by_label(class_weight, visible, weight)
 
-    def accuracy(self, y, y_pred, sample_weight=None):
+    def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows in which all observed labels are right."""
-        return masked_score("accuracy", self.encode(y), y_pred=y_pred, sample_weight=sample_weight)
+        y = without_known(self.encode(y), known)
+        return masked_score("accuracy", y, y_pred=y_pred, sample_weight=sample_weight)
 
     def scores(self, model, rows):
         """Return the score (N, L) of each label."""
@@ -289,13 +295,13 @@ class MultilabelTargets(Targets):
         """Return P(y_i = 1), (N, L)."""
         return expit(log_odds)
 
+    def log_proba(self, log_odds):
+        """Return log P(y_i = 1), (N, L)."""
+        return log_expit(log_odds)
+
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return P(y_i = 1), (N, L), of an array (N, L) or L arrays (N, 2)."""
         return label_marginals(proba, classes, name)
-
-    def labels_of_proba(self, proba):
-        """Return labels (N, L), 1 for a probability of 0.5 or more."""
-        return self.decode(proba >= 0.5)
 
 
 # --------------------------------------------------------------------------- 1-D y
@@ -361,7 +367,7 @@ class ClassTargets(Targets):
             return np.ones((len(visible), 1))
         return weights_by_class(class_weight, self.classes, self.decode(visible), weight)
 
-    def accuracy(self, y, y_pred, sample_weight=None):
+    def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows with the right class."""
         self._check_name(y)
         return accuracy_score(y, y_pred, sample_weight=sample_weight)
@@ -374,10 +380,6 @@ class ClassTargets(Targets):
     def predict(self, model, rows):
         """Return the most probable class (N,)."""
         return self.labels(self.scores(model, rows))
-
-    def labels_of_proba(self, proba):
-        """Return the most probable class (N,)."""
-        return self._classes_at(proba.argmax(axis=1))
 
 
 class BinaryTargets(ClassTargets):
@@ -414,17 +416,13 @@ class BinaryTargets(ClassTargets):
         """Return the probabilities (N, 2) of both classes."""
         return np.hstack([expit(-log_odds), expit(log_odds)])
 
-    def class_log_proba(self, log_odds: np.ndarray) -> np.ndarray:
+    def log_proba(self, log_odds):
         """Return the log-probabilities (N, 2) of both classes."""
         return np.hstack([log_expit(-log_odds), log_expit(log_odds)])
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
         """Return P(second class), (N, 1)."""
         return proba_of_classes(proba, classes, self.classes)[:, 1:]
-
-    def proba_of_marginals(self, marginals):
-        """Return the probabilities (N, 2) of both classes."""
-        return np.hstack([1 - marginals, marginals])
 
 
 class MulticlassTargets(ClassTargets):
@@ -460,7 +458,7 @@ class MulticlassTargets(ClassTargets):
         """Return the probabilities (N, K) of the classes."""
         return softmax(log_odds, axis=1)
 
-    def class_log_proba(self, log_odds: np.ndarray) -> np.ndarray:
+    def log_proba(self, log_odds):
         """Return the log-probabilities (N, K) of the classes."""
         return log_softmax(log_odds, axis=1)
 

@@ -40,6 +40,8 @@ class Columns(Versioned):
     coefficients, which gradient descent needs; with free intercepts the best model is the same.
     """
 
+    _warns_of_version = False
+
     shift: np.ndarray  # (D,) float64
     factor: np.ndarray  # (D,) float64
     variance: float  # sum of the variances of the columns z

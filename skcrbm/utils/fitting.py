@@ -11,6 +11,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from skcrbm.utils.validation import NothingToLearnError
 from skcrbm.utils.warnings import warn_user
 
 
@@ -18,8 +19,8 @@ def all_or_nothing(fit: Callable) -> Callable:
     """Decorate a method that learns: if it raises, the estimator gets its previous state back.
 
     An interrupt always leaves as a KeyboardInterrupt, although compiled code may turn it into
-    another error. This must be the outermost decorator, because other decorators set attributes
-    for the duration of the call.
+    another error. This must come before decorators that set attributes for the duration of the
+    call.
     """
 
     @functools.wraps(fit)
@@ -38,6 +39,22 @@ def all_or_nothing(fit: Callable) -> Callable:
             raise
 
     return restoring
+
+
+def skip_empty_batches(partial_fit: Callable) -> Callable:
+    """Decorate a `partial_fit`, so that it skips rows without anything to learn from.
+
+    `all_or_nothing` must be the next decorator: it restores the model.
+    """
+
+    @functools.wraps(partial_fit)
+    def skipping(estimator, *args, **kwargs):
+        try:
+            return partial_fit(estimator, *args, **kwargs)
+        except NothingToLearnError:
+            return estimator
+
+    return skipping
 
 
 def _interrupted(error, handled):
@@ -198,8 +215,15 @@ def warn_of_early_end(
         )
 
 
-# Least number of seconds between two updates of a live line: terminals are slow.
-_PAUSE = 0.1
+# Least number of seconds between two updates of a live line, because terminals are slow, and
+# between two lines of a file.
+_PAUSE, _FILE_PAUSE = 0.1, 30.0
+
+
+def rewrites_lines(stream: Any) -> bool:
+    """Return True if a carriage return overwrites a line of the stream: a terminal or notebook."""
+    isatty = getattr(stream, "isatty", None)
+    return type(stream).__module__.startswith("ipykernel.") or bool(isatty and isatty())
 
 
 def say(verbose: bool | int, line: str) -> None:
@@ -212,7 +236,8 @@ def say(verbose: bool | int, line: str) -> None:
 class LiveLine:
     """Progress of a loop, as printed text.
 
-    ``verbose=1`` prints a line that is overwritten, 2 or more a line for each step, 0 nothing.
+    ``verbose=1`` prints a line that is overwritten in a terminal or notebook; in a file, a line
+    every `_FILE_PAUSE` seconds and at the end. 2 or more prints a line for each step, 0 nothing.
     `unit` is the name of a step, `total` the largest number of steps, and `first` the number of
     steps that earlier calls did.
     """
@@ -223,7 +248,9 @@ class LiveLine:
         self.verbose = int(verbose)
         self.unit, self.total, self.first = unit, total, first
         self._started = time.monotonic()
-        self._written, self._text, self._last = 0, None, -_PAUSE
+        self._live = rewrites_lines(sys.stdout)
+        self._written, self._text = 0, None
+        self._last = -_PAUSE if self._live else self._started
 
     def step(self, number: int, figures: str, seconds: float) -> None:
         """Report a step: its number from 0, earlier calls included, figures, and duration."""
@@ -246,7 +273,7 @@ class LiveLine:
             say(self.verbose, text)
         elif self.verbose:
             self._text = text
-            if time.monotonic() - self._last >= _PAUSE:
+            if time.monotonic() - self._last >= (_PAUSE if self._live else _FILE_PAUSE):
                 self._write()
 
     def end(self) -> None:
@@ -258,9 +285,13 @@ class LiveLine:
         self._written = 0
 
     def _write(self):
-        sys.stdout.write("\r" + self._text.ljust(self._written))
-        sys.stdout.flush()
-        self._written, self._text, self._last = len(self._text), None, time.monotonic()
+        if self._live:
+            sys.stdout.write("\r" + self._text.ljust(self._written))
+            sys.stdout.flush()
+            self._written = len(self._text)
+        else:
+            say(True, self._text)
+        self._text, self._last = None, time.monotonic()
 
 
 def _rate(per_second):

@@ -19,7 +19,7 @@ from sklearn.utils.validation import column_or_1d
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import hold_dates
+from skcrbm.utils.validation import NothingToLearnError, hold_dates
 from skcrbm.utils.warnings import warn_user
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
@@ -151,10 +151,23 @@ def require_zero_or_one(observed: np.ndarray, name: str = "y") -> None:
         raise ValueError(f"{_PREFIX.replace('y', name, 1)}; it holds other values")
 
 
+def without_known(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
+    """Return targets (N, L) with NaN in place of the entries that are known, which do not count.
+
+    `known` is (N, L) with NaN for entries that are not known, or None.
+    """
+    if known is None:
+        return y
+    left = np.where(np.isnan(known), y, np.nan)
+    if np.isnan(left).all():
+        raise ValueError("y_known holds every observed entry of y: there is nothing to score")
+    return left
+
+
 def require_observed(observed: np.ndarray, name: str = "y", entry: str = "entry") -> None:
-    """Raise a ValueError if no entry is observed; `observed` is False in rows of weight 0."""
+    """Raise an error if no entry is observed; `observed` is False in rows of weight 0."""
     if not observed.any():
-        raise ValueError(
+        raise NothingToLearnError(
             f"{name} holds no observed {entry} in the rows with a positive sample_weight: "
             "all are NaN (not observed)"
         )

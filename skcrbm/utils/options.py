@@ -121,6 +121,8 @@ class Options(Versioned, BaseEstimator, ABC):
     ``_parameter_constraints``, so that `clone`, `repr`, searches and pickles work.
     """
 
+    _warns_of_version = False
+
     #: Name in the registry.
     name: ClassVar[str] = ""
     _parameter_constraints: ClassVar[dict[str, Any]] = {}

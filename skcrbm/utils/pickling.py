@@ -16,12 +16,15 @@ class Versioned:
     """Base of objects that users pickle: the state holds the version, as in scikit-learn.
 
     It must come before a base that defines a state, such as `BaseEstimator`. The state of another
-    version is accepted with a warning, and refused if it lacks an attribute.
+    version is refused if it lacks an attribute; else it is accepted, with a warning unless the
+    object is a part of a model.
     """
 
     #: Attributes of every object, or of every fitted estimator. Fields of dataclasses and
     #: parameters of estimators need not be listed.
     _saved: ClassVar[tuple] = ()
+    #: False for parts of a model, whose pickle warns once, by its name.
+    _warns_of_version: ClassVar[bool] = True
 
     def __getstate__(self):
         return state_with_version(super().__getstate__())
@@ -41,6 +44,8 @@ def state_with_version(state: dict | None) -> dict[str, Any]:
 
 def checked_state(cls: type, state: dict) -> dict[str, Any]:
     """Return the state without the version; warn if another version wrote it.
+
+    Parts of a model do not warn, because the model does.
 
     A ValueError is raised if an attribute that objects of the class need is missing. This is
     checked for equal versions, too, because versions under development share a number.
@@ -62,7 +67,7 @@ def checked_state(cls: type, state: dict) -> dict[str, Any]:
             f"{__version__} needs: {', '.join(missing)}. Load it with the skcrbm that saved "
             "it, or create it again"
         )
-    if version != __version__:
+    if version != __version__ and getattr(cls, "_warns_of_version", True):
         warn_user(
             InconsistentVersionWarning(
                 estimator_name=cls.__name__,

@@ -11,6 +11,10 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 
+class NothingToLearnError(ValueError):
+    """No row with a positive weight has an observed entry: `fit` fails, `partial_fit` skips it."""
+
+
 def kernel_array(array: Any, dtype: Any = None) -> np.ndarray:
     """Return `array` in the layout for which kernels are compiled: C order, aligned, writable.
 
@@ -169,7 +173,9 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
         if hold_dates(given):
             raise TypeError("they are dates or times")
         if given.dtype.kind in "buif" and not given.any():
-            raise ValueError("sample_weight is zero for every row: there is nothing to fit")
+            raise NothingToLearnError(
+                "sample_weight is zero for every row: there is nothing to fit"
+            )
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     except (OverflowError, TypeError, ValueError) as error:
         if "sample_weight" in str(error):

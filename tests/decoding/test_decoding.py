@@ -174,13 +174,13 @@ def decoding_by(fitted, rule):
 
 def brute_force_rows(model, X, known=None):
     """Marginals P(y_i = 1 | x, known) from the fitted attributes alone."""
-    n_outputs = len(model.intercept_)
+    n_outputs = len(model.visible_intercept_)
     rows = []
     for n, x in enumerate(X):
         clamp = np.full(n_outputs + len(model.hidden_intercept_), np.nan)
         if known is not None:
             clamp[:n_outputs] = known[n]
-        b = model.intercept_ + model.coef_ @ x
+        b = model.visible_intercept_ + model.visible_coef_ @ x
         c = model.hidden_intercept_ + model.hidden_coef_ @ x
         rows.append(brute_force(model.weights_, b, c, clamp=clamp).marginals[:n_outputs])
     return np.array(rows)
@@ -225,7 +225,7 @@ def test_label_set_of_the_estimator_is_the_argmax_over_label_sets_seen(fitted):
             if given is not None:
                 agrees = (np.isnan(given[n]) | (sets == given[n])).all(axis=1)
                 sets = sets[agrees]  # a row's own label set is among these
-            b = model.intercept_ + model.coef_ @ x
+            b = model.visible_intercept_ + model.visible_coef_ @ x
             inputs = model.hidden_intercept_ + model.hidden_coef_ @ x + sets @ model.weights_
             scores = sets @ b + np.log1p(np.exp(inputs)).sum(axis=1)
             np.testing.assert_array_equal(result[n], sets[scores.argmax()])

@@ -38,7 +38,9 @@ def test_grid_search_on_the_cluster(client):
     np.testing.assert_array_equal(there.cv_results_[scores], here.cv_results_[scores])
     assert len(set(here.cv_results_[scores])) == 2
     assert there.best_params_ == here.best_params_
-    np.testing.assert_array_equal(there.best_estimator_.coef_, here.best_estimator_.coef_)
+    np.testing.assert_array_equal(
+        there.best_estimator_.visible_coef_, here.best_estimator_.visible_coef_
+    )
 
 
 def test_prediction_block_by_block(client):
@@ -64,7 +66,7 @@ def test_incremental_fits_over_blocks(client):
         for x, y in zip(x_blocks.to_delayed()[:, 0], y_blocks.to_delayed()[:, 0], strict=True)
     )
     here = fit_blocks(zip(np.split(X, 3), np.split(Y, 3), strict=True))
-    np.testing.assert_array_equal(there.coef_, here.coef_)
+    np.testing.assert_array_equal(there.visible_coef_, here.visible_coef_)
     # The same in a task of a worker.
     task = client.submit(fit_blocks, list(zip(np.split(X, 3), np.split(Y, 3), strict=True)))
-    np.testing.assert_array_equal(task.result().coef_, here.coef_)
+    np.testing.assert_array_equal(task.result().visible_coef_, here.visible_coef_)

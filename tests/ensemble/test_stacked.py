@@ -69,7 +69,7 @@ def test_the_seed_alone_decides_and_the_parts_stay_as_they_are(data):
     assert first[:-1].transform(X).shape == (len(X), 4 + 6)
     assert not hasattr(forest, "estimators_")
     assert final.random_state is None
-    assert not hasattr(final, "coef_")
+    assert not hasattr(final, "visible_coef_")
     clone(first)
 
 

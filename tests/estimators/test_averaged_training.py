@@ -25,7 +25,7 @@ def fitted(X, Y, **options):
 
 
 def params(model):
-    return [model.coef_, model.hidden_coef_, model.weights_, model.intercept_]
+    return [model.visible_coef_, model.hidden_coef_, model.weights_, model.visible_intercept_]
 
 
 def same(a, b):
@@ -63,7 +63,7 @@ def test_scales_and_shifts_of_columns_do_not_matter(digits):
     scale = np.logspace(-1, 2, X.shape[1])
     other = fitted(5 + scale * X, Y, alpha="auto")
     assert other.alpha_ == pytest.approx(first.alpha_, rel=1e-3)
-    np.testing.assert_allclose(other.coef_ * scale, first.coef_, atol=1e-4)
+    np.testing.assert_allclose(other.visible_coef_ * scale, first.visible_coef_, atol=1e-4)
     np.testing.assert_allclose(
         other.predict_proba(5 + scale * X), first.predict_proba(X), atol=1e-4
     )

@@ -58,7 +58,7 @@ def test_labels_that_are_not_observed_and_weights_of_zero():
     rows = np.where(np.isnan(y[:, 0]), 1.0, np.where(y[:, 0] == 1, 6.0, 2.0)) * (y[:, 1] == 1)
     rows *= 80 / rows.sum()
     plain = clone(MODELS[0]).fit(X, y, sample_weight=rows)
-    np.testing.assert_allclose(model.fit(X, y).coef_, plain.coef_, rtol=1e-6)
+    np.testing.assert_allclose(model.fit(X, y).visible_coef_, plain.visible_coef_, rtol=1e-6)
 
 
 def test_thresholds_are_found_with_the_same_weights():
@@ -74,7 +74,7 @@ def test_many_labels():
     """Products of hundreds of weights do not overflow."""
     y = (RNG.uniform(size=(80, 400)) < 0.5).astype(int)
     model = CRBMClassifier(n_hidden=0, alpha=0.1, max_iter=2, class_weight=np.full(400, 1e30))
-    assert np.isfinite(model.fit(X, y).coef_).all()
+    assert np.isfinite(model.fit(X, y).visible_coef_).all()
 
 
 def test_partial_fit():
@@ -82,7 +82,7 @@ def test_partial_fit():
     with pytest.raises(ValueError, match="partial_fit does not support class_weight='balanced'"):
         model.partial_fit(X, Y)
     given = clone(MODELS[1]).set_params(class_weight=[{0: 1.0, 1: 9.0}] * 2).partial_fit(X, Y)
-    assert (given.intercept_ > clone(MODELS[1]).partial_fit(X, Y).intercept_).all()
+    assert (given.visible_intercept_ > clone(MODELS[1]).partial_fit(X, Y).visible_intercept_).all()
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_without_hidden_units_it_is_logistic_regression(solver):
     assert model.weights_.shape == (3, 0)
     for j in range(3):
         lr = logistic(0.05, 120).fit(X, Y[:, j])
-        np.testing.assert_allclose(model.coef_[j], lr.coef_[0], atol=1e-3)
-        np.testing.assert_allclose(model.intercept_[j], lr.intercept_[0], atol=1e-3)
+        np.testing.assert_allclose(model.visible_coef_[j], lr.coef_[0], atol=1e-3)
+        np.testing.assert_allclose(model.visible_intercept_[j], lr.intercept_[0], atol=1e-3)
         np.testing.assert_allclose(
             model.predict_proba(X)[:, j], lr.predict_proba(X)[:, 1], atol=1e-3
         )
@@ -57,8 +57,8 @@ def test_default_training_without_hidden_units_gets_there_too(solver):
     model.fit(X, Y)
     for j in range(3):
         lr = logistic(0.1, 150).fit(X, Y[:, j])
-        np.testing.assert_allclose(model.coef_[j], lr.coef_[0], atol=1e-3)
-        np.testing.assert_allclose(model.intercept_[j], lr.intercept_[0], atol=1e-3)
+        np.testing.assert_allclose(model.visible_coef_[j], lr.coef_[0], atol=1e-3)
+        np.testing.assert_allclose(model.visible_intercept_[j], lr.intercept_[0], atol=1e-3)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -70,9 +70,9 @@ def test_class_vectors_without_hidden_units(n_classes):
     model.fit(X, y)
     lr = logistic(0.02, 150).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X), lr.predict_proba(X), atol=1e-3)
-    np.testing.assert_allclose(model.coef_, lr.coef_, atol=1e-3)
+    np.testing.assert_allclose(model.visible_coef_, lr.coef_, atol=1e-3)
     if n_classes == 2:
-        np.testing.assert_allclose(model.intercept_, lr.intercept_, atol=1e-3)
+        np.testing.assert_allclose(model.visible_intercept_, lr.intercept_, atol=1e-3)
     else:  # without a penalty, only differences of intercepts have a meaning
         mine, theirs = (m.intercept_ - m.intercept_.mean() for m in (model, lr))
         np.testing.assert_allclose(mine, theirs, atol=1e-3)
@@ -85,7 +85,7 @@ def test_weighted_logistic_regression():
     model.fit(X, Y, sample_weight=weight)
     for j in range(3):
         lr = logistic(0.1, weight.sum()).fit(X, Y[:, j], sample_weight=weight)
-        np.testing.assert_allclose(model.coef_[j], lr.coef_[0], atol=1e-3)
+        np.testing.assert_allclose(model.visible_coef_[j], lr.coef_[0], atol=1e-3)
 
 
 # ---------------------------------------------------------------------- prediction
@@ -111,7 +111,7 @@ def test_marginals_and_label_sets_by_enumeration():
         seen = (states[:, None] == sets).all(axis=2).any(axis=1)
         np.testing.assert_array_equal(best[n], states[seen][score[seen].argmax()])
     assert labels.dtype.kind == best.dtype.kind == "i"
-    assert model.classes_.tolist() == [[0, 1]] * 3
+    assert model.classes_.tolist() == [0, 1, 2]
     assert (labels != best).any()
 
 
@@ -122,12 +122,12 @@ def test_multiclass_is_one_categorical_group():
     model.fit(X, y)
     assert model.inference_ == "exact"  # whatever was asked for
     assert model.n_inference_iter_ is None
-    assert model.coef_.shape == (4, 3)
+    assert model.visible_coef_.shape == (4, 3)
     score = np.empty((80, 4))
     for n, x in enumerate(X):
         c = model.hidden_intercept_ + model.hidden_coef_ @ x
         for k in range(4):
-            b = model.intercept_[k] + model.coef_[k] @ x
+            b = model.visible_intercept_[k] + model.visible_coef_[k] @ x
             score[n, k] = b + np.log1p(np.exp(model.weights_[k] + c)).sum()
     np.testing.assert_allclose(model.decision_function(X), score, atol=1e-10)
     np.testing.assert_allclose(model.predict_proba(X), softmax(score, axis=1), atol=1e-10)
@@ -139,7 +139,7 @@ def test_binary_class_vector():
     X, Y = make_data()
     y = np.array(["no", "yes"])[Y[:, 0]]
     model = CRBMClassifier(n_hidden=3, max_iter=50, random_state=0).fit(X, y)
-    assert model.coef_.shape == (1, 4)
+    assert model.visible_coef_.shape == (1, 4)
     assert model.classes_.tolist() == ["no", "yes"]
     proba, decision = model.predict_proba(X), model.decision_function(X)
     assert proba.shape == (90, 2)
@@ -296,7 +296,7 @@ def test_constant_labels(value, decode):
     proba = model.predict_proba(X)[:, 1]
     assert np.isfinite(proba).all()
     assert (np.abs(proba - value) < 0.05).all()
-    assert model.classes_.tolist() == [[0, 1]] * 3
+    assert model.classes_.tolist() == [0, 1, 2]
     # All labels constant: still a model.
     np.testing.assert_array_equal(quick().fit(X, np.full((90, 2), value)).predict(X), value)
 

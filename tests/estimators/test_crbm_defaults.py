@@ -22,7 +22,13 @@ from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.utils.columns import Columns
 
 # As CRBMParams has them.
-PARAMETERS_IN_ORDER = ("weights_", "coef_", "hidden_coef_", "intercept_", "hidden_intercept_")
+PARAMETERS_IN_ORDER = (
+    "weights_",
+    "visible_coef_",
+    "hidden_coef_",
+    "visible_intercept_",
+    "hidden_intercept_",
+)
 
 
 def dependent(n=120, n_outputs=5, seed=0):
@@ -160,13 +166,13 @@ def test_coefficients_are_those_of_the_columns_given():
     X = X * [1, 100, 0.01, 1] + [5, 0, 0, 3]
     X = np.column_stack([X, np.full(120, 4.0)])
     model = default(n_hidden=0).fit(X, Y)
-    log_odds = X @ model.coef_.T + model.intercept_
+    log_odds = X @ model.visible_coef_.T + model.visible_intercept_
     np.testing.assert_allclose(model.decision_function(X), log_odds, atol=1e-9)
-    assert (model.coef_[:, 4] == 0).all()
+    assert (model.visible_coef_[:, 4] == 0).all()
     wide = np.hstack([X, np.random.RandomState(1).randn(120, 150)])  # in the space of the rows
     model = default(n_hidden=0).fit(wide, Y)
-    assert model.coef_.shape == (5, 155)
-    log_odds = wide @ model.coef_.T + model.intercept_
+    assert model.visible_coef_.shape == (5, 155)
+    log_odds = wide @ model.visible_coef_.T + model.visible_intercept_
     np.testing.assert_allclose(model.decision_function(wide), log_odds, atol=1e-9)
 
 
@@ -230,7 +236,7 @@ def test_labels_that_are_constant_or_rare():
         warnings.simplefilter("error")
         constant = default().fit(np.ones((60, 3)), np.ones((60, 2), int))
     assert (constant.predict(np.ones((1, 3))) == 1).all()
-    assert (constant.coef_ == 0).all()
+    assert (constant.visible_coef_ == 0).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 39, 40])

@@ -1,5 +1,6 @@
 """CRBMClassifier in training: continued, reported, interrupted, stopped early."""
 
+import io
 import re
 import warnings
 
@@ -18,6 +19,7 @@ from skcrbm.inference import MeanField, SumProduct, infer
 from skcrbm.inference.accuracy import checked_rows, exact_visible_marginals
 from skcrbm.learning import Adam, AveragedSGD, objectives
 from skcrbm.learning.objectives import Contrast
+from skcrbm.utils.fitting import rewrites_lines
 
 # ------------------------------------------------------- warm starts, partial fits
 
@@ -149,7 +151,7 @@ def test_curves():
     for x, v in zip(X, Y, strict=True):
         states, score = joint(last, x)
         loss -= np.log(softmax(score)[(states == v).all(axis=1)][0]) / len(X)
-    loss += 0.05 * ((last.coef_**2).sum() + (last.hidden_coef_**2).sum())
+    loss += 0.05 * ((last.visible_coef_**2).sum() + (last.hidden_coef_**2).sum())
     assert model.loss_curve_[-1] == pytest.approx(loss, rel=1e-10)
 
 
@@ -197,6 +199,7 @@ def test_the_advice_to_damp():
 def test_one_live_line(capsys, monkeypatch):
     """A line with rate, loss, score and remaining time is overwritten until training ends."""
     monkeypatch.setattr("skcrbm.utils.fitting._PAUSE", 0.0)
+    monkeypatch.setattr("skcrbm.utils.fitting.rewrites_lines", lambda stream: True)
     X, Y = make_data()
     quick(verbose=True, early_stopping=True, refit=False).fit(X, Y)
     lines = capsys.readouterr().out.split("\r")
@@ -212,13 +215,56 @@ def test_one_live_line(capsys, monkeypatch):
     assert re.search(r"\rIteration 2/4  ", out)
 
 
-def test_a_live_line_is_not_written_all_the_time(capsys):
+def test_a_live_line_is_not_written_all_the_time(capsys, monkeypatch):
+    monkeypatch.setattr("skcrbm.utils.fitting.rewrites_lines", lambda stream: True)
     X, Y = make_data()
     quick(verbose=True).fit(X, Y)
     out = capsys.readouterr().out
     assert out.count("\r") <= 3
     assert "Epoch 4/4" in out
     assert out.endswith("\n")
+
+
+def test_a_file_gets_a_line_for_each_stage(capsys, monkeypatch):
+    X, Y = make_data()
+    quick(verbose=True, alpha="auto", solver="lbfgs", n_hidden=0).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["alpha", "Iteration"]
+    monkeypatch.setattr("skcrbm.utils.fitting._FILE_PAUSE", 0.0)
+    quick(verbose=True).fit(X, Y)
+    out = capsys.readouterr().out
+    assert "\r" not in out
+    assert [line.split()[1] for line in out.splitlines()] == ["1/4", "2/4", "3/4", "4/4"]
+
+
+def test_terminals_and_notebooks_rewrite_lines():
+    class Terminal:
+        def isatty(self):
+            return True
+
+    notebook = type("OutStream", (), {"__module__": "ipykernel.iostream"})
+    assert rewrites_lines(Terminal())
+    assert rewrites_lines(notebook())
+    assert not rewrites_lines(io.StringIO())
+    assert not rewrites_lines(None)
+
+
+@pytest.mark.parametrize("kind", ["labels", "missing", "classes"])
+def test_printed_log_loss_is_per_label(capsys, kind):
+    X, Y = make_data()
+    y = {"labels": Y, "missing": hidden_entries(Y), "classes": Y[:, 0] + Y[:, 1]}[kind]
+    model = quick(verbose=2, alpha="auto", solver="lbfgs", n_hidden=0).fit(X, y)
+    printed = re.findall(r"log loss ([\d.]+) per label", capsys.readouterr().out)
+    total = model.alpha_path_["log_loss"]
+    n_labels = {"labels": Y.shape[1], "missing": Y.shape[1] - 1, "classes": 1}[kind]
+    np.testing.assert_allclose(np.array(printed, float), total / n_labels, atol=1e-4)
+
+
+def hidden_entries(Y):
+    """Return Y with one missing entry in each row."""
+    Y = Y.astype(float)
+    Y[np.arange(len(Y)), np.arange(len(Y)) % Y.shape[1]] = np.nan
+    return Y
 
 
 # ------------------------------------------------------------------------ interruption
@@ -327,7 +373,7 @@ def test_refit_takes_all_rows_for_as_many_epochs():
     plain = clone(model).set_params(early_stopping=False, max_iter=best + 1).fit(X, Y)
     assert_same_parameters(model, plain)
     first = clone(model).set_params(early_stopping__refit=False).fit(X, Y)
-    assert (first.coef_ != model.coef_).any()
+    assert (first.visible_coef_ != model.visible_coef_).any()
 
 
 def test_refit_is_not_cut_short_by_the_training_loss(monkeypatch):

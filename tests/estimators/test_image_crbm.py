@@ -54,7 +54,7 @@ def test_predictions_are_images_where_y_was(model, rows):
     assert model.predict_topk(NOISY[:4], 2).labels.shape == (4, 2, 8, 6)
     assert model.predict_pairwise_proba(NOISY[:1]).shape == (1, 48, 48)
     assert model.n_features_in_ == 48
-    assert model.classes_.shape == (48, 2)
+    assert model.classes_.shape == (48,)
 
 
 def test_sizes_of_X_and_y_may_differ():
@@ -83,7 +83,10 @@ def test_pixels_that_are_not_observed():
     model = ImageCRBM(**SMALL).fit(NOISY, GAPS)
     pixels = ImageCRBM(**SMALL).fit(flat(NOISY), flat(GAPS))
     np.testing.assert_array_equal(flat(model.predict_proba(NOISY)), pixels.predict_proba(NOISY))
-    assert np.abs(model.coef_ - ImageCRBM(**SMALL).fit(NOISY, CLEAN).coef_).max() > 1e-3
+    assert (
+        np.abs(model.visible_coef_ - ImageCRBM(**SMALL).fit(NOISY, CLEAN).visible_coef_).max()
+        > 1e-3
+    )
 
 
 def test_score_is_the_share_of_right_pixels(model, rows):
@@ -137,8 +140,8 @@ def test_partial_fit_and_warm_start():
     with pytest.raises(ValueError, match=r"X must have shape \(n_samples, 8, 6\) as in fit"):
         model.partial_fit(NOISY.transpose(0, 2, 1), CLEAN)
     warm = ImageCRBM(**SMALL, warm_start=True).fit(NOISY, CLEAN)
-    before = warm.coef_
-    assert np.abs(warm.fit(NOISY, CLEAN).coef_ - before).max() > 0
+    before = warm.visible_coef_
+    assert np.abs(warm.fit(NOISY, CLEAN).visible_coef_ - before).max() > 0
 
 
 def test_classes_of_images():

@@ -39,7 +39,7 @@ def log_joint(model, X, known=None):
     """Log p(y | x, known) of all 16 label vectors from the fitted attributes, (n, 16)."""
     score = np.empty((len(X), len(VECTORS)))
     for n, x in enumerate(X):
-        b = model.intercept_ + model.coef_ @ x
+        b = model.visible_intercept_ + model.visible_coef_ @ x
         c = model.hidden_intercept_ + model.hidden_coef_ @ x
         score[n] = VECTORS @ b + np.logaddexp(0, c + VECTORS @ model.weights_).sum(axis=1)
     if known is not None:

@@ -18,7 +18,13 @@ from skcrbm import CRBMClassifier
 from skcrbm.learning import SGD, Adam
 from skcrbm.metrics import masked_score, masked_scorer
 
-PARAMETERS = ("coef_", "hidden_coef_", "weights_", "intercept_", "hidden_intercept_")
+PARAMETERS = (
+    "visible_coef_",
+    "hidden_coef_",
+    "weights_",
+    "visible_intercept_",
+    "hidden_intercept_",
+)
 
 
 def make_data(n=100, n_features=4, n_outputs=4, noise=1.0, seed=0):
@@ -62,8 +68,8 @@ def test_without_hidden_units_each_label_is_fitted_on_its_observed_rows():
         # The objective is a mean over all rows, so all of them set the scale of the penalty.
         lr = LogisticRegression(C=1 / (alpha * 150), tol=1e-10, max_iter=10_000)
         lr.fit(X[seen], partly[seen, j])
-        np.testing.assert_allclose(model.coef_[j], lr.coef_[0], atol=1e-3)
-        np.testing.assert_allclose(model.intercept_[j], lr.intercept_[0], atol=1e-3)
+        np.testing.assert_allclose(model.visible_coef_[j], lr.coef_[0], atol=1e-3)
+        np.testing.assert_allclose(model.visible_intercept_[j], lr.intercept_[0], atol=1e-3)
 
 
 @pytest.mark.parametrize("n_hidden", [0, 2])
@@ -88,7 +94,7 @@ def test_nothing_hidden_is_the_ordinary_fit(inference):
     b = quick(inference=inference).fit(X, Y.astype(int))
     assert_same_parameters(a, b, rtol=0)
     partly = quick(inference=inference).fit(X, hide(Y, 0.5))
-    assert (partly.coef_ != a.coef_).any()
+    assert (partly.visible_coef_ != a.visible_coef_).any()
 
 
 @pytest.mark.compiled

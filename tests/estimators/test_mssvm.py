@@ -376,7 +376,7 @@ def test_inference_out_of_reach_fails_before_the_training(data):
     ):
         with pytest.raises(ValueError, match="'exact' enumerates"):
             model.fit(X, Y)
-        assert not hasattr(model, "coef_")
+        assert not hasattr(model, "visible_coef_")
 
 
 @pytest.mark.parametrize("inference", [["milp"], ["icm", "ais"], [SumProduct(), BPChain()]])
@@ -432,11 +432,13 @@ def test_partial_fit_that_fails_leaves_no_trace(data):
     broken = pickle.loads(pickle.dumps(model))
     with np.errstate(all="ignore"), pytest.raises(FloatingPointError):
         broken.partial_fit(X * 1e200, Y)
-    np.testing.assert_array_equal(broken.coef_, model.coef_)
+    np.testing.assert_array_equal(broken.visible_coef_, model.visible_coef_)
     assert abs(broken.partial_fit(X, Y).weights_ - expected).max() < 0.1
     # New settings take effect, and so do parameters set by hand.
     still = pickle.loads(pickle.dumps(model)).set_params(solver=SGD(learning_rate=1e-12))
-    np.testing.assert_allclose(still.partial_fit(X, Y).coef_, model.coef_, atol=1e-9)
+    np.testing.assert_allclose(
+        still.partial_fit(X, Y).visible_coef_, model.visible_coef_, atol=1e-9
+    )
     edited = pickle.loads(pickle.dumps(model))
-    edited.coef_ = edited.coef_ + 5
-    assert (edited.partial_fit(X, Y).coef_ > 4).all()
+    edited.visible_coef_ = edited.visible_coef_ + 5
+    assert (edited.partial_fit(X, Y).visible_coef_ > 4).all()

@@ -16,6 +16,7 @@ from reference.brute_force import brute_force
 
 from skcrbm import MSSVMCRBM, CRBMClassifier, LMBMClassifier
 from skcrbm.inspection import LabelDependencyDisplay
+from skcrbm.targets.kinds import make_targets
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,9 @@ class Pairwise(BaseEstimator):
     def fit(self):
         self.pairwise_coef_ = np.asarray(self.coupling, float)
         n_labels = len(self.pairwise_coef_)
-        self.classes_ = self.classes if self.classes else np.tile([0, 1], (n_labels, 1))
+        y = np.eye(n_labels) if self.classes is None else self.classes
+        self._targets = make_targets(y)
+        self.classes_ = self._targets.classes
         return self
 
 

@@ -207,7 +207,7 @@ def test_without_hidden_units_cd_is_logistic_regression():
     ).fit(X, Y)  # fmt: skip
     for j in range(5):
         reference = LogisticRegression(C=1 / (0.1 * 150)).fit(X, Y[:, j])
-        np.testing.assert_allclose(model.coef_[j], reference.coef_[0], atol=0.15)
+        np.testing.assert_allclose(model.visible_coef_[j], reference.coef_[0], atol=0.15)
 
 
 def test_perturbed_maxima_are_samples_with_numbers_of_their_rows():

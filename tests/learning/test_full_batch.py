@@ -261,5 +261,5 @@ def test_a_fit_does_not_depend_on_the_blocks(monkeypatch, solver):
     monkeypatch.setattr(skcrbm.utils.columns, "BLOCK_ENTRIES", 100)
     parts = clone(model).fit(X, Y)
     assert parts.alpha_ == pytest.approx(whole.alpha_, rel=1e-4)
-    for name in ("coef_", "weights_", "intercept_"):
+    for name in ("visible_coef_", "weights_", "visible_intercept_"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=2e-3, atol=1e-3)

@@ -504,7 +504,7 @@ def test_divergence_within_an_epoch(rate, dtype):
     )
     with pytest.raises(FloatingPointError, match="training diverged in epoch"):
         model.fit(X, Y)
-    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "visible_coef_")
 
 
 @pytest.mark.parametrize("inference", [SumProduct(), MeanField()], ids=lambda m: m.name)

@@ -59,6 +59,6 @@ def test_fit_on_a_memory_mapped_array_larger_than_the_memory(tmp_path):
     with open(tmp_path / "model.pkl", "rb") as file:
         model, proba = pickle.load(file)
     in_memory = CRBMClassifier(**SETTINGS).fit(X, y)
-    np.testing.assert_array_equal(model.coef_, in_memory.coef_)
+    np.testing.assert_array_equal(model.visible_coef_, in_memory.visible_coef_)
     np.testing.assert_array_equal(model.weights_, in_memory.weights_)
     np.testing.assert_array_equal(proba, in_memory.predict_proba(X))

@@ -224,7 +224,7 @@ def test_a_warm_start_goes_on_with_its_chains():
     certain = np.zeros((40, 5), bool)
     model._progress = model._progress._replace(state=(None, before._replace(states=certain)))
     model.weights_ = np.full_like(model.weights_, 30.0)
-    model.intercept_ = np.full_like(model.intercept_, -30.0)
+    model.visible_intercept_ = np.full_like(model.visible_intercept_, -30.0)
     model.hidden_intercept_ = np.full_like(model.hidden_intercept_, -45.0)
     model.set_params(max_iter=1, solver=Adam(learning_rate=1e-9)).fit(X, Y)
     assert not model._progress.state[1].states.any()

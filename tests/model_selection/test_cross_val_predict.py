@@ -23,7 +23,9 @@ def data():
     return X, (X + rng.normal(size=X.shape) > 0).astype(int)
 
 
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+@pytest.mark.parametrize(
+    "method", ["predict", "predict_proba", "predict_log_proba", "decision_function"]
+)
 def test_equals_scikit_learns_where_nothing_is_missing(data, method):
     X, Y = data
     expected = model_selection.cross_val_predict(crbm(), X, Y, cv=KFold(3), method=method)
@@ -73,6 +75,10 @@ def test_probabilities_of_classifiers_that_return_a_list(data):
     expected = model_selection.cross_val_predict(trees, X, Y, cv=KFold(3), method="predict_proba")
     found = cross_val_predict(trees, X, Y, cv=KFold(3), method="predict_proba")
     np.testing.assert_array_equal(found, np.stack(expected)[:, :, 1].T)
+    trees = ExtraTreesClassifier(50, min_samples_leaf=5, random_state=0)
+    proba = cross_val_predict(trees, X, Y, cv=KFold(3), method="predict_proba")
+    logs = cross_val_predict(trees, X, Y, cv=KFold(3), method="predict_log_proba")
+    np.testing.assert_allclose(logs, np.log(proba))
 
 
 def test_weights_go_to_the_training_rows(data):

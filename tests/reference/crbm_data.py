@@ -7,7 +7,13 @@ import numpy as np
 from reference.objects import objects
 from skcrbm import CRBMClassifier
 
-PARAMETERS = ("coef_", "hidden_coef_", "weights_", "intercept_", "hidden_intercept_")
+PARAMETERS = (
+    "visible_coef_",
+    "hidden_coef_",
+    "weights_",
+    "visible_intercept_",
+    "hidden_intercept_",
+)
 
 
 def make_data(n=90, n_features=4, n_outputs=3, seed=0):
@@ -35,7 +41,7 @@ def assert_same_parameters(a, b, **tolerance):
 
 def joint(model, x):
     """All label vectors v and -F(v | x) of each, from the fitted attributes alone."""
-    states = np.array(list(product((0, 1), repeat=len(model.intercept_))))
-    b = model.intercept_ + model.coef_ @ x
+    states = np.array(list(product((0, 1), repeat=len(model.visible_intercept_))))
+    b = model.visible_intercept_ + model.visible_coef_ @ x
     c = model.hidden_intercept_ + model.hidden_coef_ @ x
     return states, states @ b + np.logaddexp(0, states @ model.weights_ + c).sum(axis=1)

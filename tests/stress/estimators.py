@@ -362,7 +362,7 @@ class Attack:
         done, proba = self.attempt("predict_proba", lambda: model.predict_proba(X, **options))
         if done:
             self._check_numbers("predict_proba", proba, 0.0)
-            if np.ndim(model.classes_) == 1 and not np.allclose(proba.sum(axis=1), 1, atol=1e-5):
+            if not self._multilabel() and not np.allclose(proba.sum(axis=1), 1, atol=1e-5):
                 self.fail("probabilities of classes do not add up to 1")
         if hasattr(model, "decision_function"):
             done, scores = self.attempt(
@@ -371,9 +371,13 @@ class Attack:
             if done and np.isnan(scores).any():
                 self.fail("decision_function is NaN")
 
+    def _multilabel(self):
+        """Return True if the model was fitted on a 2-D y."""
+        return self.model._targets.multilabel
+
     def _check_labels(self, labels):
         classes = self.model.classes_
-        if np.ndim(classes) == 2:
+        if self._multilabel():
             if labels.shape[1:] != (len(classes),) or not np.isin(labels, (0, 1)).all():
                 self.fail(f"predict is no indicator matrix of shape {labels.shape}")
         elif not set(np.asarray(labels).tolist()) <= set(classes.tolist()):
