@@ -19,7 +19,7 @@ from sklearn.utils.validation import column_or_1d
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import hold_dates
+from skcrbm.utils.validation import canonical, hold_dates
 from skcrbm.utils.warnings import warn_user
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
@@ -138,7 +138,7 @@ def positive_labels(y: Any) -> sparse.csc_matrix:
         )
     if not sparse.issparse(y):
         return sparse.csc_matrix(indicator_with_nan(y, dtype=np.float32) == 1)
-    y = sparse.csc_matrix(y, dtype=np.float64)
+    y = canonical(sparse.csc_matrix(y, dtype=np.float64))
     require_zero_or_one(y.data[~np.isnan(y.data)])
     present = y == 1
     present.eliminate_zeros()

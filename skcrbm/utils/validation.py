@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_consistent_length
+from scipy import sparse
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 
@@ -79,7 +80,7 @@ def checked_features(
     reset: bool,
     as_rows: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Any:
-    """Return X as an ndarray or CSR matrix (N, D), float32 or float64, in C order.
+    """Return X as an ndarray or canonical CSR matrix (N, D), float32 or float64, in C order.
 
     `reset` sets `n_features_in_` and `feature_names_in_` of the estimator; otherwise X must agree
     with them. `as_rows` makes rows of an ndarray X with more than two dimensions, which is refused
@@ -97,20 +98,41 @@ def checked_features(
         if hold_dates(X):
             raise TypeError("it holds dates or times, which would silently be counts of a unit")
         with np.errstate(over="ignore", invalid="ignore"):  # inf is refused
-            return validate_data(
+            finite = "allow-nan" if allow_nan else True
+            X = validate_data(
                 estimator,
                 X,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 order="C",
-                ensure_all_finite="allow-nan" if allow_nan else True,
+                ensure_all_finite=finite,
                 reset=reset,
             )
+            return canonical(X, finite) if sparse.issparse(X) else X
     except (OverflowError, TypeError, ValueError) as error:
         if "X" in str(error):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{_FORM}: {error}") from error
+
+
+def canonical(matrix: Any, ensure_all_finite: bool | str = "allow-nan") -> Any:
+    """Return a CSR or CSC matrix with sorted indices and neither duplicate entries nor zeros.
+
+    The given matrix is not changed. SciPy adds up entries with the same indices, but code that
+    reads `indices` and `data` would treat them as different features.
+    """
+    stored = np.count_nonzero(matrix.data)
+    if matrix.has_canonical_format and stored == matrix.nnz:
+        return matrix
+    matrix = matrix.copy()
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if stored and matrix.nnz < stored:  # a sum of finite entries may overflow
+        return check_array(
+            matrix, accept_sparse=True, ensure_all_finite=ensure_all_finite, input_name="X"
+        )
+    return matrix
 
 
 def note_features(estimator: Any, X: Any) -> None:
