@@ -88,7 +88,9 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
         tags.input_tags.allow_nan = self._allow_nan
         return tags
 
-    def _check_training_data(self, X, y, sample_weight, *, reset: bool, classes=None) -> Rows:
+    def _check_training_data(
+        self, X, y, sample_weight, *, reset: bool, classes=None, partial: bool = False
+    ) -> Rows:
         """Validate X, y and the weights; drop rows of weight 0.
 
         Sets the attributes that describe y: `classes_`, `allow_empty_`, `unseen_share_`. Without
@@ -106,6 +108,8 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
                 f"X has {X.shape[0]} rows, y has {len(visible)}"
             )
         (X, visible), weight = weighted_rows((X, visible), sample_weight)
+        if targets.multilabel and not partial:
+            targets.warn_of_one_value(visible)
         empty = not targets.multilabel or may_be_empty(visible)
         unseen = unseen_share(visible) if targets.multilabel else 1.0
         if reset:
@@ -116,6 +120,12 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
             self.allow_empty_ |= empty
             self.unseen_share_ = max(self.unseen_share_, unseen)
         return Rows(X, visible, weight)
+
+    def _check_partial_data(self, X, y, sample_weight, *, reset: bool, classes) -> Rows:
+        """Do the same for `partial_fit`, whose rows need not hold both values of each label."""
+        return self._check_training_data(
+            X, y, sample_weight, reset=reset, classes=classes, partial=True
+        )
 
     def _with_class_weight(self, rows: Rows) -> Rows:
         """Return the rows with the weights of their classes, rows of weight 0 dropped."""

@@ -39,7 +39,7 @@ from skcrbm.utils.fitting import (
     all_or_nothing,
     with_callbacks,
 )
-from skcrbm.utils.labels import label_sets_of, may_be_empty
+from skcrbm.utils.labels import in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
@@ -321,7 +321,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
             return np.asarray(self.estimator_.predict(X))
-        known = self._targets.check_known(y_known, count_rows(X))
+        known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
         if rule.prefers_joint and _decodes_by(final_model(self.estimator_)[0], rule):
             model, rows = final_model(self.estimator_, X)
             given = {} if known is None else {"y_known": known}
@@ -366,7 +366,8 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
             return np.asarray(self.estimator_.predict_proba(X))
-        return self._proba(X, self._targets.check_known(y_known, count_rows(X)))
+        known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
+        return self._proba(X, known)
 
     def _proba(self, X, known):
         """Return P(y_i = 1 | x, known) (N, L) of 2-D y; `known` is (N, L) or None."""

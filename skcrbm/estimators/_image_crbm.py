@@ -276,7 +276,7 @@ class ImageCRBM(RBMClassifier):
             self._validate_params()
             self._check_same_model()
         refuse_held_out_rows(self.early_stopping)
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
+        rows = self._check_partial_data(X, y, sample_weight, reset=not resume, classes=classes)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)

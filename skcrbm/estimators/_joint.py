@@ -19,7 +19,13 @@ from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
 from skcrbm.targets.mixin import label_output
-from skcrbm.utils.labels import distinct_rows, indicator_by_name, is_frame, ranked_index
+from skcrbm.utils.labels import (
+    distinct_rows,
+    in_rows_of,
+    indicator_by_name,
+    is_frame,
+    ranked_index,
+)
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import as_float_array
@@ -58,8 +64,9 @@ class JointClassifier(StructuredClassifier):
     def _posterior(self, X, y_known=None) -> Posterior:
         """Return the `Posterior` of the rows of X given the known labels."""
         check_is_fitted(self)
-        X = self._check_predict_data(X)
-        return self._posterior_of(X, self._targets.check_known(y_known, X.shape[0]))
+        rows = self._check_predict_data(X)
+        known = self._targets.check_known(in_rows_of(y_known, X), rows.shape[0])
+        return self._posterior_of(rows, known)
 
     def _label_log_odds(self, posterior):
         return posterior.log_odds()

@@ -330,7 +330,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         refuse_balanced_weights(self.class_weight)
         if resume:
             self._check_same_model()
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
+        rows = self._check_partial_data(X, y, sample_weight, reset=not resume, classes=classes)
         rows = self._with_class_weight(rows)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)

@@ -367,7 +367,7 @@ class MSSVMCRBM(RBMClassifier):
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
-        rows = self._check_training_data(X, y, sample_weight, reset=not resume, classes=classes)
+        rows = self._check_partial_data(X, y, sample_weight, reset=not resume, classes=classes)
         rows = self._with_class_weight(rows)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)

@@ -57,6 +57,9 @@ class ImageTargets(MultilabelTargets):
         """Return P(y_i = 1), (N, *shape)."""
         return self._shaped(super().proba(log_odds))
 
+    def warn_of_one_value(self, visible):
+        """Do nothing: pixels that are always on or off are ordinary."""
+
     def check_known(self, y_known, n_rows):
         """Return known pixels (N, L), NaN elsewhere, or None."""
         flat = self._flat(y_known, "y_known")

@@ -22,7 +22,9 @@ from skcrbm.utils.labels import (
     indicator_with_nan,
     is_frame,
     label_names_of,
+    refuse_sparse_known,
     require_observed,
+    warn_of_one_value,
     with_dimensions,
 )
 from skcrbm.utils.pickling import Versioned
@@ -245,11 +247,18 @@ class MultilabelTargets(Targets):
         """Return known labels (N, L), NaN elsewhere, or None; a data frame is matched by name."""
         if y_known is None:
             return None
+        refuse_sparse_known(y_known)
+        if not is_frame(y_known) and self.names is not None and label_names_of(y_known) is not None:
+            y_known = y_known.to_frame()  # a series with the name of a label
         known = indicator_by_name(y_known, self.names, self.n_visible, "y_known")
         shape = (n_rows, self.n_visible)
         if known.shape != shape:
             raise ValueError(f"y_known must have shape {shape}, got {known.shape}")
         return known
+
+    def warn_of_one_value(self, visible: np.ndarray) -> None:
+        """Warn of labels of visible units (N, L) that were observed with a single value."""
+        warn_of_one_value(visible, range(self.n_visible) if self.names is None else self.names)
 
     def check_classes(self, classes):
         """Refuse other classes than 0 and 1; a list for each output may be given."""

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 
+from skcrbm.utils.labels import in_rows_of
 from skcrbm.utils.validation import as_float_array
 
 
@@ -38,7 +39,8 @@ def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
 def inner_method(model: Any, method: str) -> Callable | None:
     """Return a method of the final model as a function of the rows for the fitted outer model.
 
-    The result is None if the final model has no such method.
+    The result is None if the final model has no such method. The rows of known labels are matched
+    with X before the steps of a pipeline, because these may return arrays without an index.
     """
     bound = getattr(final_model(model)[0], method, None)
     if bound is None:
@@ -46,7 +48,10 @@ def inner_method(model: Any, method: str) -> Callable | None:
 
     @functools.wraps(bound)
     def inner(X, *args, **options):
-        return bound(final_model(model, X)[1], *args, **options)
+        call = inspect.signature(bound).bind(final_model(model, X)[1], *args, **options)
+        if "y_known" in call.arguments:
+            call.arguments["y_known"] = in_rows_of(call.arguments["y_known"], X)
+        return bound(*call.args, **call.kwargs)
 
     return inner
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from skcrbm.utils.warnings import warn_user
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
 _MAX_LISTED = 20  # names in an error message
+# Beginning of the warning about labels that were observed with a single value.
+ONE_VALUE = "y holds labels of which all observed entries are equal"
 RANK = "rank"  # name of the index level that counts the answers to a row
 
 
@@ -55,6 +58,11 @@ def _advice_on_strings(y, name, columns):
     values = sorted({str(value) for value in y.flat if isinstance(value, (str, bytes))})
     if len(values) <= 2:  # the last in this order: "yes", "true", "on", "present", "1"
         gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
+        if gaps and len(values) == 1:  # a sparse format stores only the positive labels
+            return (
+                f"convert it with {name} == {values[-1]!r}, which makes all other entries 0; put "
+                "NaN only where a label is unknown, not where it is off"
+            )
         then = ", and put NaN where it is missing" if gaps else ""
         return f"convert it with {name} == {values[-1]!r}{then}"
     if columns:
@@ -342,6 +350,64 @@ def indicator_by_name(
     full = np.full((len(values), n_labels), np.nan, dtype)
     full[:, [place[name] for name in columns]] = values
     return full
+
+
+def in_rows_of(y_known: Any, X: Any) -> Any:
+    """Return a pandas `y_known` with its rows in the order of the index of X.
+
+    `y_known` is returned unchanged unless both have an index. A ValueError is raised if the two
+    indices differ and do not hold the same values, each once.
+    """
+    rows, known_rows = getattr(X, "index", None), getattr(y_known, "index", None)
+    if not (hasattr(rows, "get_indexer") and hasattr(known_rows, "get_indexer")):
+        return y_known
+    if len(rows) != len(known_rows) or known_rows.equals(rows):
+        return y_known  # another number of rows is refused as a wrong shape
+    if rows.is_unique and known_rows.is_unique:
+        place = known_rows.get_indexer(rows)
+        if (place >= 0).all():
+            return y_known.iloc[place]
+    raise ValueError(
+        "The rows of y_known cannot be matched with the rows of X: their indices differ, and do "
+        "not hold the same values, each once. If both have their rows in the same order, pass "
+        "X.reset_index(drop=True) and y_known.reset_index(drop=True)"
+    )
+
+
+def refuse_sparse_known(y_known: Any) -> None:
+    """Raise a ValueError if `y_known` is sparse and its zeros are not stored."""
+    dtypes = y_known.dtypes if is_frame(y_known) else ()
+    fills = [dtype.fill_value for dtype in dtypes if hasattr(dtype, "fill_value")]
+    if sparse.issparse(y_known) or any(fill == fill for fill in fills):  # NaN may be left out
+        raise ValueError(
+            "y_known must be dense, with NaN for labels that are not known: the zeros that a "
+            "sparse matrix does not store would count as labels known to be off. Begin with "
+            "known = np.full((n_samples, n_outputs), np.nan) and write the known labels into it"
+        )
+
+
+def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
+    """Warn if labels of 0/1/NaN (N, L) have no observed 0, or have gaps and no observed 1.
+
+    A label without gaps that is always 0 is ordinary, such as a rare label in a fold of rows.
+    """
+    off, on = np.zeros((2, visible.shape[1]), bool)
+    gaps = np.zeros(visible.shape[1], bool)
+    for rows in _row_blocks(visible):
+        part = visible[rows]
+        off |= (part == 0).any(axis=0)
+        on |= (part == 1).any(axis=0)
+        gaps |= np.isnan(part).any(axis=0)
+    found = []
+    for value, lacking in ((0, ~off), (1, ~on & gaps)):
+        few = [names[i] for i in np.flatnonzero(lacking)]
+        if few:
+            found.append(f"{_listed(few)} {'has' if len(few) == 1 else 'have'} no observed {value}")
+    if found:
+        warn_user(
+            f"{ONE_VALUE}: {'; '.join(found)}. The model learns to predict this value. NaN means "
+            "that a label is unknown; write 0 where a label is off"
+        )
 
 
 def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:

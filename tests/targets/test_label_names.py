@@ -94,7 +94,7 @@ def test_known_labels_are_matched_by_name(data, fitted):
     X = data[0][:3]
     known = np.array([[np.nan, 1, np.nan, 0], [0, np.nan, np.nan, 1], [np.nan] * 4])
     expected = fitted.predict_proba(X, y_known=known)
-    frame = pd.DataFrame(known, columns=NAMES)
+    frame = pd.DataFrame(known, X.index, NAMES)
     for given in (frame, frame[SHUFFLED], frame.drop(columns="Fall")):
         np.testing.assert_array_equal(fitted.predict_proba(X, y_known=given), expected)
     np.testing.assert_array_equal(
