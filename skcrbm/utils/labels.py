@@ -355,13 +355,13 @@ def indicator_by_name(
 def in_rows_of(y_known: Any, X: Any) -> Any:
     """Return a pandas `y_known` with its rows in the order of the index of X.
 
-    `y_known` is returned unchanged unless both have an index. A ValueError is raised if the two
-    indices differ and do not hold the same values, each once.
+    `y_known` is returned unchanged unless both have an index, and for a single row. A ValueError is
+    raised if the two indices differ and do not hold the same values, each once.
     """
     rows, known_rows = getattr(X, "index", None), getattr(y_known, "index", None)
     if not (hasattr(rows, "get_indexer") and hasattr(known_rows, "get_indexer")):
         return y_known
-    if len(rows) != len(known_rows) or known_rows.equals(rows):
+    if len(rows) != len(known_rows) or len(rows) == 1 or known_rows.equals(rows):
         return y_known  # another number of rows is refused as a wrong shape
     if rows.is_unique and known_rows.is_unique:
         place = known_rows.get_indexer(rows)

@@ -91,6 +91,14 @@ def test_equal_indices_need_no_unique_labels(data):
         model.predict_proba(X, y_known=known.set_axis(["a", "b", "a"]))
 
 
+def test_a_single_row_needs_no_index(data):
+    X, Y, known = data
+    model = MODELS["crbm"].fit(X, Y)
+    expected = model.predict_proba(X[2:3], y_known=known[2:3])
+    found = model.predict_proba(X[2:3], y_known=known[2:3].reset_index(drop=True))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_arrays_and_data_frames_are_matched_by_position(data):
     X, Y, known = data
     model = MODELS["crbm"].fit(X, Y)
