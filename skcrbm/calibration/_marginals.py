@@ -7,13 +7,11 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import (
-    check_is_fitted,
-)
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.mixin import TargetsMixin, label_output
+from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.labels import require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
@@ -183,7 +181,8 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             fit_params=fit_params,
         )
-        self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
+        with explained_fit(self.estimator, y):
+            self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
         self._clip = (
             _clip_distance(responses) if hasattr(self.estimator_, "predict_proba") else None
         )
@@ -213,7 +212,7 @@ class CalibratedMarginals(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return self._proba(X)
 
     def _proba(self, X):
-        check_is_fitted(self)
+        check_outer_fitted(self)
         check_parameters(self, ["method"])
         scores = self._scores(self._responses(self.estimator_, X))
         columns = [self._calibrated(c, s) for c, s in zip(self.calibrators_, scores.T, strict=True)]

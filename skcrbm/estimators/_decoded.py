@@ -16,7 +16,6 @@ from sklearn.utils._metadata_requests import (
 )
 from sklearn.utils._param_validation import HasMethods, make_constraint
 from sklearn.utils.validation import (
-    check_is_fitted,
     has_fit_parameter,
 )
 
@@ -32,7 +31,13 @@ from skcrbm.decoding.rules import (
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import make_targets
 from skcrbm.targets.mixin import TargetsMixin, label_output
-from skcrbm.utils.classifiers import call_given, final_model, label_marginals
+from skcrbm.utils.classifiers import (
+    call_given,
+    check_outer_fitted,
+    explained_fit,
+    final_model,
+    label_marginals,
+)
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
@@ -218,7 +223,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         callbacks = EpochCallbacks(self, 1 + thresholds, X, y, sample_weight, "cross-validation")
         y = targets.for_classifier(y)
         estimator: Any = clone(self.estimator)
-        with callbacks.inner_fit(estimator, "fit-estimator"):
+        with callbacks.inner_fit(estimator, "fit-estimator"), explained_fit(estimator, y):
             estimator.fit(X, y, **params)
         found = {
             "estimator_": estimator,
@@ -315,7 +320,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             If an argument is invalid, the estimator cannot condition on `y_known`, or it cannot
             serve a rule that was set after `fit`.
         """
-        check_is_fitted(self)
+        check_outer_fitted(self)
         self._validate_params()  # set_params may have changed them after fit
         rule = self._checked_rule(self.estimator_)
         if not self._targets.multilabel:
@@ -362,10 +367,12 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
             P(y_i = 1 | x) of 2-D y, also if the estimator returns a list of arrays.
         """
-        check_is_fitted(self)
+        check_outer_fitted(self)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
-            return np.asarray(self.estimator_.predict_proba(X))
+            proba = np.asarray(self.estimator_.predict_proba(X))
+            # OneVsRestClassifier has two columns even for a single class.
+            return np.ones((len(proba), 1)) if len(self.classes_) == 1 else proba
         known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
         return self._proba(X, known)
 

@@ -241,7 +241,9 @@ class MultilabelTargets(Targets):
         """Return a data frame with a column for each label."""
         import pandas as pd
 
-        return pd.DataFrame(values, index, columns=self.names)
+        # A list of tuples becomes a MultiIndex.
+        names = None if self.names is None else pd.Index(list(self.names))
+        return pd.DataFrame(values, index, columns=names)
 
     def check_known(self, y_known, n_rows):
         """Return known labels (N, L), NaN elsewhere, or None; a data frame is matched by name."""

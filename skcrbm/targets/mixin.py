@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sklearn.base import ClassifierMixin
 from sklearn.utils._optional_dependencies import check_pandas_support
-from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.utils.classifiers import check_outer_fitted
 from skcrbm.utils.labels import all_strings
 from skcrbm.utils.pickling import checked_state, state_with_version
 from skcrbm.utils.validation import check_same_length
@@ -39,9 +39,19 @@ class TargetsMixin(ClassifierMixin):
 
     @property
     def label_names_(self) -> np.ndarray:
-        """Names (n_outputs,) of the labels, if y had strings as column names in `fit`."""
+        """Names (n_outputs,) of the labels, if y had strings as column names in `fit`.
+
+        Other names, such as integers or the tuples of a MultiIndex, only match the columns of
+        data frames and name the columns of predictions, as with scikit-learn's
+        `feature_names_in_`.
+        """
         names = self._targets.names if "_targets" in vars(self) else None
-        if not all_strings(names):
+        if names is not None and not all_strings(names):
+            raise AttributeError(
+                f"this {type(self).__name__} has no label_names_, because the column names of y in "
+                "fit were not all strings; data frames of set_label_output have these names"
+            )
+        if names is None:
             raise AttributeError(
                 f"this {type(self).__name__} has no label_names_: it gets them from a fit on a y "
                 "that is a data frame with strings as column names, or a series with a name"
@@ -111,7 +121,7 @@ class TargetsMixin(ClassifierMixin):
         -------
         float
         """
-        check_is_fitted(self)
+        check_outer_fitted(self)
         check_same_length(X, y, sample_weight)
         return self._targets.accuracy(y, self.predict(X), sample_weight)
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import column_or_1d
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import canonical, hold_dates
+from skcrbm.utils.validation import canonical, filled_with_nan, hold_dates
 from skcrbm.utils.warnings import warn_user
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
@@ -35,14 +35,36 @@ RANK = "rank"  # name of the index level that counts the answers to a row
 
 
 def with_dimensions(y: Any, name: str = "y") -> Any:
-    """Return y unchanged if it has `ndim`, else as an ndarray; a ValueError if it is ragged."""
+    """Return y unchanged if it has `ndim`, else as an ndarray; masked entries become NaN.
+
+    A ValueError is raised if y is ragged, a container without rows, or holds lists of tags.
+    """
     try:
         array = y if hasattr(y, "ndim") else np.asarray(y)
     except ValueError as error:
         raise ValueError(_ragged_text(name)) from error
     if array.ndim == 1 and array.dtype == object and any(isinstance(row, _LISTS) for row in array):
         raise ValueError(_ragged_text(name))
-    return array
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name} must be an array, data frame or sparse matrix with a row for each sample, got "
+            f"{type(y).__name__}; collect a lazy frame, and make a list of a generator"
+        )
+    if isinstance(y, (list, tuple)) and _lists_tags(array):
+        raise ValueError(
+            f"{name} holds lists of strings. If each row lists its positive labels, convert them "
+            f"with sklearn.preprocessing: {name} = MultiLabelBinarizer().fit_transform({name}). If "
+            f"each column is a label, compare {name} with the value of a positive label, as in "
+            f"np.asarray({name}) == {str(max(array.flat))!r}"
+        )
+    return filled_with_nan(array)
+
+
+def _lists_tags(array):
+    """Return True if each row of an array holds several strings, and no string twice."""
+    if array.ndim != 2 or array.dtype.kind not in "US" or array.shape[1] < 2:
+        return False
+    return all(len(set(row)) == len(row) for row in array.tolist())
 
 
 def _ragged_text(name):
@@ -84,7 +106,7 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     prefix = _PREFIX.replace("y", name, 1)
     if sparse.issparse(y):
         y = y.toarray()
-    columns = hasattr(y, "columns")
+    columns = is_frame(y)
     if hasattr(y, "isna"):  # pandas: a missing value of any type is not observed
         y = y.astype(object).where(y.notna(), np.nan)
     y = np.asarray(with_dimensions(y, name))
@@ -115,6 +137,15 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     if np.isinf(observed).any():
         raise ValueError(f"{prefix}; it holds infinity")
     values = ", ".join(f"{value:g}" for value in np.unique(observed)[:5])
+    codes = np.setdiff1d(observed, (0, 1))
+    one_code = len(codes) == 1 and len(np.unique(observed)) == 3 and codes[0] % 1 == 0
+    if one_code or (codes < 0).all():
+        test = f"{name} == {codes[0]:g}" if len(codes) == 1 else f"{name} < 0"
+        recipe = f"{name}.mask({test})" if columns else f"np.where({test}, np.nan, {name})"
+        raise ValueError(
+            f"{prefix}; it holds other values: {values}. If {test} "
+            f"marks missing labels, put NaN in their place, as in {recipe}"
+        )
     advice = ""
     if not columns and (observed == np.round(observed)).all():
         advice = " (if each row lists its positive labels, convert it with MultiLabelBinarizer)"
@@ -248,7 +279,7 @@ def is_images(y: Any, name: str) -> bool:
 
 def binary_images(images: Any, name: str) -> np.ndarray:
     """Return images as an ndarray; a ValueError about grey images says how to make them binary."""
-    images = np.asarray(images)
+    images = np.asarray(with_dimensions(images, name))
     if images.dtype.kind in "iuf" and not np.isin(images[~np.isnan(images)], (0, 1)).all():
         if np.isnan(images).any():  # which a comparison would make 0
             recipe = f"np.where(np.isnan({name}), np.nan, {name} > np.nanmax({name}) / 2)"
@@ -314,7 +345,7 @@ def label_names_of(y: Any, argument: str = "y") -> np.ndarray | None:
 
 def is_frame(y: Any) -> bool:
     """Return True if y is a data frame, of any library."""
-    return hasattr(y, "columns") and hasattr(y, "dtypes")
+    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # no lazy frame
 
 
 def indicator_by_name(

@@ -30,6 +30,8 @@ def as_real(array: Any, name: str, shape: str) -> np.ndarray:
     """
     try:
         result = np.asarray(array)
+        if np.ma.is_masked(array):
+            raise TypeError("it has masked entries")
         if result.dtype.kind in "cSUMm":
             raise TypeError(f"values of type {result.dtype}")
         if result.dtype in (np.float32, np.float64):
@@ -95,6 +97,9 @@ def checked_features(
                 f"{_FORM}, got {X.ndim} dimensions; use X.reshape(len(X), -1), or for images as "
                 "outputs skcrbm.ImageCRBM, which takes them as they are"
             )
+        if np.ma.is_masked(X):
+            remedy = "X.astype(float).filled(np.nan)" if allow_nan else "an imputed X"
+            raise ValueError(f"X must not have masked entries, which would be read; pass {remedy}")
         if hold_dates(X):
             raise TypeError("it holds dates or times, which would silently be counts of a unit")
         with np.errstate(over="ignore", invalid="ignore"):  # inf is refused
@@ -110,6 +115,12 @@ def checked_features(
             )
             return canonical(X, finite) if sparse.issparse(X) else X
     except (OverflowError, TypeError, ValueError) as error:
+        if "X contains NaN" in str(error):
+            raise ValueError(
+                f"Input X contains NaN, and {type(estimator).__name__} takes no missing features. "
+                "Impute them, or use a classifier that takes them, as in DecodedClassifier("
+                "OneVsRestClassifier(HistGradientBoostingClassifier()))"
+            ) from error
         if "X" in str(error):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -160,6 +171,15 @@ def check_same_length(X: Any, y: Any, *others: Any) -> None:
         raise TypeError(f"X and y must be arrays with a row for each sample: {error}") from error
 
 
+def filled_with_nan(array: Any) -> Any:
+    """Return a masked array as an ndarray with NaN in its masked entries, any other as it is."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    if not np.ma.is_masked(array):
+        return array.data
+    return array.astype(np.float64 if array.dtype.kind in "biuf" else object).filled(np.nan)
+
+
 def hold_dates(values: Any) -> bool:
     """Return True if an array-like holds dates or times, which casts to float turn into counts."""
     if hasattr(values, "dtypes") and hasattr(values, "columns"):  # a data frame, of any library
@@ -180,6 +200,8 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     """
     try:
         given = np.asarray(sample_weight)
+        if np.ma.is_masked(sample_weight):
+            raise TypeError("they have masked entries")
         if hold_dates(given):
             raise TypeError("they are dates or times")
         if given.dtype.kind in "buif" and not given.any():
