@@ -108,7 +108,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
                 f"X has {X.shape[0]} rows, y has {len(visible)}"
             )
         (X, visible), weight = weighted_rows((X, visible), sample_weight)
-        if targets.multilabel and not partial:
+        if not partial:
             targets.warn_of_one_value(visible)
         empty = not targets.multilabel or may_be_empty(visible)
         unseen = unseen_share(visible) if targets.multilabel else 1.0

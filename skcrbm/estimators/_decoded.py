@@ -372,7 +372,7 @@ class DecodedClassifier(CallbackSupportMixin, TargetsMixin, MetaEstimatorMixin, 
             self._targets.check_known(y_known, None)
             proba = np.asarray(self.estimator_.predict_proba(X))
             # OneVsRestClassifier has two columns even for a single class.
-            return np.ones((len(proba), 1)) if len(self.classes_) == 1 else proba
+            return np.ones((len(proba), 1)) if len(self._targets.classes) == 1 else proba
         known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
         return self._proba(X, known)
 

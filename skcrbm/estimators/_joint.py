@@ -17,7 +17,7 @@ from skcrbm.estimators._base import StructuredClassifier
 from skcrbm.inference import available_methods, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
-from skcrbm.targets.kinds import Targets
+from skcrbm.targets.kinds import Targets, named_series
 from skcrbm.targets.mixin import label_output
 from skcrbm.utils.labels import (
     distinct_rows,
@@ -247,7 +247,8 @@ class JointClassifier(StructuredClassifier):
             p(y | x), not relative to the candidates; 0 for a missing candidate.
 
             After ``set_label_output("pandas")`` both are pandas containers with a row for each row
-            of X and each rank 0 to k - 1, so that ``labels.assign(proba=proba)`` is a table.
+            of X and each rank 0 to k - 1, so that ``labels.assign(proba=proba)`` is a table; with
+            "polars" it is ``labels.with_columns(proba)``, with k rows for each row of X.
 
         Raises
         ------
@@ -258,18 +259,17 @@ class JointClassifier(StructuredClassifier):
         _check_count("k", k)
         with one_blas_thread():
             top = self._joint(X, y_known).top(k, candidates, method, random_state)
-        return self._framed_top(top, X) if self._names_labels else top
+        return top if self._label_container == "default" else self._framed_top(top, X)
 
     def _framed_top(self, top, X):
-        """Return `TopLabelSets` of pandas containers, with a row for each row of X and rank."""
-        import pandas as pd
-
+        """Return `TopLabelSets` of data frames or series, with a row for each row of X and rank."""
         n_rows, k = top.proba.shape
-        rows = X.index if hasattr(X, "iloc") else pd.RangeIndex(n_rows)
-        index = ranked_index(rows, k)
+        container, index = self._label_container, None
+        if container == "pandas":
+            index = ranked_index(X.index if hasattr(X, "iloc") else range(n_rows), k)
         labels = top.labels.reshape(n_rows * k, *top.labels.shape[2:])
-        proba = pd.Series(top.proba.ravel(), index, name="proba")
-        return TopLabelSets(self._targets.framed(labels, index), proba)
+        proba = named_series(top.proba.ravel(), index, "proba", container)
+        return TopLabelSets(self._targets.framed(labels, index, container), proba)
 
     def predict_pairwise_proba(self, X, y_known=None):
         """Return P(y_i = 1, y_k = 1 | x) of all pairs of labels.

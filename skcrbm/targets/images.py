@@ -78,9 +78,9 @@ class ImageTargets(MultilabelTargets):
         )
         return 1 + loss
 
-    def framed(self, values, index):
+    def framed(self, values, index, container="pandas"):
         """Return a data frame with a column for each pixel."""
-        return super().framed(values.reshape(len(values), self.n_visible), index)
+        return super().framed(values.reshape(len(values), self.n_visible), index, container)
 
     def _flat(self, y, name):
         if not is_images(y, name):

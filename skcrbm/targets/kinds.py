@@ -138,6 +138,9 @@ class Targets(Versioned, ABC):
     def accuracy(self, y: Any, y_pred: np.ndarray, sample_weight: Any = None) -> float:
         """Return the accuracy; for a 2-D y the subset accuracy over its observed entries."""
 
+    def warn_of_one_value(self, visible: np.ndarray) -> None:
+        """Warn of labels (N, V) of a 2-D y that were observed with a single value."""
+
     # ---------------------------------------------------------------- scores and labels
 
     @abstractmethod
@@ -190,8 +193,11 @@ class Targets(Versioned, ABC):
         """Return the names or numbers (V,) of the labels or classes of the visible units."""
 
     @abstractmethod
-    def framed(self, values: np.ndarray, index: Any) -> Any:
-        """Return predictions (N, L), or (N,) of a 1-D y, as a pandas container with an index."""
+    def framed(self, values: np.ndarray, index: Any, container: str = "pandas") -> Any:
+        """Return predictions (N, L), or (N,) of a 1-D y, as a data frame or series.
+
+        `container` is "pandas" or "polars"; polars has no index.
+        """
 
 
 # --------------------------------------------------------------------------- 2-D y
@@ -237,8 +243,13 @@ class MultilabelTargets(Targets):
         """Return the names (L,) of the labels, or their numbers."""
         return np.arange(self.n_visible) if self.names is None else self.names
 
-    def framed(self, values, index):
+    def framed(self, values, index, container="pandas"):
         """Return a data frame with a column for each label."""
+        if container == "polars":
+            import polars as pl
+
+            names = [str(name) for name in self.visible_names()]
+            return pl.DataFrame(values, schema=names, orient="row")
         import pandas as pd
 
         # A list of tuples becomes a MultiIndex.
@@ -258,8 +269,8 @@ class MultilabelTargets(Targets):
             raise ValueError(f"y_known must have shape {shape}, got {known.shape}")
         return known
 
-    def warn_of_one_value(self, visible: np.ndarray) -> None:
-        """Warn of labels of visible units (N, L) that were observed with a single value."""
+    def warn_of_one_value(self, visible):
+        """Warn of labels (N, L) that were observed with a single value."""
         warn_of_one_value(visible, range(self.n_visible) if self.names is None else self.names)
 
     def check_classes(self, classes):
@@ -340,11 +351,10 @@ class ClassTargets(Targets):
         """Return the classes; for two classes only the second."""
         return self.classes[-self.n_visible :]
 
-    def framed(self, values, index):
+    def framed(self, values, index, container="pandas"):
         """Return a series with the name of y."""
-        import pandas as pd
-
-        return pd.Series(values, index, name=None if self.names is None else self.names[0])
+        name = None if self.names is None else self.names[0]
+        return named_series(values, index, name, container)
 
     def for_classifier(self, y):
         """Return y unchanged; a column as a vector, with the warning of scikit-learn."""
@@ -389,6 +399,18 @@ class ClassTargets(Targets):
     def labels_of_proba(self, proba):
         """Return the most probable class (N,)."""
         return self._classes_at(proba.argmax(axis=1))
+
+
+def named_series(values: np.ndarray, index: Any, name: Any, container: str) -> Any:
+    """Return values (N,) as a series of pandas, with an index, or of polars."""
+    if container == "polars":
+        import polars as pl
+
+        values = values if values.dtype.kind in "biuf" else values.tolist()
+        return pl.Series("" if name is None else str(name), values)
+    import pandas as pd
+
+    return pd.Series(values, index, name=name)
 
 
 class BinaryTargets(ClassTargets):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +18,7 @@ from skcrbm.utils.validation import check_same_length
 if TYPE_CHECKING:
     import numpy as np
 
-_CONTAINERS = ("default", "pandas")
+_CONTAINERS = ("default", "pandas", "polars")
 # scikit-learn indexes these scores of 1-D y by position, as arrays.
 _SCORES = ("predict_proba", "decision_function")
 
@@ -65,13 +66,13 @@ class TargetsMixin(ClassifierMixin):
 
         Parameters
         ----------
-        container : {"default", "pandas"}, default=None
-            "default": NumPy arrays. "pandas": data frames with a column for each label, under the
-            names that y had in `fit`; for 1-D y `predict` returns a series. Rows have the index of
-            X, if X is a data frame. Answers with a matrix per row (`sample`,
-            `predict_pairwise_proba`) stay arrays, and so do scores and probabilities of 1-D y,
-            because scikit-learn's scorers and meta-estimators index them as arrays. None: the
-            container does not change.
+        container : {"default", "pandas", "polars"}, default=None
+            "default": NumPy arrays. "pandas", "polars": data frames with a column for each label,
+            under the names that y had in `fit`; for 1-D y `predict` returns a series. In pandas
+            rows have the index of X, if X is a data frame; in polars names are strings. Answers
+            with a matrix per row (`sample`, `predict_pairwise_proba`) stay arrays, and so do scores
+            and probabilities of 1-D y, because scikit-learn's scorers and meta-estimators index
+            them as arrays. None: the container does not change.
 
         Returns
         -------
@@ -83,7 +84,7 @@ class TargetsMixin(ClassifierMixin):
         ValueError
             If the container is unknown.
         ImportError
-            If pandas is not installed.
+            If the library of the container is not installed.
 
         Notes
         -----
@@ -92,18 +93,22 @@ class TargetsMixin(ClassifierMixin):
         if container is None:
             return self
         if container not in _CONTAINERS:
-            raise ValueError(f"container must be 'default' or 'pandas', got {container!r}")
+            raise ValueError(
+                f"container must be 'default', 'pandas' or 'polars', got {container!r}"
+            )
         if container == "pandas":
             check_pandas_support("set_label_output('pandas')")
+        elif container == "polars" and importlib.util.find_spec("polars") is None:
+            raise ImportError("set_label_output('polars') requires polars")
         # scikit-learn's `clone` copies this attribute of `set_output`.
         config = getattr(self, "_sklearn_output_config", {})
         self._sklearn_output_config = {**config, "labels": container}
         return self
 
     @property
-    def _names_labels(self):
-        """True if predictions are pandas containers."""
-        return getattr(self, "_sklearn_output_config", {}).get("labels") == "pandas"
+    def _label_container(self):
+        """The container of predictions: "default", "pandas" or "polars"."""
+        return getattr(self, "_sklearn_output_config", {}).get("labels", "default")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy; for 2-D y the subset accuracy over the observed entries.
@@ -135,11 +140,12 @@ def label_output(method: Callable) -> Callable:
     @functools.wraps(method)
     def named(self, X, *args, **kwargs):
         answer = method(self, X, *args, **kwargs)
-        if not self._names_labels or (method.__name__ in _SCORES and not self._targets.multilabel):
+        container = self._label_container
+        if container == "default" or (method.__name__ in _SCORES and not self._targets.multilabel):
             return answer
         index = X.index if hasattr(X, "iloc") else None
         if isinstance(answer, tuple):
-            return (self._targets.framed(answer[0], index), *answer[1:])
-        return self._targets.framed(answer, index)
+            return (self._targets.framed(answer[0], index, container), *answer[1:])
+        return self._targets.framed(answer, index, container)
 
     return named

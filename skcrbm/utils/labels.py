@@ -465,12 +465,12 @@ def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
 
 
 def ranked_index(index: Any, n_ranks: int) -> Any:
-    """Return a pandas index with all levels of `index` and, as the last level, the rank."""
+    """Return a pandas index with all levels of `index`, or a range, and last the rank."""
     import pandas as pd
 
     rows = [row if isinstance(row, tuple) else (row,) for row in index]
     ranked = [(*row, rank) for row in rows for rank in range(n_ranks)]
-    names = [*index.names, RANK]
+    names = [*getattr(index, "names", [None]), RANK]
     if not ranked:
         return pd.MultiIndex.from_arrays([[] for _ in names], names=names)
     return pd.MultiIndex.from_tuples(ranked, names=names)
