@@ -65,8 +65,9 @@ class JointClassifier(StructuredClassifier):
         """Return the `Posterior` of the rows of X given the known labels."""
         check_is_fitted(self)
         rows = self._check_predict_data(X)
-        known = self._targets.check_known(in_rows_of(y_known, X), rows.shape[0])
-        return self._posterior_of(rows, known)
+        if y_known is not None:
+            y_known = in_rows_of(y_known, X)
+        return self._posterior_of(rows, self._targets.check_known(y_known, rows.shape[0]))
 
     def _label_log_odds(self, posterior):
         return posterior.log_odds()
