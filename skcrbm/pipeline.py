@@ -73,9 +73,9 @@ class Pipeline(pipeline.Pipeline):
 
         Parameters
         ----------
-        container : {"default", "pandas"}, default=None
-            Container. Data frames have the index of X, although other steps may turn X into an
-            array.
+        container : {"default", "pandas", "polars"}, default=None
+            Container. Data frames of pandas have the index of X, although other steps may turn X
+            into an array.
 
         Returns
         -------

@@ -7,16 +7,13 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import (
-    check_is_fitted,
-)
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import label_output, make_targets
 from skcrbm.targets.known import KnownLabelsMixin
-from skcrbm.utils.classifiers import call_given
+from skcrbm.utils.classifiers import call_given, check_outer_fitted, explained_fit
 from skcrbm.utils.fitting import all_or_nothing
-from skcrbm.utils.labels import require_two_classes
+from skcrbm.utils.labels import in_rows_of, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
 from skcrbm.utils.validation import (
     check_same_length,
@@ -192,7 +189,8 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             fit_params=fit_params,
         )
-        self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
+        with explained_fit(self.estimator, y):
+            self.estimator_ = clone(self.estimator).fit(X, y, **fit_params)
         self._clip = (
             _clip_distance(responses) if hasattr(self.estimator_, "predict_proba") else None
         )
@@ -245,8 +243,10 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _log_odds(self, X, y_known):
         """Return the calibrated log-odds (n, L) given the known labels."""
-        check_is_fitted(self)
+        check_outer_fitted(self)
         check_parameters(self, ["method"])
+        if y_known is not None:
+            y_known = in_rows_of(y_known, X)
         known = self._targets.check_known(y_known, None if y_known is None else count_rows(X))
         responses = self._responses(self.estimator_, X)
         scores = self._scores(responses)

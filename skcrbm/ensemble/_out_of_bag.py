@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import BinaryTargets, make_targets
-from skcrbm.utils.classifiers import final_model
+from skcrbm.utils.classifiers import check_outer_fitted, explained_fit, final_model
 from skcrbm.utils.fitting import all_or_nothing
 from skcrbm.utils.labels import require_complete, require_two_classes
 from skcrbm.utils.options import Integer, check_parameters, tags_of_inner
@@ -181,7 +181,8 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
             the estimator does not support `cv`.
         """
         estimator, X, targets = self._prepare(X, y)
-        self.estimator_ = estimator.fit(X, targets)
+        with explained_fit(estimator, targets):
+            self.estimator_ = estimator.fit(X, targets)
         return self
 
     @all_or_nothing
@@ -208,7 +209,8 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         """
         estimator, X, targets = self._prepare(X, y)
         if isinstance(self.cv, str):
-            self.estimator_ = estimator.set_params(oob_score=True).fit(X, targets)
+            with explained_fit(estimator, targets):
+                self.estimator_ = estimator.set_params(oob_score=True).fit(X, targets)
             return self._log_odds(self._out_of_bag(targets))
         marginals = out_of_fold(
             estimator,
@@ -235,7 +237,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         log_odds : ndarray of shape (n_samples, n_features_out)
             Log-odds of the labels.
         """
-        check_is_fitted(self, "estimator_")
+        check_outer_fitted(self, "estimator_")
         check_parameters(self, ["clip"])
         return self._log_odds(self._marginals(self.estimator_, X))
 

@@ -11,9 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.decoding.posterior import Posterior
 from skcrbm.estimators._joint import Classes, LabelVectors, TopLabelSets
+from skcrbm.targets.frames import named_series
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import KnownLabelsMixin
-from skcrbm.utils.labels import may_be_empty, ranked_index, require_observed, unseen_share
+from skcrbm.utils.labels import (
+    in_rows_of,
+    may_be_empty,
+    ranked_index,
+    require_observed,
+    unseen_share,
+)
 from skcrbm.utils.options import check_parameters
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import check_count, checked_features, weighted_rows
@@ -150,8 +157,10 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
     def _posterior(self, X, y_known=None) -> Posterior:
         """Return the `Posterior` of the rows of X given the known labels."""
         check_is_fitted(self)
-        X = self._check_predict_data(X)
-        return self._posterior_of(X, self._targets.check_known(y_known, X.shape[0]))
+        rows = self._check_predict_data(X)
+        if y_known is not None:
+            y_known = in_rows_of(y_known, X)
+        return self._posterior_of(rows, self._targets.check_known(y_known, rows.shape[0]))
 
     def _label_log_odds(self, posterior):
         return posterior.log_odds()
@@ -356,7 +365,8 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
             p(y | x), not relative to the candidates; 0 for a missing candidate.
 
             After ``set_label_output("pandas")`` both are pandas containers with a row for each row
-            of X and each rank 0 to k - 1, so that ``labels.assign(proba=proba)`` is a table.
+            of X and each rank 0 to k - 1, so that ``labels.assign(proba=proba)`` is a table; with
+            "polars" it is ``labels.with_columns(proba)``, with k rows for each row of X.
 
         Raises
         ------
@@ -367,18 +377,17 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         check_count("k", k)
         with one_blas_thread():
             top = self._joint(X, y_known).top(k, candidates, method, random_state)
-        return self._framed_top(top, X) if self._names_labels else top
+        return top if self._label_container == "default" else self._framed_top(top, X)
 
     def _framed_top(self, top, X):
-        """Return `TopLabelSets` of pandas containers, with a row for each row of X and rank."""
-        import pandas as pd
-
+        """Return `TopLabelSets` of data frames or series, with a row for each row of X and rank."""
         n_rows, k = top.proba.shape
-        rows = X.index if hasattr(X, "iloc") else pd.RangeIndex(n_rows)
-        index = ranked_index(rows, k)
+        container, index = self._label_container, None
+        if container == "pandas":
+            index = ranked_index(X.index if hasattr(X, "iloc") else range(n_rows), k)
         labels = top.labels.reshape(n_rows * k, *top.labels.shape[2:])
-        proba = pd.Series(top.proba.ravel(), index, name="proba")
-        return TopLabelSets(self._targets.framed(labels, index), proba)
+        proba = named_series(top.proba.ravel(), index, "proba", container)
+        return TopLabelSets(self._targets.framed(labels, index, container), proba)
 
     def predict_pairwise_proba(self, X, y_known=None):
         """Return P(y_i = 1, y_k = 1 | x) of all pairs of labels.
@@ -410,13 +419,20 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
 
 
 def training_rows(
-    model: StructuredClassifier, X, y, sample_weight, *, reset: bool, classes=None
+    model: StructuredClassifier,
+    X,
+    y,
+    sample_weight,
+    *,
+    reset: bool,
+    classes=None,
+    partial: bool = False,
 ) -> Rows:
     """Validate X, y and the weights; drop rows of weight 0.
 
     Sets the attributes of the model that describe y: `classes_`, `allow_empty_`, `unseen_share_`.
     Without `reset` the rows must fit the rows of earlier calls, and all rows count in these
-    attributes.
+    attributes. The rows of a `partial` fit need not hold both values of each label.
     """
     if not reset:
         model._targets.check_classes(classes)
@@ -431,6 +447,8 @@ def training_rows(
         )
     (X, visible), weight = weighted_rows((X, visible), sample_weight)
     require_observed(~np.isnan(visible))
+    if not partial:
+        targets.warn_of_one_value(visible)
     empty = not targets.multilabel or may_be_empty(visible)
     unseen = unseen_share(visible) if targets.multilabel else 1.0
     if reset:

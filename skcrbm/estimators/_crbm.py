@@ -443,7 +443,9 @@ class CRBMClassifier(RBMClassifier):
         refuse_held_out_rows(self.early_stopping)
         refuse_balanced_weights(self.class_weight)
         refuse_thresholds(self.decode)
-        rows = training_rows(self, X, y, sample_weight, reset=not resume, classes=classes)
+        rows = training_rows(
+            self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
+        )
         rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)

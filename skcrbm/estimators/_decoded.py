@@ -16,7 +16,6 @@ from sklearn.utils._metadata_requests import (
 )
 from sklearn.utils._param_validation import HasMethods, make_constraint
 from sklearn.utils.validation import (
-    check_is_fitted,
     has_fit_parameter,
 )
 
@@ -32,14 +31,20 @@ from skcrbm.decoding.rules import (
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
 from skcrbm.targets.known import KnownLabelsMixin
-from skcrbm.utils.classifiers import call_given, final_model, label_marginals
+from skcrbm.utils.classifiers import (
+    call_given,
+    check_outer_fitted,
+    explained_fit,
+    final_model,
+    label_marginals,
+)
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
     all_or_nothing,
     with_callbacks,
 )
-from skcrbm.utils.labels import label_sets_of, may_be_empty
+from skcrbm.utils.labels import in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
@@ -218,7 +223,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         callbacks = EpochCallbacks(self, 1 + thresholds, X, y, sample_weight, "cross-validation")
         y = targets.for_classifier(y)
         estimator: Any = clone(self.estimator)
-        with callbacks.inner_fit(estimator, "fit-estimator"):
+        with callbacks.inner_fit(estimator, "fit-estimator"), explained_fit(estimator, y):
             estimator.fit(X, y, **params)
         found = {
             "estimator_": estimator,
@@ -315,13 +320,13 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             If an argument is invalid, the estimator cannot condition on `y_known`, or it cannot
             serve a rule that was set after `fit`.
         """
-        check_is_fitted(self)
+        check_outer_fitted(self)
         self._validate_params()  # set_params may have changed them after fit
         rule = self._checked_rule(self.estimator_)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
             return np.asarray(self.estimator_.predict(X))
-        known = self._targets.check_known(y_known, count_rows(X))
+        known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
         if rule.prefers_joint and _decodes_by(final_model(self.estimator_)[0], rule):
             model, rows = final_model(self.estimator_, X)
             given = {} if known is None else {"y_known": known}
@@ -362,11 +367,14 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
             P(y_i = 1 | x) of 2-D y, also if the estimator returns a list of arrays.
         """
-        check_is_fitted(self)
+        check_outer_fitted(self)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
-            return np.asarray(self.estimator_.predict_proba(X))
-        return self._proba(X, self._targets.check_known(y_known, count_rows(X)))
+            proba = np.asarray(self.estimator_.predict_proba(X))
+            # OneVsRestClassifier has two columns even for a single class.
+            return np.ones((len(proba), 1)) if len(self._targets.classes) == 1 else proba
+        known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
+        return self._proba(X, known)
 
     @label_output
     def predict_log_proba(self, X, y_known=None):
@@ -385,14 +393,16 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
         """
-        check_is_fitted(self)
+        check_outer_fitted(self)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
+            if len(self._targets.classes) == 1:
+                return np.zeros((count_rows(X), 1))
             if hasattr(self.estimator_, "predict_log_proba"):
                 return np.asarray(self.estimator_.predict_log_proba(X))
             known, direct = None, False
         else:
-            known = self._targets.check_known(y_known, count_rows(X))
+            known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
             direct = isinstance(final_model(self.estimator_)[0], TargetsMixin)
         if direct:
             return np.asarray(call_given(self.estimator_, "predict_log_proba", X, known))

@@ -281,7 +281,9 @@ class ImageCRBM(RBMClassifier):
             self._validate_params()
             self._check_same_model()
         refuse_held_out_rows(self.early_stopping)
-        rows = training_rows(self, X, y, sample_weight, reset=not resume, classes=classes)
+        rows = training_rows(
+            self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
+        )
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)
         fitted = fit_one_epoch(plan.training, rng, self._progress if resume else None)

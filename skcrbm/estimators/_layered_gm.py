@@ -342,7 +342,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         refuse_balanced_weights(self.class_weight)
         if resume:
             self._check_same_model()
-        rows = training_rows(self, X, y, sample_weight, reset=not resume, classes=classes)
+        rows = training_rows(
+            self, X, y, sample_weight, reset=not resume, classes=classes, partial=True
+        )
         rows = with_class_weight(self, rows)
         rng = resumed_generator(self, resume, self.random_state)
         plan = self._plan(rows, rng, resume, partial=True)

@@ -14,6 +14,7 @@ from skcrbm.decoding.rules import Threshold, resolve_decoder
 from skcrbm.model_selection import MultilabelStratifiedKFold
 from skcrbm.model_selection.folds import out_of_fold
 from skcrbm.utils.columns import SCALES
+from skcrbm.utils.labels import ONE_VALUE
 from skcrbm.utils.warnings import warn_user
 
 _N_FOLDS = 5
@@ -86,6 +87,7 @@ def cross_validated_thresholds(
     with warnings.catch_warnings():  # the fit on all rows has warned
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", SCALES)
+        warnings.filterwarnings("ignore", ONE_VALUE)
         proba = out_of_fold(
             fresh,
             X,

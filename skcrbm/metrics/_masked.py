@@ -26,6 +26,7 @@ from skcrbm.utils.labels import (
     require_zero_or_one,
     without_known,
 )
+from skcrbm.utils.validation import filled_with_nan
 
 
 def _check_name(name):
@@ -39,7 +40,7 @@ def _check_name(name):
 
 def _dense_2d(values, name):
     array = check_array(
-        values,
+        filled_with_nan(values),
         accept_sparse=True,
         dtype=(np.float64, np.float32),  # pyright: ignore[reportArgumentType]  # also a sequence
         ensure_2d=False,

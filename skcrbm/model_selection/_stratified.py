@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 from sklearn.utils import check_random_state
 
-from skcrbm.utils.labels import positive_labels
+from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
 
 
 def _parts(present, sizes, rng=None):
@@ -79,14 +79,15 @@ class _IndicatorSplit:
         Raises
         ------
         ValueError
-            If y is not a 0/1 matrix, or has too few rows for the folds or sizes, or if `groups` is
-            not None.
+            If y is not a 0/1 matrix (lists of tags need scikit-learn's MultiLabelBinarizer), or has
+            too few rows for the folds or sizes, or if `groups` is not None.
         """
         if groups is not None:
             raise ValueError(
                 f"{type(self).__name__} does not support groups: rows of a group may fall on "
                 "both sides of a split. GroupKFold keeps groups together, without stratification"
             )
+        y = y if y is None or is_frame(y) else with_dimensions(y)
         return super().split(X, y, groups)
 
 

@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _check_method_params
 
 from skcrbm.model_selection._stratified import MultilabelStratifiedKFold
+from skcrbm.utils.classifiers import explained_fit
 
 # Beginning of the warning of an interrupted estimator that keeps its parameters. An interrupt of a
 # fold must end all fits: the other folds would be fitted nevertheless.
@@ -34,9 +35,10 @@ def _fit_predict(estimator, X, y, train, test, respond, fit_params):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", _INTERRUPTED, UserWarning)
         try:
-            model = clone(estimator).fit(
-                _safe_indexing(X, train), _safe_indexing(y, train), **params
-            )
+            with explained_fit(estimator, y):
+                model = clone(estimator).fit(
+                    _safe_indexing(X, train), _safe_indexing(y, train), **params
+                )
         except UserWarning as warning:
             if not str(warning).startswith(_INTERRUPTED):
                 raise

@@ -61,6 +61,9 @@ class ImageTargets(MultilabelTargets):
         """Return log P(y_i = 1), (N, *shape)."""
         return self._shaped(super().log_proba(log_odds))
 
+    def warn_of_one_value(self, visible):
+        """Do nothing: pixels that are always on or off are ordinary."""
+
     def check_known(self, y_known, n_rows):
         """Return known pixels (N, L), NaN elsewhere, or None."""
         flat = self._flat(y_known, "y_known")
@@ -78,9 +81,9 @@ class ImageTargets(MultilabelTargets):
         loss = masked_score("neg_hamming_loss", y, y_pred=y_pred, sample_weight=sample_weight)
         return 1 + loss
 
-    def framed(self, values, index):
+    def framed(self, values, index, container="pandas"):
         """Return a data frame with a column for each pixel."""
-        return super().framed(values.reshape(len(values), self.n_visible), index)
+        return super().framed(values.reshape(len(values), self.n_visible), index, container)
 
     def _flat(self, y, name):
         if not is_images(y, name):

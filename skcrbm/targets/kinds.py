@@ -11,12 +11,11 @@ import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils._optional_dependencies import check_pandas_support
-from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.metrics import masked_score
 from skcrbm.targets.class_weight import row_weights, weights_by_class, weights_by_label
-from skcrbm.utils.classifiers import label_marginals, proba_of_classes
+from skcrbm.targets.frames import check_container, label_frame, named_series
+from skcrbm.utils.classifiers import check_outer_fitted, label_marginals, proba_of_classes
 from skcrbm.utils.labels import (
     all_strings,
     class_vector,
@@ -26,14 +25,15 @@ from skcrbm.utils.labels import (
     indicator_with_nan,
     is_frame,
     label_names_of,
+    refuse_sparse_known,
     require_observed,
+    warn_of_one_value,
     with_dimensions,
     without_known,
 )
 from skcrbm.utils.pickling import Versioned, checked_state, state_with_version
 from skcrbm.utils.validation import check_same_length
 
-_CONTAINERS = ("default", "pandas")
 # scikit-learn indexes these scores of 1-D y by position, as arrays.
 _SCORES = ("predict_proba", "predict_log_proba", "decision_function")
 
@@ -140,6 +140,9 @@ class Targets(Versioned, ABC):
         Entries of a 2-D y that are `known`, (N, L) with NaN elsewhere, do not count.
         """
 
+    def warn_of_one_value(self, visible: np.ndarray) -> None:
+        """Warn of labels (N, V) of a 2-D y that were observed with a single value."""
+
     # ---------------------------------------------------------------- scores and labels
 
     @abstractmethod
@@ -188,8 +191,11 @@ class Targets(Versioned, ABC):
         """Return the names or numbers (V,) of the labels or classes of the visible units."""
 
     @abstractmethod
-    def framed(self, values: np.ndarray, index: Any) -> Any:
-        """Return predictions (N, L), or (N,) of a 1-D y, as a pandas container with an index."""
+    def framed(self, values: np.ndarray, index: Any, container: str = "pandas") -> Any:
+        """Return predictions (N, L), or (N,) of a 1-D y, as a data frame or series.
+
+        `container` is "pandas" or "polars"; polars has no index.
+        """
 
 
 # --------------------------------------------------------------------------- 2-D y
@@ -236,21 +242,26 @@ class MultilabelTargets(Targets):
         """Return the names (L,) of the labels, or their numbers."""
         return np.arange(self.n_visible) if self.names is None else self.names
 
-    def framed(self, values, index):
+    def framed(self, values, index, container="pandas"):
         """Return a data frame with a column for each label."""
-        import pandas as pd
-
-        return pd.DataFrame(values, index, columns=self.names)
+        return label_frame(values, index, self.names, container)
 
     def check_known(self, y_known, n_rows):
         """Return known labels (N, L), NaN elsewhere, or None; a data frame is matched by name."""
         if y_known is None:
             return None
+        refuse_sparse_known(y_known)
+        if not is_frame(y_known) and self.names is not None and label_names_of(y_known) is not None:
+            y_known = y_known.to_frame()  # a series with the name of a label
         known = indicator_by_name(y_known, self.names, self.n_visible, "y_known")
         shape = (n_rows, self.n_visible)
         if known.shape != shape:
             raise ValueError(f"y_known must have shape {shape}, got {known.shape}")
         return known
+
+    def warn_of_one_value(self, visible):
+        """Warn of labels (N, L) that were observed with a single value."""
+        warn_of_one_value(visible, range(self.n_visible) if self.names is None else self.names)
 
     def check_classes(self, classes):
         """Refuse other classes than 0 and 1; a list for each output may be given."""
@@ -333,11 +344,9 @@ class ClassTargets(Targets):
         """Return the classes; for two classes only the second."""
         return self.classes[-self.n_visible :]
 
-    def framed(self, values, index):
+    def framed(self, values, index, container="pandas"):
         """Return a series with the name of y."""
-        import pandas as pd
-
-        return pd.Series(values, index, name=None if self.names is None else self.names[0])
+        return named_series(values, index, None if self.names is None else self.names[0], container)
 
     def for_classifier(self, y):
         """Return y unchanged; a column as a vector, with the warning of scikit-learn."""
@@ -487,9 +496,19 @@ class TargetsMixin(ClassifierMixin):
 
     @property
     def label_names_(self) -> np.ndarray:
-        """Names (n_outputs,) of the labels, if y had strings as column names in `fit`."""
+        """Names (n_outputs,) of the labels, if y had strings as column names in `fit`.
+
+        Other names, such as integers or the tuples of a MultiIndex, only match the columns of
+        data frames and name the columns of predictions, as with scikit-learn's
+        `feature_names_in_`.
+        """
         names = self._targets.names if "_targets" in vars(self) else None
-        if not all_strings(names):
+        if names is not None and not all_strings(names):
+            raise AttributeError(
+                f"this {type(self).__name__} has no label_names_, because the column names of y in "
+                "fit were not all strings; data frames of set_label_output have these names"
+            )
+        if names is None:
             raise AttributeError(
                 f"this {type(self).__name__} has no label_names_: it gets them from a fit on a y "
                 "that is a data frame with strings as column names, or a series with a name"
@@ -503,13 +522,13 @@ class TargetsMixin(ClassifierMixin):
 
         Parameters
         ----------
-        container : {"default", "pandas"}, default=None
-            "default": NumPy arrays. "pandas": data frames with a column for each label, under the
-            names that y had in `fit`; for 1-D y `predict` returns a series. Rows have the index of
-            X, if X is a data frame. Answers with a matrix per row (`sample`,
-            `predict_pairwise_proba`) stay arrays, and so do scores and probabilities of 1-D y,
-            because scikit-learn's scorers and meta-estimators index them as arrays. None: the
-            container does not change.
+        container : {"default", "pandas", "polars"}, default=None
+            "default": NumPy arrays. "pandas", "polars": data frames with a column for each label,
+            under the names that y had in `fit`; for 1-D y `predict` returns a series. In pandas
+            rows have the index of X, if X is a data frame; in polars names are strings. Answers
+            with a matrix per row (`sample`, `predict_pairwise_proba`) stay arrays, and so do scores
+            and probabilities of 1-D y, because scikit-learn's scorers and meta-estimators index
+            them as arrays. None: the container does not change.
 
         Returns
         -------
@@ -521,7 +540,7 @@ class TargetsMixin(ClassifierMixin):
         ValueError
             If the container is unknown.
         ImportError
-            If pandas is not installed.
+            If the library of the container is not installed.
 
         Notes
         -----
@@ -529,19 +548,16 @@ class TargetsMixin(ClassifierMixin):
         """
         if container is None:
             return self
-        if container not in _CONTAINERS:
-            raise ValueError(f"container must be 'default' or 'pandas', got {container!r}")
-        if container == "pandas":
-            check_pandas_support("set_label_output('pandas')")
+        check_container(container)
         # scikit-learn's `clone` copies this attribute of `set_output`.
         config = getattr(self, "_sklearn_output_config", {})
         self._sklearn_output_config = {**config, "labels": container}
         return self
 
     @property
-    def _names_labels(self):
-        """True if predictions are pandas containers."""
-        return getattr(self, "_sklearn_output_config", {}).get("labels") == "pandas"
+    def _label_container(self):
+        """The container of predictions: "default", "pandas" or "polars"."""
+        return getattr(self, "_sklearn_output_config", {}).get("labels", "default")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy; for 2-D y the subset accuracy over the observed entries.
@@ -559,7 +575,7 @@ class TargetsMixin(ClassifierMixin):
         -------
         float
         """
-        check_is_fitted(self)
+        check_outer_fitted(self)
         check_same_length(X, y, sample_weight)
         return self._targets.accuracy(y, self.predict(X), sample_weight)
 
@@ -573,11 +589,12 @@ def label_output(method: Callable) -> Callable:
     @functools.wraps(method)
     def named(self, X, *args, **kwargs):
         answer = method(self, X, *args, **kwargs)
-        if not self._names_labels or (method.__name__ in _SCORES and not self._targets.multilabel):
+        container = self._label_container
+        if container == "default" or (method.__name__ in _SCORES and not self._targets.multilabel):
             return answer
         index = X.index if hasattr(X, "iloc") else None
         if isinstance(answer, tuple):
-            return (self._targets.framed(answer[0], index), *answer[1:])
-        return self._targets.framed(answer, index)
+            return (self._targets.framed(answer[0], index, container), *answer[1:])
+        return self._targets.framed(answer, index, container)
 
     return named

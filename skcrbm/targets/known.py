@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from skcrbm.targets.kinds import TargetsMixin
+from skcrbm.utils.classifiers import check_outer_fitted
+from skcrbm.utils.labels import in_rows_of
 from skcrbm.utils.validation import check_same_length, count_rows
 
 
@@ -39,8 +39,8 @@ class KnownLabelsMixin(TargetsMixin):
         """
         if y_known is None:
             return super().score(X, y, sample_weight)
-        check_is_fitted(self)
+        check_outer_fitted(self)
         check_same_length(X, y, sample_weight, y_known)
-        known = self._targets.check_known(y_known, count_rows(X))
+        known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
         y_pred = self.predict(X, y_known=y_known)
         return self._targets.accuracy(y, y_pred, sample_weight, known)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.utils.labels import in_rows_of
 from skcrbm.utils.validation import as_float_array
 
 
@@ -38,7 +42,8 @@ def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
 def inner_method(model: Any, method: str) -> Callable | None:
     """Return a method of the final model as a function of the rows for the fitted outer model.
 
-    The result is None if the final model has no such method.
+    The result is None if the final model has no such method. The rows of known labels are matched
+    with X before the steps of a pipeline, because these may return arrays without an index.
     """
     bound = getattr(final_model(model)[0], method, None)
     if bound is None:
@@ -46,9 +51,51 @@ def inner_method(model: Any, method: str) -> Callable | None:
 
     @functools.wraps(bound)
     def inner(X, *args, **options):
-        return bound(final_model(model, X)[1], *args, **options)
+        call = inspect.signature(bound).bind(final_model(model, X)[1], *args, **options)
+        if "y_known" in call.arguments:
+            call.arguments["y_known"] = in_rows_of(call.arguments["y_known"], X)
+        return bound(*call.args, **call.kwargs)
 
     return inner
+
+
+@contextlib.contextmanager
+def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
+    """Name the alternative if the `fit` of an estimator refuses a 2-D y or missing labels."""
+    try:
+        yield
+    except ValueError as error:
+        name = type(final_model(estimator)[0]).__name__
+        if np.ndim(y) == 2 and "y should be a 1d array" in str(error):
+            raise ValueError(
+                f"{name} takes a 1-D y only. For a 2-D y fit it for each label, as in "
+                f"sklearn.multiclass.OneVsRestClassifier({name}()). Its error: {error}"
+            ) from error
+        if "y contains NaN" in str(error):
+            raise ValueError(
+                f"{name} does not take missing labels (NaN in y): CRBMClassifier, MSSVMCRBM, "
+                "LMBMClassifier and LayeredGMClassifier do, by themselves and inside of "
+                f"DecodedClassifier. Its error: {error}"
+            ) from error
+        raise
+
+
+def check_outer_fitted(model: Any, attributes: Any = None) -> None:
+    """Raise a NotFittedError that names FrozenEstimator if only the inner estimator is fitted."""
+    try:
+        check_is_fitted(model, attributes)
+    except NotFittedError as error:
+        inner = getattr(model, "estimator", None)
+        try:
+            check_is_fitted(inner)
+        except (AttributeError, NotFittedError, TypeError):
+            raise error from None
+        outer, name = type(model).__name__, type(inner).__name__
+        raise NotFittedError(
+            f"This {outer} is not fitted yet, although its {name} is: fit would fit a clone of it. "
+            f"To keep the fitted {name}, use sklearn.frozen: "
+            f"{outer}(FrozenEstimator(model)).fit(X, y)"
+        ) from None
 
 
 def call_given(model: Any, method: str, X: Any, y_known: Any, **options: Any) -> Any:

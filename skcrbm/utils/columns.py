@@ -54,7 +54,13 @@ class Columns(Versioned):
         shift, width, unit, second, varies = scales(X, share, centre)
         # A column is `width` times a column with this unit and variance.
         inside = np.divide(1.0, unit, out=np.zeros_like(unit), where=varies & (unit > 0))
-        inside[width < _LEAST_WIDTH] = 0.0
+        narrow = varies & (width < _LEAST_WIDTH)
+        if narrow.any():
+            warn_user(
+                f"{narrow.sum()} columns of X vary by less than {_LEAST_WIDTH:g} and count as "
+                "constant. Multiply X by a number, or use a scaler"
+            )
+        inside[narrow] = 0.0
         self.shift = shift
         self.factor = inside / width
         self.variance = float((second * inside**2).sum())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,19 @@ from sklearn.utils.validation import column_or_1d
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.validation import NothingToLearnError, hold_dates
+from skcrbm.utils.validation import (
+    NothingToLearnError,
+    canonical,
+    filled_with_nan,
+    hold_dates,
+)
 from skcrbm.utils.warnings import warn_user
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
 _MAX_LISTED = 20  # names in an error message
+# Beginning of the warning about labels that were observed with a single value.
+ONE_VALUE = "y holds labels of which all observed entries are equal"
 RANK = "rank"  # name of the index level that counts the answers to a row
 
 
@@ -32,14 +40,36 @@ RANK = "rank"  # name of the index level that counts the answers to a row
 
 
 def with_dimensions(y: Any, name: str = "y") -> Any:
-    """Return y unchanged if it has `ndim`, else as an ndarray; a ValueError if it is ragged."""
+    """Return y unchanged if it has `ndim`, else as an ndarray; masked entries become NaN.
+
+    A ValueError is raised if y is ragged, a container without rows, or holds lists of tags.
+    """
     try:
         array = y if hasattr(y, "ndim") else np.asarray(y)
     except ValueError as error:
         raise ValueError(_ragged_text(name)) from error
     if array.ndim == 1 and array.dtype == object and any(isinstance(row, _LISTS) for row in array):
         raise ValueError(_ragged_text(name))
-    return array
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name} must be an array, data frame or sparse matrix with a row for each sample, got "
+            f"{type(y).__name__}; collect a lazy frame, and make a list of a generator"
+        )
+    if isinstance(y, (list, tuple)) and _lists_tags(array):
+        raise ValueError(
+            f"{name} holds lists of strings. If each row lists its positive labels, convert them "
+            f"with sklearn.preprocessing: {name} = MultiLabelBinarizer().fit_transform({name}). If "
+            f"each column is a label, compare {name} with the value of a positive label, as in "
+            f"np.asarray({name}) == {str(max(array.flat))!r}"
+        )
+    return filled_with_nan(array)
+
+
+def _lists_tags(array):
+    """Return True if each row of an array holds several strings, and no string twice."""
+    if array.ndim != 2 or array.dtype.kind not in "US" or array.shape[1] < 2:
+        return False
+    return all(len(set(row)) == len(row) for row in array.tolist())
 
 
 def _ragged_text(name):
@@ -55,6 +85,11 @@ def _advice_on_strings(y, name, columns):
     values = sorted({str(value) for value in y.flat if isinstance(value, (str, bytes))})
     if len(values) <= 2:  # the last in this order: "yes", "true", "on", "present", "1"
         gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
+        if gaps and len(values) == 1:  # a sparse format stores only the positive labels
+            return (
+                f"convert it with {name} == {values[-1]!r}, which makes all other entries 0; put "
+                "NaN only where a label is unknown, not where it is off"
+            )
         then = ", and put NaN where it is missing" if gaps else ""
         return f"convert it with {name} == {values[-1]!r}{then}"
     if columns:
@@ -76,7 +111,7 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     prefix = _PREFIX.replace("y", name, 1)
     if sparse.issparse(y):
         y = y.toarray()
-    columns = hasattr(y, "columns")
+    columns = is_frame(y)
     if hasattr(y, "isna"):  # pandas: a missing value of any type is not observed
         y = y.astype(object).where(y.notna(), np.nan)
     y = np.asarray(with_dimensions(y, name))
@@ -107,6 +142,15 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
     if np.isinf(observed).any():
         raise ValueError(f"{prefix}; it holds infinity")
     values = ", ".join(f"{value:g}" for value in np.unique(observed)[:5])
+    codes = np.setdiff1d(observed, (0, 1))
+    one_code = len(codes) == 1 and len(np.unique(observed)) == 3 and codes[0] % 1 == 0
+    if one_code or (codes < 0).all():
+        test = f"{name} == {codes[0]:g}" if len(codes) == 1 else f"{name} < 0"
+        recipe = f"{name}.mask({test})" if columns else f"np.where({test}, np.nan, {name})"
+        raise ValueError(
+            f"{prefix}; it holds other values: {values}. If {test} "
+            f"marks missing labels, put NaN in their place, as in {recipe}"
+        )
     advice = ""
     if not columns and (observed == np.round(observed)).all():
         advice = " (if each row lists its positive labels, convert it with MultiLabelBinarizer)"
@@ -138,7 +182,7 @@ def positive_labels(y: Any) -> sparse.csc_matrix:
         )
     if not sparse.issparse(y):
         return sparse.csc_matrix(indicator_with_nan(y, dtype=np.float32) == 1)
-    y = sparse.csc_matrix(y, dtype=np.float64)
+    y = canonical(sparse.csc_matrix(y, dtype=np.float64))
     require_zero_or_one(y.data[~np.isnan(y.data)])
     present = y == 1
     present.eliminate_zeros()
@@ -253,7 +297,7 @@ def is_images(y: Any, name: str) -> bool:
 
 def binary_images(images: Any, name: str) -> np.ndarray:
     """Return images as an ndarray; a ValueError about grey images says how to make them binary."""
-    images = np.asarray(images)
+    images = np.asarray(with_dimensions(images, name))
     if images.dtype.kind in "iuf" and not np.isin(images[~np.isnan(images)], (0, 1)).all():
         if np.isnan(images).any():  # which a comparison would make 0
             recipe = f"np.where(np.isnan({name}), np.nan, {name} > np.nanmax({name}) / 2)"
@@ -319,7 +363,7 @@ def label_names_of(y: Any, argument: str = "y") -> np.ndarray | None:
 
 def is_frame(y: Any) -> bool:
     """Return True if y is a data frame, of any library."""
-    return hasattr(y, "columns") and hasattr(y, "dtypes")
+    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # no lazy frame
 
 
 def indicator_by_name(
@@ -357,6 +401,64 @@ def indicator_by_name(
     return full
 
 
+def in_rows_of(y_known: Any, X: Any) -> Any:
+    """Return a pandas `y_known` with its rows in the order of the index of X.
+
+    `y_known` is returned unchanged unless both have an index, and for a single row. A ValueError is
+    raised if the two indices differ and do not hold the same values, each once.
+    """
+    rows, known_rows = getattr(X, "index", None), getattr(y_known, "index", None)
+    if not (hasattr(rows, "get_indexer") and hasattr(known_rows, "get_indexer")):
+        return y_known
+    if len(rows) != len(known_rows) or len(rows) == 1 or known_rows.equals(rows):
+        return y_known  # another number of rows is refused as a wrong shape
+    if rows.is_unique and known_rows.is_unique:
+        place = known_rows.get_indexer(rows)
+        if (place >= 0).all():
+            return y_known.iloc[place]
+    raise ValueError(
+        "The rows of y_known cannot be matched with the rows of X: their indices differ, and do "
+        "not hold the same values, each once. If both have their rows in the same order, pass "
+        "X.reset_index(drop=True) and y_known.reset_index(drop=True)"
+    )
+
+
+def refuse_sparse_known(y_known: Any) -> None:
+    """Raise a ValueError if `y_known` is sparse and its zeros are not stored."""
+    dtypes = y_known.dtypes if is_frame(y_known) else ()
+    fills = [dtype.fill_value for dtype in dtypes if hasattr(dtype, "fill_value")]
+    if sparse.issparse(y_known) or any(fill == fill for fill in fills):  # NaN may be left out
+        raise ValueError(
+            "y_known must be dense, with NaN for labels that are not known: the zeros that a "
+            "sparse matrix does not store would count as labels known to be off. Begin with "
+            "known = np.full((n_samples, n_outputs), np.nan) and write the known labels into it"
+        )
+
+
+def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
+    """Warn if labels of 0/1/NaN (N, L) have no observed 0, or have gaps and no observed 1.
+
+    A label without gaps that is always 0 is ordinary, such as a rare label in a fold of rows.
+    """
+    off, on = np.zeros((2, visible.shape[1]), bool)
+    gaps = np.zeros(visible.shape[1], bool)
+    for rows in _row_blocks(visible):
+        part = visible[rows]
+        off |= (part == 0).any(axis=0)
+        on |= (part == 1).any(axis=0)
+        gaps |= np.isnan(part).any(axis=0)
+    found = []
+    for value, lacking in ((0, ~off), (1, ~on & gaps)):
+        few = [names[i] for i in np.flatnonzero(lacking)]
+        if few:
+            found.append(f"{_listed(few)} {'has' if len(few) == 1 else 'have'} no observed {value}")
+    if found:
+        warn_user(
+            f"{ONE_VALUE}: {'; '.join(found)}. The model learns to predict this value. NaN means "
+            "that a label is unknown; write 0 where a label is off"
+        )
+
+
 def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
     """Return a data frame y with its columns in the order of `names`.
 
@@ -381,12 +483,12 @@ def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
 
 
 def ranked_index(index: Any, n_ranks: int) -> Any:
-    """Return a pandas index with all levels of `index` and, as the last level, the rank."""
+    """Return a pandas index with all levels of `index`, or a range, and last the rank."""
     import pandas as pd
 
     rows = [row if isinstance(row, tuple) else (row,) for row in index]
     ranked = [(*row, rank) for row in rows for rank in range(n_ranks)]
-    names = [*index.names, RANK]
+    names = [*getattr(index, "names", [None]), RANK]
     if not ranked:
         return pd.MultiIndex.from_arrays([[] for _ in names], names=names)
     return pd.MultiIndex.from_tuples(ranked, names=names)

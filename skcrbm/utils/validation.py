@@ -7,7 +7,8 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_consistent_length
+from scipy import sparse
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 
@@ -34,6 +35,8 @@ def as_real(array: Any, name: str, shape: str) -> np.ndarray:
     """
     try:
         result = np.asarray(array)
+        if np.ma.is_masked(array):
+            raise TypeError("it has masked entries")
         if result.dtype.kind in "cSUMm":
             raise TypeError(f"values of type {result.dtype}")
         if result.dtype in (np.float32, np.float64):
@@ -91,7 +94,7 @@ def checked_features(
     reset: bool,
     as_rows: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Any:
-    """Return X as an ndarray or CSR matrix (N, D), float32 or float64, in C order.
+    """Return X as an ndarray or canonical CSR matrix (N, D), float32 or float64, in C order.
 
     `reset` sets `n_features_in_` and `feature_names_in_` of the estimator; otherwise X must agree
     with them. `as_rows` makes rows of an ndarray X with more than two dimensions, which is refused
@@ -106,23 +109,53 @@ def checked_features(
                 f"{_FORM}, got {X.ndim} dimensions; use X.reshape(len(X), -1), or for images as "
                 "outputs skcrbm.ImageCRBM, which takes them as they are"
             )
+        if np.ma.is_masked(X):
+            remedy = "X.astype(float).filled(np.nan)" if allow_nan else "an imputed X"
+            raise ValueError(f"X must not have masked entries, which would be read; pass {remedy}")
         if hold_dates(X):
             raise TypeError("it holds dates or times, which would silently be counts of a unit")
         with np.errstate(over="ignore", invalid="ignore"):  # inf is refused
-            return validate_data(
+            finite = "allow-nan" if allow_nan else True
+            X = validate_data(
                 estimator,
                 X,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 order="C",
-                ensure_all_finite="allow-nan" if allow_nan else True,
+                ensure_all_finite=finite,
                 reset=reset,
             )
+            return canonical(X, finite) if sparse.issparse(X) else X
     except (OverflowError, TypeError, ValueError) as error:
+        if "X contains NaN" in str(error):
+            raise ValueError(
+                f"Input X contains NaN, and {type(estimator).__name__} takes no missing features. "
+                "Impute them, or use a classifier that takes them, as in DecodedClassifier("
+                "OneVsRestClassifier(HistGradientBoostingClassifier()))"
+            ) from error
         if "X" in str(error):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{_FORM}: {error}") from error
+
+
+def canonical(matrix: Any, ensure_all_finite: bool | str = "allow-nan") -> Any:
+    """Return a CSR or CSC matrix with sorted indices and neither duplicate entries nor zeros.
+
+    The given matrix is not changed. SciPy adds up entries with the same indices, but code that
+    reads `indices` and `data` would treat them as different features.
+    """
+    stored = np.count_nonzero(matrix.data)
+    if matrix.has_canonical_format and stored == matrix.nnz:
+        return matrix
+    matrix = matrix.copy()
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if stored and matrix.nnz < stored:  # a sum of finite entries may overflow
+        return check_array(
+            matrix, accept_sparse=True, ensure_all_finite=ensure_all_finite, input_name="X"
+        )
+    return matrix
 
 
 def note_features(estimator: Any, X: Any) -> None:
@@ -150,6 +183,15 @@ def check_same_length(X: Any, y: Any, *others: Any) -> None:
         raise TypeError(f"X and y must be arrays with a row for each sample: {error}") from error
 
 
+def filled_with_nan(array: Any) -> Any:
+    """Return a masked array as an ndarray with NaN in its masked entries, any other as it is."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    if not np.ma.is_masked(array):
+        return array.data
+    return array.astype(np.float64 if array.dtype.kind in "biuf" else object).filled(np.nan)
+
+
 def hold_dates(values: Any) -> bool:
     """Return True if an array-like holds dates or times, which casts to float turn into counts."""
     if hasattr(values, "dtypes") and hasattr(values, "columns"):  # a data frame, of any library
@@ -170,6 +212,8 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     """
     try:
         given = np.asarray(sample_weight)
+        if np.ma.is_masked(sample_weight):
+            raise TypeError("they have masked entries")
         if hold_dates(given):
             raise TypeError("they are dates or times")
         if given.dtype.kind in "buif" and not given.any():

@@ -135,7 +135,8 @@ def test_sparse_rows_and_float32():
 def test_a_label_that_is_never_observed():
     X, Y = make_data()
     Y[:, 2] = np.nan
-    model = quick(max_iter=30).fit(X, Y)
+    with pytest.warns(UserWarning, match="2 has no observed 0; 2 has no observed 1"):
+        model = quick(max_iter=30).fit(X, Y)
     proba = model.predict_proba(X)
     assert proba.shape == (100, 4)
     assert np.isfinite(proba).all()

@@ -193,7 +193,7 @@ def test_in_model_selection():
         ([[0, 2], [1, 1], [0, 0], [0, 1]], "y must be a 0/1 indicator matrix.*holds a 2"),
         ([[0, -1], [1, 1], [1, 0], [0, 1]], "y must be a 0/1 indicator matrix.*other values: -1"),
         ([[0, np.inf], [1, 1], [1, 0], [0, 1]], "infinity"),
-        ([["a", "b"]] * 4, "y must be a 0/1 indicator matrix.*strings"),
+        ([["a", "b"]] * 4, "y holds lists of strings"),
         (sp.csr_array([[0, 3], [1, 1], [1, 0], [0, 1]]), "y must be a 0/1 indicator matrix"),
         (np.zeros((4, 2, 2)), "y must be a 0/1 indicator matrix"),
     ],

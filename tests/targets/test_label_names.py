@@ -94,7 +94,7 @@ def test_known_labels_are_matched_by_name(data, fitted):
     X = data[0][:3]
     known = np.array([[np.nan, 1, np.nan, 0], [0, np.nan, np.nan, 1], [np.nan] * 4])
     expected = fitted.predict_proba(X, y_known=known)
-    frame = pd.DataFrame(known, columns=NAMES)
+    frame = pd.DataFrame(known, X.index, NAMES)
     for given in (frame, frame[SHUFFLED], frame.drop(columns="Fall")):
         np.testing.assert_array_equal(fitted.predict_proba(X, y_known=given), expected)
     np.testing.assert_array_equal(
@@ -176,7 +176,7 @@ def test_the_container_survives_clone_and_pickle(fitted, data):
     # Output containers of features and of labels are set independently.
     hidden = copy.set_output(transform="pandas").set_label_output("pandas").transform(X)
     assert list(hidden.columns) == ["crbmclassifier0", "crbmclassifier1"]
-    with pytest.raises(ValueError, match="container must be 'default' or 'pandas', got 'polar'"):
+    with pytest.raises(ValueError, match="container must be 'default', 'pandas' or 'polars', got"):
         model.set_label_output("polar")
 
 

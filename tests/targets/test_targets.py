@@ -72,7 +72,7 @@ BAD_INDICATORS = {
     "digits": ([["1", "0"], ["1", "1"]], "strings: convert it with y == '1'$"),
     "yes_frame": (pd.DataFrame([["yes", "no"], ["no", "no"]]), "convert it with y == 'yes'$"),
     "words_frame": (pd.DataFrame([["m", "yes"], ["f", "no"]]), r"as in y\[column\] == 'yes'$"),
-    "pairs_of_labels": ([("sun", "sea"), ("sea", "wind")], "convert it with MultiLabelBinarizer;"),
+    "pairs_of_labels": ([("sun", "sea"), ("sea", "wind")], r"y = MultiLabelBinarizer\(\)"),
     "objects": (np.array([["a", 1], [0, 1]], dtype=object), "holds strings"),
     "sets": ([{"sun"}, {"sea", "sun"}], LISTED),
     "tuples": ([("sun", "sea", "wind"), ("sea",)], LISTED),
@@ -93,7 +93,7 @@ BAD_INDICATORS = {
     "nothing_observed": ([[NAN, NAN], [NAN, NAN]], "no observed entry"),
     "no_outputs": (np.zeros((2, 0)), "at least one output"),
     "cube": (np.zeros((2, 2, 2)), "one or two dimensions, got 3"),
-    "scalar": (1, "1d array"),
+    "scalar": (1, "a row for each sample, got int"),
     "none": (None, "requires y"),
 }
 

@@ -1,0 +1,49 @@
+"""Predictions as data frames and series of pandas or polars."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+from sklearn.utils._optional_dependencies import check_pandas_support
+
+_CONTAINERS = ("default", "pandas", "polars")
+
+
+def check_container(container: Any) -> None:
+    """Raise an error if a container is unknown, or its library is not installed."""
+    if container not in _CONTAINERS:
+        raise ValueError(f"container must be 'default', 'pandas' or 'polars', got {container!r}")
+    if container == "pandas":
+        check_pandas_support("set_label_output('pandas')")
+    elif container == "polars" and importlib.util.find_spec("polars") is None:
+        raise ImportError("set_label_output('polars') requires polars")
+
+
+def label_frame(values: np.ndarray, index: Any, names: Any, container: str) -> Any:
+    """Return values (N, L) as a data frame with a column for each label.
+
+    Without `names` (L,) the columns have numbers, which are strings in polars.
+    """
+    if container == "polars":
+        import polars as pl
+
+        columns = range(values.shape[1]) if names is None else names
+        return pl.DataFrame(values, schema=[str(name) for name in columns], orient="row")
+    import pandas as pd
+
+    # A list of tuples becomes a MultiIndex.
+    return pd.DataFrame(values, index, columns=None if names is None else pd.Index(list(names)))
+
+
+def named_series(values: np.ndarray, index: Any, name: Any, container: str) -> Any:
+    """Return values (N,) as a series of pandas, with an index, or of polars."""
+    if container == "polars":
+        import polars as pl
+
+        values = values if values.dtype.kind in "biuf" else values.tolist()
+        return pl.Series("" if name is None else str(name), values)
+    import pandas as pd
+
+    return pd.Series(values, index, name=name)

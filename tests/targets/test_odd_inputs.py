@@ -1,0 +1,252 @@
+"""Inputs that a new user tries: each is read as it is meant, or refused with the way that works."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_multilabel_classification
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
+
+from skcrbm import CRBMClassifier, DecodedClassifier, ImageCRBM, LMBMClassifier
+from skcrbm.calibration import CalibratedMarginals
+from skcrbm.decoding import decode_marginals
+from skcrbm.density import IsingModel
+from skcrbm.ensemble import OutOfBagLogOdds
+from skcrbm.metrics import masked_score
+from skcrbm.model_selection import (
+    MultilabelStratifiedKFold,
+    MultilabelStratifiedShuffleSplit,
+    cross_val_predict,
+)
+
+CRBM = CRBMClassifier(n_hidden=0, alpha=0.1)
+FOREST = RandomForestClassifier(5, random_state=0)
+OUTER = [
+    CRBM,
+    ImageCRBM(n_hidden=0, max_iter=1),
+    DecodedClassifier(FOREST),
+    CalibratedMarginals(FOREST, cv=2),
+    OutOfBagLogOdds(FOREST),
+]
+names = {"ids": lambda value: type(value).__name__}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_multilabel_classification(60, 5, n_classes=4, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def gaps(data):
+    Y = data[1].astype(float)
+    Y[0, 0] = Y[3, 1] = np.nan
+    return Y
+
+
+# ------------------------------------------------------------------ codes of missing labels, tags
+
+
+@pytest.mark.parametrize("code", [-1, -999, 9])
+def test_codes_of_missing_labels(data, gaps, code):
+    coded = np.where(np.isnan(gaps), code, gaps)
+    with pytest.raises(ValueError, match=rf"NaN in their place, as in np\.where\(y == {code}, "):
+        CRBM.fit(data[0], coded)
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=rf"NaN in their place, as in y\.mask\(y == {code}\)"):
+        CRBM.fit(data[0], pd.DataFrame(coded))
+    coded[5, 2] = -2
+    if code < 0:
+        with pytest.raises(ValueError, match=r"np\.where\(y < 0, np\.nan, y\)"):
+            CRBM.fit(data[0], coded)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [[["a", "b"], ["b", "a"]], [("a", "b"), ("a", "c")], [["a"], ["a", "b"]], [{"a"}, {"b"}]],
+)
+def test_lists_of_tags(data, tags):
+    X, y = data[0], tags * 30
+    for ask in (
+        lambda: CRBM.fit(X, y),
+        lambda: cross_val_predict(CRBM, X, y),
+        lambda: next(MultilabelStratifiedKFold(2).split(X, y)),
+        lambda: next(MultilabelStratifiedShuffleSplit(2).split(X, y)),
+    ):
+        with pytest.raises(ValueError, match=r"y = MultiLabelBinarizer\(\)\.fit_transform\(y\)"):
+            ask()
+
+
+def test_lists_of_values_are_no_tags(data):
+    with pytest.raises(ValueError, match="convert it with y == 'yes'"):
+        CRBM.fit(data[0], [["yes", "no"], ["no", "no"]] * 30)
+
+
+# --------------------------------------------------------------------- estimators of other kinds
+
+
+@pytest.mark.parametrize("model", OUTER[2:], **names)
+def test_missing_labels_for_an_estimator_that_refuses_them(data, gaps, model):
+    model = clone(model)
+    if isinstance(model, OutOfBagLogOdds):
+        model.set_params(cv=2)
+    fit = getattr(model, "fit_transform" if hasattr(model, "cv") else "fit", model.fit)
+    with pytest.raises(ValueError, match="RandomForestClassifier does not take missing labels"):
+        fit(data[0], gaps)
+    with pytest.raises(ValueError, match="CRBMClassifier, MSSVMCRBM, LMBMClassifier"):
+        cross_val_predict(FOREST, data[0], gaps, cv=2)
+
+
+@pytest.mark.parametrize("outer", [DecodedClassifier, CalibratedMarginals], **names)
+def test_a_classifier_of_a_vector_is_given_a_matrix(data, outer):
+    with pytest.raises(ValueError, match=r"OneVsRestClassifier\(LogisticRegression\(\)\)"):
+        outer(LogisticRegression()).fit(*data)
+    with pytest.raises(ValueError, match=r"least_one|n_estimators"):  # other errors are as they are
+        outer(OneVsRestClassifier(RandomForestClassifier(0))).fit(*data)
+
+
+def test_missing_features(data):
+    X, Y = data[0].copy(), data[1]
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"Input X contains NaN, and CRBMClassifier.*HistGradient"):
+        CRBM.fit(X, Y)
+    boosting = HistGradientBoostingClassifier(max_iter=2)
+    for model in (OneVsRestClassifier(boosting), MultiOutputClassifier(boosting)):
+        assert DecodedClassifier(model).fit(X, Y).predict(X).shape == Y.shape
+
+
+@pytest.mark.parametrize("outer", OUTER[2:], **names)
+def test_a_fitted_estimator_inside_of_an_unfitted_one(data, outer):
+    X, Y = data
+    model = clone(outer).set_params(estimator=clone(FOREST).fit(X, Y))
+    text = rf"{type(outer).__name__}\(FrozenEstimator\(model\)\)"
+    ask = model.transform if hasattr(model, "transform") else model.predict
+    with pytest.raises(NotFittedError, match=text):
+        ask(X)
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        (clone(outer).transform if hasattr(model, "transform") else clone(outer).predict)(X)
+    if isinstance(outer, DecodedClassifier):
+        for method in (model.predict_proba, lambda X: model.score(X, Y)):
+            with pytest.raises(NotFittedError, match=text):
+                method(X)
+        frozen = DecodedClassifier(FrozenEstimator(model.estimator)).fit(X, Y)
+        assert frozen.predict(X).shape == Y.shape
+
+
+def test_a_single_class(data):
+    X = data[0]
+    for y in (np.zeros(60, int), np.zeros((60, 1), int), np.array(["a"] * 60)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = DecodedClassifier(OneVsRestClassifier(LogisticRegression())).fit(X, y)
+            np.testing.assert_array_equal(model.predict_proba(X), np.ones((60, 1)))
+        assert model.classes_.shape == (1,)
+
+
+# ---------------------------------------------------------------------- containers and masks
+
+
+@pytest.mark.parametrize("model", OUTER, **names)
+@pytest.mark.parametrize("y", [{"a": 1}, {0, 1}, iter([0, 1]), 3, "abc"], **names)
+def test_containers_without_rows(data, model, y):
+    text = f"y must be an array, data frame or sparse matrix .*, got {type(y).__name__}"
+    with pytest.raises(ValueError, match=text):
+        clone(model).fit(data[0], y)
+    with pytest.raises(ValueError, match=text):
+        next(MultilabelStratifiedKFold(2).split(data[0], y))
+    with pytest.raises(ValueError, match=text):
+        cross_val_predict(CRBM, data[0], y)
+    with pytest.raises(ValueError, match=f"y_known must be an array.*{type(y).__name__}"):
+        clone(CRBM).fit(*data).predict(data[0], y_known=y)
+    with pytest.raises((TypeError, ValueError), match="X must be a numeric array"):
+        clone(CRBM).fit(y, data[1])
+
+
+@pytest.mark.parametrize("model", OUTER[:3], **names)
+def test_lazy_frames(data, model):
+    pl = pytest.importorskip("polars")
+    lazy = pl.DataFrame(data[1], schema=list("abcd")).lazy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"y must be an array.*LazyFrame; collect"):
+            model.fit(data[0], lazy)
+        with pytest.raises(ValueError, match=r"y_known must be an array.*LazyFrame"):
+            CRBM.fit(*data).predict(data[0], y_known=lazy)
+
+
+def test_masked_labels_are_missing(data, gaps):
+    X, Y = data
+    masked = np.ma.masked_array(Y, np.isnan(gaps))
+    expected = clone(CRBM).fit(X, gaps)
+    for y in (masked, masked.astype(bool), masked.astype(float)):
+        np.testing.assert_array_equal(clone(CRBM).fit(X, y).coef_, expected.coef_)
+    np.testing.assert_array_equal(
+        expected.predict_proba(X, y_known=masked), expected.predict_proba(X, y_known=gaps)
+    )
+    scored = {"y_pred": 1 - Y}
+    assert masked_score("accuracy", masked, **scored) == masked_score("accuracy", gaps, **scored)
+    images = ImageCRBM(n_hidden=0, max_iter=2, random_state=0)
+    np.testing.assert_array_equal(
+        clone(images).fit(X, masked.reshape(60, 2, 2)).coef_,
+        clone(images).fit(X, gaps.reshape(60, 2, 2)).coef_,
+    )
+    unmasked = np.ma.masked_array(Y)
+    np.testing.assert_array_equal(clone(CRBM).fit(X, unmasked).coef_, clone(CRBM).fit(X, Y).coef_)
+    with pytest.raises(ValueError, match="only a 2-D indicator y may hold NaN"):
+        clone(CRBM).fit(X, masked[:, 0])
+
+
+def test_masks_elsewhere_are_refused(data):
+    X, Y = data
+    masked = np.ma.masked_array(X, np.arange(X.size).reshape(X.shape) % 7 == 0)
+    with pytest.raises(ValueError, match="X must not have masked entries"):
+        clone(CRBM).fit(masked, Y)
+    with pytest.raises(ValueError, match="X must not have masked entries"):
+        CRBM.fit(X, Y).predict(masked)
+    with pytest.raises(ValueError, match=r"masked entries.*X\.astype\(float\)\.filled\(np\.nan\)"):
+        IsingModel(max_iter=1).fit(np.ma.masked_array(Y, Y == 1))
+    weight = np.ma.masked_array(np.ones(60), np.arange(60) == 3)
+    with pytest.raises(ValueError, match=r"sample_weight must be .*masked entries"):
+        clone(CRBM).fit(X, Y, weight)
+    with pytest.raises(ValueError, match="masked entries"):
+        decode_marginals(np.ma.masked_array(np.full((2, 2), 0.5), [[1, 0], [0, 0]]))
+    clone(CRBM).fit(np.ma.masked_array(X), Y)  # without a masked entry
+
+
+# -------------------------------------------------------------------------- names and scales
+
+
+@pytest.mark.parametrize(
+    "columns", [[7, 3, 5, 2], [("a", 1), ("a", 2), ("b", 1), ("b", 2)], ["a", 1, "b", 2]]
+)
+def test_names_that_are_not_strings(data, columns):
+    pd = pytest.importorskip("pandas")
+    X, Y = data
+    index = pd.Index(columns)
+    Y = pd.DataFrame(Y, columns=index)
+    model = clone(CRBM).fit(X, Y)
+    with pytest.raises(AttributeError, match="were not all strings"):
+        _ = model.label_names_
+    known = Y.where(Y == 1)
+    np.testing.assert_array_equal(
+        model.predict(X, y_known=known.iloc[:, ::-1]), model.predict(X, y_known=known.to_numpy())
+    )
+    found = model.set_label_output("pandas").predict(X).columns
+    assert found.equals(index)
+    assert type(found) is type(index)
+
+
+@pytest.mark.parametrize(
+    "model", [CRBMClassifier(n_hidden=0), LMBMClassifier(random_state=0)], **names
+)
+def test_columns_of_tiny_numbers(data, model):
+    X, Y = data
+    with pytest.warns(UserWarning, match="5 columns of X vary by less than 1e-290"):
+        clone(model).fit(X * 1e-300, Y)
+    with pytest.warns(UserWarning, match="2 columns of X vary by less than 1e-290"):
+        clone(model).fit(X * [1.0, 1e-310, 1.0, 1e-300, 1.0], Y)
