@@ -414,6 +414,14 @@ class FactorGraphEnergy(BaseEnergy):
             return self.constant - 0.5 * self.field.sum(axis=1, dtype=np.float64)
         return np.full(self.n_models, self.constant)
 
+    def log_fields(self) -> np.ndarray:
+        """Return log-weights (N, n, 2), float64, of both values; -inf contradicts the evidence."""
+        field = self.field.astype(np.float64)
+        found = np.stack([np.zeros_like(field), field], axis=2)
+        if self.evidence is not None:
+            found[np.abs(self.evidence[..., None] - np.arange(2)) > 0] = -np.inf
+        return found
+
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 

@@ -51,7 +51,7 @@ class BlockEdges(NamedTuple):
     scopes: Any = None  # (M, k): all variables of the factor
 
 
-def strides_of(shape: tuple[int, ...]) -> np.ndarray:
+def strides_of(shape: Sequence[int]) -> np.ndarray:
     """Return the strides (m,) of a table in C order, in entries."""
     return np.cumprod((1, *shape[:0:-1]), dtype=np.int64)[::-1]
 
@@ -177,7 +177,8 @@ class FactorGraph(Versioned):
     def elimination(self):
         """Order in which to eliminate the variables of `expanded`, all of them free."""
         scopes, _, n = self.expanded
-        return min_fill(scopes, range(n))
+        counts = [*self.n_states.tolist(), *(2,) * (n - self.n_variables)]
+        return min_fill(scopes, range(n), counts)
 
     @cached_property
     def blocks(self):

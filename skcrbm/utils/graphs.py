@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from itertools import chain, combinations
-from math import comb
+from math import comb, log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +64,8 @@ def checked_cliques(
 
 # Steps after which the search gives up the rest of a graph: about three seconds.
 _MAX_WORK = 5 * 10**7
+# Logarithm to base 2 of the number of entries of a table at which the search gives up.
+_LOG_LARGEST = 32.0
 
 
 class Elimination(NamedTuple):
@@ -81,11 +83,16 @@ class Elimination(NamedTuple):
         return max(map(len, self.neighbours), default=0)
 
 
-def min_fill(scopes: Iterable[Sequence[int]], variables: Iterable[int]) -> Elimination:
+def min_fill(
+    scopes: Iterable[Sequence[int]],
+    variables: Iterable[int],
+    counts: Sequence[int] | None = None,
+) -> Elimination:
     """Return the min-fill order: the next variable joins the fewest new pairs of neighbours.
 
     Ties go to the variable with fewer neighbours, then to the smaller number. `scopes` holds the
-    variables of each factor.
+    variables of each factor, and `counts` the number of states of each variable, two by default.
+    The search gives up at a table that no memory holds.
     """
     joined = {int(v): set() for v in variables}
     work = 0
@@ -103,40 +110,58 @@ def min_fill(scopes: Iterable[Sequence[int]], variables: Iterable[int]) -> Elimi
         missing = sum(len(near) - 1 - len(near & joined[u]) for u in near) // 2
         return missing, len(near), v
 
-    current, heap = {}, []
-    for v, near in joined.items():
-        work += len(near) ** 2 + 1
-        if work > _MAX_WORK:
-            least = min(joined.values(), key=len)
-            return Elimination([], [least], False)
-        current[v] = key(v)
-        heap.append(current[v])
-    heapq.heapify(heap)
+    def log_size(v, near):
+        if counts is None:
+            return len(near) + 1.0
+        return log2(counts[v]) + sum(log2(counts[u]) for u in near)
+
+    # A variable with at most one neighbour is always next. The fill of the other variables is
+    # counted only when no such variable is left: on a tree it is never counted.
+    leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2]
+    heapq.heapify(leaves)
+    stale, current, heap = set(joined), {}, []
     order, neighbours = [], []
-    while heap:
-        best = heapq.heappop(heap)
-        v = best[2]
-        if current.get(v) != best:
-            continue  # an outdated entry
+    while joined:
+        v = _next_leaf(leaves, joined)
+        if v is None:
+            for u in stale & joined.keys():
+                work += len(joined[u]) ** 2 + 1
+                if work > _MAX_WORK:
+                    near = min(joined.values(), key=len) if not order else joined[u]
+                    return Elimination(order, [*neighbours, near], False)
+                new = key(u)
+                if new != current.get(u):
+                    current[u] = new
+                    heapq.heappush(heap, new)
+            stale.clear()
+            best = heapq.heappop(heap)
+            v = best[2]
+            if v not in joined or current.get(v) != best:
+                continue  # an outdated entry
         near = joined.pop(v)
-        del current[v]
         order.append(v)
         neighbours.append(near)
-        changed = set(near)
+        if log_size(v, near) > _LOG_LARGEST:
+            return Elimination(order, neighbours, False)
+        stale |= near
         for u in near:
             joined[u].discard(v)
         for u in near:
             new = near - joined[u]
             new.discard(u)
             if new:
-                changed.update(joined[u])
+                stale |= joined[u]
                 joined[u] |= new
-        for u in changed:
-            work += len(joined[u]) ** 2 + 1
-            new = key(u)
-            if new != current[u]:
-                current[u] = new
-                heapq.heappush(heap, new)
-        if work > _MAX_WORK:
-            return Elimination(order, neighbours, False)
+        for u in near:
+            if len(joined[u]) < 2:
+                heapq.heappush(leaves, (len(joined[u]), u))
     return Elimination(order, neighbours, True)
+
+
+def _next_leaf(leaves, joined):
+    """Pop the next variable with at most one neighbour, None if there is none."""
+    while leaves:
+        degree, v = heapq.heappop(leaves)
+        if v in joined and len(joined[v]) == degree:
+            return v
+    return None

@@ -1,12 +1,14 @@
 """Elimination of variables: its plan, known before any table is made, and the passes over tables.
 
-A table is an array with an axis of two for each variable of its scope, and the models of a chunk
-as its last axis, or one entry there for all of them. Its numbers are logarithms, or weights
+A table is an array with an axis of states for each variable of its scope, and the models of a
+chunk as its last axis, or one entry there for all of them. Its numbers are logarithms, or weights
 scaled to at most 1: these take a third of the time, but have less room.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -38,12 +40,13 @@ class Plan(NamedTuple):
     # For each bucket (variable, axis) of the beliefs that are read from it: a variable is read
     # from the smallest table that has it.
     places: list[list[tuple[int, int]]]
-    n_variables: int  # including the variables that chains of OR and AND add
+    counts: list[int]  # states of each variable, including those that chains of OR and AND add
+    entries: int  # number of entries of the largest table of a model
 
     @property
-    def entries(self) -> int:
-        """Number of entries of the largest table of a model."""
-        return 2 ** max((len(b.scope) for b in self.buckets), default=0)
+    def n_variables(self) -> int:
+        """Number of variables, including the variables that chains of OR and AND add."""
+        return len(self.counts)
 
 
 def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
@@ -55,20 +58,24 @@ def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
         If a table would have more than `max_entries` entries.
     """
     scopes, _, n_variables = graph.expanded
+    counts = [*graph.n_states.tolist(), *(2,) * (n_variables - graph.n_variables)]
     if held.any():
         fixed = set(np.flatnonzero(held).tolist())
         scopes = [tuple(v for v in scope if v not in fixed) for scope in scopes]
-        found = min_fill(scopes, (v for v in range(n_variables) if v not in fixed))
+        found = min_fill(scopes, (v for v in range(n_variables) if v not in fixed), counts)
     else:
         found = graph.elimination
-    sizes = [2 ** (len(near) + 1) for near in found.neighbours]
-    in_all = sum(sizes)
-    if not found.complete or max(sizes, default=0) > max_entries:
+    sizes = [
+        counts[v] * math.prod([counts[u] for u in near])
+        for v, near in zip(found.order, found.neighbours)
+    ]
+    largest, in_all = max(sizes, default=1), sum(sizes)
+    if not found.complete or largest > max_entries:
         least = "" if found.complete else "at least "
         raise ValueError(
             f"'exact' eliminates variables at a width of {least}{found.width}, that is with a "
-            f"table of {least}2^{found.width + 1} entries; the limit is max_entries={max_entries}. "
-            "Use 'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
+            f"table of {least}{_entries(largest)}; the limit is max_entries={max_entries}. Use "
+            "'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
         )
     if in_all > MAX_KEPT_TABLES * max_entries:
         raise ValueError(
@@ -76,10 +83,16 @@ def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
             f"entries in all; the limit is {MAX_KEPT_TABLES} times max_entries={max_entries}. Use "
             "'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
         )
-    return _as_plan(scopes, held, found, n_variables)
+    return _as_plan(scopes, held, found, counts, largest)
 
 
-def _as_plan(scopes, held, found, n_variables):
+def _entries(count):
+    """Return a number of entries and its memory as text; a power of 2 is written as such."""
+    number = f"2^{count.bit_length() - 1}" if count & (count - 1) == 0 else f"{count:,}"
+    return f"{number} entries ({8 * count / 2**30:.3g} GiB)"
+
+
+def _as_plan(scopes, held, found, counts, entries):
     place = {v: i for i, v in enumerate(found.order)}
     axes = [tuple(sorted(scope, key=place.__getitem__)) for scope in scopes]
     factors = [[] for _ in found.order]
@@ -104,7 +117,7 @@ def _as_plan(scopes, held, found, n_variables):
     places = [[] for _ in buckets]
     for v, (_, i, axis) in smallest.items():
         places[i].append((v, axis))
-    return Plan(held, buckets, axes, places, n_variables)
+    return Plan(held, buckets, axes, places, counts, entries)
 
 
 def _sum_order(parts, scope):
@@ -180,19 +193,27 @@ class _Factor:
 
 def _spread(table, own, axes):
     """Return a view of a table with axes of length 1 for the variables that it does not have."""
-    own = set(own)
-    return table.reshape(*(2 if v in own else 1 for v in axes), table.shape[-1])
+    sizes = dict(zip(own, table.shape))
+    return table.reshape(*(sizes.get(v, 1) for v in axes), table.shape[-1])
 
 
 def reduce_to(table, axes, keep, reduce):
     """Return the sum, or maximum, over the variables of a table that are not in the set `keep`."""
-    left = list(axes)
-    for v in axes:  # the slowest variable first, as its halves are the longest
+    left, sizes = list(axes), list(table.shape[:-1])
+    for v in axes:  # the slowest variable first, as its parts are the longest
         if v not in keep:
-            halves = table.reshape(2 ** left.index(v), 2, -1)
+            place = left.index(v)
             left.remove(v)
-            table = reduce(halves[:, 0], halves[:, 1])
-    return table.reshape(*(2,) * len(left), -1)
+            n_slower = math.prod(sizes[:place])
+            parts = table.reshape(n_slower, sizes.pop(place), -1)
+            table = reduce_axis(parts, 1, reduce)
+    return table.reshape(*sizes, -1)
+
+
+def reduce_axis(table, axis, reduce):
+    """Return the sum, or maximum, over an axis of a table, from its first state on."""
+    first, *others = np.moveaxis(table, axis, 0)
+    return functools.reduce(reduce, others, first)
 
 
 def _scaled(log_table, axes, arithmetic):
@@ -217,8 +238,8 @@ def _top(log_table):
 def go_up(plan, tables, sides, arithmetic):
     """Eliminate all variables.
 
-    `tables` are log-potentials over free variables, `sides` (n_variables, 2, R) log-weights of both
-    values of each variable.
+    `tables` are log-potentials over free variables, `sides` (n_variables, K, R) log-weights of the
+    states of each variable.
 
     Returns
     -------
@@ -238,7 +259,10 @@ def go_up(plan, tables, sides, arithmetic):
     order = {bucket.scope[0]: i for i, bucket in enumerate(plan.buckets)}
     for i, bucket in enumerate(plan.buckets):
         v = bucket.scope[0]
-        logs = [(sides[v], (v,)), *((tables[f], plan.axes[f]) for f in bucket.factors)]
+        logs = [
+            (sides[v, : plan.counts[v]], (v,)),
+            *((tables[f], plan.axes[f]) for f in bucket.factors),
+        ]
         parts = []
         for table, axes in logs:
             part, top = _scaled(table, axes, arithmetic)
@@ -250,7 +274,7 @@ def go_up(plan, tables, sides, arithmetic):
             product = parts[other] = parts[other].times(parts[one], order, arithmetic)
             parts[one] = None
         table = product.table
-        message = arithmetic.reduce(table[0], table[1])
+        message = reduce_axis(table, 0, arithmetic.reduce)
         zero = message == arithmetic.zero
         safe = np.where(zero, 1.0 if arithmetic is SUM else 0.0, message) if zero.any() else message
         conditionals.append(arithmetic.divide(table, safe, out=table if product.own else None))
@@ -300,12 +324,13 @@ def go_down(plan, conditionals, arithmetic):
         yield i, belief
 
 
-def log_odds_of(belief, place, arithmetic):
-    """Return the log-odds (R,) of the variable that is axis `place` of a belief."""
-    halves = belief.reshape(2**place, 2, -1, belief.shape[-1])
+def log_weights_of(belief, place, arithmetic):
+    """Return the log-weights (K, R) of the states of the variable that is axis `place`."""
+    n_slower, k = math.prod(belief.shape[:place]), belief.shape[place]
+    parts = belief.reshape(n_slower, k, -1, belief.shape[-1])
     sides = []
-    for value in (0, 1):
-        part = halves[:, value]
+    for value in range(k):
+        part = parts[:, value]
         with np.errstate(divide="ignore"):
             if arithmetic is SUM:
                 sides.append(np.log(part.sum(axis=(0, 1))))
@@ -315,4 +340,4 @@ def log_odds_of(belief, place, arithmetic):
                 shift = np.where(top == -np.inf, 0.0, top)
                 top = shift + np.log(np.exp(part - shift).sum(axis=(0, 1)))
         sides.append(top)
-    return sides[1] - sides[0]
+    return sides

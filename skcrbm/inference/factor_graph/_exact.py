@@ -9,6 +9,8 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies._categorical_graph import log_odds_of_weights
+from skcrbm.energies._factor_graph_structure import strides_of
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._elimination import (
     LOG_MAX,
@@ -19,7 +21,7 @@ from skcrbm.inference.factor_graph._elimination import (
     Plan,
     go_down,
     go_up,
-    log_odds_of,
+    log_weights_of,
     make_plan,
     reduce_to,
 )
@@ -72,11 +74,13 @@ class _Chunk(NamedTuple):
 
 def _chunks(method, energy):
     """Return chunks of models with their plans, or raise a ValueError if they are too large."""
-    patterns, group = np.unique(~energy.free, axis=0, return_inverse=True)
+    single = energy.graph.n_states == 1
+    patterns, group = np.unique(~energy.free | single, axis=0, return_inverse=True)
     if len(patterns) > 1:
         whole = energy.graph.elimination
-        if whole.complete and 2 ** (whole.width + 1) <= min(_TOGETHER, method.max_entries):
-            patterns, group = np.zeros_like(patterns[:1]), np.zeros_like(group)
+        levels = int(energy.graph.n_states.max(initial=1))
+        if whole.complete and levels ** (whole.width + 1) <= min(_TOGETHER, method.max_entries):
+            patterns, group = single[None], np.zeros_like(group)
     chunks = []
     for number, held in enumerate(patterns):
         rows = np.flatnonzero(group.ravel() == number)
@@ -89,55 +93,60 @@ def _chunks(method, energy):
 class _Model:
     """The models of a chunk over their free variables, in float64.
 
-    `tables` are log-potentials over the axes of the plan; `sides` (n_variables, 2, R) the
-    log-weights of both values of each variable, where a held variable that the plan keeps has a
-    value of weight 0; `values` (n_variables, R) the values of the variables that the plan leaves
+    `tables` are log-potentials over the axes of the plan; `sides` (n_variables, K, R) the
+    log-weights of the states of each variable, where a held variable that the plan keeps has
+    states of weight 0; `values` (n_variables, R) the states of the variables that the plan leaves
     out, else 0; `offset` (R,) their score.
     """
 
     def __init__(self, energy, chunk):
         self.energy, self.plan, self.rows = energy, chunk.plan, chunk.rows
         n, out = energy.n_variables, self.plan.held
-        self.sides = np.zeros((self.plan.n_variables, 2, len(self.rows)))
-        self.sides[:n, 1] = energy.field[self.rows].T
-        self.offset = energy.offset[self.rows].copy()
+        self.sides = np.zeros(
+            (self.plan.n_variables, max(self.plan.counts, default=2), len(self.rows))
+        )
         self.values = np.zeros((self.plan.n_variables, len(self.rows)), np.int64)
+        evidence = None
         if energy.evidence is not None:
             evidence = energy.evidence[self.rows].T
-            self.values[:n][out] = evidence[out]
-            self.offset += (self.sides[:n, 1] * self.values[:n])[out].sum(axis=0)
-            for value in (0, 1):
-                self.sides[:n, value][evidence == 1 - value] = -np.inf
+            self.values[:n][out] = np.nan_to_num(evidence[out])  # NaN has a single state
+        own = energy.log_fields()[self.rows].transpose(1, 2, 0)
+        self.sides[:n, : own.shape[1]] = own
+        self.offset = energy.offset[self.rows].copy()
+        held = np.take_along_axis(own[out], self.values[:n][out][:, None], axis=1)[:, 0]
+        self.offset += held.sum(axis=0)
         _, logic, _ = energy.graph.expanded
         flat = [t for g in energy.tables for t in g.log_potentials.astype(np.float64)]
         self.tables = []
         for f, table in enumerate([*flat, *logic]):
             table = table[self.entries(f)]
-            if len(self.plan.axes[f]) == 0:
+            axes = self.plan.axes[f]
+            if len(axes) == 0:
                 self.offset += table[0]
-            self.tables.append(table.reshape(*(2,) * len(self.plan.axes[f]), -1))
+            self.tables.append(table.reshape(*(self.plan.counts[v] for v in axes), -1))
 
     def entries(self, f):
-        """Return the numbers (2**free, R) of the entries of table f that agree with the evidence.
+        """Return the numbers (free, R) of the entries of table f that agree with the evidence.
 
         The free variable that is eliminated first is the slowest. If the table has no held
         variable, all models share a single column.
         """
-        scope = self.energy.graph.expanded[0][f]
-        bit = {v: 1 << (len(scope) - 1 - j) for j, v in enumerate(scope)}
+        scope, counts = self.energy.graph.expanded[0][f], self.plan.counts
+        step = dict(zip(scope, strides_of([counts[v] for v in scope]).tolist()))
         number = np.zeros((1, 1), np.int64)
         for v in self.plan.axes[f]:
-            number = (number[:, None] + np.array([[0], [bit[v]]])).reshape(-1, 1)
+            levels = step[v] * np.arange(counts[v])[:, None]
+            number = (number[:, None] + levels).reshape(-1, 1)
         for v in scope:
             if v not in self.plan.axes[f]:
-                number = number + bit[v] * self.values[v]
+                number = number + step[v] * self.values[v]
         return number
 
     def code(self, values, bucket):
         """Return the number of the state of the neighbours in the table of a bucket."""
         number = np.zeros(values.shape[1:], np.int64)
         for v in bucket.scope[1:]:
-            number = 2 * number + values[v]
+            number = self.plan.counts[v] * number + values[v]
         return number
 
     def go_up(self, arithmetic):
@@ -150,16 +159,20 @@ class _Model:
         return total, conditionals
 
     def beliefs(self, conditionals, arithmetic, wanted=False):
-        """Return log-odds (n, R), and probabilities (n_entries, R) of entries if `wanted`."""
+        """Return log-odds (R, ...), and probabilities (n_entries, R) of entries if `wanted`.
+
+        Log-odds have the shape of beliefs, `energy.belief_shape`.
+        """
         plan, n = self.plan, self.energy.n_variables
-        log_odds = np.zeros((n, len(self.rows)))
+        log_odds = self.held_log_odds()
         first = np.concatenate([np.empty(0, np.int64), *(g.entries for g in self.energy.tables)])
         every = np.arange(len(self.rows))
         found = np.zeros((self.energy.n_entries if wanted else 0, len(self.rows)))
         for i, belief in go_down(plan, conditionals, arithmetic):
             for v, place in plan.places[i]:
                 if v < n:
-                    log_odds[v] = log_odds_of(belief, place, arithmetic)
+                    sides = log_weights_of(belief, place, arithmetic)
+                    self.set_log_odds(log_odds, v, sides, arithmetic is LOG_MAX)
             factors = [f for f in plan.buckets[i].factors if f < len(first)] if wanted else []
             if factors:
                 probability = belief if arithmetic is SUM else np.exp(belief)
@@ -170,6 +183,34 @@ class _Model:
             if len(plan.axes[f]) == 0:
                 found[first[f] + self.entries(f), every] = 1.0
         return log_odds, found
+
+    def held_log_odds(self):
+        """Return log-odds of beliefs, 0 for free variables and infinite for states left out."""
+        shape = self.energy.belief_shape[1:]
+        if len(shape) == 1:
+            return np.zeros((len(self.rows), *shape))
+        log_odds = np.full((len(self.rows), *shape), -np.inf)
+        states = self.values[: shape[0]].T
+        np.put_along_axis(log_odds, states[..., None], np.inf, axis=2)
+        return log_odds
+
+    def set_log_odds(self, log_odds, v, sides, maximal):
+        """Set the log-odds of variable v from log-weights (R,) of each of its states."""
+        if log_odds.ndim == 2:
+            log_odds[:, v] = sides[1] - sides[0]
+            return
+        sides = np.array(sides)
+        if maximal:
+            for k in range(len(sides)):
+                others = np.delete(sides, k, axis=0).max(axis=0, initial=-np.inf)
+                log_odds[:, v, k] = _difference(sides[k], others)
+        else:
+            log_odds[:, v, : len(sides)] = log_odds_of_weights(sides.T, np.array(True))
+
+
+def _difference(above, below):
+    """Return above - below, -inf if `above` is -inf."""
+    return np.where(above == -np.inf, -np.inf, above - np.where(above == -np.inf, 0.0, below))
 
 
 def _in_weights_or_logs(solve: Callable[[Arithmetic], Any]) -> Any:
@@ -184,7 +225,7 @@ def _sums(energy, query, chunks):
     """Answer marginals, statistics and log Z."""
     fields = empty_result(energy, query)
     if "marginals" in query.returns:
-        fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
+        fields["log_odds"] = np.zeros(energy.belief_shape, energy.dtype)
     wanted = "statistics" in query.returns
     weight = np.ones(energy.n_models) if query.per_example else query.sample_weight
     total = np.zeros(energy.n_entries)
@@ -197,8 +238,7 @@ def _sums(energy, query, chunks):
             if not query.returns & {"marginals", "statistics"}:
                 return log_z, None, None
             log_odds, probability = model.beliefs(conditionals, arithmetic, wanted)
-            extreme = (np.abs(log_odds) > _EXTREME) & energy.free[chunk.rows].T
-            if arithmetic is SUM and extreme.any():
+            if arithmetic is SUM and _extreme(energy, chunk, log_odds).any():
                 raise OutOfRange
             return log_z, log_odds, probability
 
@@ -206,7 +246,7 @@ def _sums(energy, query, chunks):
         if "log_partition" in query.returns:
             fields["log_partition"][chunk.rows] = log_z
         if "marginals" in query.returns:
-            fields["log_odds"][chunk.rows] = log_odds.T
+            fields["log_odds"][chunk.rows] = log_odds
         if wanted and query.per_example:
             fields["statistics"][0][chunk.rows] = probability.T
         return (probability * weight[chunk.rows]).sum(axis=1) if wanted else None
@@ -219,20 +259,30 @@ def _sums(energy, query, chunks):
     return fields
 
 
+def _extreme(energy, chunk, log_odds):
+    """Return True for free variables with log-odds that weights may have lost to underflow."""
+    if log_odds.ndim == 2:
+        return (np.abs(log_odds) > _EXTREME) & energy.free[chunk.rows]
+    several = energy.free[chunk.rows] & ~chunk.plan.held
+    here = np.arange(energy.n_levels) < energy.n_states[:, None]
+    return (np.abs(log_odds) > _EXTREME) & several[..., None] & here
+
+
 def _best_states(energy, query, chunks):
     """Answer "map", and max-marginals."""
     fields = empty_result(energy, query)
-    fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
+    fields["log_odds"] = np.zeros(energy.belief_shape, energy.dtype)
 
     def run(chunk):
         model = _Model(energy, chunk)
         _, conditionals = model.go_up(LOG_MAX)
         values, every = model.values, np.arange(len(chunk.rows))
         for bucket, table in zip(reversed(chunk.plan.buckets), reversed(conditionals)):
-            sides = table.reshape(2, -1, len(every))[:, model.code(values, bucket), every]
-            values[bucket.scope[0]] = sides[1] > sides[0]
+            sides = table.reshape(len(table), -1, len(every))
+            sides = sides[:, model.code(values, bucket), every]
+            values[bucket.scope[0]] = sides.argmax(axis=0)  # of ties the first
         fields["assignment"][chunk.rows] = values[: energy.n_variables].T
-        fields["log_odds"][chunk.rows] = model.beliefs(conditionals, LOG_MAX)[0].T
+        fields["log_odds"][chunk.rows] = model.beliefs(conditionals, LOG_MAX)[0]
 
     for _ in ordered_map(run, chunks, query.n_jobs):
         pass
@@ -243,7 +293,7 @@ def _draw(energy, query, chunks, key):
     """Draw independent samples: each variable given the variables eliminated after it."""
     shape = energy.n_models, query.n_samples
     fields = empty_result(energy, query)
-    fields["samples"] = np.zeros((*shape, energy.n_variables), np.int8)
+    fields["samples"] = np.zeros((*shape, energy.n_variables), energy.state_dtype)
     log_prob = np.zeros(shape)
     if "sample_log_prob" in query.returns:
         fields["sample_log_prob"] = log_prob
@@ -271,10 +321,24 @@ def _drawn(model, arithmetic, conditionals, r, key, step, part):
     chance = np.zeros(n_samples)
     for bucket, table in zip(reversed(plan.buckets), reversed(conditionals)):
         v = bucket.scope[0]
-        off, on = table.reshape(2, -1, len(model.rows))[:, model.code(values, bucket), r]
+        sides = table.reshape(len(table), -1, len(model.rows))
+        sides = sides[:, model.code(values, bucket), r]
         if arithmetic is SUM:
             with np.errstate(divide="ignore"):
-                off, on = np.log(off), np.log(on)
-        values[v] = u[:, v] < expit(on - off)
-        chance += np.where(values[v], on, off)
+                sides = np.log(sides)
+        if len(sides) == 2:
+            off, on = sides
+            values[v] = u[:, v] < expit(on - off)
+        else:
+            edges = np.cumsum(np.exp(sides), axis=0)[:-1]
+            values[v] = _drawn_states(u[:, v], edges, sides)
+        chance += np.take_along_axis(sides, values[v][None], axis=0)[0]
     return values, chance
+
+
+def _drawn_states(u, edges, sides):
+    """Return states (S,) drawn by uniform numbers u; a state of weight 0 is never drawn."""
+    found = (u >= edges).sum(axis=0)
+    possible = sides > -np.inf
+    last = len(sides) - 1 - possible[::-1].argmax(axis=0)
+    return np.minimum(found, last)

@@ -1,0 +1,97 @@
+"""Elimination on graphs of any number of states, compared with enumeration."""
+
+import numpy as np
+import pytest
+from reference.categorical import Enumerated, naive_score, random_graph
+
+from skcrbm.energies import FactorGraphEnergy, OrFactors, SparseIsingEnergy, TableFactors
+from skcrbm.inference import infer
+
+
+def check_sums_and_best(energy):
+    asked = ("marginals", "statistics", "log_partition", "map", "map_bound")
+    found = infer(energy, "exact", returns=asked, pairwise="per_example")
+    best = infer(energy, "exact", returns="map")
+    assert found.marginals.shape == energy.belief_shape
+    for n in range(energy.n_models):
+        right = Enumerated(energy, n)
+        assert found.log_partition[n] == pytest.approx(right.log_z, rel=1e-12, abs=1e-10)
+        np.testing.assert_allclose(found.marginals[n], right.marginals, atol=1e-9)
+        np.testing.assert_allclose(found.statistics[0][n], right.entries, atol=1e-9)
+        assert naive_score(energy, n, found.assignment[n]) == pytest.approx(right.best)
+        assert found.map_bound[n] == pytest.approx(right.best)
+        for v, scores in enumerate(right.max_marginals):
+            for k in range(energy.n_states[v]):
+                others = np.delete(scores, k).max(initial=-np.inf)
+                gain = -np.inf if scores[k] == -np.inf else scores[k] - others
+                assert best.log_odds[n, v, k] == pytest.approx(gain)
+
+
+# Seeds whose models have a state of positive weight.
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5, 6, 8, 9, 10, 13])
+@pytest.mark.parametrize("scale", [1.0, 200.0])
+def test_random_graphs(seed, scale):
+    energy = random_graph(seed, zeros=0.15 if seed % 2 else 0.0, scale=scale)
+    check_sums_and_best(energy)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_evidence(seed):
+    rng = np.random.default_rng(seed)
+    energy = random_graph(seed, (3, 2, 4, 3), [(0, 1, 2), (2, 3), (1, 3)], n_models=3)
+    held = rng.integers(energy.n_states, size=(3, 4)).astype(float)
+    held[rng.random((3, 4)) < 0.6] = np.nan
+    check_sums_and_best(energy.condition(held))
+
+
+def test_logic_beside_categories():
+    base = random_graph(1, (2, 3, 2, 2, 2), [(0, 1), (1, 2)])
+    check_sums_and_best(FactorGraphEnergy([*base.factors, OrFactors([[0, 2, 4]], [3])], base.field))
+
+
+def test_impossible_models_are_refused():
+    table = np.full((3, 3), -np.inf)
+    energy = FactorGraphEnergy([TableFactors([[0, 1]], table)])
+    with pytest.raises(ValueError, match="no state of positive weight"):
+        infer(energy, "exact")
+
+
+def test_samples():
+    energy = random_graph(3)
+    found = infer(
+        energy, "exact", returns=("samples", "sample_log_prob"), n_samples=40_000, random_state=0
+    )
+    for n in range(2):
+        right = Enumerated(energy, n)
+        for v in range(energy.n_variables):
+            share = np.bincount(found.samples[n, :, v], minlength=energy.n_levels) / 40_000
+            # Five standard errors of a share.
+            np.testing.assert_allclose(share, right.marginals[v], atol=5 * 0.5 / 200)
+        scores = [naive_score(energy, n, state) for state in found.samples[n, :20]]
+        np.testing.assert_allclose(np.array(scores) - right.log_z, found.sample_log_prob[n, :20])
+
+
+def test_star_of_many_leaves():
+    """A star has width 1, however many leaves it has."""
+    pairs = np.column_stack([np.zeros(700, int), np.arange(1, 701)])
+    for k in (2, 3):
+        energy = FactorGraphEnergy([TableFactors(pairs, np.broadcast_to(np.eye(k), (700, k, k)))])
+        found = infer(energy, "exact", returns=("log_partition", "map"))
+        expected = np.log(k) + 700 * np.log(k - 1 + np.e)
+        assert found.log_partition[0] == pytest.approx(expected)
+        assert energy.score(found.assignment) == pytest.approx([700.0])
+
+
+def test_ties_of_an_antiferromagnetic_chain():
+    pairs = np.column_stack([np.arange(50), np.arange(1, 51)])
+    energy = FactorGraphEnergy([TableFactors(pairs, 1.0 - np.eye(2))])
+    found = infer(energy, "exact", returns="map")
+    assert energy.score(found.assignment) == pytest.approx([50.0])
+
+
+def test_a_torus_is_refused_with_its_size():
+    grid = np.arange(1024).reshape(32, 32)
+    edges = [np.column_stack([grid.ravel(), np.roll(grid, 1, axis).ravel()]) for axis in (0, 1)]
+    energy = SparseIsingEnergy.from_edges(np.concatenate(edges), 0.4, np.zeros(1024))
+    with pytest.raises(ValueError, match=r"at least 2\^\d+ entries \(\d+ GiB\)"):
+        infer(energy, "exact", returns="log_partition")
