@@ -2,67 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from skcrbm.energies._factor_graph_structure import colour_classes
 from skcrbm.energies._factors import as_variables
 from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.energies._sparse_graph import ColourLanes, Neighbours, SparseGraph
 from skcrbm.energies.base import QUERIES, Block
-from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
-
-
-class Neighbours(NamedTuple):
-    """The edges of a graph in both directions (CSR); arrays of int64."""
-
-    start: np.ndarray  # (L + 1,): edges out of variable i are start[i] to start[i + 1] - 1
-    variables: np.ndarray  # (2 E,): end of each directed edge, ascending for each i
-    edge: np.ndarray  # (2 E,): number of the undirected edge
-    reverse: np.ndarray  # (2 E,): number of the directed edge in the other direction
-
-
-class _Edges(Versioned):
-    """The graph alone, which energies with the same edges share."""
-
-    _saved = ("edges", "n_variables")
-
-    def __init__(self, edges: np.ndarray, n_variables: int):
-        self.edges, self.n_variables = edges, n_variables
-
-    @cached_property
-    def neighbours(self):
-        n_edges = len(self.edges)
-        source, target = np.concatenate([self.edges, self.edges[:, ::-1]]).T
-        order = np.lexsort((target, source))
-        place = np.empty(2 * n_edges, np.int64)
-        place[order] = np.arange(2 * n_edges)
-        start = np.zeros(self.n_variables + 1, np.int64)
-        np.cumsum(np.bincount(source, minlength=self.n_variables), out=start[1:])
-        reverse = place[(order + n_edges) % (2 * n_edges)] if n_edges else order
-        edge = order % n_edges if n_edges else order
-        return Neighbours(start, np.ascontiguousarray(target[order]), edge, reverse)
-
-    @cached_property
-    def elimination(self):
-        """Order in which 'exact' eliminates the variables."""
-        return min_fill(self.edges.tolist(), range(self.n_variables))
-
-    @cached_property
-    def blocks(self):
-        sets_of = [[] for _ in range(self.n_variables)]
-        for i, k in self.edges.tolist():
-            both = set()
-            sets_of[i].append(both)
-            sets_of[k].append(both)
-        return colour_classes(sets_of)
 
 
 class SparseIsingEnergy(PairwiseEnergy):
@@ -132,7 +84,7 @@ class SparseIsingEnergy(PairwiseEnergy):
             raise ValueError(
                 "coupling must be symmetric; (coupling + coupling.T) / 2 gives the same model"
             )
-        self._set(_Edges(edges.reshape(-1, 2), coupling.shape[0]), weights[:, 1], field)
+        self._set(SparseGraph(edges.reshape(-1, 2), coupling.shape[0]), weights[:, 1], field)
 
     def _set(self, graph, weights, field):
         width = graph.n_variables
@@ -195,7 +147,7 @@ class SparseIsingEnergy(PairwiseEnergy):
                 f"edges must hold each pair once; {pairs[twice[0]].tolist()} occurs twice"
             )
         energy = cls.__new__(cls)
-        energy._set(_Edges(pairs, width), weights[order], field)
+        energy._set(SparseGraph(pairs, width), weights[order], field)
         return energy
 
     @property
@@ -207,6 +159,11 @@ class SparseIsingEnergy(PairwiseEnergy):
     def neighbours(self) -> Neighbours:
         """The edges in both directions: ``start``, ``variables``, ``edge``, ``reverse``."""
         return self._graph.neighbours
+
+    @property
+    def lanes(self) -> ColourLanes:
+        """Variables of the same colour side by side, for compiled sweeps."""
+        return self._graph.lanes
 
     @property
     def coupling(self) -> sparse.csr_array:
