@@ -2,8 +2,9 @@
 
 Two models: a random graph of 10^5 variables and 3 x 10^5 edges with N(0, 1) couplings, and a square
 lattice of 1000 x 1000 variables with couplings of -1 and +1. Prints the milliseconds of a Gibbs
-sweep at beta 1, and the scores that annealing reaches in about the same time, for three seeds.
-Everything runs on a single thread. Without dwave-samplers, its rows are left out. Its times are
+sweep at beta 1, and the scores that annealing reaches, with its time, for three seeds: with the
+default range of beta of each package, and with the same range for both. Everything runs on a single
+thread. Without dwave-samplers, its rows are left out. Its times are
 the times of sampling that it reports, without the conversion of the model and of the states; the
 times of skcrbm are the times of whole calls. Both are wall-clock times, measured in turn.
 
@@ -92,17 +93,21 @@ def compare_sweeps(energy, bqm, n_sweeps, n_runs):
             print(f"| {label} | {min(values):.2f} | {np.median(values):.2f} |")
 
 
-def compare_annealing(energy, bqm, n_sweeps):
-    """Print the scores of annealing for three seeds."""
+def compare_annealing(energy, bqm, n_sweeps, beta_range):
+    """Print the scores of annealing for three seeds, by default and with the same betas."""
     print("\n| annealing | seed | sweeps | seconds | score |\n|---|---|---|---|---|")
     for seed in range(3):
-        if bqm is not None:
-            score, seconds = dwave(bqm, n_sweeps, seed)
-            print(f"| dwave-samplers | {seed} | {n_sweeps} | {seconds:.2f} | {score:.1f} |")
-        method = SimulatedAnnealing(n_sweeps=n_sweeps, random_state=seed)
-        result, seconds = seconds_of(lambda method=method: infer(energy, method, n_jobs=1))
-        score = energy.score(result.assignment)[0]
-        print(f"| skcrbm | {seed} | {n_sweeps} | {seconds:.2f} | {score:.1f} |")
+        for betas in (None, beta_range):
+            label = "" if betas is None else f", betas {betas[0]} to {betas[1]}"
+            if bqm is not None:
+                score, seconds = dwave(bqm, n_sweeps, seed, beta_range=betas)
+                print(
+                    f"| dwave-samplers{label} | {seed} | {n_sweeps} | {seconds:.2f} | {score:.1f} |"
+                )
+            method = SimulatedAnnealing(n_sweeps, beta_range=betas, random_state=seed)
+            result, seconds = seconds_of(lambda method=method: infer(energy, method, n_jobs=1))
+            score = energy.score(result.assignment)[0]
+            print(f"| skcrbm{label} | {seed} | {n_sweeps} | {seconds:.2f} | {score:.1f} |")
 
 
 def main():
@@ -118,14 +123,14 @@ def main():
     if dimod is None:
         print("dwave-samplers is not installed: its rows are left out.")
     models = (
-        ("random graph", random_graph(options.size**2 // 10), options.sweeps),
-        ("lattice", lattice(options.size), max(1, options.sweeps // 5)),
+        ("random graph", random_graph(options.size**2 // 10), options.sweeps, (0.3, 3.0)),
+        ("lattice", lattice(options.size), max(1, options.sweeps // 5), (0.5, 2.5)),
     )
-    for name, energy, n_sweeps in models:
+    for name, energy, n_sweeps, beta_range in models:
         bqm = None if dimod is None else as_bqm(energy)
         print(f"\n{name}: {energy.n_variables} variables, {len(energy.edges)} edges")
         compare_sweeps(energy, bqm, 100, options.runs)
-        compare_annealing(energy, bqm, n_sweeps)
+        compare_annealing(energy, bqm, n_sweeps, beta_range)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from skcrbm.energies import BaseEnergy
+from skcrbm.energies.states import unchecked
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.base import Query, empty_result
 from skcrbm.inference.methods._samplers import AnnealedImportanceSampling
@@ -33,14 +34,16 @@ def _log_weights(energy, n_chains, n_betas, key):
     log_odds = np.zeros((n, width))
     for block in energy.sampling_blocks:
         log_odds[:, block] = uncoupled.conditional_log_odds(start[:, None], block)[:, 0]
-    base = uncoupled.score(start) + np.where(free, np.logaddexp(0, log_odds), 0).sum(axis=1)
+    base = unchecked(uncoupled.score)(start) + np.where(free, np.logaddexp(0, log_odds), 0).sum(
+        axis=1
+    )
     states = uniforms(key, streams, 0, width) < expit(log_odds)[:, None]
     rows = np.repeat(np.arange(n), n_chains)
     models, uncoupled = energy.rows(rows), uncoupled.rows(rows)
     log_weight = np.zeros(n * n_chains)
     for t in range(1, n_betas + 1):
         flat = states.reshape(n * n_chains, width)
-        log_weight += (models.score(flat) - uncoupled.score(flat)) / n_betas
+        log_weight += (unchecked(models.score)(flat) - unchecked(uncoupled.score)(flat)) / n_betas
         if t < n_betas:
             states, _ = gibbs_sweep(energy.scaled(t / n_betas), states, key, streams, t)
     return log_weight.reshape(n, n_chains) + base[:, None]

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy, SparseIsingEnergy
+from skcrbm.energies.states import unchecked
 from skcrbm.inference.base import empty_result, sum_statistics
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import sweep_for
@@ -283,7 +284,7 @@ class _Moments:
             means[..., last] = expit(log_odds[..., last])
             means = means.reshape(-1, means.shape[2])
             for total, value in zip(
-                self.statistics, self.energy.sum_statistics(means, self.weight)
+                self.statistics, unchecked(self.energy.sum_statistics)(means, self.weight)
             ):
                 total += value
 
