@@ -18,6 +18,7 @@ from skcrbm.decoding.expected import (
     maximize_f1,
 )
 from skcrbm.decoding.posterior import Posterior
+from skcrbm.energies.states import unchecked
 from skcrbm.inference import infer
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
@@ -156,7 +157,7 @@ class _Model(ABC):
         """Return weights (N, K) of the label sets, which sum to 1, and their total share (N,)."""
         if not len(sets):
             return np.empty((len(self.marginals), 0)), np.zeros(len(self.marginals))
-        log_weight = self.energy.log_weight_of_sets(sets)
+        log_weight = unchecked(self.energy.log_weight_of_sets)(sets)
         agrees = (log_weight > -np.inf).any(axis=1)
         log_weight[~agrees] = 0.0
         mass = agrees * self._mass(sets, log_weight) * (factor - 1)
@@ -171,7 +172,7 @@ class _Joint(_Model):
         result = self._infer(self.energy)
         self.marginals, self.log_partition = result
         all_off = np.zeros(self.marginals.shape)
-        self.empty = np.exp(self.energy.log_weight(all_off) - self.log_partition)
+        self.empty = np.exp(unchecked(self.energy.log_weight)(all_off) - self.log_partition)
 
     def _infer(self, energy):
         returns = ("marginals", "log_partition")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from skcrbm.decoding.posterior import CertifiedLabels, ClassifierPosterior, Posterior
+from skcrbm.energies.states import unchecked
 from skcrbm.inference import Exact, MaxProduct, MixedProduct, available_methods
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.label_search import find_labels
@@ -112,7 +113,9 @@ def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
         known[np.arange(len(index)), label[possible]] = 1
         rival = _search(posterior.rows(index)._replace(known=known), query, hidden)
         part, here = energy.rows(index), visible[index]
-        better = part.log_weight(rival, hidden) > part.log_weight(here, hidden)
+        better = unchecked(part.log_weight)(rival, hidden) > unchecked(part.log_weight)(
+            here, hidden
+        )
         better |= ~here.any(axis=1)
         visible[index] = np.where(better[:, None], rival, here)
     return visible
@@ -207,7 +210,9 @@ def _best_after_flips(posterior, visible, hidden):
     visible = _improve_by_flips(posterior, visible, hidden)
     if 0 < len(posterior.label_sets) <= _POLISHED_SETS:
         rival = _improve_by_flips(posterior, best_label_sets(posterior, hidden), hidden)
-        better = energy.log_weight(rival, hidden) > energy.log_weight(visible, hidden)
+        better = unchecked(energy.log_weight)(rival, hidden) > unchecked(energy.log_weight)(
+            visible, hidden
+        )
         visible = np.where(better[:, None], rival, visible)
     return visible
 
@@ -221,10 +226,10 @@ def _improve_by_flips(posterior, visible, hidden):
     rows = np.arange(energy.n_models)
     while len(rows):
         part, here = energy.rows(rows), visible[rows]
-        gain = np.where(here > 0, -1, 1) * part.visible_log_odds(here, hidden)
+        gain = np.where(here > 0, -1, 1) * unchecked(part.visible_log_odds)(here, hidden)
         gain[~free[rows]] = -np.inf
         best = gain.argmax(axis=1)
-        scale = 1 + np.abs(part.log_weight(here, hidden))
+        scale = 1 + np.abs(unchecked(part.log_weight)(here, hidden))
         gains = gain[np.arange(len(rows)), best] > tolerance * scale
         rows, best = rows[gains], best[gains]
         visible[rows, best] = 1 - visible[rows, best]

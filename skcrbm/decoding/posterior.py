@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy
+from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod, infer, sample
 
 # Log-probability of an output that a classifier takes for impossible: far below all others, but
@@ -104,7 +105,7 @@ class Posterior(NamedTuple):
 
     def log_weight_of_sets(self, rows, sets, hidden: str) -> np.ndarray:
         """Return the unnormalised log-probabilities (len(rows), K) of output vectors (K, V)."""
-        return self.energy.rows(rows).log_weight_of_sets(sets, hidden)
+        return unchecked(self.energy.rows(rows).log_weight_of_sets)(sets, hidden)
 
     def draw(self, n_samples: int) -> np.ndarray:
         """Return exact samples (N, n_samples, V) from p(v | x, known)."""

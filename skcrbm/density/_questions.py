@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.energies.states import unchecked
 from skcrbm.inference import Gibbs, InferenceMethod, available_methods, infer
 from skcrbm.inference.base import resolve_method
 from skcrbm.utils.options import check_parameters, is_auto
@@ -131,7 +132,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         method = self._query_method(energy, "score_samples")
         log_z = self._log_z(visible, method)
         rows = energy.rows(np.zeros(len(visible), int))
-        log_weight = rows.log_weight(np.nan_to_num(visible))
+        log_weight = unchecked(rows.log_weight)(np.nan_to_num(visible))
         partly = np.flatnonzero(np.isnan(visible).any(axis=1))
         if len(partly):
             log_weight[partly] = infer(

@@ -10,6 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit
 
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan
 from skcrbm.energies import RBMEnergy
+from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod
 from skcrbm.learning.data import crbm_params
 from skcrbm.learning.fit import fit
@@ -277,7 +278,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         """
         visible = self._check_rows(X)
         energy = self.energy_.rows(np.zeros(len(visible), int))
-        means = energy.hidden_given_visible(np.nan_to_num(visible))
+        means = unchecked(energy.hidden_given_visible)(np.nan_to_num(visible))
         partly = np.isnan(visible).any(axis=1)
         if partly.any():
             means[partly] = self._beliefs(visible[partly], "transform")[:, visible.shape[1] :]

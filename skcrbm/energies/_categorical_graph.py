@@ -187,6 +187,26 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
                 f"variable {v}, or NaN for a free variable; got {evidence[wrong].flat[0]:g}"
             )
 
+    def _checked_states(self, states: Any, name: str) -> np.ndarray:
+        """Return states (..., n) as an array, or raise a ValueError if a value is no state."""
+        array = np.asarray(states)
+        fits = array.dtype.kind in "biuf" and array.shape[-1:] == self.n_states.shape
+        if not fits or not ((array >= 0) & (array < self.n_states) & (array == array // 1)).all():
+            raise ValueError(
+                f"{name} must hold states of {self.n_variables} variables, integers from 0 to the "
+                "number of states of a variable minus 1 (see n_states)"
+            )
+        return array
+
+    def _checked_means(self, means: Any, name: str) -> np.ndarray:
+        """Return states (S, n), or probabilities (S, n, K), as an array."""
+        array = np.asarray(means)
+        if array.ndim != 3:
+            return self._checked_states(array, name)
+        if array.size and not (array.min() >= -1e-6 and array.max() <= 1 + 1e-6):
+            raise ValueError(f"{name} must hold probabilities of the states, from 0 to 1")
+        return array
+
     # ----------------------------------------------------- weights of states
 
     def _factor_scores(self, states):

@@ -7,8 +7,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.energies._pairwise import PairwiseEnergy, symmetric_values
 from skcrbm.energies.base import QUERIES, infinite_where_held
+from skcrbm.energies.states import unchecked
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 
@@ -68,9 +69,9 @@ class IsingEnergy(PairwiseEnergy):
         if np.diagonal(coupling).any():
             raise ValueError("coupling must have a zero diagonal: y_i y_i = 1 is a constant")
         if not np.array_equal(coupling, coupling.T):
-            raise ValueError(
-                "coupling must be symmetric; (coupling + coupling.T) / 2 gives the same model"
-            )
+            pairs = np.triu_indices(len(coupling), 1)
+            values, coupling = symmetric_values(coupling[pairs], coupling.T[pairs]), coupling.copy()
+            coupling[pairs] = coupling.T[pairs] = values
         field = as_row_fields(field, "field", len(coupling), "L")
         dtype = np.result_type(coupling, field)
         self.coupling = kernel_array(coupling, dtype)
@@ -141,7 +142,7 @@ class IsingEnergy(PairwiseEnergy):
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the score of states (N, L), one per model; there are no hidden units."""
-        return self.score(visible)
+        return unchecked(self.score)(visible)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the score (N, K), float64, of K states (K, L) under each of N models."""

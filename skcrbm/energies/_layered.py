@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from skcrbm.energies.base import BaseEnergy, Block
 from skcrbm.energies.layered_structure import LayeredStructure
+from skcrbm.energies.states import unchecked
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import CACHED_ENTRIES, UNDECIDED_FIELD
 from skcrbm.utils.parallel import row_chunks
@@ -218,7 +219,7 @@ class LayeredEnergy(BaseEnergy):
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the negative free energy (N,) of visible states (N, V), one per model."""
         if self.structure.depth > 2:
-            return super().log_weight(visible, hidden)
+            return unchecked(super().log_weight)(visible, hidden)
         return self._log_weight(visible[:, None], hidden)[:, 0]
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
@@ -227,7 +228,7 @@ class LayeredEnergy(BaseEnergy):
         One hidden layer is summed out in closed form; the units of several are enumerated.
         """
         if self.structure.depth > 2:
-            return super().log_weight_of_sets(visible_sets, hidden)
+            return unchecked(super().log_weight_of_sets)(visible_sets, hidden)
         return self._log_weight(visible_sets[None], hidden)
 
     # --------------------------------------------------------- conditionals
@@ -277,7 +278,7 @@ class LayeredEnergy(BaseEnergy):
         """Return the log-odds of each unit of a layer given the other layers."""
         layer = self._layer_of(block)
         if self._shape(layer)[1] == 1:
-            return super().conditional_log_odds(states, block)
+            return unchecked(super().conditional_log_odds)(states, block)
         log_odds = one_against_rest(self._node_scores(states, layer))[..., 1:]
         return log_odds.reshape(*states.shape[:2], -1)
 
@@ -298,7 +299,7 @@ class LayeredEnergy(BaseEnergy):
             states = np.zeros((len(visible), 1, self.n_variables), self.dtype)
             states[:, 0, : self.n_visible] = visible
             return _modes(self._node_scores(states, 1)[:, 0]).astype(self.dtype)
-        return super().hidden_given_visible(visible, hidden)
+        return unchecked(super().hidden_given_visible)(visible, hidden)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
         """Return the units (N, V) of the most probable state of each output; ties are on."""

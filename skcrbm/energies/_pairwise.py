@@ -8,6 +8,9 @@ import numpy as np
 
 from skcrbm.energies.base import BaseEnergy
 
+# Difference of two entries of a matrix that rounding may cause, in eps of the largest entry.
+_ROUNDING = 16
+
 
 class PairwiseEnergy(BaseEnergy):
     """A batch of models whose couplings are products of two variables.
@@ -78,3 +81,25 @@ class PairwiseEnergy(BaseEnergy):
                 pairs += left[:, :, None] * right[:, None, :]
             else:
                 pairs += (weight[:, None] * left).T @ right
+
+
+def symmetric_values(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """Return the coupling of each pair i < k from the entries (i, k) and (k, i) of a matrix.
+
+    Average entries that differ by rounding. A ValueError says how to make the matrix symmetric.
+    """
+    if np.array_equal(upper, lower):
+        return upper
+    for name, other in (("an upper", lower), ("a lower", upper)):
+        if not other.any():
+            raise ValueError(
+                f"coupling must be symmetric, got {name} triangle; coupling + coupling.T is the "
+                "matrix in which each pair has its entry of the triangle as coupling"
+            )
+    largest = max(np.abs(upper).max(), np.abs(lower).max())
+    if np.abs(upper - lower).max() <= _ROUNDING * np.finfo(upper.dtype).eps * largest:
+        return (upper + lower) / 2
+    raise ValueError(
+        "coupling must be symmetric; (coupling + coupling.T) / 2 gives the model of the score "
+        "y' coupling y / 2, and coupling + coupling.T the model of y' coupling y"
+    )

@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from collections.abc import Hashable, Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from skcrbm.energies._factor_graph_structure import colour_classes
 from skcrbm.energies._factors import as_variables
-from skcrbm.energies._pairwise import PairwiseEnergy
+from skcrbm.energies._labelled import (
+    LabelledModel,
+    energy_of_model,
+    model_of_bqm,
+    model_of_energy,
+    model_of_graph,
+)
+from skcrbm.energies._pairwise import PairwiseEnergy, symmetric_values
+from skcrbm.energies._sparse_graph import ColourLanes, Neighbours, SparseGraph
 from skcrbm.energies.base import QUERIES, Block
-from skcrbm.utils.graphs import min_fill
+from skcrbm.energies.states import unchecked
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.parallel import row_chunks
-from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
-
-
-class Neighbours(NamedTuple):
-    """The edges of a graph in both directions (CSR); arrays of int64."""
-
-    start: np.ndarray  # (L + 1,): edges out of variable i are start[i] to start[i + 1] - 1
-    variables: np.ndarray  # (2 E,): end of each directed edge, ascending for each i
-    edge: np.ndarray  # (2 E,): number of the undirected edge
-    reverse: np.ndarray  # (2 E,): number of the directed edge in the other direction
-
-
-class _Edges(Versioned):
-    """The graph alone, which energies with the same edges share."""
-
-    _warns_of_version = False
-
-    _saved = ("edges", "n_variables")
-
-    def __init__(self, edges: np.ndarray, n_variables: int):
-        self.edges, self.n_variables = edges, n_variables
-
-    @cached_property
-    def neighbours(self):
-        n_edges = len(self.edges)
-        source, target = np.concatenate([self.edges, self.edges[:, ::-1]]).T
-        order = np.lexsort((target, source))
-        place = np.empty(2 * n_edges, np.int64)
-        place[order] = np.arange(2 * n_edges)
-        start = np.zeros(self.n_variables + 1, np.int64)
-        np.cumsum(np.bincount(source, minlength=self.n_variables), out=start[1:])
-        reverse = place[(order + n_edges) % (2 * n_edges)] if n_edges else order
-        edge = order % n_edges if n_edges else order
-        return Neighbours(start, np.ascontiguousarray(target[order]), edge, reverse)
-
-    @cached_property
-    def elimination(self):
-        """Order in which 'exact' eliminates the variables."""
-        return min_fill(self.edges.tolist(), range(self.n_variables))
-
-    @cached_property
-    def blocks(self):
-        sets_of = [[] for _ in range(self.n_variables)]
-        for i, k in self.edges.tolist():
-            both = set()
-            sets_of[i].append(both)
-            sets_of[k].append(both)
-        return colour_classes(sets_of)
 
 
 class SparseIsingEnergy(PairwiseEnergy):
@@ -91,6 +50,10 @@ class SparseIsingEnergy(PairwiseEnergy):
     neighbours : Neighbours
         The edges in both directions: ``start`` (L + 1,), ``variables``, ``edge`` and
         ``reverse`` (2 E,).
+    labels : tuple (L,) or None
+        Labels of the variables of a model that another package made, see `from_ising`.
+    offset : float
+        Constant of the energy of such a model, which scores leave out.
     n_models, n_variables : int
     dtype : numpy dtype
         float32 if both inputs are float32, else float64.
@@ -113,6 +76,8 @@ class SparseIsingEnergy(PairwiseEnergy):
     _saved = ("_graph", "edge_coupling", "field")
 
     queries = QUERIES - {"marginal_map"}
+    labels: tuple[Hashable, ...] | None = None
+    offset: float = 0.0
 
     def __init__(self, coupling: Any, field: ArrayLike | None = None):
         if not sparse.issparse(coupling):
@@ -130,11 +95,8 @@ class SparseIsingEnergy(PairwiseEnergy):
         edges, which = np.unique(ends, axis=0, return_inverse=True)
         weights = np.zeros((len(edges), 2), values.dtype)
         weights[which.ravel(), (row < column)[off].astype(int)] = values[off]
-        if not np.array_equal(weights[:, 0], weights[:, 1]):
-            raise ValueError(
-                "coupling must be symmetric; (coupling + coupling.T) / 2 gives the same model"
-            )
-        self._set(_Edges(edges.reshape(-1, 2), coupling.shape[0]), weights[:, 1], field)
+        weights = symmetric_values(weights[:, 1], weights[:, 0])
+        self._set(SparseGraph(edges.reshape(-1, 2), coupling.shape[0]), weights, field)
 
     def _set(self, graph, weights, field):
         width = graph.n_variables
@@ -197,8 +159,165 @@ class SparseIsingEnergy(PairwiseEnergy):
                 f"edges must hold each pair once; {pairs[twice[0]].tolist()} occurs twice"
             )
         energy = cls.__new__(cls)
-        energy._set(_Edges(pairs, width), weights[order], field)
+        energy._set(SparseGraph(pairs, width), weights[order], field)
         return energy
+
+    # ------------------------------------------------- models of other packages
+
+    @classmethod
+    def from_ising(
+        cls, h: Mapping | ArrayLike, J: Mapping, offset: float = 0.0
+    ) -> SparseIsingEnergy:
+        """Make an energy from labelled fields and couplings in the signs of D-Wave's tools.
+
+        The probability of spins s of -1/+1 is in proportion to ``exp(-E(s))`` with
+        ``E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset``. So `field` is -h and
+        `edge_coupling` is -J, and the best state of `infer` is the state of the lowest E.
+
+        Parameters
+        ----------
+        h : mapping of {label: float}, or array-like (L,)
+            Fields. The labels are any hashable objects; those of an array are 0 to L - 1. Labels
+            that only J names have a field of 0.
+        J : mapping of {(label, label): float}
+            Couplings. Couplings of (i, j) and (j, i) are added up.
+        offset : float, default=0.0
+            Constant of E. Scores and log Z leave it out: ``E(s) = offset - score``.
+
+        Returns
+        -------
+        SparseIsingEnergy
+            Energy with `labels` in the order of h, then of J, and with `offset`.
+
+        Raises
+        ------
+        ValueError
+            If a value is not a finite number, or J joins a label to itself.
+
+        Examples
+        --------
+        >>> from skcrbm.energies import SparseIsingEnergy
+        >>> from skcrbm.inference import infer
+        >>> energy = SparseIsingEnergy.from_ising({"a": 0.5}, {("a", "b"): -1, ("b", "c"): 2})
+        >>> best = infer(energy, "exact", returns="map").assignment[0]
+        >>> dict(zip(energy.labels, (2 * best - 1).tolist()))
+        {'a': -1, 'b': -1, 'c': 1}
+        """
+        return cls._from_labelled(model_of_energy(h, J, offset))
+
+    @classmethod
+    def from_bqm(cls, bqm: Any) -> SparseIsingEnergy:
+        """Make an energy from a binary quadratic model such as ``dimod.BinaryQuadraticModel``.
+
+        Parameters
+        ----------
+        bqm : object
+            Model with the mappings `linear` and `quadratic`, the number `offset`, and the `vartype`
+            SPIN (-1/+1) or BINARY (0/1). Its energy is minimised, see `from_ising`. States of 0/1
+            are the samples of a BINARY model; for a SPIN model 0 stands for -1.
+
+        Returns
+        -------
+        SparseIsingEnergy
+            Energy with the `labels` of the model. The energy of a sample in the model is `offset`
+            minus the score; if bits were replaced by spins, `offset` has their constant, too.
+
+        Raises
+        ------
+        ValueError
+            If the model has another vartype, or a value that is not finite.
+        """
+        return cls._from_labelled(model_of_bqm(bqm))
+
+    @classmethod
+    def from_networkx(
+        cls, graph: Any, weight: str = "weight", field: str = "field"
+    ) -> SparseIsingEnergy:
+        """Make an energy from a graph of networkx.
+
+        Parameters
+        ----------
+        graph : networkx.Graph
+            Undirected graph; the nodes are the labels of the variables.
+        weight : str, default="weight"
+            Attribute of an edge with its coupling, in the sign of a score: neighbours with a
+            positive coupling tend to be equal. An edge without the attribute has a coupling of 1.
+        field : str, default="field"
+            Attribute of a node with its field, 0 without the attribute.
+
+        Returns
+        -------
+        SparseIsingEnergy
+            Energy with `labels` in the order of the nodes.
+
+        Raises
+        ------
+        ValueError
+            If the graph is directed, has several edges for a pair or loops, or a value is not a
+            finite number.
+        """
+        return cls._from_labelled(model_of_graph(graph, weight, field))
+
+    @classmethod
+    def from_triangle(cls, triangle: Any, field: ArrayLike | None = None) -> SparseIsingEnergy:
+        """Make an energy from a matrix that holds the coupling of each pair once.
+
+        Parameters
+        ----------
+        triangle : sparse matrix or array (L, L)
+            Upper or lower triangle: entry (i, k) is the coupling s_ik.
+        field : array-like (L,) or (N, L), default=None
+            Fields f, one row per model. None is one model with fields of 0.
+
+        Returns
+        -------
+        SparseIsingEnergy
+
+        Raises
+        ------
+        ValueError
+            If both (i, k) and (k, i) have an entry other than 0, or an argument is invalid.
+        """
+        triangle = sparse.csr_array(triangle)
+        if triangle.ndim == 2 and triangle.shape[0] == triangle.shape[1]:
+            twice = triangle.multiply(triangle.T)
+            twice.setdiag(0)
+            if twice.nnz and twice.data.any():
+                i, k = (int(part[0]) for part in twice.nonzero())
+                raise ValueError(f"triangle must hold each pair once; it holds {i, k} and {k, i}")
+            triangle = triangle + triangle.T
+        return cls(triangle, field)
+
+    @classmethod
+    def _from_labelled(cls, model: LabelledModel) -> SparseIsingEnergy:
+        energy = cls.from_edges(model.edges, model.weights, model.field)
+        return energy._copy_with(labels=model.labels, offset=model.offset)
+
+    def to_ising(self, model: int = 0) -> tuple[dict, dict, float]:
+        """Return a model as labelled fields, couplings and offset of an energy to be minimised.
+
+        Parameters
+        ----------
+        model : int, default=0
+            Number of the model in the batch.
+
+        Returns
+        -------
+        h : dict of {label: float}
+        J : dict of {(label, label): float}
+        offset : float
+            Arguments of `from_ising`, and of ``dimod.BinaryQuadraticModel.from_ising``. Variables
+            without labels have their numbers as labels. Evidence is left out.
+
+        Examples
+        --------
+        >>> from skcrbm.energies import SparseIsingEnergy
+        >>> SparseIsingEnergy.from_edges([[0, 1]], 2.0, [0.5, -1.0]).to_ising()
+        ({0: -0.5, 1: 1.0}, {(0, 1): -2.0}, 0.0)
+        """
+        labels = range(self.n_variables) if self.labels is None else self.labels
+        h, J = energy_of_model(labels, self.edges, self.edge_coupling, self.field[model])
+        return h, J, self.offset
 
     @property
     def edges(self) -> np.ndarray:
@@ -209,6 +328,11 @@ class SparseIsingEnergy(PairwiseEnergy):
     def neighbours(self) -> Neighbours:
         """The edges in both directions: ``start``, ``variables``, ``edge``, ``reverse``."""
         return self._graph.neighbours
+
+    @property
+    def lanes(self) -> ColourLanes:
+        """Variables of the same colour side by side, for compiled sweeps."""
+        return self._graph.lanes
 
     @property
     def coupling(self) -> sparse.csr_array:
@@ -341,7 +465,7 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the score of states (N, L), one per model; there are no hidden variables."""
-        return self.score(visible)
+        return unchecked(self.score)(visible)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the score (N, K), float64, of K states (K, L) under each of N models."""
@@ -366,9 +490,8 @@ class SparseIsingEnergy(PairwiseEnergy):
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the log-odds ``2 (f_i + S_i y)`` of each variable given the others, (N, L)."""
         states = np.asarray(visible)[:, None]
-        return self.conditional_log_odds(states, slice(0, self.n_variables))[:, 0].astype(
-            self.dtype
-        )
+        log_odds = unchecked(self.conditional_log_odds)(states, slice(0, self.n_variables))
+        return log_odds[:, 0].astype(self.dtype)
 
     # ------------------------------------------------- sufficient statistics
 

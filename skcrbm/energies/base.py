@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 
+from skcrbm.energies.states import check_methods_that_take_states, unchecked
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
@@ -48,7 +49,7 @@ class BaseEnergy(Versioned, ABC):
 
     Subclasses store arrays of one floating dtype, C-contiguous, and define the abstract
     members. The other members follow from these; a subclass overrides a member if it has a faster
-    way.
+    way. Methods that take states refuse other values than 0 and 1, also methods of subclasses.
 
     Attributes
     ----------
@@ -63,6 +64,10 @@ class BaseEnergy(Versioned, ABC):
     #: True if the visible variables are the states of a categorical variable: a single unit is on.
     categorical: ClassVar[bool] = False
     evidence: np.ndarray | None = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        check_methods_that_take_states(cls)
 
     # ------------------------------------------------------------------ shape
 
@@ -365,7 +370,7 @@ class BaseEnergy(Versioned, ABC):
             k = len(sets)
             joint = np.hstack([np.repeat(sets, h, axis=0), np.tile(hidden_states, (k, 1))])
             for n in range(self.n_models):
-                scores = self.rows(np.full(k * h, n)).score(joint)
+                scores = unchecked(self.rows(np.full(k * h, n)).score)(joint)
                 weights[n, part] = reduce(scores.reshape(k, h), axis=1)
         return weights
 
@@ -384,7 +389,9 @@ class BaseEnergy(Versioned, ABC):
         See `log_weight_of_sets` for `hidden`.
         """
         parts = [self.rows([n]) for n in range(self.n_models)]
-        weights = [p.log_weight_of_sets(v[None], hidden)[0, 0] for p, v in zip(parts, visible)]
+        weights = [
+            unchecked(p.log_weight_of_sets)(v[None], hidden)[0, 0] for p, v in zip(parts, visible)
+        ]
         return np.array(weights, np.float64)
 
     # ----------------------------------------------------- conditionals
@@ -473,7 +480,7 @@ class BaseEnergy(Versioned, ABC):
             return self._enumerate_hidden(visible, hidden)
         states = np.zeros((len(visible), 1, self.n_variables), self.dtype)
         states[:, 0, : self.n_visible] = visible
-        log_odds = self.conditional_log_odds(states, block)[:, 0]
+        log_odds = unchecked(self.conditional_log_odds)(states, block)[:, 0]
         found = expit(log_odds) if hidden == "marginal" else log_odds > 0
         return found.astype(self.dtype)
 
@@ -496,7 +503,8 @@ class BaseEnergy(Versioned, ABC):
         self, visible: np.ndarray, hidden: str = "marginal"
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return `hidden_given_visible` and `log_weight` of visible states (N, V) at once."""
-        return self.hidden_given_visible(visible, hidden), self.log_weight(visible, hidden)
+        means = unchecked(self.hidden_given_visible)(visible, hidden)
+        return means, unchecked(self.log_weight)(visible, hidden)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the log-odds of each visible variable given all other visible variables.
@@ -518,7 +526,8 @@ class BaseEnergy(Versioned, ABC):
             on, off = visible.copy(), visible.copy()
             on[:, i], off[:, i] = 1, 0
             with np.errstate(invalid="ignore"):
-                log_odds[:, i] = self.log_weight(on, hidden) - self.log_weight(off, hidden)
+                weight = unchecked(self.log_weight)
+                log_odds[:, i] = weight(on, hidden) - weight(off, hidden)
         if self.evidence is not None:
             log_odds = infinite_where_held(log_odds, self.evidence[:, : self.n_visible])
         return log_odds.astype(self.dtype)
@@ -587,6 +596,9 @@ class BaseEnergy(Versioned, ABC):
         other = copy.copy(self)
         vars(other).update(attributes)
         return other
+
+
+check_methods_that_take_states(BaseEnergy)
 
 
 def _binary_states(k: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from skcrbm.energies._pairwise import PairwiseEnergy
 from skcrbm.energies.base import Block, infinite_where_held
+from skcrbm.energies.states import unchecked
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
@@ -367,7 +368,7 @@ class OneHotRBMEnergy(RBMEnergy):
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the negative free energy (N, S) of S states, -inf unless one unit is on."""
-        weights = super().log_weight_of_sets(visible_sets, hidden)
+        weights = unchecked(super().log_weight_of_sets)(visible_sets, hidden)
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
@@ -382,7 +383,7 @@ class OneHotRBMEnergy(RBMEnergy):
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
         """Return the log-odds of a block; the visible units are drawn together as one class."""
         if not self._is_visible(block):
-            return super().conditional_log_odds(states, block)
+            return unchecked(super().conditional_log_odds)(states, block)
         scores = self._conditional_log_odds(states, slice(0, self.n_visible))
         if self.evidence is not None:
             held = self._held()[0][:, None]

@@ -24,7 +24,12 @@ from skcrbm.inference.methods._samplers import (
     GibbsWithGradients,
     PerturbAndMaxProduct,
 )
-from skcrbm.inference.methods._searches import ICM, BranchAndBound, MixedIntegerProgram
+from skcrbm.inference.methods._searches import (
+    ICM,
+    BranchAndBound,
+    MixedIntegerProgram,
+    SimulatedAnnealing,
+)
 from skcrbm.inference.methods.exact import Exact
 from skcrbm.inference.registry import register_method, register_solver
 
@@ -48,6 +53,7 @@ __all__ = [
     "MixedProduct",
     "PerturbAndMaxProduct",
     "Query",
+    "SimulatedAnnealing",
     "SumProduct",
     "TreeReweighted",
     "TruncatedInference",

@@ -56,9 +56,9 @@ def infer(
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
-        "branch_and_bound", "milp", "mplp", "linear_program", "dual_decomposition", "bp_chain",
-        "ais", or a configured object such as ``SumProduct(damping=0.5)``. A name stands for the
-        object with its default options.
+        "simulated_annealing", "branch_and_bound", "milp", "mplp", "linear_program",
+        "dual_decomposition", "bp_chain", "ais", or a configured object such as
+        ``SumProduct(damping=0.5)``. A name stands for the object with its default options.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         0 or 1 clamps a variable to this value, NaN leaves it free; the questions are answered
         for the conditioned model, ``energy.condition(clamp)``. In an Ising model 0 stands for

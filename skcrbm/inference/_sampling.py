@@ -136,12 +136,13 @@ class LogPartitionEstimate(NamedTuple):
         With "ais" and "bp_chain" the logarithm of an unbiased estimate of Z; with
         "perturb_and_max_product" the mean of the perturbed maximum.
     standard_error : ndarray (N,)
-        Standard error of log_partition, for weights by the delta method; infinite if all weights
-        are 0.
+        Standard error of log_partition; infinite if all weights are 0. For weights it is the error
+        of the delta method times ``sqrt(1 + g**2)``, where g is the logarithm of the largest weight
+        over the mean weight.
     effective_sample_size : ndarray (N,) or None
-        Between 1 and the number of chains or samples. A small value means that few of them
-        carry the estimate, and that its standard error is too small. None if the method has
-        no weights.
+        Between 1 and the number of chains or samples. If it is below 20 or a fifth of this
+        number, few of them carry the estimate, which is then probably too low, and a warning is
+        given. None if the method has no weights.
     """
 
     log_partition: np.ndarray

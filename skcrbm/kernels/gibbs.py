@@ -9,17 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
+from skcrbm.kernels.lanes import draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
 # Chains side by side: states and entries of hundreds of factors stay in the L1 cache, of thousands
 # in the L2 cache.
 _LANES = 64
-# Log-odds beyond this are certain, as u is at least 2^-54.
-_CERTAIN = 80.0
-# Relative distance within which odds in float32 may be on the wrong side.
-_CLOSE = 1e-4
 
 
 class FactorLists(NamedTuple):
@@ -86,40 +82,11 @@ def _hold(held, model, i, total, n_lanes):
 
 
 @jit
-def _odds_off(total, odds, n_lanes):
-    """Fill in the odds of off in float32, within the range of the exponential."""
-    for l in range(n_lanes):
-        odds[l] = np.float32(min(max(-total[l], -_CERTAIN), _CERTAIN))
-    exp_in_place(odds, n_lanes)
-
-
-@jit
 def _uniform(seed, i, u, n_lanes):
     """Fill u with the random numbers of variable i."""
     step = GOLDEN * np.uint64(i + np.uint64(1))
     for l in range(n_lanes):
         u[l] = unit_interval(seed[l] + step)
-
-
-@jit
-def _compare(u, odds, value, n_lanes):
-    """Set value = 1 if u < 1 / (1 + odds), else 0; return the number of close comparisons."""
-    close = 0
-    for l in range(n_lanes):
-        share = u[l] * (1.0 + np.float64(odds[l]))
-        value[l] = 1.0 if share < 1.0 else 0.0
-        close += 1 if abs(share - 1.0) < _CLOSE * share else 0
-    return close
-
-
-@jit
-def _draw(seed, i, total, u, odds, value, n_lanes):
-    """Draw variable i from log-odds total: set value to 1 or 0."""
-    _uniform(seed, i, u, n_lanes)
-    _odds_off(total, odds, n_lanes)
-    if _compare(u, odds, value, n_lanes):
-        for l in range(n_lanes):
-            value[l] = 1.0 if u[l] * (1.0 + math.exp(-total[l])) < 1.0 else 0.0
 
 
 @jit
@@ -190,7 +157,8 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
             if len(held):
                 _hold(held, model, i, total, n_lanes)
             _keep(total, first, i, log_odds, n_lanes)
-            _draw(seed, i, total, u, odds, value, n_lanes)
+            _uniform(seed, i, u, n_lanes)
+            draw_lanes(u, total, odds, value, n_lanes)
             _set_signs(value, signs, i, n_lanes)
         _store(signs, first, state, n_lanes)
 
@@ -328,7 +296,8 @@ def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
             if len(held):
                 _hold(held, model, i, total, n_lanes)
             _keep(total, first, i, log_odds, n_lanes)
-            _draw(seed, i, total, u, odds, value, n_lanes)
+            _uniform(seed, i, u, n_lanes)
+            draw_lanes(u, total, odds, value, n_lanes)
             _set_bits(value, bits, i, change, n_lanes)
             for e in range(start[i], start[i + 1]):
                 _update_code(change, weight[e], code, np.uintp(factor[e]), n_lanes)

@@ -5,7 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skcrbm.kernels.exponentials import exp_in_place
 from skcrbm.kernels.jit import jit
+
+# Log-odds beyond this are certain, as random numbers are at least 2^-54.
+CERTAIN = 80.0
+# Relative distance within which odds in float32 may be on the wrong side.
+_CLOSE = 1e-4
 
 
 class Lanes(NamedTuple):
@@ -161,3 +167,31 @@ def lane_log_odds(belief, on, off, order, log_odds):
                 log_odds[order[l], v] = math.log(belief[v, l]) - math.log(off[v, l])
             else:
                 log_odds[order[l], v] = 0
+
+
+@jit
+def _odds_off(total, odds, n_lanes):
+    """Fill in the odds of off in float32, within the range of the exponential."""
+    for l in range(n_lanes):
+        odds[l] = np.float32(min(max(-total[l], -CERTAIN), CERTAIN))
+    exp_in_place(odds, n_lanes)
+
+
+@jit
+def _compare(u, odds, value, n_lanes):
+    """Set value = 1 if u < 1 / (1 + odds), else 0; return the number of close comparisons."""
+    close = 0
+    for l in range(n_lanes):
+        share = u[l] * (1.0 + np.float64(odds[l]))
+        value[l] = 1.0 if share < 1.0 else 0.0
+        close += 1 if abs(share - 1.0) < _CLOSE * share else 0
+    return close
+
+
+@jit
+def draw_lanes(u, total, odds, value, n_lanes):
+    """Set value to 1 or 0 from log-odds total and random numbers u; odds (float32) is scratch."""
+    _odds_off(total, odds, n_lanes)
+    if _compare(u, odds, value, n_lanes):
+        for l in range(n_lanes):
+            value[l] = 1.0 if u[l] * (1.0 + math.exp(-total[l])) < 1.0 else 0.0

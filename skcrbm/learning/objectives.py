@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, Clock
@@ -196,7 +197,7 @@ class DensityContrast(Contrast):
                 "validation part has no such row"
             )
         rows = batch.rows(complete)
-        log_odds = one_model_per_row(energy, len(rows)).visible_log_odds(rows.visible)
+        log_odds = unchecked(one_model_per_row(energy, len(rows)).visible_log_odds)(rows.visible)
         wrong = np.logaddexp(0, np.where(rows.visible == 1, -log_odds, log_odds))
         return -float(rows.weight @ wrong.sum(axis=1, dtype=np.float64)) / rows.weight.sum()
 
@@ -204,7 +205,7 @@ class DensityContrast(Contrast):
 def _statistics(energy, moments, weight):
     if moments.statistics is not None:
         return moments.statistics
-    return energy.sum_statistics(moments.unary, weight)
+    return unchecked(energy.sum_statistics)(moments.unary, weight)
 
 
 def _unary_difference(positive, negative, weight):
@@ -242,7 +243,7 @@ def negative_log_likelihood(
 
 def _observed_log_weight(energy, batch, method, n_jobs):
     """Return the log-weight (N,) of the observed outputs, the other outputs summed out."""
-    log_weight = energy.log_weight(np.nan_to_num(batch.visible))
+    log_weight = unchecked(energy.log_weight)(np.nan_to_num(batch.visible))
     rows = np.flatnonzero(np.isnan(batch.visible).any(axis=1))
     if len(rows):
         clamp = clamp_visible(batch.visible[rows], energy.n_hidden)

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.special import expit
 
+from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceResult, infer
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
@@ -71,7 +72,7 @@ def clamp_visible(visible, n_hidden):
 def moments_of_states(energy, visible, hidden="marginal", converged=None):
     """Return the `Moments` of visible states (N, V), hidden units at their mean or mode."""
     visible = visible.astype(energy.dtype, copy=False)
-    means, log_weight = energy.hidden_and_log_weight(visible, hidden)
+    means, log_weight = unchecked(energy.hidden_and_log_weight)(visible, hidden)
     return Moments(
         np.concatenate([visible, means], axis=1),
         None,
@@ -92,7 +93,7 @@ def moments_of_all(energy, visible, total, weight=None):
     found = moments_of_states(energy, visible)
     return Moments(
         (weight @ found.unary)[None].astype(energy.dtype),
-        energy.sum_statistics(found.unary, weight * total),
+        unchecked(energy.sum_statistics)(found.unary, weight * total),
         np.array([weight @ found.log_weight]),
         np.ones(1, bool),
     )
@@ -126,7 +127,7 @@ class Observed(Phase):
             sample_weight=batch.weight[rows],
             n_jobs=self.n_jobs,
         )
-        complete = energy.sum_statistics(found.unary, batch.weight * ~partly)
+        complete = unchecked(energy.sum_statistics)(found.unary, batch.weight * ~partly)
         found.unary[rows] = inferred.marginals
         found.log_weight[rows] = inferred.log_partition
         found.converged[rows] = inferred.converged
@@ -178,7 +179,7 @@ class ObservedOnce(Observed):
         if batch not in self._cached:
             weight = batch.weight
             mean = (weight @ batch.visible / weight.sum())[None].astype(energy.dtype)
-            self._cached[batch] = mean, energy.sum_statistics(batch.visible, weight)
+            self._cached[batch] = mean, unchecked(energy.sum_statistics)(batch.visible, weight)
         mean, statistics = self._cached[batch]
         total = batch.weight.sum()
         score = energy.expected_score(mean[0], [part / total for part in statistics])
@@ -280,7 +281,9 @@ class Chains(Phase):
         row = np.searchsorted(reach, u[:, 0] * reach[-1], side="right")
         rows = batch.visible[np.minimum(row, len(reach) - 1)]
         states[:, :v] = np.where(np.isnan(rows), states[:, :v], rows == 1)
-        hidden = one_model_per_row(energy, len(states)).hidden_given_visible(states[:, :v])
+        hidden = unchecked(one_model_per_row(energy, len(states)).hidden_given_visible)(
+            states[:, :v]
+        )
         states[:, v:] = u[:, 1:] < hidden
         return states
 
@@ -333,16 +336,16 @@ class LocalSearch(Phase):
         energy = one_model_per_row(energy, len(batch))
         block = slice(0, energy.n_visible)
         states = np.zeros((len(batch), 1, energy.n_variables), energy.dtype)
-        fields = energy.conditional_log_odds(states, block)[:, 0]
+        fields = unchecked(energy.conditional_log_odds)(states, block)[:, 0]
         found = fields > 0
-        best = energy.log_weight(found)
-        hidden_on = energy.hidden_given_visible(expit(fields))
+        best = unchecked(energy.log_weight)(found)
+        hidden_on = unchecked(energy.hidden_given_visible)(expit(fields))
         for sweep in range(self.n_steps):
             u = uniforms(clock.key, batch.index, clock.draw(sweep), energy.n_hidden)
             states[:, 0, energy.n_visible :] = u < hidden_on
-            visible = energy.conditional_log_odds(states, block)[:, 0] > 0
-            hidden_on = energy.hidden_given_visible(visible)
-            score = energy.log_weight(visible)
+            visible = unchecked(energy.conditional_log_odds)(states, block)[:, 0] > 0
+            hidden_on = unchecked(energy.hidden_given_visible)(visible)
+            score = unchecked(energy.log_weight)(visible)
             better = score > best
             best = np.where(better, score, best)
             found = np.where(better[:, None], visible, found)

@@ -15,7 +15,9 @@ from skcrbm.energies import (
     SparseIsingEnergy,
     TableFactors,
 )
-from skcrbm.inference import Gibbs, infer
+from skcrbm.energies._factor_graph_structure import colour_classes
+from skcrbm.inference import Gibbs, infer, sample
+from skcrbm.inference.any_energy import _sweeps
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep, start_chains, sweep_blocks
 from skcrbm.inference.registry import SWEEPS, sweep_for
 
@@ -111,6 +113,129 @@ def test_many_chains(kind):
     part = gibbs_sweep(energy.rows([2]), state[2:, 37:60], KEY, streams[37:60], 1)
     for a, b in zip(found, part, strict=True):
         np.testing.assert_array_equal(a[2:, 37:60], b)
+
+
+GRAPHS = {
+    "random": (700, lambda rng: rng.randint(0, 700, (2000, 2))),
+    "star": (300, lambda rng: np.column_stack([np.zeros(299, int), np.arange(1, 300)])),
+    "chain": (130, lambda rng: np.column_stack([np.arange(129), np.arange(1, 130)])),
+    "no edges": (70, lambda rng: np.empty((0, 2), int)),
+}
+
+
+def sparse_ising(kind, dtype=np.float64):
+    """Graphs with more variables of a colour than a kernel has lanes."""
+    rng = np.random.RandomState(3)
+    width, pairs = GRAPHS[kind]
+    edges = np.unique(np.sort(pairs(rng), axis=1), axis=0)
+    edges = edges[edges[:, 0] < edges[:, 1]]
+    weights, field = rng.normal(size=len(edges)), rng.normal(size=(N, width))
+    return SparseIsingEnergy.from_edges(edges, weights.astype(dtype), field.astype(dtype))
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_colours(kind):
+    """Neighbours differ in colour; each variable has the first colour that is free."""
+    energy = sparse_ising(kind)
+    sets_of = [[] for _ in range(energy.n_variables)]
+    for i, k in energy.edges:
+        both = set()
+        sets_of[i].append(both)
+        sets_of[k].append(both)
+    for found, expected in zip(energy.sampling_blocks, colour_classes(sets_of), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_lanes(kind):
+    """The blocks hold each variable once and each edge twice; a block has a single colour."""
+    energy = sparse_ising(kind)
+    lanes, colours = energy.lanes, energy._graph.colours
+    np.testing.assert_array_equal(np.sort(lanes.order), np.arange(energy.n_variables))
+    pairs = []
+    for b in range(len(lanes.first) - 1):
+        variables = lanes.order[lanes.first[b] : lanes.first[b + 1]]
+        assert len(set(colours[variables])) == 1
+        entries = slice(lanes.entry[b], lanes.entry[b + 1])
+        edge = lanes.edge[entries].reshape(-1, len(variables))
+        ends = lanes.order[lanes.neighbour[entries]].reshape(-1, len(variables))
+        there = edge < len(energy.edges)
+        sources = np.broadcast_to(variables, edge.shape)[there]
+        np.testing.assert_array_equal(
+            np.sort(np.column_stack([sources, ends[there]]), axis=1), energy.edges[edge[there]]
+        )
+        pairs.append(edge[there])
+    edges = np.concatenate([np.empty(0, int), *pairs])
+    np.testing.assert_array_equal(np.sort(edges), np.repeat(np.arange(len(energy.edges)), 2))
+    assert lanes.entry[-1] <= 4 * len(edges)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_variables_as_lanes(kind, dtype, monkeypatch):
+    """Variables or chains as lanes, few or many sweeps in a call: the same bits."""
+    energy, rng = sparse_ising(kind, dtype), np.random.RandomState(4)
+    shape = energy.field.shape
+    held = np.where(rng.uniform(size=shape) < 0.3, rng.randint(2, size=shape), np.nan)
+    for case in (energy, energy.condition(held)):
+        assert_same(case, 2, np.arange(2), n_steps=2)
+        for streams in (np.arange(70), np.arange(N * 70)):
+            state = start_chains(case, 70, KEY, streams)
+            by_chain = gibbs_sweep(case, state, KEY, streams, 1, 3)
+            with monkeypatch.context() as few:
+                few.setattr(_sweeps, "_MAX_LANES", 0)
+                by_variable = gibbs_sweep(case, state, KEY, streams, 1, 3)
+                few.setattr(_sweeps, "_DRAWS_PER_CALL", 2 * state.size)
+                in_two_calls = gibbs_sweep(case, state, KEY, streams, 1, 3)
+            for a, b, c in zip(by_chain, by_variable, in_two_calls, strict=True):
+                np.testing.assert_array_equal(a, b)
+                np.testing.assert_array_equal(b, c)
+
+
+def copies(n_copies):
+    """Return a frustrated graph of five variables, and a model of many copies of it."""
+    edges = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [1, 3], [3, 4]])
+    weights, field = np.array([0.8, -0.6, 0.7, -0.9, 0.5, 1.1]), np.array([0.3, 0, -0.4, 0.2, 0])
+    small = SparseIsingEnergy.from_edges(edges, weights, field)
+    many = (edges + 5 * np.arange(n_copies)[:, None, None]).reshape(-1, 2)
+    return small, SparseIsingEnergy.from_edges(
+        many, np.tile(weights, n_copies), np.tile(field, n_copies)
+    )
+
+
+@pytest.mark.compiled
+def test_stationary_law():
+    """Independent copies: marginals and pairs are exact within five standard errors."""
+    n_copies = 40_000
+    small, many = copies(n_copies)
+    exact = infer(small, "exact", returns=("marginals", "statistics"))
+    states = sample(many, burn_in=200, random_state=1).reshape(n_copies, 5)
+    pairs = states[:, small.edges[:, 0]] & states[:, small.edges[:, 1]]
+    for found, p in ((states, exact.marginals[0]), (pairs, exact.pairwise)):
+        error = np.abs(found.mean(axis=0) - p)
+        assert (error < 5 * np.sqrt(p * (1 - p) / n_copies)).all()
+
+
+@pytest.mark.compiled
+def test_law_of_a_sweep():
+    """From a fixed state, the states after a sweep have the probabilities of the conditionals."""
+    n_copies = 40_000
+    small, many = copies(n_copies)
+    assert len(small.sampling_blocks) == 3
+    start = np.array([1, 0, 0, 1, 0])
+    probability, states = np.ones(32), (np.arange(32)[:, None] >> np.arange(5)) & 1
+    now = np.tile(start, (32, 1))
+    for block in small.sampling_blocks:
+        log_odds = small.conditional_log_odds(now[None], block)[0]
+        on = 1 / (1 + np.exp(-log_odds))
+        probability *= np.where(states[:, block] == 1, on, 1 - on).prod(axis=1)
+        now[:, block] = states[:, block]
+    assert abs(probability.sum() - 1) < 1e-12
+    found, _ = gibbs_sweep(many, np.tile(start, n_copies)[None, None], KEY, np.arange(1), 1)
+    counts = np.bincount(found.reshape(n_copies, 5) @ 2 ** np.arange(5), minlength=32)
+    error = np.abs(counts / n_copies - probability)
+    assert (error < 5 * np.sqrt(probability * (1 - probability) / n_copies) + 1e-9).all()
 
 
 @pytest.mark.compiled

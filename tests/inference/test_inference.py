@@ -67,7 +67,12 @@ def test_contract(name, answer, dtype):
     present = {*FIELDS.get(answer, (answer,)), "n_iter", "converged"}
     if name in ("ais", "bp_chain") and answer == "log_partition":
         present |= {"standard_error", "effective_sample_size"}
-    if name in ("mplp", "linear_program", "dual_decomposition"):  # nothing like max-marginals
+    if name in (
+        "mplp",
+        "linear_program",
+        "dual_decomposition",
+        "simulated_annealing",
+    ):  # nothing like max-marginals
         present -= {"log_odds"}
     if name == "perturb_and_max_product" and answer == "log_partition":
         present |= {"standard_error"}
@@ -383,7 +388,7 @@ def test_available_methods():
     assert available_methods() == NAMES
     assert {"exact", "mean_field", "sum_product"} <= set(available_methods(energy, ALL))
     one_hot = OneHotRBMEnergy(np.ones((2, 2)), [0, 0], [0, 0])
-    assert available_methods(one_hot) == ["exact", "gibbs"]
+    assert available_methods(one_hot) == ["exact", "simulated_annealing", "gibbs"]
     assert available_methods(energy, "map") == available_methods(energy, ["map"])
     assert "icm" in available_methods(returns="map")
     with pytest.raises(ValueError, match=r"returns must hold some of .*'samples'"):

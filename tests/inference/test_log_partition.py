@@ -1,5 +1,7 @@
 """`estimate_log_partition` beyond RBMs, and annealed importance sampling of other energies."""
 
+import warnings
+
 import numpy as np
 import pytest
 from reference.random_models import random_clamp, random_graph, random_ising, random_rbm
@@ -121,3 +123,63 @@ def test_a_name_is_the_object_with_its_defaults():
 def test_bad_arguments(options, message):
     with pytest.raises(ValueError, match=message):
         estimate_log_partition(KINDS["Ising"](), **options)
+
+
+# ------------------------------------------------------------------- honesty of the error
+
+
+def torus(n, coupling):
+    place = np.arange(n * n).reshape(n, n)
+    edges = [np.column_stack([place.ravel(), np.roll(place, -1, axis).ravel()]) for axis in (0, 1)]
+    return SparseIsingEnergy.from_edges(np.concatenate(edges), coupling, np.zeros(n * n))
+
+
+def torus_log_partition(n, coupling):
+    """Log Z of an n x n torus (Kaufman 1949)."""
+    r = np.arange(2 * n)
+    gamma = np.arccosh(np.cosh(2 * coupling) / np.tanh(2 * coupling) - np.cos(np.pi * r / n))
+    gamma[0] = 2 * coupling + np.log(np.tanh(coupling))
+    logs, signs = [], []
+    for part in (gamma[1::2], gamma[::2]):
+        size = n * np.abs(part)
+        logs += [(size / 2 + np.log1p(np.exp(-size))).sum()]
+        logs += [(size / 2 + np.log1p(-np.exp(-size))).sum()]
+        signs += [1, np.sign(part).prod()]
+    top = max(logs)
+    total = top + np.log(np.dot(signs, np.exp(np.array(logs) - top)))
+    return total - np.log(2) + n * n / 2 * np.log(2 * np.sinh(2 * coupling))
+
+
+def test_log_partition_of_a_torus():
+    energy = torus(3, 0.44)
+    exact = infer(energy, "exact", returns="log_partition").log_partition[0]
+    np.testing.assert_allclose(torus_log_partition(3, 0.44), exact, rtol=1e-12)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("n", "coupling", "n_betas", "hard"), [(12, 0.3, 60, False), (12, 0.44, 60, True)]
+)
+def test_the_error_covers_the_exact_value(n, coupling, n_betas, hard):
+    """1.96 errors cover log Z in most of 20 runs; the error of the delta method does not."""
+    energy, exact = torus(n, coupling), torus_log_partition(n, coupling)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = [estimate_log_partition(energy, 100, n_betas, seed) for seed in range(20)]
+    error = np.array([abs(f.log_partition[0] - exact) for f in found])
+    claimed = np.array([f.standard_error[0] for f in found])
+    assert np.mean(error <= 1.96 * claimed) >= 0.9
+    effective = np.array([f.effective_sample_size[0] for f in found])
+    few = [w for w in caught if "rests on few of 100 chains" in str(w.message)]
+    assert len(few) == (effective < 20).sum()
+    assert (len(few) > 10) == hard
+    if not hard:  # no wider than needed
+        assert claimed.mean() < 2 * error.std() + 2 * error.mean()
+
+
+def test_the_warning_names_the_size_and_the_cure():
+    with pytest.warns(UserWarning, match=r"effective sample size is \d.*larger n_betas"):
+        estimate_log_partition(torus(8, 1.0), 50, 2, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimate_log_partition(torus(4, 0.1), 50, 20, 0)

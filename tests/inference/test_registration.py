@@ -54,9 +54,9 @@ def registered(tables):
 
 @pytest.mark.usefixtures("registered")
 def test_an_outside_energy_passes_the_conformance_suite(monkeypatch):
-    """With its own method, and with the house's "exact" and "gibbs", which serve any energy."""
+    """With its own method, and with the house's methods that serve any energy."""
     energy = make(0, 2, 1.0, np.float64)
-    assert available_methods(energy) == ["exact", "gibbs", "greedy_flips"]
+    assert available_methods(energy) == ["exact", "simulated_annealing", "gibbs", "greedy_flips"]
     conformance.check_energy(Case("triples", make, score, statistics), monkeypatch)
 
 
@@ -171,7 +171,7 @@ def test_a_subclass_inherits_the_methods_of_its_parent():
 @pytest.mark.parametrize("kind", [Squared, RenamedSquared])
 def test_a_subclass_with_another_score_keeps_the_generic_methods(kind):
     energy = coupled(kind)
-    assert available_methods(energy) == ["exact", "gibbs"]
+    assert available_methods(energy) == ["exact", "simulated_annealing", "gibbs"]
     with pytest.raises(ValueError, match=f"does not work on {kind.__name__}; methods"):
         infer(energy, "sum_product")
     ising = infer(coupled(IsingEnergy), "exact", returns="log_partition").log_partition
@@ -181,7 +181,7 @@ def test_a_subclass_with_another_score_keeps_the_generic_methods(kind):
 
 def test_one_hot_models_keep_their_own_methods():
     energy = OneHotRBMEnergy(np.ones((3, 2)), np.zeros(3), np.zeros(2))
-    assert available_methods(energy) == ["exact", "gibbs"]
+    assert available_methods(energy) == ["exact", "simulated_annealing", "gibbs"]
 
 
 @pytest.mark.usefixtures("tables")
@@ -197,7 +197,7 @@ def test_a_line_for_a_subclass_wins():
         infer(child, "sum_product").marginals, infer(coupled(IsingEnergy), "sum_product").marginals
     )
     for kind in (Squared, RenamedSquared):
-        assert available_methods(coupled(kind)) == ["exact", "mplp", "gibbs"]
+        assert available_methods(coupled(kind)) == ["exact", "mplp", "simulated_annealing", "gibbs"]
 
 
 def solve_nothing(method, energy, query):

@@ -129,6 +129,7 @@ def tolerances(dtype):
 
 # Fewer draws than by default: the checks do not depend on their number.
 FEWER_DRAWS = {
+    "simulated_annealing": {"n_sweeps": 30},
     "gibbs": {"max_iter": 20, "burn_in": 5, "n_chains": 4},
     "gibbs_with_gradients": {"max_iter": 10, "burn_in": 2, "n_chains": 4},
     "ais": {"n_chains": 10, "n_betas": 10},

@@ -9,12 +9,18 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from skcrbm.energies import BaseEnergy
+from skcrbm.energies.states import unchecked
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.base import Query, empty_result
 from skcrbm.inference.methods._samplers import AnnealedImportanceSampling
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
+from skcrbm.utils.warnings import warn_user
+
+# Effective sample size below which an estimate of log Z is not reliable, and the same as a share
+# of the samples if these are few.
+_FEW_EFFECTIVE, _FEW_OF_ALL = 20, 0.2
 
 
 def solve(method, energy, query):
@@ -33,14 +39,16 @@ def _log_weights(energy, n_chains, n_betas, key):
     log_odds = np.zeros((n, width))
     for block in energy.sampling_blocks:
         log_odds[:, block] = uncoupled.conditional_log_odds(start[:, None], block)[:, 0]
-    base = uncoupled.score(start) + np.where(free, np.logaddexp(0, log_odds), 0).sum(axis=1)
+    base = unchecked(uncoupled.score)(start) + np.where(free, np.logaddexp(0, log_odds), 0).sum(
+        axis=1
+    )
     states = uniforms(key, streams, 0, width) < expit(log_odds)[:, None]
     rows = np.repeat(np.arange(n), n_chains)
     models, uncoupled = energy.rows(rows), uncoupled.rows(rows)
     log_weight = np.zeros(n * n_chains)
     for t in range(1, n_betas + 1):
         flat = states.reshape(n * n_chains, width)
-        log_weight += (models.score(flat) - uncoupled.score(flat)) / n_betas
+        log_weight += (unchecked(models.score)(flat) - unchecked(uncoupled.score)(flat)) / n_betas
         if t < n_betas:
             states, _ = gibbs_sweep(energy.scaled(t / n_betas), states, key, streams, t)
     return log_weight.reshape(n, n_chains) + base[:, None]
@@ -79,13 +87,34 @@ def fill_estimate(fields: dict[str, Any], log_weight: np.ndarray) -> None:
     `log_weight` (N, S) are the logarithms of S independent weights of each model, whose
     expectation is Z. If all of them are -inf, the estimate of Z is 0, its error is infinite and
     its effective sample size 0.
+
+    The delta method takes the spread of the weights from the weights themselves, so its error is
+    too small if rare large weights carry the mean. It is multiplied by sqrt(1 + g^2), where g is
+    the logarithm of the largest weight over the mean. The factor is near 1 if weights are nearly
+    equal. It is a rule without a proof, chosen on some lattices; with other seeds, 1.96 errors of
+    the delta method covered log Z of a 12 x 12 torus with couplings of 0.44 (100 chains, 60 steps)
+    in 30 of 50 runs, and with the factor in 48.
     """
     n_samples = log_weight.shape[1]
     mean = logsumexp(log_weight, axis=1) - np.log(n_samples)
     positive = mean > -np.inf
     relative = np.exp(log_weight - np.where(positive, mean, 0.0)[:, None])
-    error = relative.std(axis=1, ddof=1) / np.sqrt(n_samples)
+    delta = relative.std(axis=1, ddof=1) / np.sqrt(n_samples)
+    error = delta * np.hypot(1, np.log(np.where(positive, relative.max(axis=1), 1.0)))
     square = np.where(positive, np.square(relative).mean(axis=1), np.inf)
     fields["log_partition"] = mean
     fields["standard_error"] = np.where(positive, error, np.inf)
     fields["effective_sample_size"] = n_samples / square
+    _warn_of_few(n_samples / square[positive], n_samples)
+
+
+def _warn_of_few(effective, n_samples):
+    """Warn if few of the samples carry the estimate of a model."""
+    few = effective < min(_FEW_EFFECTIVE, _FEW_OF_ALL * n_samples)
+    if few.any():
+        warn_user(
+            f"the estimate of log Z rests on few of {n_samples} chains or samples: the effective "
+            f"sample size is {effective.min():.1f} in the worst of {few.sum()} such models. It is "
+            "probably too low, and its standard error is rough. Use more chains or samples, and "
+            "with 'ais' a larger n_betas"
+        )

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from skcrbm.energies.states import unchecked
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import MAX_GENERIC_UNITS
@@ -80,7 +81,7 @@ class _Enumerated:
         if part.evidence is not None:
             held = ~part.free[0]
             self.states[:, held] = part.evidence[0, held]
-        self.score = part.rows(np.zeros(len(self.states), int)).score(self.states)
+        self.score = unchecked(part.rows(np.zeros(len(self.states), int)).score)(self.states)
         log_z: Any = logsumexp(self.score)
         self.log_z = float(log_z)
         if self.log_z == -np.inf:
@@ -111,7 +112,7 @@ class _Enumerated:
 
     def statistics(self):
         """Return the expected sufficient statistics."""
-        return self.energy.sum_statistics(self.states, self.probability)
+        return unchecked(self.energy.sum_statistics)(self.states, self.probability)
 
     def draw(self, u):
         """Return the indices of the states drawn by uniform numbers u."""

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skcrbm.energies import SparseIsingEnergy
-from skcrbm.inference.any_energy.gibbs import solve_by_sweeps
+from skcrbm.inference.any_energy.gibbs import repeatable, solve_by_sweeps
 from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_gradients import ising_gradients
 from skcrbm.utils.validation import kernel_array
@@ -25,6 +25,7 @@ def solve_ising(method, energy, query):
     return solve_by_sweeps(method, energy, query, ising_gradient_sweep)
 
 
+@repeatable
 def gradient_sweep(energy, states, key, streams, step):
     """Propose as many flips as there are visible variables, then draw the hidden variables.
 
@@ -68,6 +69,7 @@ def gradient_sweep(energy, states, key, streams, step):
     return out, found
 
 
+@repeatable
 def ising_gradient_sweep(energy, states, key, streams, step):
     """Make the sweep of `gradient_sweep`, up to rounding, for Ising models, sparse or dense."""
     n, c, width = states.shape

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies import BaseEnergy
+from skcrbm.energies import BaseEnergy, SparseIsingEnergy
+from skcrbm.energies.states import unchecked
 from skcrbm.inference.base import empty_result, sum_statistics
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import sweep_for
 from skcrbm.kernels.gibbs import FactorLists, sweep_factors, sweep_ising
+from skcrbm.kernels.sparse_sweeps import sweep_colours
 from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
@@ -21,6 +24,10 @@ from skcrbm.utils.validation import kernel_array
 _CHAINS, _MAX_CHAINS = 10, 100
 # A model has converged if the means of its chains, as probabilities, spread by no more than this.
 _TOLERATED_SPREAD = 1e-3
+# Chains side by side in a kernel, see `kernels/gibbs.py`.
+_MAX_LANES = 64
+# Draws of a call, which an interrupt has to wait for.
+_DRAWS_PER_CALL = 2**27
 
 
 class Chains(NamedTuple):
@@ -35,9 +42,14 @@ class Chains(NamedTuple):
 
 
 def gibbs_sweep(
-    energy: BaseEnergy, states: np.ndarray, key: Any, streams: np.ndarray, step: int
+    energy: BaseEnergy,
+    states: np.ndarray,
+    key: Any,
+    streams: np.ndarray,
+    step: int,
+    n_sweeps: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw all blocks of variables in turn, each given the others.
+    """Draw all blocks of variables in turn, each given the others; once, or several times.
 
     An energy with a line in `SWEEPS` has a compiled sweep, which draws the same states as
     `sweep_blocks` draws from `conditional_log_odds`, up to rounding.
@@ -53,18 +65,33 @@ def gibbs_sweep(
     streams : ndarray (C,) or (N * C,) of int
         Random numbers of each chain: the same for all models, or different for each model.
     step : int
-        Number of the draw.
+        Number of the first draw; the next sweep is draw ``step + 1``.
+    n_sweeps : int, default=1
+        Number of sweeps.
 
     Returns
     -------
     states : ndarray of bool (N, C, n_variables)
         The new states.
     log_odds : ndarray (N, C, n_variables)
-        Log-odds from which each variable was drawn, given the others at that time.
+        Log-odds from which each variable was last drawn, given the others at that time.
     """
-    return sweep_for(type(energy))(energy, states, key, streams, step)
+    return sweep_for(type(energy))(energy, states, key, streams, step, n_sweeps)
 
 
+def repeatable(sweep):
+    """Decorate a function that makes one sweep: it takes `n_sweeps`, as `gibbs_sweep` does."""
+
+    @wraps(sweep)
+    def sweeps(energy, states, key, streams, step, n_sweeps=1):
+        for t in range(step, step + n_sweeps - 1):
+            states, _ = sweep(energy, states, key, streams, t)
+        return sweep(energy, states, key, streams, step + n_sweeps - 1)
+
+    return sweeps
+
+
+@repeatable
 def sweep_blocks(energy, states, key, streams, step):
     """Make the sweep of `gibbs_sweep` for any energy."""
     n, c, n_variables = states.shape
@@ -180,8 +207,8 @@ def _average(method, energy, query, fields, sweep):
             state, first = start_chains(part, n_chains, key, streams, chance), 1
         else:
             state, first = _with_evidence(part, before[rows]), step
-        for t in range(first, first + burn_in):
-            state, _ = sweep(part, state, key, streams, t)
+        if burn_in:
+            state, _ = sweep(part, state, key, streams, first, burn_in)
         wanted = statistics if "statistics" in query.returns else None
         moments = _Moments(part, n_chains, method.max_iter, weight[rows], wanted)
         for t in range(first + burn_in, first + burn_in + method.max_iter):
@@ -219,9 +246,9 @@ def _sample(method, energy, query, fields, sweep):
         else:
             state, t = _with_evidence(part, before[rows]), step
         for first in range(0, n_samples, n_chains):
-            for _ in range(method.thin if first else first_sweeps):
-                state, _ = sweep(part, state, key, streams, t)
-                t += 1
+            n_sweeps = method.thin if first else first_sweeps
+            state, _ = sweep(part, state, key, streams, t, n_sweeps)
+            t += n_sweeps
             last = min(first + n_chains, n_samples)
             out[rows, first:last] = state[:, : last - first]
         states[rows] = state
@@ -253,22 +280,30 @@ class _Moments:
         self.done = 0
 
     def add(self, states, log_odds):
-        on = expit(log_odds)
         part = 0 if self.done < self.half else 1
-        self.on[part] += on
-        self.off[part] += expit(-log_odds)
-        self.squares[part] += np.square(on, dtype=np.float64)
+        self._add_probabilities(log_odds, self.on[part], self.off[part], self.squares[part])
         self.done += 1
         if self.statistics is not None:
             # The last block was drawn given the current states of all others: take its means.
             last = self.energy.sampling_blocks[-1]
             means = states.astype(self.energy.dtype)
-            means[..., last] = on[..., last]
+            means[..., last] = expit(log_odds[..., last])
             means = means.reshape(-1, means.shape[2])
             for total, value in zip(
-                self.statistics, self.energy.sum_statistics(means, self.weight)
+                self.statistics, unchecked(self.energy.sum_statistics)(means, self.weight)
             ):
                 total += value
+
+    def _add_probabilities(self, log_odds, on, off, squares):
+        if isinstance(self.energy, SparseIsingEnergy):  # may have very many variables
+            from skcrbm.kernels.sparse_sweeps import add_probabilities
+
+            add_probabilities(log_odds.ravel(), on.ravel(), off.ravel(), squares.ravel())
+            return
+        probability = expit(log_odds)
+        on += probability
+        off += expit(-log_odds)
+        squares += np.square(probability, dtype=np.float64)
 
     def log_odds(self):
         tiny = np.finfo(np.float64).tiny
@@ -287,48 +322,89 @@ class _Moments:
         return (excess <= (max_rhat**2 - 1) * within).all(1)
 
 
-def _sweep_chains(kernel, factors, energy, states, key, streams, step):
-    """Make the sweep of `gibbs_sweep` by a kernel, for an energy with a single field.
+def kernel_order(energy):
+    """Return the variables in the order in which a sweep draws them."""
+    variables = np.arange(energy.n_variables)
+    return np.concatenate([variables[:0], *(variables[block] for block in energy.sampling_blocks)])
 
-    `factors` are the arrays of the couplings, in the order in which the kernel takes them:
-    ``kernel(order, *factors, field, n_chains, held, seeds, state, log_odds)``. Each chain of each
-    model is a row of the kernel.
+
+def kernel_chains(energy, states):
+    """Return states (R, L) of bool to draw into, fields, held variables and log-odds for kernels.
+
+    Each chain of each model is a row. The energy has a single field.
     """
     n, c, width = states.shape
-    variables = np.arange(width)
-    blocks = (variables[block] for block in energy.sampling_blocks)
-    order = np.concatenate([variables[:0], *blocks])
     held = np.zeros((0, width), np.int8)
     if energy.evidence is not None:
         held = signs_of(energy.evidence)
     drawn = np.array(states.reshape(n * c, width), bool, order="C")
-    log_odds = np.empty((n * c, width))
+    return drawn, kernel_array(energy.field, np.float64), held, np.empty((n * c, width))
+
+
+def sweep_chains(kernel, factors, energy, states, key, streams, step, n_sweeps):
+    """Make the sweeps of `gibbs_sweep` by a kernel with chains as lanes.
+
+    `factors` are the arrays of the couplings, in the order in which the kernel takes them:
+    ``kernel(order, *factors, field, n_chains, held, seeds, state, log_odds)``.
+    """
+    drawn, field, held, log_odds = kernel_chains(energy, states)
+    order = kernel_order(energy)
     with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
-        kernel(
-            order, *factors, kernel_array(energy.field, np.float64), c, kernel_array(held),
-            seeds(key, streams, step), drawn, log_odds,
-        )  # fmt: skip
+        for t in range(step, step + n_sweeps):
+            kernel(
+                order, *factors, field, states.shape[1], kernel_array(held), seeds(key, streams, t),
+                drawn, log_odds,
+            )  # fmt: skip
     log_odds = log_odds.astype(energy.dtype, copy=False)
-    return drawn.reshape(n, c, width), log_odds.reshape(n, c, width)
+    return drawn.reshape(states.shape), log_odds.reshape(states.shape)
 
 
-def sweep_ising_model(energy, states, key, streams, step):
+def sweep_ising_model(energy, states, key, streams, step, n_sweeps=1):
     """Draw the variables of an `IsingEnergy`; see `gibbs_sweep`."""
     i, k = np.nonzero(energy.coupling)
     start = np.searchsorted(i, np.arange(energy.n_variables + 1)).astype(np.int64)
     couplings = start, kernel_array(k, np.int64), energy.coupling[i, k].astype(np.float64)
-    return _sweep_chains(sweep_ising, couplings, energy, states, key, streams, step)
+    return sweep_chains(sweep_ising, couplings, energy, states, key, streams, step, n_sweeps)
 
 
-def sweep_sparse_ising(energy, states, key, streams, step):
-    """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`."""
-    graph = energy.neighbours
-    coupling = energy.edge_coupling[graph.edge].astype(np.float64)
-    couplings = graph.start, graph.variables, coupling
-    return _sweep_chains(sweep_ising, couplings, energy, states, key, streams, step)
+def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
+    """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`.
+
+    The lanes of the kernel are variables of a colour, or chains if more of them are side by side.
+    """
+    n, c, width = states.shape
+    lanes = energy.lanes
+    if min(n * c, _MAX_LANES) * (len(lanes.first) - 1) > width:
+        graph = energy.neighbours
+        coupling = energy.edge_coupling[graph.edge].astype(np.float64)
+        couplings = graph.start, graph.variables, coupling
+        return sweep_chains(sweep_ising, couplings, energy, states, key, streams, step, n_sweeps)
+    drawn, field, held, log_odds = kernel_chains(energy, states)
+    coupling, (field, held) = lane_couplings(energy), by_place(lanes, field, held)
+    for steps in sweeps_per_call(drawn.size, n_sweeps):
+        parts = [seeds(key, streams, t) for t in range(step + steps.start, step + steps.stop)]
+        with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+            sweep_colours(lanes, coupling, field, c, held, np.array(parts), drawn, log_odds)
+    log_odds = log_odds.astype(energy.dtype, copy=False)
+    return drawn.reshape(states.shape), log_odds.reshape(states.shape)
 
 
-def sweep_factor_graph(energy, states, key, streams, step):
+def lane_couplings(energy):
+    """Return the coupling of each entry of `energy.lanes`, float64; 0 without a neighbour."""
+    return np.append(energy.edge_coupling, 0).astype(np.float64)[energy.lanes.edge]
+
+
+def by_place(lanes, *arrays):
+    """Return arrays (N, L) with their columns in the order of the lanes."""
+    return tuple(np.ascontiguousarray(array[:, lanes.order]) for array in arrays)
+
+
+def sweeps_per_call(n_variables, n_sweeps):
+    """Return slices of the sweeps: no call of a kernel takes longer than about a second."""
+    return row_chunks(n_sweeps, max(1, _DRAWS_PER_CALL // max(1, n_variables)))
+
+
+def sweep_factor_graph(energy, states, key, streams, step, n_sweeps=1):
     """Draw the variables of a `FactorGraphEnergy`; see `gibbs_sweep`."""
     there = energy.graph.adjacency
     lists = FactorLists(
@@ -336,4 +412,4 @@ def sweep_factor_graph(energy, states, key, streams, step):
         kernel_array(energy.log_potentials, np.float64), there.at_zero, there.output,
         FORBIDDEN_LOG_ODDS if energy.has_zeros else 0.0,
     )  # fmt: skip
-    return _sweep_chains(sweep_factors, (lists,), energy, states, key, streams, step)
+    return sweep_chains(sweep_factors, (lists,), energy, states, key, streams, step, n_sweeps)

@@ -179,9 +179,11 @@ class BPChain(_RandomMethod):
     exact: on graphs without loops, given enough iterations. Otherwise q is only near it; but q(x)
     of each sample is known ("sample_log_prob", which depends on the state only, up to rounding), so
     that ``exp(score(x) - log q(x))`` is an unbiased estimate of Z. "log_partition" is the
-    logarithm of its mean over `n_samples` samples, with `standard_error`, by the delta method, and
-    `effective_sample_size`, between 1 and the number of samples. A small effective sample size
-    means that few samples carry the estimate, and that its standard error is too small.
+    logarithm of its mean over `n_samples` samples, with `standard_error` and
+    `effective_sample_size`, between 1 and the number of samples. The error is the error of the
+    delta method, enlarged if single samples have large weights. If few samples carry the estimate
+    (an effective sample size below 20 or a fifth of the samples), a warning is given: the estimate
+    is then probably too low, and its error is rough.
 
     If tables hold weights of zero, or the graph has ORs and ANDs, beliefs may allow impossible
     states. A sample may then have weight 0, and its importance weight is 0. If both values of a
@@ -351,9 +353,10 @@ class AnnealedImportanceSampling(_RandomMethod):
     the hidden units of an RBM are summed out of the weights. The couplings of a factor graph are
     all its log-potentials, also of single variables. A factor graph with entries of -inf, ORs or
     ANDs is refused: without couplings its variables would not become independent. The result has
-    `standard_error`, by the delta method, and `effective_sample_size`, between 1 and the number of
-    chains. A small effective sample size means that few chains carry the estimate, and that its
-    standard error is too small.
+    `standard_error` and `effective_sample_size`, between 1 and the number of chains. The error is
+    the error of the delta method, enlarged if single chains have large weights. If few chains
+    carry the estimate (an effective sample size below 20 or a fifth of the chains), a warning is
+    given: the estimate is then probably too low, and its error is rough. More steps help most.
 
     Parameters
     ----------

@@ -6,10 +6,11 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod, IterativeMethod
+from skcrbm.utils.validation import as_float_array
 
 
 class BranchAndBound(InferenceMethod):
@@ -142,3 +143,97 @@ class ICM(IterativeMethod):
     def is_random(self) -> bool:
         """Whether there are random starts."""
         return self.n_restarts > 1
+
+
+class SimulatedAnnealing(InferenceMethod):
+    """Joint MAP by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983).
+
+    A run starts at a random state and makes `n_sweeps` sweeps over all variables, with fields and
+    couplings times beta, which grows from sweep to sweep. It keeps the best state that a sweep
+    ended at, and improves it at the end as `ICM` does, if the energy has that method. In an
+    `IsingEnergy` or `SparseIsingEnergy` a compiled sweep proposes to flip each variable (Metropolis
+    et al. 1953), about a million variables in ten milliseconds if each has a few neighbours. Other
+    energies make the sweeps of `Gibbs`, one model after the other.
+
+    A model has converged if no change of a single variable raises the score of its state (in an
+    RBM, no change of one layer). That is no proof of optimality. For an energy without "icm" a
+    model has converged if its state is possible.
+
+    Parameters
+    ----------
+    n_sweeps : int, default=1000
+        Number of sweeps of each run; slower annealing finds better states.
+    n_restarts : int, default=1
+        Number of runs, each from another random state. Each model keeps the best state.
+    beta_range : tuple of two floats or None, default=None
+        First and last beta, with 0 < first <= last. None: chosen for each model by the typical
+        strength of fields and couplings at its variables. At the first beta most variables move
+        freely, at the last beta few of them move.
+    schedule : {"geometric", "linear"}, default="geometric"
+        Steps of beta: equal ratios, or equal differences.
+    random_state : int, RandomState or None, default=None
+        Seed. All models use the same random numbers: an answer does not depend on the batch.
+
+    References
+    ----------
+    Kirkpatrick, Gelatt and Vecchi (1983). Optimization by simulated annealing. Science 220.
+
+    Metropolis, Rosenbluth, Rosenbluth, Teller and Teller (1953). Equation of state calculations
+    by fast computing machines. The Journal of Chemical Physics 21.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import make_ising_lattice
+    >>> from skcrbm.inference import SimulatedAnnealing, infer
+    >>> lattice = make_ising_lattice((20, 20), 1.0)
+    >>> result = infer(lattice, SimulatedAnnealing(n_sweeps=500, random_state=0))
+    >>> float(lattice.score(result.assignment)[0])
+    800.0
+    """
+
+    name: ClassVar = "simulated_annealing"
+    answers: ClassVar = frozenset({"map"})
+    default_returns: ClassVar = ("map",)
+    restriction: ClassVar = "it takes energies that define `scaled`"
+    _parameter_constraints: ClassVar = {
+        "n_sweeps": [Interval(Integral, 1, None, closed="left")],
+        "n_restarts": [Interval(Integral, 1, None, closed="left")],
+        "beta_range": ["array-like", None],
+        "schedule": [StrOptions({"geometric", "linear"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_sweeps: int = 1000,
+        n_restarts: int = 1,
+        beta_range: tuple[float, float] | None = None,
+        schedule: str = "geometric",
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.n_sweeps = n_sweeps
+        self.n_restarts = n_restarts
+        self.beta_range = beta_range
+        self.schedule = schedule
+        self.random_state = random_state
+
+    @property
+    def is_random(self) -> bool:
+        """Whether answers depend on an option `random_state`: always."""
+        return True
+
+    def supports(self, energy: BaseEnergy) -> frozenset:
+        """Return the answers for an energy; an empty set if it does not define `scaled`."""
+        scales = type(energy).scaled is not BaseEnergy.scaled
+        return super().supports(energy) if scales else frozenset()
+
+    def check_options(self) -> None:
+        """Raise a ValueError if an option is invalid."""
+        super().check_options()
+        if self.beta_range is not None:
+            ends = as_float_array(self.beta_range, "beta_range", "(2,)")
+            if len(ends) != 2 or not 0 < ends[0] <= ends[1]:
+                raise ValueError(
+                    "beta_range must be (first, last) with 0 < first <= last, got "
+                    f"{self.beta_range!r}"
+                )

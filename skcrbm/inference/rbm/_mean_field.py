@@ -7,6 +7,7 @@ that their fields carry more information.
 import numpy as np
 from scipy.special import entr, expit
 
+from skcrbm.energies.states import unchecked
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.methods._messages import Beliefs
 from skcrbm.utils.parallel import one_blas_thread
@@ -77,7 +78,7 @@ def _add_moments(energy, query, fields):
     if "statistics" in query.returns and query.per_example:
         fields["statistics"][0][:] = v[:, :, None] * h[:, None, :]
     elif "statistics" in query.returns:
-        fields["statistics"] = energy.sum_statistics(beliefs, query.sample_weight)
+        fields["statistics"] = unchecked(energy.sum_statistics)(beliefs, query.sample_weight)
     if "log_partition" in query.returns:
         scores = v * energy.visible_bias
         scores += v * (h @ energy.weights.T)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skcrbm.energies.states import unchecked
 from skcrbm.inference.base import empty_result, sum_statistics, with_folded_evidence
 from skcrbm.inference.methods._messages import Messages, convergence_slack, earlier_messages
 from skcrbm.inference.random_numbers import best_of_restarts
@@ -62,7 +63,7 @@ def _find_state(method, energy, query, kind):
         )
     state = fields["assignment"]
     with one_blas_thread():
-        mode = energy.hidden_given_visible(state[:, : energy.n_visible])
+        mode = unchecked(energy.hidden_given_visible)(state[:, : energy.n_visible])
     state[:, energy.n_visible :] = mode > 0.5
     return fields
 

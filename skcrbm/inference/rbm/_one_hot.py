@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import log_expit
 
 from skcrbm.energies import OneHotRBMEnergy
+from skcrbm.energies.states import unchecked
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.utils.limits import LARGE_FIELD
@@ -144,7 +145,7 @@ def _draw(energy, log_weight, query, key):
     index = (u[:, :, None] * mass[:, None, -1:] > mass[:, None, :-1]).sum(axis=2)
     samples[:, :, : energy.n_visible] = np.eye(energy.n_visible, dtype=np.int8)[index]
     block = energy.sampling_blocks[1]
-    log_odds = energy.conditional_log_odds(samples, block)
+    log_odds = unchecked(energy.conditional_log_odds)(samples, block)
     u = uniforms(key, np.arange(n), 1, n_samples * energy.n_hidden)
     samples[:, :, block] = energy.draw(log_odds, u.reshape(log_odds.shape), block)
     return samples

@@ -1,0 +1,115 @@
+"""Ising models of other packages, with labelled variables, as arrays; no other package is imported.
+
+Spins are -1/+1. The energy E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset is minimised, so
+that fields and couplings of scores have the other sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class LabelledModel(NamedTuple):
+    """Arrays of a model of variables with labels, in the signs of a score."""
+
+    labels: tuple[Hashable, ...]  # L different labels
+    edges: np.ndarray  # (E, 2) int64, different pairs
+    weights: np.ndarray  # (E,) float64
+    field: np.ndarray  # (L,) float64
+    offset: float  # energy minus the negative score
+
+
+def model_of_energy(h: Any, J: Any, offset: float) -> LabelledModel:
+    """Return the model with the energy of fields h and couplings J; see `from_ising`."""
+    if not isinstance(J, Mapping):
+        raise ValueError(f"J must be a mapping from pairs of labels to numbers, got {type(J)}")
+    linear = dict(h) if isinstance(h, Mapping) else dict(enumerate(np.asarray(h).tolist()))
+    pairs = [_pair_of_labels(pair) for pair in J]
+    for pair in pairs:
+        for label in pair:
+            linear.setdefault(label, 0.0)
+    values = -_numbers("J", J.values())
+    return _labelled(linear, pairs, values, -_numbers("h", linear.values()), float(offset))
+
+
+def model_of_bqm(bqm: Any) -> LabelledModel:
+    """Return the model of a binary quadratic model; see `from_bqm`."""
+    kind = getattr(bqm, "vartype", None)
+    kind = getattr(kind, "name", kind)
+    if kind not in ("SPIN", "BINARY"):
+        raise ValueError(
+            "bqm must have linear, quadratic, offset, and the vartype SPIN or BINARY, got "
+            f"{type(bqm).__name__} of vartype {kind!r}"
+        )
+    model = model_of_energy(bqm.linear, bqm.quadratic, bqm.offset)
+    return model if kind == "SPIN" else _spins_for_bits(model)
+
+
+def model_of_graph(graph: Any, weight: str, field: str) -> LabelledModel:
+    """Return the model of a graph in the form of networkx; see `from_networkx`."""
+    if graph.is_directed() or graph.is_multigraph():
+        raise ValueError(
+            "graph must be undirected, with one edge for a pair; make one by networkx.Graph(graph)"
+        )
+    linear = {label: given.get(field, 0.0) for label, given in graph.nodes(data=True)}
+    edges = list(graph.edges(data=True))
+    pairs = [(i, k) for i, k, _ in edges]
+    values = _numbers(
+        f"the edge attribute {weight!r}", [given.get(weight, 1.0) for *_, given in edges]
+    )
+    fields = _numbers(f"the node attribute {field!r}", linear.values())
+    return _labelled(linear, pairs, values, fields, 0.0)
+
+
+def energy_of_model(
+    labels: Iterable[Hashable], edges: np.ndarray, weights: np.ndarray, field: np.ndarray
+) -> tuple[dict, dict]:
+    """Return the fields h and couplings J of the energy as dicts; see `to_ising`."""
+    labels = list(labels)
+    h = dict(zip(labels, (-field.astype(np.float64)).tolist()))
+    values = (-weights.astype(np.float64)).tolist()
+    J = {(labels[i], labels[k]): value for (i, k), value in zip(edges.tolist(), values)}
+    return h, J
+
+
+def _pair_of_labels(pair):
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise ValueError(f"J must have pairs of labels as keys, got {pair!r}")
+    return pair
+
+
+def _numbers(name, values):
+    try:
+        numbers = np.array(list(values), np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from error
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name} must be finite; it contains NaN or infinity")
+    return numbers
+
+
+def _labelled(linear, pairs, values, field, offset):
+    """Return a model whose variables are the keys of linear; couplings of a pair are added up."""
+    number = {label: i for i, label in enumerate(linear)}
+    ends = np.array([(number[i], number[k]) for i, k in pairs], np.int64).reshape(-1, 2)
+    loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
+    if len(loops):
+        raise ValueError(
+            f"a coupling joins {pairs[loops[0]][0]!r} to itself: s s = 1 is a constant"
+        )
+    edges, which = np.unique(np.sort(ends, axis=1), axis=0, return_inverse=True)
+    weights = np.bincount(which.ravel(), values, len(edges))
+    return LabelledModel(tuple(linear), edges, weights, field, offset)
+
+
+def _spins_for_bits(model):
+    """Replace bits x by (s + 1) / 2 in a model of bits."""
+    quarter = model.weights / 4
+    field = model.field / 2 + np.bincount(
+        model.edges.ravel(), np.repeat(quarter, 2), len(model.field)
+    )
+    constant = model.field.sum() / 2 + quarter.sum()
+    return model._replace(weights=quarter, field=field, offset=model.offset - constant)

@@ -1,0 +1,120 @@
+"""The graph of a sparse Ising model: neighbours, colours and lanes of variables."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.utils.graphs import min_fill
+from skcrbm.utils.pickling import Versioned
+
+# Variables of a block; as many neighbours as the first of them are stored for each.
+_LANES = 64
+# Variables with up to this many neighbours may share a block. Of variables with more neighbours,
+# the first has less than twice as many as the last.
+_FEW_NEIGHBOURS = 8
+
+
+class Neighbours(NamedTuple):
+    """The edges of a graph in both directions (CSR); arrays of int64."""
+
+    start: np.ndarray  # (L + 1,): edges out of variable i are start[i] to start[i + 1] - 1
+    variables: np.ndarray  # (2 E,): end of each directed edge, ascending for each i
+    edge: np.ndarray  # (2 E,): number of the undirected edge
+    reverse: np.ndarray  # (2 E,): number of the directed edge in the other direction
+
+
+class ColourLanes(NamedTuple):
+    """Variables of the same colour side by side, in blocks, with their neighbours.
+
+    A place is the position of a variable in this order. All variables of a block have as many
+    entries; the entries that a variable does not need have a coupling of 0. Entry d of the
+    variable in lane l of block b is at ``entry[b] + d * (size of the block) + l``.
+    """
+
+    order: np.ndarray  # (L,) int64, variable at each place
+    first: np.ndarray  # (B + 1,) int64, place of the first variable of each block
+    entry: np.ndarray  # (B + 1,) int64, first entry of each block
+    neighbour: np.ndarray  # (n_entries,) int32, place of the neighbour
+    edge: np.ndarray  # (n_entries,) int64, number of the undirected edge; E without a neighbour
+
+
+class SparseGraph(Versioned):
+    """The graph alone, which energies with the same edges share."""
+
+    _saved = ("edges", "n_variables")
+
+    def __init__(self, edges: np.ndarray, n_variables: int):
+        self.edges, self.n_variables = edges, n_variables
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The edges in both directions."""
+        n_edges = len(self.edges)
+        source, target = np.concatenate([self.edges, self.edges[:, ::-1]]).T
+        order = np.lexsort((target, source))
+        place = np.empty(2 * n_edges, np.int64)
+        place[order] = np.arange(2 * n_edges)
+        start = np.zeros(self.n_variables + 1, np.int64)
+        np.cumsum(np.bincount(source, minlength=self.n_variables), out=start[1:])
+        reverse = place[(order + n_edges) % (2 * n_edges)] if n_edges else order
+        edge = order % n_edges if n_edges else order
+        return Neighbours(start, np.ascontiguousarray(target[order]), edge, reverse)
+
+    @cached_property
+    def elimination(self):
+        """Order in which 'exact' eliminates the variables."""
+        return min_fill(self.edges.tolist(), range(self.n_variables))
+
+    @cached_property
+    def colours(self) -> np.ndarray:
+        """Colour (L,) of each variable: each variable in turn gets the first free colour."""
+        lower, upper = self.edges.T
+        end = np.searchsorted(lower, np.arange(1, self.n_variables + 1)).tolist()
+        upper = upper.tolist()
+        taken = [0] * self.n_variables  # colours of the neighbours so far, as bits
+        colours = np.empty(self.n_variables, np.int64)
+        e = 0
+        for v, last in enumerate(end):
+            bit = ~taken[v] & (taken[v] + 1)
+            colours[v] = bit.bit_length() - 1
+            while e < last:
+                taken[upper[e]] |= bit
+                e += 1
+        return colours
+
+    @cached_property
+    def blocks(self) -> tuple[np.ndarray, ...]:
+        """Variables of each colour."""
+        n_colours = self.colours.max(initial=-1) + 1
+        return tuple(np.flatnonzero(self.colours == colour) for colour in range(n_colours))
+
+    @cached_property
+    def lanes(self) -> ColourLanes:
+        """Variables of the same colour side by side, for kernels."""
+        graph, n = self.neighbours, self.n_variables
+        degree = np.diff(graph.start)
+        size_class = np.where(degree > _FEW_NEIGHBOURS, np.frexp(degree)[1], 0)
+        order = np.lexsort((-degree, size_class, self.colours))
+        group = np.column_stack([self.colours, size_class])[order]
+        new_group = np.ones(n, bool)
+        new_group[1:] = (group[1:] != group[:-1]).any(axis=1)
+        group_start = np.flatnonzero(new_group)[np.cumsum(new_group) - 1]
+        new_block = (np.arange(n) - group_start) % _LANES == 0
+        first = np.append(np.flatnonzero(new_block), n)
+        block = np.cumsum(new_block) - 1
+        size = np.diff(first)
+        entry = np.append(0, np.cumsum(size * degree[order[first[:-1]]]))
+        place = np.empty(n, np.int64)
+        place[order] = np.arange(n)
+        source = np.repeat(place, degree)
+        which = np.arange(len(graph.variables)) - np.repeat(graph.start[:-1], degree)
+        home = block[source]
+        at = entry[home] + which * size[home] + source - first[home]
+        neighbour = np.zeros(entry[-1], np.int32)
+        neighbour[at] = place[graph.variables]
+        edge = np.full(entry[-1], len(self.edges))
+        edge[at] = graph.edge
+        return ColourLanes(order, first, entry, neighbour, edge)

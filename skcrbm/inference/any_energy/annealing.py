@@ -1,0 +1,92 @@
+"""Simulated annealing: the schedule of beta, and Gibbs sweeps of any energy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from skcrbm.inference.any_energy.gibbs import gibbs_sweep, start_chains
+from skcrbm.inference.base import InferenceResult, empty_result
+from skcrbm.inference.methods._searches import ICM, SimulatedAnnealing
+from skcrbm.inference.random_numbers import random_key
+from skcrbm.inference.registry import has_solver
+from skcrbm.utils.parallel import one_blas_thread, ordered_map
+
+# Random states from which the strength of fields and couplings at a variable is estimated.
+_STATES = 8
+# Strong and weak variables, as quantiles of their strengths: at the first beta a strong variable
+# has a local field of 1, at the last beta a weak variable has this one.
+_STRONG, _WEAK, _COLD = 0.9, 0.1, 5.0
+
+
+def betas(method: SimulatedAnnealing, strength: np.ndarray) -> np.ndarray:
+    """Return the beta (n_sweeps,) of each sweep.
+
+    `strength` (K,) is the typical size of the local field, half the log-odds, of each free
+    variable.
+    """
+    if method.beta_range is not None:
+        first, last = map(float, method.beta_range)
+    else:
+        strength = strength[strength > 0]
+        if len(strength) == 0:
+            return np.ones(method.n_sweeps)
+        weak, strong = np.quantile(strength, [_WEAK, _STRONG])
+        first, last = 1 / strong, _COLD / weak
+    steps = np.geomspace if method.schedule == "geometric" else np.linspace
+    return steps(last, first, method.n_sweeps)[::-1]
+
+
+def solve(method, energy, query):
+    """Answer "map" for any energy by sweeps of "gibbs", then by "icm" if the energy has it."""
+    fields = empty_result(energy, query)
+    key = random_key(method.random_state)
+    alone = replace(query, n_jobs=1, sample_weight=np.ones(1))
+
+    def run(n):
+        model = energy.rows([n])
+        state, score = _anneal(method, model, key)
+        converged = score > -np.inf
+        if has_solver("icm", type(energy)) and not energy.categorical:
+            start = InferenceResult(log_odds=np.where(state, 1, -1)[None].astype(energy.dtype))
+            found = ICM().solve(model, replace(alone, returns=frozenset({"map"}), start=start))
+            if model.score(found["assignment"])[0] >= score:
+                state, converged = found["assignment"][0], found["converged"][0]
+        fields["assignment"][n], fields["converged"][n] = state, converged
+
+    with one_blas_thread():
+        for _ in ordered_map(run, range(energy.n_models), query.n_jobs):
+            pass
+    fields["n_iter"][:] = method.n_sweeps
+    return fields
+
+
+def _anneal(method, model, key):
+    """Return the best state (n,) of all runs of a single model, and its score."""
+    runs = np.arange(method.n_restarts)
+    states = start_chains(model, method.n_restarts, key, runs)
+    models = model.rows(np.zeros(method.n_restarts, np.int64))
+    best, best_score = states[0].copy(), models.score(states[0])
+    for t, beta in enumerate(betas(method, _strengths(model, key)), 1):
+        colder = model.with_fields(*(model.dtype.type(beta) * field for field in model.fields))
+        with np.errstate(over="ignore"):  # stand-ins for log-potentials of -inf, which stay -inf
+            colder = colder.scaled(beta)
+        states, _ = gibbs_sweep(colder, states, key, runs, t)
+        score = models.score(states[0])
+        better = score > best_score
+        best[better], best_score[better] = states[0, better], score[better]
+    first = best_score.argmax()
+    return best[first], best_score[first]
+
+
+def _strengths(model, key):
+    """Return the typical size of half the log-odds of each free variable of a single model."""
+    states = start_chains(model, _STATES, key, np.arange(_STATES))
+    square = np.zeros(model.n_variables)
+    for block in model.sampling_blocks:
+        log_odds = model.conditional_log_odds(states, block)[0].astype(np.float64)
+        finite = np.isfinite(log_odds)
+        total = np.square(np.where(finite, log_odds / 2, 0)).sum(axis=0)
+        square[block] = total / np.maximum(finite.sum(axis=0), 1)
+    return np.sqrt(square[model.free[0]])
