@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import expit
 
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import logic_table
@@ -285,13 +286,42 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
             Uniform random numbers.
         block : slice or ndarray of int
         """
-        with np.errstate(over="ignore"):
-            chance = 1 / (1 + np.exp(-log_odds.astype(np.float64)))
+        return self._draw(expit(log_odds.astype(np.float64)), u)
+
+    def _draw(self, chance, u):
         edges = np.cumsum(chance, axis=-1)
         # The last state of positive probability takes the rounding error of the sum.
         last = chance.shape[-1] - 1 - (chance[..., ::-1] > 0).argmax(axis=-1)
         found = (np.asarray(u)[..., None] * edges[..., -1:] >= edges).sum(axis=-1)
         return np.minimum(found, last).astype(self.state_dtype)
+
+    def draw_independent(self, u: np.ndarray, beliefs: np.ndarray | None = None) -> np.ndarray:
+        """Draw states (N or 1, C, n) of independent variables with marginals (N, n, K).
+
+        None: all states of a variable are equally probable.
+        """
+        chance = self._has_state if beliefs is None else np.where(self._has_state, beliefs, 0)
+        return self._draw(np.asarray(chance, np.float64)[..., None, :, :], u)
+
+    def best_states(
+        self, log_odds: np.ndarray, ties: np.ndarray | None = None, block: Block = slice(None)
+    ) -> np.ndarray:
+        """Return the most probable state (..., size of the block) of each variable of a block.
+
+        Parameters
+        ----------
+        log_odds : ndarray (..., size of the block, K)
+        ties : ndarray (..., size of the block), default=None
+            States that stay unless another state is more probable.
+        block : slice or ndarray of int
+            All variables by default.
+        """
+        log_odds = np.where(self._has_state[block], log_odds, -np.inf)
+        best = log_odds.argmax(axis=-1)
+        if ties is not None:
+            kept = np.take_along_axis(log_odds, ties[..., None].astype(np.int64), -1)[..., 0]
+            best = np.where(kept == log_odds.max(axis=-1), ties, best)
+        return best.astype(self.state_dtype)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the log-odds (N, n, K) of each state given all other variables."""

@@ -95,6 +95,7 @@ SOLVERS = {
     ("icm", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
     ("icm", "FactorGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
     ("icm", "SparseIsingEnergy"): "skcrbm.inference.any_energy._icm:solve",
+    ("icm", "CategoricalGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
     ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy.gibbs:solve",
     ("gibbs_with_gradients", "RBMEnergy"): _GRADIENTS,
     ("gibbs_with_gradients", "IsingEnergy"): f"{_GRADIENTS}_ising",
@@ -122,6 +123,7 @@ SWEEPS = {
     "IsingEnergy": "skcrbm.inference.any_energy._sweeps:sweep_ising_model",
     "SparseIsingEnergy": "skcrbm.inference.any_energy._sweeps:sweep_sparse_ising",
     "FactorGraphEnergy": "skcrbm.inference.any_energy._sweeps:sweep_factor_graph",
+    "CategoricalGraphEnergy": "skcrbm.inference.any_energy._sweeps:sweep_categorical_graph",
 }
 
 #: (method, class of energies) -> answers of a solver that answers less than its method can.
