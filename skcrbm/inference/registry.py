@@ -115,6 +115,7 @@ SOLVERS = {
     ("ais", "IsingEnergy"): _AIS,
     ("ais", "SparseIsingEnergy"): _AIS,
     ("ais", "FactorGraphEnergy"): _AIS,
+    ("ais", "CategoricalGraphEnergy"): _AIS,
 }
 
 #: Class of energies -> location of its Gibbs sweep; see `gibbs_sweep`.

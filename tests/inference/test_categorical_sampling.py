@@ -2,20 +2,14 @@
 
 import numpy as np
 import pytest
-from reference.categorical import Enumerated, random_graph
+from reference.categorical import Enumerated, random_graph, with_logic
 from scipy.special import expit
 
-from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors
-from skcrbm.inference import ICM, Gibbs, InferenceResult, infer, sample
+from skcrbm.energies import FactorGraphEnergy, OrFactors
+from skcrbm.inference import ICM, AnnealedImportanceSampling, Gibbs, InferenceResult, infer, sample
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep, start_chains, sweep_blocks
 
 KEY = np.uint64(5)
-
-
-def with_logic(seed, zeros=0.0):
-    base = random_graph(seed, (2, 3, 2, 2, 2), [(0, 1), (1, 2), (1,), (4, 1)], zeros=zeros)
-    logic = [OrFactors([[0, 2]], [3]), AndFactors([[0, 3]], [4])]
-    return FactorGraphEnergy([*base.factors, *logic], base.field)
 
 
 def or_that_is_on(seed):
@@ -171,6 +165,30 @@ def test_icm(kind, held):
                 other = state.copy()
                 other[v] = k
                 assert model.score(other[None]) <= model.score(state[None]) + 1e-12
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_ais(held):
+    energy = random_graph(8)
+    if held:
+        energy = energy.condition(held_in(energy))
+    energy.constant = 0.5
+    method = AnnealedImportanceSampling(n_chains=200, n_betas=200, random_state=0)
+    found = infer(energy, method)
+    for n in range(2):
+        error = abs(found.log_partition[n] - Enumerated(energy, n).log_z)
+        assert error < 4 * found.standard_error[n] < 0.2
+    two = infer(energy, method, n_jobs=2)
+    np.testing.assert_array_equal(two.log_partition, found.log_partition)
+
+
+@pytest.mark.parametrize("n_states", [2, 3])
+def test_ais_names_the_zeros(n_states):
+    table = np.zeros((n_states, n_states))
+    table[0, 0] = -np.inf
+    energy = FactorGraphEnergy.from_tables([[0, 1]], [table])
+    with pytest.raises(ValueError, match=r"'ais' does not work on .* takes no weights of 0"):
+        infer(energy, "ais")
 
 
 def test_a_better_start_of_icm():

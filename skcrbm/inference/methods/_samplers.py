@@ -387,6 +387,7 @@ class AnnealedImportanceSampling(_RandomMethod):
     name: ClassVar = "ais"
     answers: ClassVar = frozenset({"log_partition"})
     default_returns: ClassVar = ("log_partition",)
+    restriction: ClassVar = "it takes no weights of 0 (entries of -inf), OR or AND"
     _parameter_constraints: ClassVar = {
         "n_chains": [Interval(Integral, 2, None, closed="left")],
         "n_betas": [Interval(Integral, 1, None, closed="left")],
