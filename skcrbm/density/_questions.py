@@ -221,11 +221,15 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         """Validate the arguments of `sample`; return evidence (1, n_variables) or None."""
         check_is_fitted(self)
         check_parameters(self, self._query_parameters)
-        n_features = self.n_features_in_
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be an int of at least 1, got {n_samples!r}")
         if given is None:
             return None
+        return self._clamp(self._given_values(given)[None])
+
+    def _given_values(self, given):
+        """Return the argument `given` of `sample` as states (n_features,), NaN to draw."""
+        n_features = self.n_features_in_
         try:
             given = np.asarray(given, np.float64)
         except (TypeError, ValueError) as error:
@@ -236,7 +240,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
             )
         if not (np.isnan(given) | (given == 0) | (given == 1)).all():
             raise ValueError("given must hold 0 or 1, or NaN for a value to draw")
-        return self._clamp(given[None])
+        return given
 
     def _draw(self, method, n_samples, clamp, random_state):
         """Draw 0/1 rows (n_samples, n_features) by a method with the option `random_state`."""
@@ -248,7 +252,11 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
             n_samples=n_samples,
             n_jobs=self.n_jobs,
         )
-        return found.samples[0, :, : self.n_features_in_].astype(np.int64)
+        return self._rows_of_states(found.samples[0, :, : self.n_features_in_].astype(np.int64))
+
+    def _rows_of_states(self, states):
+        """Return rows of X (N, n_features) from states of the visible variables."""
+        return states
 
 
 def is_small(energy):
