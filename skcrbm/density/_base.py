@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import Interval
 
 from skcrbm.density._questions import DensityQuestions, is_small, too_large
 from skcrbm.energies import RBMEnergy
+from skcrbm.energies.states import independent_states
 from skcrbm.inference import Gibbs, InferenceMethod, PerturbAndMaxProduct, infer
 from skcrbm.inference.base import methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint
@@ -286,9 +287,10 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         if isinstance(self._rule, BPLearning):
             energy, n_features = self.energy_, self.n_features_in_
             found = infer(energy, self._belief_method(), clamp=clamp, returns="marginals")
-            p = found.marginals[0, :n_features]
+            p = found.marginals[:, :n_features]
             u = uniforms(random_key(random_state), np.arange(n_samples), 0, n_features)
-            return (u < p).astype(np.int64)
+            states = independent_states(energy, u[None], p)[0]
+            return self._rows_of_states(states.astype(np.int64))
         return self._draw(self._sampling_method(n_samples), n_samples, clamp, random_state)
 
     def _sampling_method(self, n_samples):

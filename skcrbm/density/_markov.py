@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 
 from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan, start_log_odds
+from skcrbm.density._categories import decode, encode, find_categories, read_columns
 from skcrbm.energies import FactorGraphEnergy, TableFactors
 from skcrbm.inference import InferenceMethod
 from skcrbm.learning.fit import fit
@@ -53,19 +56,26 @@ class TableModel(NamedTuple):
 
 
 class MarkovRandomField(BaseDensity):
-    """Markov random field over binary columns, learned from rows with or without gaps.
+    """Markov random field over binary or categorical columns, learned from rows with gaps or not.
 
     ``p(x) ∝ prod_a exp(t_a(x_a))`` with a table t_a of log-potentials for each of some sets of
-    one to six columns.
+    columns.
 
     Parameters
     ----------
     factors : "pairwise", list of scopes, or FactorGraphEnergy, default="pairwise"
         Tables of the model. "pairwise": a table for each column, which starts at the log-odds of
-        the data, and a table for each pair of columns, which starts at 0. A list of scopes
+        the data, and a table for each pair of columns, which starts at 0; the table of a
+        categorical column starts at the logarithms of the shares. A list of scopes
         (sequences of column numbers): a table per scope, which starts at 0. An energy of a single
         model: its tables with their values as the start; its fields, ORs, ANDs and weights of
         zero are not learned, and complete rows to which they give a weight of zero are refused.
+    categories : "auto", list of array-like, or None, default=None
+        Categories of each column: any hashable values, such as words or whole numbers. "auto"
+        takes the sorted values of X. NaN and None are missing values. None: binary columns, or,
+        if `factors` is an energy of variables with other than two states, their states 0, 1, ...
+        With categories `binarize` has no effect, and `marginals` have shape
+        (n_samples, n_features, K) unless all columns have two categories.
     learning : str or object, default="pcd"
         Learning rule, by name or as an object from `skcrbm.learning`. The rules differ in the
         moments of the model that are compared with the moments of the data:
@@ -125,6 +135,8 @@ class MarkovRandomField(BaseDensity):
     effective_sample_size_curve_ : list of float
         With "weighted_bp_chain", per epoch: the effective share of the weighted states (1 if all
         weights are equal), before the weights are tempered to a share of at least a tenth.
+    categories_ : list of ndarray or None
+        Categories of each column; None for binary columns.
     validation_scores_ : list of float or None
         Score per epoch if rows are held out.
     n_iter_ : int
@@ -149,17 +161,21 @@ class MarkovRandomField(BaseDensity):
     -2.8
     """
 
+    categories_: list[np.ndarray] | None
+
     _saved = ("n_features_in_", "energy_", "n_iter_", "log_potentials_")
 
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
         "factors": "no_validation",  # by `_base_energy`, in words of its own
+        "categories": "no_validation",  # by `find_categories`
     }
 
     def __init__(
         self,
         factors="pairwise",
         *,
+        categories: str | Sequence[ArrayLike] | None = None,
         learning: str | LearningRule = "pcd",
         inference: str | InferenceMethod = "auto",
         solver: str | Solver = "adam",
@@ -174,6 +190,7 @@ class MarkovRandomField(BaseDensity):
         verbose: bool | int = False,
     ):
         self.factors = factors
+        self.categories = categories
         self.learning = learning
         self.inference = inference
         self.solver = solver
@@ -196,7 +213,7 @@ class MarkovRandomField(BaseDensity):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers, compared with `binarize`; NaN where not observed.
+            Numbers, compared with `binarize`, or categories; NaN where not observed.
         y : None
             Ignored.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -231,11 +248,42 @@ class MarkovRandomField(BaseDensity):
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:
         model = self._model if resume else self._initial_model(rows)
         pulled = np.zeros(model.base.n_entries)
-        for variables, entries in model.base.graph.scopes:
-            if variables.shape[1] > 1:
-                pulled[entries[:, None] + np.arange(2 ** variables.shape[1])] = 1
+        for group in model.base.tables:
+            if len(group.shape) > 1:
+                pulled[group.entries[:, None] + np.arange(math.prod(group.shape))] = 1
         penalised = TableParams(pulled[model.learned])
         return density_plan(self, rows, model, rng, penalised=penalised)
+
+    def _visible(self, X, reset):
+        if reset:
+            self.categories_ = None
+        given: Any = self.categories
+        base: Any = self.factors
+        if given is None and getattr(base, "belief_shape", (0, 0))[2:]:
+            given = [np.arange(k) for k in base.state_counts]
+        if given is None:
+            return super()._visible(X, reset)
+        columns = read_columns(self, X, reset)
+        if reset:
+            self.categories_ = find_categories(given, columns)
+        assert self.categories_ is not None
+        return encode(columns, self.categories_)
+
+    def _given_values(self, given):
+        if self.categories_ is None:
+            return super()._given_values(given)
+        row = np.asarray(given, object)
+        if row.shape != (self.n_features_in_,):
+            raise ValueError(
+                f"given must have shape ({self.n_features_in_},), NaN for a value to draw; got "
+                f"{row.shape}"
+            )
+        return encode(row[None], self.categories_, "given")[0]
+
+    def _rows_of_states(self, states):
+        if self.categories_ is None:
+            return super()._rows_of_states(states)
+        return decode(states, self.categories_)
 
     def _base_energy(self, n_features, dtype):
         """Return the energy to start from, all tables at 0 but those given."""
@@ -250,27 +298,44 @@ class MarkovRandomField(BaseDensity):
                 raise ValueError(
                     f"factors has {factors.n_variables} variables, but X has {n_features} columns"
                 )
+            if not np.array_equal(factors.state_counts, self._n_states(n_features)):
+                raise ValueError(
+                    "factors must have as many states as there are categories, "
+                    f"{self._n_states(n_features).tolist()}; got {factors.state_counts.tolist()}"
+                )
             return factors
+        n_states = self._n_states(n_features)
         if isinstance(factors, str):
             if factors != "pairwise":
                 raise ValueError(
                     "factors must be 'pairwise', a list of scopes or a FactorGraphEnergy; got "
                     f"{factors!r}"
                 )
-            parts = [TableFactors(np.arange(n_features)[:, None], np.zeros(2, dtype))]
-            if n_features > 1:
-                pairs = np.column_stack(np.triu_indices(n_features, 1))
-                parts.append(TableFactors(pairs, np.zeros(4, dtype)))
-            return FactorGraphEnergy(parts)
+            pairs = np.column_stack(np.triu_indices(n_features, 1))
+            if (n_states == 2).all():
+                parts = [TableFactors(np.arange(n_features)[:, None], np.zeros(2, dtype))]
+                if n_features > 1:
+                    parts.append(TableFactors(pairs, np.zeros(4, dtype)))
+                return FactorGraphEnergy(parts)
+            factors = [*np.arange(n_features)[:, None], *pairs]
         try:
             scopes = [np.asarray(scope) for scope in factors]
-            tables = [np.zeros(2**scope.size, dtype) for scope in scopes]
-            return FactorGraphEnergy.from_tables(scopes, tables, n_variables=n_features)
-        except (TypeError, ValueError) as error:
+            if (n_states == 2).all():
+                tables = [np.zeros(2**scope.size, dtype) for scope in scopes]
+                return FactorGraphEnergy.from_tables(scopes, tables, n_variables=n_features)
+            tables = [np.zeros(tuple(n_states[scope]), dtype) for scope in scopes]
+            return FactorGraphEnergy.from_tables(scopes, tables, n_states=n_states)
+        except (IndexError, TypeError, ValueError) as error:
             raise ValueError(
                 "factors must be 'pairwise', a FactorGraphEnergy, or a list of scopes of 1 to 6 "
                 f"of the {n_features} columns: {error}"
             ) from error
+
+    def _n_states(self, n_features):
+        """Return the number of states (n_features,) of each column."""
+        if self.categories_ is None:
+            return np.full(n_features, 2)
+        return np.array([len(values) for values in self.categories_])
 
     def _structure_of(self, n_features):
         graph = self._base_energy(n_features, np.float64).graph
@@ -281,13 +346,27 @@ class MarkovRandomField(BaseDensity):
         base = self._base_energy(visible.shape[1], visible.dtype)
         if isinstance(self.factors, str):
             flat = base.log_potentials.copy()
-            flat[1 : 2 * visible.shape[1] : 2] = start_log_odds(visible, weight)
+            if self.categories_ is None:
+                flat[1 : 2 * visible.shape[1] : 2] = start_log_odds(visible, weight)
+            else:
+                for group in base.tables:
+                    k = np.arange(group.shape[0])
+                    for v, first in zip(group.variables[:, 0], group.entries, strict=True):
+                        if len(group.shape) == 1:
+                            flat[first + k] = start_log_shares(visible[:, v], weight, len(k))
             base = base.with_log_potentials(flat)
         _check_possible(base, visible, weight)
         return TableModel.from_energy(base)
 
     def _parameter_attributes(self, model):
         return {"log_potentials_": model.energy(None).log_potentials}
+
+
+def start_log_shares(codes, weight, n_states):
+    """Return the logarithms (K,) of the shares of the states of a column, half a row added each."""
+    seen = ~np.isnan(codes)
+    count = np.bincount(codes[seen].astype(np.int64), weight[seen], n_states) + 0.5
+    return np.log(count) - np.log(count).mean()
 
 
 def _check_possible(energy, visible, weight):

@@ -218,10 +218,14 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         """Validate the arguments of `sample`; return evidence (1, n_variables) or None."""
         check_is_fitted(self)
         check_parameters(self, self._query_parameters)
-        n_features = self.n_features_in_
         check_count("n_samples", n_samples)
         if given is None:
             return None
+        return self._clamp(self._given_values(given)[None])
+
+    def _given_values(self, given):
+        """Return the argument `given` of `sample` as states (n_features,), NaN to draw."""
+        n_features = self.n_features_in_
         try:
             given = np.asarray(given, np.float64)
         except (TypeError, ValueError) as error:
@@ -232,7 +236,7 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
             )
         if not (np.isnan(given) | (given == 0) | (given == 1)).all():
             raise ValueError("given must hold 0 or 1, or NaN for a value to draw")
-        return self._clamp(given[None])
+        return given
 
     def _draw(self, method, n_samples, clamp, random_state):
         """Draw 0/1 rows (n_samples, n_features) by a method with the option `random_state`."""
@@ -244,7 +248,11 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
             n_samples=n_samples,
             n_jobs=self.n_jobs,
         )
-        return found.samples[0, :, : self.n_features_in_].astype(np.int64)
+        return self._rows_of_states(found.samples[0, :, : self.n_features_in_].astype(np.int64))
+
+    def _rows_of_states(self, states):
+        """Return rows of X (N, n_features) from states of the visible variables."""
+        return states
 
 
 def is_small(energy):

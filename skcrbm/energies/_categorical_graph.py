@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import logic_table
 from skcrbm.energies.base import BaseEnergy, Block
+from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_LOGIC_TABLE
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.validation import as_real, kernel_array
@@ -305,13 +307,42 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
             Uniform random numbers.
         block : slice or ndarray of int
         """
-        with np.errstate(over="ignore"):
-            chance = 1 / (1 + np.exp(-log_odds.astype(np.float64)))
+        return self._draw(expit(log_odds.astype(np.float64)), u)
+
+    def _draw(self, chance, u):
         edges = np.cumsum(chance, axis=-1)
         # The last state of positive probability takes the rounding error of the sum.
         last = chance.shape[-1] - 1 - (chance[..., ::-1] > 0).argmax(axis=-1)
         found = (np.asarray(u)[..., None] * edges[..., -1:] >= edges).sum(axis=-1)
         return np.minimum(found, last).astype(self.state_dtype)
+
+    def draw_independent(self, u: np.ndarray, beliefs: np.ndarray | None = None) -> np.ndarray:
+        """Draw states (N or 1, C, n) of independent variables with marginals (N, n, K).
+
+        None: all states of a variable are equally probable.
+        """
+        chance = self._has_state if beliefs is None else np.where(self._has_state, beliefs, 0)
+        return self._draw(np.asarray(chance, np.float64)[..., None, :, :], u)
+
+    def best_states(
+        self, log_odds: np.ndarray, ties: np.ndarray | None = None, block: Block = slice(None)
+    ) -> np.ndarray:
+        """Return the most probable state (..., size of the block) of each variable of a block.
+
+        Parameters
+        ----------
+        log_odds : ndarray (..., size of the block, K)
+        ties : ndarray (..., size of the block), default=None
+            States that stay unless another state is more probable.
+        block : slice or ndarray of int
+            All variables by default.
+        """
+        log_odds = np.where(self._has_state[block], log_odds, -np.inf)
+        best = log_odds.argmax(axis=-1)
+        if ties is not None:
+            kept = np.take_along_axis(log_odds, ties[..., None].astype(np.int64), -1)[..., 0]
+            best = np.where(kept == log_odds.max(axis=-1), ties, best)
+        return best.astype(self.state_dtype)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the log-odds (N, n, K) of each state given all other variables."""
@@ -375,24 +406,6 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
             other.field = kernel_array(np.stack([-energy.field / 2, energy.field / 2], axis=2))
             other._centred = False
         return other
-
-
-def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Return the log-odds (..., K) of states with the given log-weights.
-
-    `allowed` is True for the states to choose from if all weights are 0.
-    """
-    blocked = (logs == -np.inf).all(axis=-1, keepdims=True)
-    logs = np.where(blocked, np.where(allowed, 0.0, -np.inf), logs)
-    top = logs.max(axis=-1, keepdims=True)
-    weight = np.exp(logs - top)
-    order = np.arange(logs.shape[-1])
-    first = logs.argmax(axis=-1)[..., None] == order
-    # All others of the largest weight are summed without it, so that no digits cancel.
-    others = np.where(first, 0.0, weight).sum(axis=-1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rest = np.where(first, np.log(others), np.log(1.0 + (others - weight)))
-    return logs - top - rest
 
 
 def _products(means, group):

@@ -15,7 +15,9 @@ from skcrbm.energies._factor_graph_structure import (
     FactorGraph,
     LogicGroup,
     add_edges,
+    codes_of,
     or_zeros,
+    products_of,
 )
 from skcrbm.energies._factors import (
     Factors,
@@ -461,7 +463,7 @@ class FactorGraphEnergy(BaseEnergy):
             where = np.arange(len(group.variables))
             table = group.log_potentials.astype(np.float64, copy=False)
             for rows in row_chunks(len(bits), max(1, BLOCK_ENTRIES // len(where))):
-                total[rows] += table[where, _codes(bits[rows], group.variables)].sum(axis=1)
+                total[rows] += table[where, codes_of(bits[rows], group.variables)].sum(axis=1)
         for group, reduce in ((self.ors, np.logical_or), (self.ands, np.logical_and)):
             if len(group.outputs) == 0:
                 continue
@@ -504,7 +506,7 @@ class FactorGraphEnergy(BaseEnergy):
         # Sums of finite log-potentials (off, on), and numbers of weights of 0 (off, on).
         total = np.zeros((4, len(bits), len(variables)))
         for group, finite, block in zip(self.tables, self._finite, edges, strict=False):
-            code = _codes(bits, block.scopes) & ~block.bit
+            code = codes_of(bits, block.scopes) & ~block.bit
             if finite:
                 score = group.log_potentials[block.factor, code | block.bit]
                 score = score - group.log_potentials[block.factor, code]
@@ -564,12 +566,12 @@ class FactorGraphEnergy(BaseEnergy):
             for rows in row_chunks(len(means), max(1, BLOCK_ENTRIES // (n_factors * size))):
                 here = np.asarray(weight[rows], np.float64)
                 if certain:
-                    codes = _codes(means[rows].astype(bool), group.variables)
+                    codes = codes_of(means[rows].astype(bool), group.variables)
                     codes += np.arange(n_factors) * size
                     every = np.repeat(here, n_factors)
                     total += np.bincount(codes.ravel(), every, total.size).reshape(total.shape)
                 else:
-                    total += np.tensordot(here, _products(means[rows], group.variables), 1)
+                    total += np.tensordot(here, products_of(means[rows], group.variables), 1)
             flat[group.entries[:, None] + np.arange(size)] = total
         return (flat.astype(self.dtype),)
 
@@ -586,22 +588,3 @@ class FactorGraphEnergy(BaseEnergy):
         The result is the array itself, as in `InferenceResult.pairwise`, not a tuple.
         """
         return super().statistics(states, sample_weight)[0]
-
-
-def _codes(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the entries (K, F) of states (K, n) of bool in tables of (F, k) variables."""
-    code = np.zeros((len(bits), len(variables)), np.int64)
-    for column in variables.T:
-        code *= 2
-        code += bits[:, column]
-    return code
-
-
-def _products(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the probability (K, F, 2**k) of entries; independent variables have means (K, n)."""
-    found = np.ones((len(means), len(variables), 1))
-    for column in variables.T:
-        on = means[:, column, None].astype(np.float64)
-        found = np.stack([found * (1 - on), found * on], axis=-1)
-        found = found.reshape(len(means), len(variables), -1)
-    return found

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.energies._factors import AndFactors, Factors, OrFactors, TableFactors, logic_table
+from skcrbm.energies.states import strides_of
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.pickling import Versioned
 
@@ -49,11 +50,6 @@ class BlockEdges(NamedTuple):
     factor: Any = None  # (M,): factor of each edge
     bit: Any = None  # (M,): difference that its variable makes to the number of an entry
     scopes: Any = None  # (M, k): all variables of the factor
-
-
-def strides_of(shape: Sequence[int]) -> np.ndarray:
-    """Return the strides (m,) of a table in C order, in entries."""
-    return np.cumprod((1, *shape[:0:-1]), dtype=np.int64)[::-1]
 
 
 class Adjacency(NamedTuple):
@@ -255,6 +251,25 @@ class FactorGraph(Versioned):
         within = np.arange(len(place)) - first[place]
         edge = edges[start[variables][place] + within]
         return BlockEdges(edge, first[with_edges], with_edges)
+
+
+def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
+    """Return the entries (K, F) of states (K, n) of bool in tables of (F, k) variables."""
+    code = np.zeros((len(bits), len(variables)), np.int64)
+    for column in variables.T:
+        code *= 2
+        code += bits[:, column]
+    return code
+
+
+def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
+    """Return the probability (K, F, 2**k) of entries; independent variables have means (K, n)."""
+    found = np.ones((len(means), len(variables), 1))
+    for column in variables.T:
+        on = means[:, column, None].astype(np.float64)
+        found = np.stack([found * (1 - on), found * on], axis=-1)
+        found = found.reshape(len(means), len(variables), -1)
+    return found
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skcrbm.energies._pairwise import PairwiseEnergy, symmetric_values
-from skcrbm.energies.base import QUERIES, infinite_where_held
-from skcrbm.energies.states import unchecked
+from skcrbm.energies.base import QUERIES
+from skcrbm.energies.states import infinite_where_held, unchecked
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
 

@@ -20,25 +20,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp
 
-from skcrbm.energies.states import check_methods_that_take_states, unchecked
+from skcrbm.energies.states import (
+    binary_states,
+    check_methods_that_take_states,
+    infinite_where_held,
+    unchecked,
+)
 from skcrbm.utils.limits import MAX_ENUMERATED, MAX_GENERIC_UNITS
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
 #: Questions that `infer` answers about a model; a kind of energy may have answers to some only.
-QUERIES = frozenset(
-    {
-        "marginals",
-        "statistics",
-        "log_partition",
-        "map",
-        "marginal_map",
-        "map_bound",
-        "samples",
-        "sample_log_prob",
-    }
-)
+QUERIES = frozenset({"marginals", "statistics", "log_partition", "map", "marginal_map"})
+QUERIES |= {"map_bound", "samples", "sample_log_prob"}
 
 #: Variables of one block, as `BaseEnergy.sampling_blocks` has them.
 Block = slice | np.ndarray
@@ -381,7 +376,7 @@ class BaseEnergy(Versioned, ABC):
                 f"{type(self).__name__} enumerates its hidden variables for this, of which there "
                 f"are {self.n_hidden}; the limit is {MAX_GENERIC_UNITS}"
             )
-        return _binary_states(self.n_hidden)
+        return binary_states(self.n_hidden)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the log-weight (N,), float64, of visible states (N, V), one per model.
@@ -599,13 +594,3 @@ class BaseEnergy(Versioned, ABC):
 
 
 check_methods_that_take_states(BaseEnergy)
-
-
-def _binary_states(k: int) -> np.ndarray:
-    """Return all 0/1 states (2^k, k), the first variable fastest."""
-    return (np.arange(2**k)[:, None] >> np.arange(k)) & 1
-
-
-def infinite_where_held(log_odds: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Return log-odds, but inf where `held` is 1, -inf where it is 0; NaN means free."""
-    return np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))

@@ -11,8 +11,8 @@ from scipy.sparse import issparse
 from scipy.special import expit
 
 from skcrbm.energies._pairwise import PairwiseEnergy
-from skcrbm.energies.base import Block, infinite_where_held
-from skcrbm.energies.states import unchecked
+from skcrbm.energies.base import Block
+from skcrbm.energies.states import infinite_where_held, unchecked
 from skcrbm.utils.categorical import one_against_rest
 from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks

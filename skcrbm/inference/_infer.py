@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from skcrbm.energies import BaseEnergy
+from skcrbm.energies import BaseEnergy, FactorGraphEnergy
+from skcrbm.energies.contradictions import contradicted_models
+from skcrbm.inference.any_energy.gibbs import Chains
 from skcrbm.inference.base import (
     InferenceMethod,
     InferenceResult,
@@ -24,6 +26,7 @@ from skcrbm.inference.choice import available_methods, check_answers, quoted
 from skcrbm.inference.registry import METHODS
 from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UNDECIDED_FIELD
 from skcrbm.utils.validation import as_float_array, check_count
+from skcrbm.utils.warnings import warn_user
 
 # Initial beliefs are clipped to these log-odds: they are 0 or 1 as probabilities in any dtype, and
 # the difference of two infinities would be NaN.
@@ -105,6 +108,13 @@ def infer(
         option; the message lists the possible values. If a field or a coupling of the energy is
         beyond 1e30 in magnitude, or not finite (log-potentials of -inf are valid).
 
+    Warns
+    -----
+    UserWarning
+        If no state of a factor graph agrees with `clamp` and has a positive weight, as far as
+        each factor shows it in turn, or if a sampler ends in states of weight 0. "exact" raises a
+        ValueError instead.
+
     Notes
     -----
     Fields, couplings and log-potentials may be as large as 1e30 in magnitude. Log-odds and log Z
@@ -172,6 +182,7 @@ def infer(
     fields = _complete(method.solve(energy, query), energy, query)
     if decided is not None and log_odds is not None and fields.get("log_odds") is not None:
         fields["log_odds"][decided] = log_odds[decided]
+    _warn_of_zero_weights(energy, query, fields)
     return InferenceResult(**fields)
 
 
@@ -312,3 +323,39 @@ def _complete(fields, energy, query):
     elif fields.get("assignment") is None:
         fields["log_odds"] = None
     return fields
+
+
+def _warn_of_zero_weights(energy, query, fields):
+    """Warn if evidence contradicts a factor graph, or if states of a sampler have weight 0.
+
+    Samples with the probability of their draw may have weight 0: it is part of their weights.
+    """
+    if not (energy.has_zeros and isinstance(energy, FactorGraphEnergy)):
+        return
+    if energy.evidence is not None:
+        impossible = contradicted_models(energy)
+        if impossible.any():
+            warn_user(
+                f"clamp contradicts the factors of {_counted(impossible)}: no state has a "
+                "positive weight, and answers have no meaning"
+            )
+            return
+    state = fields.get("state")
+    states = state.states if isinstance(state, Chains) else fields.get("samples")
+    if states is None or "sample_log_prob" in query.returns:
+        return
+    n, n_chains, n_variables = states.shape
+    copies = energy.rows(np.repeat(np.arange(n), n_chains))
+    score = copies.score(states.reshape(n * n_chains, n_variables)).reshape(n, n_chains)
+    zero = (score == -np.inf).any(axis=1)
+    if zero.any():
+        warn_user(
+            f"samples of {_counted(zero)} have weight 0: the sampler has not found states of "
+            "positive weight in all chains. Draw by method='exact' if the model is small enough, "
+            "or continue from states of positive weight by init"
+        )
+
+
+def _counted(chosen):
+    """Return a description of the models (N,) that are chosen."""
+    return f"{chosen.sum()} of {len(chosen)} models (the first is model {chosen.argmax()})"

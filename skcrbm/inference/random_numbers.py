@@ -5,6 +5,7 @@ Functions import the kernels that they call, so that importing this module does 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,17 +59,19 @@ def best_of_restarts(
     """Run a solver from its own start and from `n_restarts` - 1 random starts.
 
     A random start has the biases as beliefs, with Logistic(0, 1) noise times 1 + |bias|:
-    enough to flip any unit. All models draw the same noise, so that an answer does not
-    depend on the rest of the batch. ``solve(start)`` takes None or beliefs (N, n_variables), and
-    returns the fields of a result and the score (N,) of the assignment. Each model keeps the
-    fields of its best run, the first of equal runs.
+    enough to flip any unit, or to change the best state of a categorical variable. All models draw
+    the same noise, so that an answer does not depend on the rest of the batch. ``solve(start)``
+    takes None or beliefs in the shape of the biases, and returns the fields of a result and the
+    score (N,) of the assignment. Each model keeps the fields of its best run, the first of equal
+    runs.
     """
     fields, best = solve(None)
     key = random_key(random_state) if n_restarts > 1 else None
     biases = np.hstack(energy.fields)
     spread = 1 + np.abs(biases)
     for run in range(1, n_restarts):
-        noise = logistic_noise(key, [0], run, energy.n_variables)
+        noise = logistic_noise(key, [0], run, math.prod(biases.shape[1:]))
+        noise = noise.reshape(1, *biases.shape[1:])
         start = biases + spread * noise
         other, score = solve(start.astype(energy.dtype))
         better = score > best

@@ -99,6 +99,7 @@ SOLVERS = {
     ("simulated_annealing", "BaseEnergy"): "skcrbm.inference.any_energy.annealing:solve",
     ("simulated_annealing", "IsingEnergy"): "skcrbm.inference.ising._annealing:solve",
     ("simulated_annealing", "SparseIsingEnergy"): "skcrbm.inference.ising._annealing:solve",
+    ("icm", "CategoricalGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
     ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy.gibbs:solve",
     ("gibbs_with_gradients", "RBMEnergy"): _GRADIENTS,
     ("gibbs_with_gradients", "IsingEnergy"): f"{_GRADIENTS}_ising",
@@ -118,6 +119,7 @@ SOLVERS = {
     ("ais", "IsingEnergy"): _AIS,
     ("ais", "SparseIsingEnergy"): _AIS,
     ("ais", "FactorGraphEnergy"): _AIS,
+    ("ais", "CategoricalGraphEnergy"): _AIS,
 }
 
 #: Class of energies -> location of its Gibbs sweep; see `gibbs_sweep`.
@@ -126,6 +128,7 @@ SWEEPS = {
     "IsingEnergy": "skcrbm.inference.any_energy.gibbs:sweep_ising_model",
     "SparseIsingEnergy": "skcrbm.inference.any_energy.gibbs:sweep_sparse_ising",
     "FactorGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_factor_graph",
+    "CategoricalGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_categorical_graph",
 }
 
 #: (method, class of energies) -> answers of a solver that answers less than its method can.

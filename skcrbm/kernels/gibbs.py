@@ -302,3 +302,129 @@ def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
             for e in range(start[i], start[i + 1]):
                 _update_code(change, weight[e], code, np.uintp(factor[e]), n_lanes)
         _store(bits, first, state, n_lanes)
+
+
+# ------------------------------------------------------- variables of any number of states
+
+
+@jit
+def _log_weights(field, model, i, n_states, total, n_lanes):
+    """Set total (K, lanes) = the log-weights of the states of variable i by the field."""
+    for k in range(n_states):
+        for l in range(n_lanes):
+            total[k, l] = field[model[l], i, k]
+
+
+@jit
+def _add_entries(flat, first, stride, code, f, state, i, n_states, total, n_lanes):
+    """Add the entries of a table for each state of variable i to total."""
+    for l in range(n_lanes):
+        place = first + code[f, l] - stride * state[i, l]
+        for k in range(n_states):
+            total[k, l] += flat[place + stride * k]
+
+
+@jit
+def _forbid(zeros, total, n_lanes):
+    """Give weight 0 to the states that an OR or AND forbids, and reset the counts."""
+    for k in range(2):
+        for l in range(n_lanes):
+            if zeros[k, l] > 0:
+                total[k, l] = -math.inf
+            zeros[k, l] = 0
+
+
+@jit
+def _draw_state(field, total, u, n_states, weight, log_odds):
+    """Return a state drawn with log-weights total (K,), and fill in the log-odds (K,)."""
+    best = 0
+    for k in range(1, n_states):
+        if total[k] > total[best]:
+            best = k
+    if total[best] == -math.inf:  # all states are forbidden: those that evidence allows are equal
+        for k in range(n_states):
+            total[k] = 0.0 if field[k] > -math.inf else -math.inf
+            if total[k] > total[best]:
+                best = k
+    top, others = total[best], 0.0
+    for k in range(n_states):
+        weight[k] = math.exp(total[k] - top)
+        if k != best:
+            others += weight[k]
+    for k in range(n_states):
+        if k == best:
+            rest = math.log(others) if others > 0.0 else -math.inf
+        else:
+            rest = math.log(1.0 + (others - weight[k]))
+        log_odds[k] = total[k] - top - rest
+    sum_before, last, found = 0.0, 0, -1
+    for k in range(n_states):
+        sum_before += weight[k]
+        if weight[k] > 0.0:
+            last = k
+            if found < 0 and u * (1.0 + others) < sum_before:
+                found = k
+    return found if found >= 0 else last
+
+
+@jit
+def sweep_categories(order, lists, n_states, field, n_chains, seeds, state, log_odds):
+    """Draw all variables of R chains of factor graphs in turn.
+
+    Parameters
+    ----------
+    order : (L,) int64 permutation of the variables
+    lists : FactorLists
+    n_states : (L,) int64
+    field : (N, L, K) float64, -inf for states that are missing or contradict the evidence
+    n_chains : int, chains of each model, one after the other: R = N n_chains
+    seeds : (n_chains,) or (R,) uint64, seeds for all models or for each chain
+    state : (R, L) int32, changed
+    log_odds : (R, L, K) float64, filled with -inf; log-odds that each variable was drawn from
+    """
+    start, factor, stride, first_entry, flat, at_zero, output, _ = lists
+    width, n_factors, n_levels = np.uintp(state.shape[1]), len(at_zero), log_odds.shape[2]
+    states, code = np.empty((width, _LANES), np.int64), np.empty((n_factors, _LANES), np.int64)
+    total, weight = np.empty((n_levels, _LANES)), np.empty(n_levels)
+    change, zeros = np.empty(_LANES, np.int64), np.zeros((2, _LANES), np.int64)
+    model, seed = np.empty(_LANES, np.uintp), np.empty(_LANES, np.uint64)
+    u = np.empty(_LANES)
+    n_rows, n_tables = np.uintp(len(state)), np.uintp(len(first_entry))
+    for first in range(np.uintp(0), n_rows, np.uintp(_LANES)):
+        n_lanes = np.uintp(min(np.uintp(_LANES), np.uintp(n_rows - first)))
+        for v in range(width):
+            for l in range(n_lanes):
+                states[v, l] = state[first + l, v]
+        _first_codes(start, factor, stride, at_zero, states, code, n_lanes)
+        _fill_lanes(first, n_chains, seeds, model, seed, n_lanes)
+        for t in range(width):
+            i = np.uintp(order[t])
+            k = n_states[i]
+            _log_weights(field, model, i, k, total, n_lanes)
+            n_logic = 0
+            for e in range(start[i], start[i + 1]):
+                f = np.uintp(factor[e])
+                if f < n_tables:
+                    _add_entries(
+                        flat, first_entry[f], stride[e], code, f, states, i, k, total, n_lanes
+                    )
+                else:
+                    n_logic += 1
+                    _add_logic(
+                        states, i, stride[e] != 0, np.uintp(output[f]), at_zero[f] > 0, code, f,
+                        zeros[0], zeros[1], n_lanes,
+                    )  # fmt: skip
+            if n_logic > 0:
+                _forbid(zeros, total, n_lanes)
+            _uniform(seed, i, u, n_lanes)
+            for l in range(n_lanes):
+                drawn = _draw_state(
+                    field[model[l], i], total[:, l], u[l], k, weight, log_odds[first + l, i]
+                )
+                change[l] = drawn - states[i, l]
+                states[i, l] = drawn
+            for e in range(start[i], start[i + 1]):
+                _update_code(change, stride[e], code, np.uintp(factor[e]), n_lanes)
+        for v in range(width):
+            for l in range(n_lanes):
+                state[first + l, v] = states[v, l]

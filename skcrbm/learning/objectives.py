@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skcrbm.energies.states import unchecked
+from skcrbm.energies.states import is_categorical, unchecked
 from skcrbm.inference import InferenceMethod, infer
 from skcrbm.inference.base import resolve_method
 from skcrbm.learning.data import Batch, Clock
-from skcrbm.learning.phases import Phase, clamp_visible, one_model_per_row
+from skcrbm.learning.phases import Phase, clamp_visible, one_model_per_row, weighted_total
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 
 
@@ -198,7 +198,11 @@ class DensityContrast(Contrast):
             )
         rows = batch.rows(complete)
         log_odds = unchecked(one_model_per_row(energy, len(rows)).visible_log_odds)(rows.visible)
-        wrong = np.logaddexp(0, np.where(rows.visible == 1, -log_odds, log_odds))
+        if is_categorical(energy):
+            codes = rows.visible.astype(np.int64)[..., None]
+            wrong = np.logaddexp(0, -np.take_along_axis(log_odds, codes, axis=2)[..., 0])
+        else:
+            wrong = np.logaddexp(0, np.where(rows.visible == 1, -log_odds, log_odds))
         return -float(rows.weight @ wrong.sum(axis=1, dtype=np.float64)) / rows.weight.sum()
 
 
@@ -222,7 +226,7 @@ def _unary_difference(positive, negative, weight):
 
 def _total(unary, weight):
     weight = weight.astype(unary.dtype)
-    return unary * weight.sum() if len(unary) == 1 else (weight @ unary)[None]
+    return unary * weight.sum() if len(unary) == 1 else weighted_total(unary, weight)
 
 
 # ------------------------------------------------------- scores of held-out rows

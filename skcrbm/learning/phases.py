@@ -9,7 +9,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.special import expit
 
-from skcrbm.energies.states import unchecked
+from skcrbm.energies.states import (
+    independent_states,
+    is_categorical,
+    means_of_states,
+    unchecked,
+)
 from skcrbm.inference import InferenceResult, infer
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
@@ -74,11 +79,16 @@ def moments_of_states(energy, visible, hidden="marginal", converged=None):
     visible = visible.astype(energy.dtype, copy=False)
     means, log_weight = unchecked(energy.hidden_and_log_weight)(visible, hidden)
     return Moments(
-        np.concatenate([visible, means], axis=1),
+        means_of_states(energy, np.concatenate([visible, means], axis=1)),
         None,
         log_weight,
         np.ones(len(visible), bool) if converged is None else converged,
     )
+
+
+def weighted_total(unary, weight):
+    """Return the weighted sum (1, ...) of the moments of rows (N, ...)."""
+    return (weight @ unary.reshape(len(unary), -1)).reshape(1, *unary.shape[1:])
 
 
 def moments_of_all(energy, visible, total, weight=None):
@@ -92,7 +102,7 @@ def moments_of_all(energy, visible, total, weight=None):
     energy = one_model_per_row(energy, n_states)
     found = moments_of_states(energy, visible)
     return Moments(
-        (weight @ found.unary)[None].astype(energy.dtype),
+        weighted_total(found.unary, weight).astype(energy.dtype),
         unchecked(energy.sum_statistics)(found.unary, weight * total),
         np.array([weight @ found.log_weight]),
         np.ones(1, bool),
@@ -178,7 +188,10 @@ class ObservedOnce(Observed):
             return super().__call__(energy, batch, clock, state)
         if batch not in self._cached:
             weight = batch.weight
-            mean = (weight @ batch.visible / weight.sum())[None].astype(energy.dtype)
+            means = batch.visible
+            if is_categorical(energy):
+                means = means_of_states(energy, means)
+            mean = (weighted_total(means, weight) / weight.sum()).astype(energy.dtype)
             self._cached[batch] = mean, unchecked(energy.sum_statistics)(batch.visible, weight)
         mean, statistics = self._cached[batch]
         total = batch.weight.sum()
@@ -189,7 +202,7 @@ class ObservedOnce(Observed):
 class ChainStates(NamedTuple):
     """States of persistent chains."""
 
-    states: Any  # ndarray of bool (n_chains, n_variables); None before the first visit
+    states: Any  # ndarray (n_chains, n_variables), see `chain_dtype`; None before the first visit
     visited: np.ndarray  # (n_chains,) of bool, True if a chain has begun
 
 
@@ -263,7 +276,8 @@ class Chains(Phase):
         n_chains, n = self.n_chains, energy.n_variables
         states, streams = None if state is None else state.states, np.arange(n_chains)
         if states is None:
-            states = uniforms(clock.key, streams, clock.draw(0), n) < 0.5
+            u = uniforms(clock.key, streams, clock.draw(0), n)
+            states = independent_states(energy, u[None])[0]
         if self.begin == "data":
             states = self._at_rows(energy, batch, clock, states)
         states = self._sweep(energy, states[None], streams, clock)[0]
@@ -280,10 +294,10 @@ class Chains(Phase):
         reach = np.cumsum(batch.weight)
         row = np.searchsorted(reach, u[:, 0] * reach[-1], side="right")
         rows = batch.visible[np.minimum(row, len(reach) - 1)]
-        states[:, :v] = np.where(np.isnan(rows), states[:, :v], rows == 1)
-        hidden = unchecked(one_model_per_row(energy, len(states)).hidden_given_visible)(
-            states[:, :v]
-        )
+        known = np.nan_to_num(rows).astype(states.dtype)
+        states[:, :v] = np.where(np.isnan(rows), states[:, :v], known)
+        part = one_model_per_row(energy, len(states))
+        hidden = unchecked(part.hidden_given_visible)(states[:, :v])
         states[:, v:] = u[:, 1:] < hidden
         return states
 
@@ -452,6 +466,7 @@ class Independent(Phase):
         found = infer(energy, method, returns="marginals", n_jobs=self.n_jobs)
         streams = np.arange(self.n_states)
         u = uniforms(clock.key, streams, clock.draw(0), energy.n_visible)
-        visible = u < found.marginals[:, : energy.n_visible]
+        beliefs = found.marginals[:, : energy.n_visible]
+        visible = independent_states(energy, u[None], beliefs)[0]
         moments = moments_of_all(energy, visible, batch.weight.sum())
         return moments._replace(converged=found.converged), state

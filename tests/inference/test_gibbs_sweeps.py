@@ -17,7 +17,7 @@ from skcrbm.energies import (
 )
 from skcrbm.energies._factor_graph_structure import colour_classes
 from skcrbm.inference import Gibbs, infer, sample
-from skcrbm.inference.any_energy import _sweeps
+from skcrbm.inference.any_energy import gibbs as sweeps
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep, start_chains, sweep_blocks
 from skcrbm.inference.registry import SWEEPS, sweep_for
 
@@ -184,9 +184,9 @@ def test_variables_as_lanes(kind, dtype, monkeypatch):
             state = start_chains(case, 70, KEY, streams)
             by_chain = gibbs_sweep(case, state, KEY, streams, 1, 3)
             with monkeypatch.context() as few:
-                few.setattr(_sweeps, "_MAX_LANES", 0)
+                few.setattr(sweeps, "_MAX_LANES", 0)
                 by_variable = gibbs_sweep(case, state, KEY, streams, 1, 3)
-                few.setattr(_sweeps, "_DRAWS_PER_CALL", 2 * state.size)
+                few.setattr(sweeps, "_DRAWS_PER_CALL", 2 * state.size)
                 in_two_calls = gibbs_sweep(case, state, KEY, streams, 1, 3)
             for a, b, c in zip(by_chain, by_variable, in_two_calls, strict=True):
                 np.testing.assert_array_equal(a, b)

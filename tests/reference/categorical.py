@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFactors
 
 
 def naive_score(energy, n, state):
@@ -76,3 +76,10 @@ def random_graph(seed, n_states=(2, 3, 4, 1, 2), scopes=None, n_models=2, scale=
         tables.append(table)
     field = rng.normal(0, 1, (n_models, len(n_states), max(n_states)))
     return FactorGraphEnergy.from_tables(scopes, tables, field, n_states=list(n_states))
+
+
+def with_logic(seed, zeros=0.0):
+    """A `CategoricalGraphEnergy` with an OR and an AND beside its tables."""
+    base = random_graph(seed, (2, 3, 2, 2, 2), [(0, 1), (1, 2), (1,), (4, 1)], zeros=zeros)
+    logic = [OrFactors([[0, 2]], [3]), AndFactors([[0, 3]], [4])]
+    return FactorGraphEnergy([*base.factors, *logic], base.field)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from skcrbm.energies import BaseEnergy
-from skcrbm.energies.states import unchecked
+from skcrbm.energies.states import independent_states, is_categorical, unchecked
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.base import Query, empty_result
 from skcrbm.inference.methods._samplers import AnnealedImportanceSampling
@@ -32,17 +32,7 @@ def _log_weights(energy, n_chains, n_betas, key):
     """Return log importance weights (N, C), including log Z of the model without couplings."""
     n, width = energy.n_models, energy.n_variables
     uncoupled, streams = energy.scaled(0.0), np.arange(n_chains)
-    free = energy.free
-    start = np.zeros((n, width))
-    if energy.evidence is not None:
-        start = np.nan_to_num(energy.evidence)
-    log_odds = np.zeros((n, width))
-    for block in energy.sampling_blocks:
-        log_odds[:, block] = uncoupled.conditional_log_odds(start[:, None], block)[:, 0]
-    base = unchecked(uncoupled.score)(start) + np.where(free, np.logaddexp(0, log_odds), 0).sum(
-        axis=1
-    )
-    states = uniforms(key, streams, 0, width) < expit(log_odds)[:, None]
+    base, states = _uncoupled(energy, uncoupled, uniforms(key, streams, 0, width))
     rows = np.repeat(np.arange(n), n_chains)
     models, uncoupled = energy.rows(rows), uncoupled.rows(rows)
     log_weight = np.zeros(n * n_chains)
@@ -52,6 +42,24 @@ def _log_weights(energy, n_chains, n_betas, key):
         if t < n_betas:
             states, _ = gibbs_sweep(energy.scaled(t / n_betas), states, key, streams, t)
     return log_weight.reshape(n, n_chains) + base[:, None]
+
+
+def _uncoupled(energy, uncoupled, u):
+    """Return log Z (N,) and states (N, C, n) of the models without couplings."""
+    if is_categorical(energy):
+        logs = uncoupled.log_fields()
+        log_z = logsumexp(logs, axis=2)
+        chance = np.exp(logs - log_z[..., None])
+        return energy.offset + log_z.sum(axis=1), independent_states(energy, u, chance)
+    n, width, free = energy.n_models, energy.n_variables, energy.free
+    start = np.zeros((n, width))
+    if energy.evidence is not None:
+        start = np.nan_to_num(energy.evidence)
+    log_odds = np.zeros((n, width))
+    for block in energy.sampling_blocks:
+        log_odds[:, block] = uncoupled.conditional_log_odds(start[:, None], block)[:, 0]
+    base = uncoupled.score(start) + np.where(free, np.logaddexp(0, log_odds), 0).sum(axis=1)
+    return base, u < expit(log_odds)[:, None]
 
 
 def anneal(

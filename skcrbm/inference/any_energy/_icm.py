@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skcrbm.energies.states import best_states, with_evidence
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.utils.parallel import one_blas_thread
@@ -11,32 +12,30 @@ def solve(method, energy, query):
     """Answer "map" by the best of several local optima.
 
     An iteration goes over the blocks of variables that are independent given the others
-    (`sampling_blocks`), and sets each block to its best values: no step lowers the score.
+    (`sampling_blocks`), and sets each block to its best states: no step lowers the score.
     """
 
     def ascend(start):
         if start is None:
             start = np.hstack(energy.fields) if query.start is None else query.start.log_odds
-        return _ascend(method, energy, query, start > 0)
+        return _ascend(method, energy, query, best_states(energy, start))
 
     with one_blas_thread():
         return best_of_restarts(ascend, energy, method.n_restarts, method.random_state)
 
 
-def _ascend(method, energy, query, on):
+def _ascend(method, energy, query, state):
     """Run all models from states (N, n); each model stops at its own optimum."""
     fields = empty_result(energy, query)
     fields["converged"][:] = False
-    state = np.array(on, bool)
-    if energy.evidence is not None:
-        state = np.where(energy.free, state, energy.evidence == 1)
+    state = with_evidence(energy, state)
     active = np.arange(energy.n_models)
     for iteration in range(method.iterations):
         part, here = energy.rows(active), state[active][:, None]
         before = here.copy()
         for block in energy.sampling_blocks:
             log_odds = part.conditional_log_odds(here, block)
-            here[..., block] = np.where(log_odds == 0, here[..., block], log_odds > 0)
+            here[..., block] = best_states(part, log_odds, here[..., block], block)
         state[active] = here[:, 0]
         fields["n_iter"][active] = iteration + 1
         moving = (here != before).any(axis=(1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -9,11 +10,17 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy, SparseIsingEnergy
-from skcrbm.energies.states import unchecked
+from skcrbm.energies.states import (
+    chain_dtype,
+    independent_states,
+    means_of_states,
+    unchecked,
+    with_evidence,
+)
 from skcrbm.inference.base import empty_result, sum_statistics
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import sweep_for
-from skcrbm.kernels.gibbs import FactorLists, sweep_factors, sweep_ising
+from skcrbm.kernels.gibbs import FactorLists, sweep_categories, sweep_factors, sweep_ising
 from skcrbm.kernels.sparse_sweeps import sweep_colours
 from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
@@ -33,7 +40,7 @@ _DRAWS_PER_CALL = 2**27
 class Chains(NamedTuple):
     """State of a sampler: its chains, and the count of their random numbers."""
 
-    # (N, n_chains, n_variables) of bool.
+    # (N, n_chains, n_variables) in the dtype of `chain_dtype`.
     states: np.ndarray
     # uint64, see `random_key`.
     key: Any
@@ -59,7 +66,7 @@ def gibbs_sweep(
     energy : BaseEnergy
         N models; clamped variables take their values.
     states : ndarray (N, C, n_variables)
-        0/1 states of C chains of each model.
+        States of C chains of each model.
     key : uint64
         Key of the random numbers, see `random_key`.
     streams : ndarray (C,) or (N * C,) of int
@@ -71,9 +78,9 @@ def gibbs_sweep(
 
     Returns
     -------
-    states : ndarray of bool (N, C, n_variables)
+    states : ndarray (N, C, n_variables) in the dtype of `chain_dtype`
         The new states.
-    log_odds : ndarray (N, C, n_variables)
+    log_odds : ndarray (N, C, n_variables), or (N, C, n_variables, K) for K states of a variable
         Log-odds from which each variable was last drawn, given the others at that time.
     """
     return sweep_for(type(energy))(energy, states, key, streams, step, n_sweeps)
@@ -97,11 +104,11 @@ def sweep_blocks(energy, states, key, streams, step):
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
     u = u.reshape(len(streams) // c, c, n_variables)  # one row, or one per model
-    states = states.astype(bool)
-    log_odds = np.empty((n, c, n_variables), energy.dtype)
+    states = states.astype(chain_dtype(energy))
+    log_odds = np.empty((n, c, *energy.belief_shape[1:]), energy.dtype)
     for block in energy.sampling_blocks:
-        log_odds[..., block] = energy.conditional_log_odds(states, block)
-        states[..., block] = energy.draw(log_odds[..., block], u[..., block], block)
+        log_odds[:, :, block] = energy.conditional_log_odds(states, block)
+        states[..., block] = energy.draw(log_odds[:, :, block], u[..., block], block)
     return states, log_odds
 
 
@@ -110,28 +117,19 @@ def start_chains(
     n_chains: int,
     key: Any,
     streams: np.ndarray,
-    probability: float | np.ndarray = 0.5,
+    beliefs: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Draw initial states (N, C, n_variables); coin flips make the chains start far apart.
+    """Draw initial states (N, C, n_variables) from marginals, or all states equally probable.
 
-    If there are hidden variables, only these are drawn: the first block is drawn from them.
+    States that are equally probable make the chains start far apart. If there are hidden
+    variables, only these are drawn: the first block is drawn from them.
     """
     first = energy.n_visible if energy.n_hidden else 0
     u = uniforms(key, streams, 0, energy.n_variables - first)
     u = u.reshape(len(streams) // n_chains, n_chains, energy.n_variables - first)
-    states = np.zeros((energy.n_models, n_chains, energy.n_variables), bool)
-    if isinstance(probability, np.ndarray):
-        probability = probability[..., first:]
-    states[..., first:] = u < probability
-    return _with_evidence(energy, states)
-
-
-def _with_evidence(energy, states):
-    """Set the clamped variables of states (N, C, n_variables) to their values."""
-    if energy.evidence is None:
-        return states
-    held = energy.evidence[:, None, :]
-    return np.where(np.isnan(held), states, held == 1)
+    states = np.zeros((energy.n_models, n_chains, energy.n_variables), chain_dtype(energy))
+    states[..., first:] = independent_states(energy, u, beliefs, first)
+    return with_evidence(energy, states)
 
 
 def solve(method, energy, query):
@@ -190,23 +188,24 @@ def _average(method, energy, query, fields, sweep):
     """Fill in log-odds and statistics, averaged over the sweeps after burn-in."""
     n = energy.n_models
     n_chains = method.n_chains or _earlier_n_chains(query) or _CHAINS
+    shape = energy.belief_shape
     key, step, before, beliefs = _start_from(method, energy, query, n_chains)
     burn_in = 0 if before is not None else method.burn_in
-    states = np.empty((n, n_chains, energy.n_variables), bool)
+    states = np.empty((n, n_chains, energy.n_variables), chain_dtype(energy))
     weight = np.ones(n) if query.per_example else query.sample_weight
     done = step + burn_in + method.max_iter + (before is None)
     fields["state"] = Chains(states, key, done)
     fields["n_iter"][:] = burn_in + method.max_iter
-    fields["log_odds"] = np.empty((n, energy.n_variables), energy.dtype)
+    fields["log_odds"] = np.empty(shape, energy.dtype)
 
     def run(rows, statistics):
         part = energy.rows(rows)
         streams = np.arange(n_chains)
         if before is None:
-            chance = 0.5 if beliefs is None else beliefs[rows, None]
+            chance = None if beliefs is None else beliefs[rows]
             state, first = start_chains(part, n_chains, key, streams, chance), 1
         else:
-            state, first = _with_evidence(part, before[rows]), step
+            state, first = with_evidence(part, before[rows]), step
         if burn_in:
             state, _ = sweep(part, state, key, streams, first, burn_in)
         wanted = statistics if "statistics" in query.returns else None
@@ -219,7 +218,7 @@ def _average(method, energy, query, fields, sweep):
         possible = _all_possible(part, state)
         fields["converged"][rows] = moments.converged(method.max_rhat) & possible
 
-    size = max(1, CHAIN_UNITS // max(1, n_chains * energy.n_variables))
+    size = max(1, CHAIN_UNITS // max(1, n_chains * math.prod(shape[1:])))
     sum_statistics(run, row_chunks(n, size), query, fields.get("statistics"))
 
 
@@ -234,17 +233,17 @@ def _sample(method, energy, query, fields, sweep):
     rounds = -(-n_samples // n_chains)
     first_sweeps = method.thin if before is not None else method.burn_in + 1
     sweeps = first_sweeps + (rounds - 1) * method.thin
-    out = np.empty((n, n_samples, n_variables), np.int8)
-    states = np.empty((n, n_chains, n_variables), bool)
+    out = np.empty((n, n_samples, n_variables), energy.state_dtype)
+    states = np.empty((n, n_chains, n_variables), chain_dtype(energy))
 
     def run(rows):
         part = energy.rows(rows)
         streams = np.arange(rows.start * n_chains, rows.stop * n_chains)
         if before is None:
-            chance = 0.5 if beliefs is None else beliefs[rows, None]
+            chance = None if beliefs is None else beliefs[rows]
             state, t = start_chains(part, n_chains, key, streams, chance), 1
         else:
-            state, t = _with_evidence(part, before[rows]), step
+            state, t = with_evidence(part, before[rows]), step
         for first in range(0, n_samples, n_chains):
             n_sweeps = method.thin if first else first_sweeps
             state, _ = sweep(part, state, key, streams, t, n_sweeps)
@@ -253,7 +252,7 @@ def _sample(method, energy, query, fields, sweep):
             out[rows, first:last] = state[:, : last - first]
         states[rows] = state
 
-    size = max(1, CHAIN_UNITS // max(1, n_chains * n_variables))
+    size = max(1, CHAIN_UNITS // max(1, n_chains * math.prod(energy.belief_shape[1:])))
     for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
         pass
     fields["samples"] = out
@@ -266,11 +265,12 @@ class _Moments:
     """Sums over the sweeps after burn-in of a block of models.
 
     ``on`` and ``off`` (2, N, C, n_variables) add up P(unit = 1) and P(unit = 0) over each half
-    of the sweeps, ``squares`` adds up the squares of P(unit = 1).
+    of the sweeps, ``squares`` adds up the squares of P(unit = 1). They have an axis (..., K) for
+    the states of categorical variables.
     """
 
     def __init__(self, energy, n_chains, n_sweeps, weight, statistics):
-        shape = (2, energy.n_models, n_chains, energy.n_variables)
+        shape = (2, energy.n_models, n_chains, *energy.belief_shape[1:])
         self.on, self.off, self.squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.half = n_sweeps // 2
         self.n_sweeps = n_sweeps
@@ -286,9 +286,9 @@ class _Moments:
         if self.statistics is not None:
             # The last block was drawn given the current states of all others: take its means.
             last = self.energy.sampling_blocks[-1]
-            means = states.astype(self.energy.dtype)
-            means[..., last] = expit(log_odds[..., last])
-            means = means.reshape(-1, means.shape[2])
+            means = means_of_states(self.energy, states)
+            means[:, :, last] = expit(log_odds[:, :, last])
+            means = means.reshape(-1, *means.shape[2:])
             for total, value in zip(
                 self.statistics, unchecked(self.energy.sum_statistics)(means, self.weight)
             ):
@@ -308,18 +308,21 @@ class _Moments:
     def log_odds(self):
         tiny = np.finfo(np.float64).tiny
         on, off = self.on.sum((0, 2)), self.off.sum((0, 2))
-        return np.log(np.maximum(on, tiny)) - np.log(np.maximum(off, tiny))
+        log_odds = np.log(np.maximum(on, tiny)) - np.log(np.maximum(off, tiny))
+        return log_odds if log_odds.ndim == 2 else np.where(on > 0, log_odds, -np.inf)
 
     def converged(self, max_rhat):
         if self.half < 2:  # too short to be compared
             return np.zeros(self.on.shape[1], bool)
-        lengths = np.array([self.half, self.n_sweeps - self.half])[:, None, None, None]
+        lengths = np.array([self.half, self.n_sweeps - self.half])
+        lengths = lengths.reshape(2, *(1,) * (self.on.ndim - 1))
         means = self.on / lengths
         within = (self.squares / lengths - means**2).clip(0).mean((0, 2))
         between = means.var((0, 2), ddof=1)
         # R-hat^2 = (within + between) / within, up to a factor near 1
         excess = between - _TOLERATED_SPREAD**2
-        return (excess <= (max_rhat**2 - 1) * within).all(1)
+        agree = excess <= (max_rhat**2 - 1) * within
+        return agree.reshape(len(agree), math.prod(agree.shape[1:])).all(1)
 
 
 def kernel_order(energy):
@@ -406,10 +409,28 @@ def sweeps_per_call(n_variables, n_sweeps):
 
 def sweep_factor_graph(energy, states, key, streams, step, n_sweeps=1):
     """Draw the variables of a `FactorGraphEnergy`; see `gibbs_sweep`."""
-    there = energy.graph.adjacency
-    lists = FactorLists(
-        there.start, there.factor, there.weight, there.first_entry,
-        kernel_array(energy.log_potentials, np.float64), there.at_zero, there.output,
-        FORBIDDEN_LOG_ODDS if energy.has_zeros else 0.0,
-    )  # fmt: skip
+    lists = _factor_lists(energy, FORBIDDEN_LOG_ODDS if energy.has_zeros else 0.0)
     return sweep_chains(sweep_factors, (lists,), energy, states, key, streams, step, n_sweeps)
+
+
+def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
+    """Draw the variables of a `CategoricalGraphEnergy`; see `gibbs_sweep`."""
+    n, c, width = states.shape
+    drawn = np.array(states.reshape(n * c, width), np.int32, order="C")
+    log_odds = np.full((n * c, width, energy.n_levels), -np.inf)
+    order, lists, fields = kernel_order(energy), _factor_lists(energy, 0.0), energy.log_fields()
+    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+        for t in range(step, step + n_sweeps):
+            sweep_categories(
+                order, lists, energy.n_states, fields, c, seeds(key, streams, t), drawn, log_odds
+            )
+    log_odds = log_odds.reshape(n, c, width, energy.n_levels)
+    return drawn.reshape(n, c, width).astype(energy.state_dtype), log_odds.astype(energy.dtype)
+
+
+def _factor_lists(energy, forbidden):
+    there = energy.graph.adjacency
+    return FactorLists(
+        there.start, there.factor, there.weight, there.first_entry,
+        kernel_array(energy.log_potentials, np.float64), there.at_zero, there.output, forbidden,
+    )  # fmt: skip

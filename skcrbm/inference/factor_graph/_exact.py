@@ -9,8 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from skcrbm.energies import FactorGraphEnergy
-from skcrbm.energies._categorical_graph import log_odds_of_weights
-from skcrbm.energies._factor_graph_structure import strides_of
+from skcrbm.energies.states import log_odds_of_weights, strides_of
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._elimination import (
     LOG_MAX,

@@ -34,6 +34,10 @@ class Gibbs(_RandomMethod):
     sample s comes from chain ``s % n_chains``, so that samples of the same chain are `n_chains`
     apart.
 
+    If variables have K states, a sweep draws one of the K states of each variable, and marginals
+    have shape (N, n, K). The chains do not converge if weights of 0 separate the states so that
+    no change of a single variable leads from some states to others.
+
     A model has converged if the split R-hat of every unit's probability, between and within
     the halves of the chains, is at most `max_rhat` (Gelman et al. 2013, section 11.4).
 
@@ -386,6 +390,7 @@ class AnnealedImportanceSampling(_RandomMethod):
     name: ClassVar = "ais"
     answers: ClassVar = frozenset({"log_partition"})
     default_returns: ClassVar = ("log_partition",)
+    restriction: ClassVar = "it takes no weights of 0 (entries of -inf), OR or AND"
     _parameter_constraints: ClassVar = {
         "n_chains": [Interval(Integral, 2, None, closed="left")],
         "n_betas": [Interval(Integral, 1, None, closed="left")],

@@ -98,7 +98,8 @@ class ICM(IterativeMethod):
     improves. The log-odds are the log-odds of each unit given the other layer. In an
     `IsingEnergy` an iteration goes over the labels one by one, and the log-odds are the log-odds
     of each label given the others. In a `FactorGraphEnergy` or `SparseIsingEnergy` variables that
-    share no factor move at once; a model that ends at an impossible state has not converged.
+    share no factor move at once, each to the best of its states; a model that ends at an
+    impossible state has not converged.
 
     Parameters
     ----------

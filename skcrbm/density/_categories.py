@@ -1,0 +1,99 @@
+"""Columns of categories: the codes 0, 1, ... of their values, and NaN for missing values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+_FORM = "'auto' or a list with the categories of each column"
+
+
+def read_columns(estimator: Any, X: Any, reset: bool) -> np.ndarray:
+    """Return X as an array of objects (N, n_features); see `checked_features` for `reset`."""
+    if sparse.issparse(X):
+        X = X.toarray()
+    if isinstance(X, (list, tuple)):
+        X = np.asarray(X, object)
+    options: Any = {"dtype": object, "ensure_all_finite": False}
+    validate: Any = validate_data
+    return validate(estimator, X, reset=reset, **options)
+
+
+def find_categories(categories: Any, columns: np.ndarray) -> list[np.ndarray]:
+    """Return the categories of each column: as given, or the sorted values of X.
+
+    Raises
+    ------
+    ValueError
+        If `categories` is invalid, or the values of a column cannot be sorted.
+    """
+    n_features = columns.shape[1]
+    if isinstance(categories, str) and categories == "auto":
+        return [_sorted_values(columns[:, i], i) for i in range(n_features)]
+    if isinstance(categories, (str, bytes)) or not hasattr(categories, "__len__"):
+        raise ValueError(f"categories must be None, {_FORM}; got {categories!r}")
+    if len(categories) != n_features:
+        raise ValueError(
+            f"categories must be {_FORM}; it has {len(categories)} lists, and X has {n_features} "
+            "columns"
+        )
+    found = [np.asarray(values) for values in categories]
+    for i, values in enumerate(found):
+        if values.ndim != 1 or not len(values) or len(set(values.tolist())) < len(values):
+            raise ValueError(
+                f"categories must be {_FORM}; the list of column {i} must hold at least one "
+                f"value, each value once; got {categories[i]!r}"
+            )
+    return found
+
+
+def _sorted_values(column, i):
+    """Return the sorted values of a column."""
+    values = {value for value in column.tolist() if not _is_missing(value)}
+    if not values:
+        raise ValueError(f"X has no value in column {i}; give its values by categories")
+    try:
+        return np.array(sorted(values))
+    except TypeError as error:
+        raise ValueError(
+            f"X has values of different types in column {i}, which have no order; give them by "
+            f"categories: {error}"
+        ) from error
+
+
+def _is_missing(value):
+    return value is None or value != value
+
+
+def encode(columns: np.ndarray, categories: list[np.ndarray], name: str = "X") -> np.ndarray:
+    """Return the codes (N, n_features), float64 with NaN for missing values.
+
+    Raises
+    ------
+    ValueError
+        If a column holds another value than its categories.
+    """
+    codes = np.empty(columns.shape)
+    for i, values in enumerate(categories):
+        code = {value: k for k, value in enumerate(values.tolist())}
+        for row, value in enumerate(columns[:, i].tolist()):
+            if _is_missing(value):
+                codes[row, i] = np.nan
+            elif value in code:
+                codes[row, i] = code[value]
+            else:
+                raise ValueError(
+                    f"{name} has the value {value!r} in column {i}, whose categories are "
+                    f"{values.tolist()}"
+                )
+    return codes
+
+
+def decode(codes: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
+    """Return the categories (N, n_features) of codes; of objects if the columns' kinds differ."""
+    columns = [values[codes[:, i]] for i, values in enumerate(categories)]
+    same = len({values.dtype.kind for values in categories}) == 1
+    return np.column_stack([c if same else c.astype(object) for c in columns])

@@ -1,0 +1,82 @@
+"""Models without a state of positive weight, found by propagation over their factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skcrbm.utils.limits import BLOCK_ENTRIES
+from skcrbm.utils.parallel import row_chunks
+
+
+def contradicted_models(energy: Any) -> np.ndarray:
+    """Return True (N,) for the models of a factor graph whose evidence contradicts the factors.
+
+    Each factor excludes the states of its variables that it gives weight 0 together with all
+    remaining states of its other variables, until no factor excludes another state. A model whose
+    variable has no state left is impossible. On graphs without loops all impossible models are
+    found; on other graphs a model may be impossible without being found.
+    """
+    found = np.zeros(energy.n_models, bool)
+    size = max(1, energy.n_entries + len(energy.ors.inputs) + len(energy.ands.inputs))
+    for rows in row_chunks(energy.n_models, max(1, BLOCK_ENTRIES // size)):
+        part = energy.rows(rows)
+        possible = _possible_at_first(part)
+        n_left = -1
+        while n_left != (n_left := int(possible.sum())):
+            for group in part.tables:
+                _propagate_tables(group, possible)
+            _propagate_ors(part.ors, possible[..., :2])
+            _propagate_ors(part.ands, possible[..., 1::-1])
+        found[rows] = np.logical_not(possible.any(axis=2)).any(axis=1)
+    return found
+
+
+def _possible_at_first(energy):
+    """Return True (N, n, K) for the states that variables have and evidence allows."""
+    counts = energy.state_counts
+    levels = np.arange(max(2, counts.max(initial=2)))
+    possible = np.broadcast_to(
+        levels < counts[:, None], (energy.n_models, energy.n_variables, len(levels))
+    )
+    held = energy.evidence
+    if held is None:
+        return possible.copy()
+    return possible & ~(np.abs(held[..., None] - levels) > 0)  # False where NaN
+
+
+def _propagate_tables(group, possible):
+    """Exclude states by the tables that have entries of weight 0."""
+    positive = group.log_potentials > -np.inf
+    hard = np.flatnonzero(~positive.all(axis=1))
+    if not len(hard):
+        return
+    scopes, m = group.variables[hard], len(group.shape)
+    allowed = positive[hard].reshape(len(hard), *group.shape)[None]
+    for j, k in enumerate(group.shape):
+        here = possible[:, scopes[:, j], :k]
+        allowed = allowed & here.reshape(*here.shape[:2], *(1,) * j, k, *(1,) * (m - 1 - j))
+    by_variable = possible.swapaxes(0, 1)
+    for j, k in enumerate(group.shape):
+        others = tuple(2 + i for i in range(m) if i != j)
+        left = np.ones((len(hard), len(possible), possible.shape[2]), bool)
+        left[..., :k] = allowed.any(axis=others).swapaxes(0, 1)
+        np.logical_and.at(by_variable, scopes[:, j], left)
+
+
+def _propagate_ors(group, possible):
+    """Exclude states by ORs; by ANDs if the two states in `possible` (N, n, 2) are swapped."""
+    if not len(group.outputs):
+        return
+    factor = np.repeat(np.arange(len(group.outputs)), np.diff(group.start))
+    off, on = possible[..., 0].T, possible[..., 1].T  # views (n, N)
+    n_on = np.add.reduceat(on[group.inputs].astype(np.int64), group.start[:-1], axis=0)
+    all_off = np.logical_and.reduceat(off[group.inputs], group.start[:-1], axis=0)
+    output_off, output_on = off[group.outputs], on[group.outputs]
+    others_on = n_on[factor] > on[group.inputs]
+    stays_off = (output_off & all_off)[factor] | (output_on[factor] & others_on)
+    np.logical_and.at(off, group.inputs, stays_off)
+    np.logical_and.at(on, group.inputs, output_on[factor])
+    np.logical_and.at(on, group.outputs, n_on > 0)
+    np.logical_and.at(off, group.outputs, all_off)

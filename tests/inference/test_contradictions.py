@@ -1,0 +1,90 @@
+"""Warnings of evidence that contradicts a factor graph, and of samples of weight 0."""
+
+import warnings
+
+import numpy as np
+import pytest
+from reference.categorical import Enumerated, random_graph, with_logic
+
+from skcrbm.energies import AndFactors, FactorGraphEnergy, OrFactors, TableFactors
+from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.energies.contradictions import contradicted_models
+from skcrbm.inference import Gibbs, infer, sample
+
+NOTHING = np.full((2, 2), -np.inf)
+
+
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("kind", ["tables", "logic", "tree"])
+def test_against_enumeration(seed, kind):
+    """A model that is reported is impossible; on trees each impossible model is reported."""
+    rng = np.random.default_rng(seed)
+    if kind == "tables":
+        energy = random_graph(seed, zeros=0.4, n_models=4)
+    elif kind == "tree":
+        energy = random_graph(seed, (2, 3, 4, 2), [(0, 1), (1, 2, 3), (3,)], 4, zeros=0.5)
+    else:
+        energy = with_logic(seed, 0.3).rows([0, 1, 0, 1])
+    held = np.full((4, energy.n_variables), np.nan)
+    for row in held:
+        for v in rng.choice(energy.n_variables, 2, replace=False):
+            row[v] = rng.integers(energy.n_states[v])
+    energy = energy.condition(held)
+    with np.errstate(invalid="ignore"):
+        impossible = np.array([Enumerated(energy, n).best == -np.inf for n in range(4)])
+    found = contradicted_models(energy)
+    assert (impossible | ~found).all()
+    if kind == "tree":
+        np.testing.assert_array_equal(found, impossible)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_binary_graphs(seed):
+    """0/1 energies have the answer of the same graph with an axis of two states."""
+    rng = np.random.default_rng(seed)
+    tables = np.where(rng.random((4, 8)) < 0.3, -np.inf, 0)
+    scopes = [[0, 1, 2], [2, 3, 4], [4, 5, 0], [1, 3, 5]]
+    logic = OrFactors([[0, 1, 2], [6]], [6, 7]), AndFactors([[3, 7, 4]], [8])
+    energy = FactorGraphEnergy([TableFactors(scopes, tables), *logic], np.zeros((3, 9)))
+    held = np.where(rng.random((3, 9)) < 0.5, rng.integers(2, size=(3, 9)), np.nan)
+    found = contradicted_models(energy.condition(held))
+    both = CategoricalGraphEnergy.from_binary(energy).condition(held)
+    np.testing.assert_array_equal(found, contradicted_models(both))
+
+
+def test_logic_alone():
+    """Inputs that are off force the output off through two ORs."""
+    energy = FactorGraphEnergy([OrFactors([[0, 1], [2]], [2, 3])], np.zeros((2, 4)))
+    held = np.array([[0, 0, np.nan, 1], [0, np.nan, np.nan, 1]])
+    assert contradicted_models(energy.condition(held)).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("method", ["gibbs", "sum_product", "mean_field", "icm", "bp_chain"])
+def test_contradicting_evidence(method):
+    energy = FactorGraphEnergy([OrFactors([[0, 1]], [2])], np.zeros((2, 3)))
+    clamp = [[0, 0, np.nan], [0, 0, 1]]
+    with pytest.warns(UserWarning, match="clamp contradicts the factors of 1 of 2 models.*model 1"):
+        infer(energy, method, clamp=clamp)
+
+
+@pytest.mark.parametrize("method", ["gibbs", "icm"])
+def test_contradicting_evidence_of_categories(method):
+    energy = FactorGraphEnergy.from_tables([[0, 1]], [np.where(np.eye(3), 0, -np.inf)])
+    with pytest.warns(UserWarning, match="clamp contradicts the factors of 1 of 1 models"):
+        infer(energy, method, clamp=[1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        infer(energy, method, clamp=[1, np.nan])
+
+
+@pytest.mark.parametrize("n_states", [2, [2, 2, 3]])
+def test_samples_of_weight_0(n_states):
+    width = 2 if n_states == 2 else 3
+    energy = FactorGraphEnergy(
+        [TableFactors([[0, 1]], NOTHING)], n_variables=width, n_states=n_states
+    )
+    with pytest.warns(UserWarning, match="samples of 1 of 1 models .* have weight 0"):
+        sample(energy, n_samples=3, random_state=0)
+    with pytest.warns(UserWarning, match="samples of 1 of 1 models .* have weight 0"):
+        found = infer(energy, Gibbs(max_iter=5), returns="marginals")
+    assert not found.converged[0]
