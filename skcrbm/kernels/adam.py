@@ -1,8 +1,8 @@
-"""Adam on rows of a matrix that are moved when they are next needed.
+"""Adam for matrices of which each step needs few rows: the steps of the other rows come later.
 
-A row without a gradient still moves, along its mean gradient: a step later this is beta1 times
-as large and the root of the mean square sqrt(beta2) times. Therefore n such steps are made as a
-single step, whose length depends on n and the time only.
+A row without a gradient still moves along its mean gradient. In each such step, the mean gradient
+shrinks by the factor beta1 and the root of the mean square by sqrt(beta2). Therefore n missed steps
+can be made up by a single step, whose length depends only on n and on the number of the step.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from skcrbm.kernels.jit import jit
 
 @jit
 def _move_on(p, m, s, r, length, offset, first_left, second_left):
-    """Row r of p -= length m / (sqrt(s) + offset); m and s keep the given shares."""
+    """Subtract length * m / (sqrt(s) + offset) from row r of p; scale m and s by their shares."""
     for h in range(np.uintp(p.shape[1])):
         p[r, h] -= length * (m[r, h] / (np.sqrt(s[r, h]) + offset))
         m[r, h] *= first_left
@@ -21,7 +21,7 @@ def _move_on(p, m, s, r, length, offset, first_left, second_left):
 
 @jit
 def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
-    """One step of row r with gradient g[k]."""
+    """Make an Adam step of row r of the parameters p, with the gradient g[k]."""
     for h in range(np.uintp(p.shape[1])):
         d = g[k, h]
         m[r, h] += first_share * (d - m[r, h])
@@ -31,7 +31,7 @@ def _step(p, m, s, r, g, k, length, offset, first_share, second_share):
 
 @jit
 def _add_up(lengths, start, lost, grown, n):
-    """Sum of lengths[start + j] lost[j] over n steps, and of the same times grown[j]."""
+    """Return the sum of lengths[start + j] * lost[j] over n steps j, and the same with grown[j]."""
     total = 0.0
     delayed = 0.0
     last = len(lengths) - 1
@@ -44,22 +44,22 @@ def _add_up(lengths, start, lost, grown, n):
 
 @jit
 def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, epsilon):
-    """Make the steps without a gradient that rows have missed, up to step `now`.
+    """Make up the steps without a gradient that some rows have missed, up to step `now`.
 
-    After j of them the denominator is ``sqrt(s) / grown + epsilon``. The sum over j is taken as
-    the sum over one denominator with a mean of `grown`, whose relative error is below
-    epsilon / sqrt(s)
-    times 1e-4 of it.
+    After j missed steps the denominator of Adam is ``sqrt(s) / grown[j] + epsilon``. The sum over j
+    uses a single denominator, with a mean of `grown`; its relative error is below
+    1e-4 * epsilon / sqrt(s).
 
     Parameters
     ----------
     p, m, s : (R, H) parameters, mean gradients, mean squares, in and out
-    rows : (n,) which rows
+    rows : (n,) numbers of the rows to move
     done : (R,) int64, number of the last step that each row has made, in and out
     now : int
     rate : float
-    lengths : (L,) float64, of step t + 1 by rate 1; the last length is used for all later n
-    lost : (J,) float64, (beta1 / sqrt(beta2))^j from j = 1; beyond J nothing is left
+    lengths : (L,) float64, lengths of the steps 1, 2, ... at rate 1; the last one also stands for
+        all later steps
+    lost : (J,) float64, (beta1 / sqrt(beta2))^j from j = 1; negligible beyond J
     grown : (J,) float64, beta2^(-j / 2)
     betas : (beta1, beta2)
     epsilon : float
@@ -71,7 +71,7 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
         if n <= 0:
             continue
         total, delayed = _add_up(lengths, done[r], lost, grown, min(n, len(lost)))
-        # The rest of a mean gradient after so many steps would be too small for fast arithmetic.
+        # After many steps the mean gradient is set to 0: denormal floats are slow.
         left = betas[0] ** n if n < len(lost) else 0.0
         _move_on(
             p,
@@ -88,13 +88,13 @@ def bring_up_rows(p, m, s, rows, done, now, rate, lengths, lost, grown, betas, e
 
 @jit
 def step_rows(p, m, s, rows, g, length, betas, epsilon):
-    """One step of some rows, with a gradient.
+    """Make an Adam step of some rows of the parameters, given their gradients.
 
     Parameters
     ----------
     p, m, s : (R, H) parameters, mean gradients, mean squares, in and out
-    rows : (n,) which rows
-    g : (n, H) their gradients
+    rows : (n,) numbers of the rows to move
+    g : (n, H) gradients of these rows
     length : float
     betas : (beta1, beta2)
     epsilon : float

@@ -1,6 +1,7 @@
-"""NamedTuples that several kernels take: a launch with them costs about 2 microseconds more.
+"""NamedTuples of arguments that several kernels take.
 
-Kernels unpack them before their inner loops. N counts models, each a row of the arrays.
+A call with a NamedTuple takes about 2 microseconds more; kernels unpack it before their inner
+loops. N is the number of models; each model is a row of the arrays.
 """
 
 from typing import NamedTuple
@@ -9,17 +10,17 @@ import numpy as np
 
 
 class RBMRows(NamedTuple):
-    """Models that share their couplings, and the messages that they start from."""
+    """RBMs that share their couplings, and the messages from which inference starts."""
 
     visible_bias: np.ndarray  # (N, V)
     hidden_bias: np.ndarray  # (N, H)
-    free: np.ndarray  # (N, V + H) bool; held units are left out
-    weight: np.ndarray  # (N,) in the sum of the statistics
+    free: np.ndarray  # (N, V + H) bool, False for held units, which are left out
+    weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
     start: np.ndarray  # (N or 0, V, H) messages of an earlier run, in the form of the kernel
 
 
 class OddsCouplings(NamedTuple):
-    """Couplings of an RBM, and how far products over them can go."""
+    """Couplings of an RBM, and the bounds that keep products of messages finite."""
 
     weights: np.ndarray  # (V, H)
     odds: np.ndarray  # (V, H) exp(weights)
@@ -31,13 +32,13 @@ class OddsCouplings(NamedTuple):
 
 
 class RBMOptions(NamedTuple):
-    """How message passing on RBMs starts and stops, and the answers that are asked for."""
+    """Options of message passing on RBMs: start, stopping rule and requested answers."""
 
-    cold: bool  # visible units send first, as if hidden units had sent nothing (iteration 0)
+    cold: bool  # iteration 0: visible units send first, from their biases alone
     warm: bool  # start from `RBMRows.start` or, if it is empty, from messages that fit the beliefs
     max_iter: int
-    tol: float  # largest change of a probability
-    slack: float  # largest change of the log-odds of a belief, float64
+    tol: float  # largest change of a probability at convergence
+    slack: float  # float64, largest change of a log-odds at convergence
     damping: float  # share of the old messages visible -> hidden, in the dtype of the model
     want_log_partition: bool
     want_statistics: bool
@@ -58,11 +59,11 @@ class RBMAnswers(NamedTuple):
 
 
 class IsingOptions(NamedTuple):
-    """How iterations on Ising models stop, and the answers that are asked for."""
+    """Options of iterations on Ising models: the stopping rule and the requested answers."""
 
     max_iter: int
-    tol: float  # largest change of a probability
-    slack: float  # largest change of the log-odds of a belief, float64
+    tol: float  # largest change of a probability at convergence
+    slack: float  # float64, largest change of a log-odds at convergence
     want_log_partition: bool
     want_statistics: bool
 
@@ -73,13 +74,13 @@ class IsingAnswers(NamedTuple):
     log_odds: np.ndarray  # (N, L) in: beliefs to start from; out: beliefs, 0 if held
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,)
-    log_partition: np.ndarray  # (N,) of the scores f'(y + 1) / 2 + 1/2 y'Sy of the free labels
+    log_partition: np.ndarray  # (N,) log Z for scores f'(y + 1) / 2 + y'Sy / 2 of free labels
     pairwise: np.ndarray  # (L, L) weighted sums of P(both labels on) are added to it
     trace: np.ndarray  # (N, max_iter or 0) residuals
 
 
 class FactorGraph(NamedTuple):
-    """Factors as flat arrays: tables first, then OR, then AND."""
+    """Factors of a graph as flat arrays: first the tables, then the OR and then the AND factors."""
 
     variables: np.ndarray  # (E,) int64; the last variable of OR and AND is its output
     edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1]
@@ -87,22 +88,22 @@ class FactorGraph(NamedTuple):
     logs: np.ndarray  # (n_entries,) logarithms of `weight`
     table_start: np.ndarray  # (n_tables + 1,) place of the first entry of each table
     n_tables: int
-    negated: np.ndarray  # (F,) bool: AND, an OR of all variables negated
-    rho: np.ndarray  # (F,) float64 weights of the messages, 1 but for tree-reweighted
+    negated: np.ndarray  # (F,) bool, True for AND, which is an OR of negated variables
+    rho: np.ndarray  # (F,) float64 weights of the messages, 1 unless tree-reweighted
 
 
 class GraphOptions(NamedTuple):
-    """How message passing on factor graphs stops."""
+    """Options of message passing on factor graphs."""
 
     max_iter: int
-    tol: float  # largest change of a probability
-    slack: float  # largest change of a belief: a factor of its odds, or added to its log-odds
+    tol: float  # largest change of a probability at convergence
+    slack: float  # largest change of a belief's log-odds, or largest factor of its odds
     damping: float  # share of the old log messages; 0 or 1/2 if messages are odds
-    want_state: bool  # keep the best state met on the way
+    want_state: bool  # keep the best state met during the iterations
 
 
 class GraphAnswers(NamedTuple):
-    """Arrays that message passing on factor graphs fills in, a row for each model."""
+    """Arrays that message passing on factor graphs fills in, with a row for each model."""
 
     n_iter: np.ndarray  # (N,)
     converged: np.ndarray  # (N,) a model with contradictory factors or evidence never converges
@@ -113,11 +114,11 @@ class GraphAnswers(NamedTuple):
 
 
 class GraphSums(NamedTuple):
-    """The sums over states that are asked for after messages have been passed."""
+    """Request and arrays for log Z and statistics, which are computed from the final messages."""
 
-    weight: np.ndarray  # (N,) of each model in the sum of the statistics
+    weight: np.ndarray  # (N,) weight of each model in the sum of the statistics
     want_log_partition: bool
     want_statistics: bool
-    each: bool  # statistics of each model, not their sum
+    each: bool  # True for the statistics of each model, False for their sum
     log_partition: np.ndarray  # (N,) output; kernels with lanes add to it
     statistics: np.ndarray  # (1 or N, n_entries) output, added to

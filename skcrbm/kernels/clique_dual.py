@@ -1,8 +1,9 @@
 """Dual coordinate descent for a large margin Markov network, a row at a time.
 
-Cliques are lists of variables; their features are products of -1/+1 values, 0 if a value is not
-observed. A margin may have a linear part, too: the value of its variable times a weighted sum of
-the inputs of the row. Row n has the values signs[n], (N, V) float64 in {-1, 0, +1}.
+Cliques are lists of variables. The feature of a clique is the product of the -1/+1 values of its
+variables, or 0 if a value is not observed. The margin of a variable may also have a linear part:
+the value of the variable times a weighted sum of the inputs of the row. The values of row n are
+signs[n]; signs is (N, V) float64 in {-1, 0, +1}.
 """
 
 from typing import NamedTuple
@@ -16,9 +17,9 @@ _ZERO = 1e-12  # smaller projected gradients are rounding errors
 
 
 class CliqueFeatures(NamedTuple):
-    """Cliques, and the weights of their features in the margins.
+    """Cliques, and the coefficients of their features in the margins.
 
-    The margin of variable i is the sum over entries e from place[i] to place[i + 1] of
+    The margin of variable i is the sum over the entries e in place[i]:place[i + 1] of
     ``coef[e] * weight[group[e]] * feature[clique[e]]``.
     """
 
@@ -31,14 +32,14 @@ class CliqueFeatures(NamedTuple):
 
 
 class CliqueRows(NamedTuple):
-    """Rows of a problem, and the losses of their margins."""
+    """Rows of a training problem, with the parameters of the loss of each margin."""
 
     signs: np.ndarray  # (N, V)
     data: np.ndarray  # compressed rows of the inputs (N, D), with indices and indptr
     indices: np.ndarray
     indptr: np.ndarray
     norm: np.ndarray  # (N,) squares of the lengths of the inputs
-    target: float  # gamma, the margin that costs nothing
+    target: float  # gamma, the margin from which the loss is 0
     limit: np.ndarray  # (N, V) upper bounds of the dual variables
     penalty: np.ndarray  # (T,) penalties of the absolute values of weights
 
@@ -57,7 +58,7 @@ class CliqueDual(NamedTuple):
 
 @jit
 def _features(n, signs, start, members, feature):
-    """Fill feature (J,) with the products of row n."""
+    """Fill feature (J,) with the features of the cliques in row n: products of the signs."""
     for j in range(feature.shape[0]):
         value = 1.0
         for e in range(start[j], start[j + 1]):
@@ -82,7 +83,7 @@ def _margin(i, place, clique, group, coef, feature, weight):
 
 @jit
 def _move(i, step, place, clique, group, coef, feature, penalty, total, weight):
-    """Add a step of the dual variable of i to total (T,), and update the weights."""
+    """Update `total` (T,) and the weights after a step of the dual variable of variable i."""
     part = 0.0
     stop = place[i + 1]
     for e in range(place[i], stop):
@@ -105,7 +106,7 @@ def _input_sum(i, n, data, indices, indptr, input_weight):
 
 @jit
 def shrunk(value, by):
-    """Return the value moved towards 0: the soft threshold."""
+    """Return the soft threshold of a value: the value moved towards 0 by at most `by`."""
     if value > by:
         return value - by
     if value < -by:
@@ -119,9 +120,9 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
 
     Parameters
     ----------
-    n_passes : int, at most
+    n_passes : int, largest number of passes
     goal : float, range of the projected gradients
-    state : (1,) uint64 of the random numbers, changed
+    state : (1,) uint64, state of the random numbers, changed
     order : (N,) intp, the first `count` rows are active; changed
     count : int
     features, rows, dual : CliqueFeatures, CliqueRows, CliqueDual
@@ -159,7 +160,7 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
                 elif old == limit[n, i]:
                     keep = slope >= bounds[1]
                     projected = max(slope, 0.0)
-                if not keep:  # the last active variable takes its place
+                if not keep:  # the last active variable takes the place of the dropped variable
                     left -= 1
                     active[n, j], active[n, left] = active[n, left], i
                     continue
@@ -192,7 +193,7 @@ def clique_passes(n_passes, goal, state, order, count, features, rows, dual):
 
 @jit
 def clique_margins(signs, features, weight, margins):
-    """Fill in the margins (N, V) of weights (T,), 0 for variables without entries."""
+    """Fill margins (N, V) from the weights (T,), with 0 for variables without features."""
     start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)
     for n in range(signs.shape[0]):
@@ -203,7 +204,7 @@ def clique_margins(signs, features, weight, margins):
 
 @jit
 def clique_sums(signs, features, alpha, penalty, total, weight):
-    """Add dual variables alpha (N, V) times gradients to total (T,), and set the weights (T,)."""
+    """Add alpha (N, V) times the gradients to total (T,); set the weights (T,) from the total."""
     start, members, place, clique, group, coef = features
     feature = np.empty(start.shape[0] - 1)
     for n in range(signs.shape[0]):

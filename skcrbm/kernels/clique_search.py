@@ -1,14 +1,15 @@
-"""States of products over cliques with the highest score or the least hinge loss, row by row.
+"""Search for the states of clique models with the highest score or the least hinge loss.
 
 Variables v in {-1, +1} with fields f have the score ``f.v + sum_j w_j prod_{k in C_j} v_k`` and
 the margins ``m_i = v_i (f_i + sum_{j: i in C_j} w_j prod_{k in C_j, k != i} v_k)``. Depth-first
-branch and bound decides the variables that are missing, one by one, each at its place in an order.
-A node holds the pull on each variable, its field included, and the coupling of each pair, from the
-cliques whose other variables are decided. Further cliques count with their largest contribution.
+branch and bound decides the missing variables one by one. The place of a variable is its position
+in this order. A node of the search tree holds the pull on each variable (its field, and cliques
+whose other variables are decided) and the coupling of each pair (cliques whose other variables are
+decided). Cliques with more undecided variables enter the bounds by their largest contribution.
 
-Cliques are as in `clique_dual`. For each row, a clique has the places of its last, last but one and
-last but two missing variables, -1 if there is no such variable; coupled pairs are numbered by the
-places of their first and second variable.
+Cliques are stored as in `clique_dual`. For each row, a clique has the places of its last, last but
+one and last but two missing variables, -1 if there is no such variable. A couple is a pair of
+missing variables; couples are numbered by the places of their first and second variable.
 """
 
 from typing import NamedTuple
@@ -32,31 +33,31 @@ class Cliques(NamedTuple):
 class FoundStates(NamedTuple):
     """Arrays that `search_cliques` fills in."""
 
-    value: np.ndarray  # (N,) loss or minus the score
-    lower: np.ndarray  # (N,) a bound of the least value
+    value: np.ndarray  # (N,) loss, or minus the score, of the state found
+    lower: np.ndarray  # (N,) lower bound of the least value
     n_nodes: np.ndarray  # (N,)
 
 
 class _Places(NamedTuple):
-    """Places of the missing variables of a row, of cliques and of couples."""
+    """Places (positions in the search order) of missing variables, cliques and couples of a row."""
 
     position: np.ndarray  # (V,) place of each variable, -1 if known
     missing: np.ndarray  # variable at each place
     last: np.ndarray  # (J,) places of the last and the last but one missing variable
     before: np.ndarray
-    last_first: np.ndarray  # cliques by their last place, see `_sort_cliques`
+    last_first: np.ndarray  # cliques sorted by their last place, see `_sort_cliques`
     last_listed: np.ndarray
-    third_first: np.ndarray  # cliques by the place of their last but two missing variable
+    third_first: np.ndarray  # cliques sorted by the place of their third-last missing variable
     third_listed: np.ndarray
     first_couple: np.ndarray  # first number of the couples (P,) that begin at each place
     second: np.ndarray  # (P,) place of the other variable
-    couple_of: np.ndarray  # (J,) couple of each clique, -1 without
+    couple_of: np.ndarray  # (J,) couple of each clique, -1 if it has no couple
     width: np.ndarray  # (V,) scratch space
 
 
 @jit
 def _find_places(position, start, members, last, before, third):
-    """Fill in the places of cliques from the place of each variable (V,), -1 if it is known."""
+    """Fill in the last three places of each clique from `position` (V,), which is -1 if known."""
     for j in range(last.shape[0]):
         last[j] = before[j] = third[j] = -1
         for e in range(start[j], start[j + 1]):
@@ -71,9 +72,10 @@ def _find_places(position, start, members, last, before, third):
 
 @jit
 def _sort_cliques(place, first, listed):
-    """Sort cliques by a place (J,) in -1, ..., D - 1.
+    """Sort cliques by their place (J,) in -1, ..., D - 1.
 
-    first, listed : (D + 2,), (J,), output: those at d are listed[first[d + 1]:first[d + 2]]
+    The cliques at place d are listed[first[d + 1]:first[d + 2]]; first (D + 2,) and listed (J,) are
+    output.
     """
     first[:] = 0
     for j in range(place.shape[0]):
@@ -90,9 +92,9 @@ def _sort_cliques(place, first, listed):
 
 @jit
 def _number_couples(n_missing, last, before, numbers, first_couple, second, couple_of):
-    """Give numbers to the pairs that are the last two missing variables of a clique; see above.
+    """Assign numbers to couples: pairs of variables that are the last two missing in a clique.
 
-    numbers : (D, D) work space
+    numbers : (D, D) scratch space
     """
     numbers[:n_missing, :n_missing] = -1
     for j in range(last.shape[0]):
@@ -113,7 +115,7 @@ def _number_couples(n_missing, last, before, numbers, first_couple, second, coup
 
 @jit
 def _product(j, state, start, members, weight, skipped, skipped_too):
-    """Weight of clique j times the values of its variables but two."""
+    """Return the weight of clique j times the values of its variables except the two skipped."""
     value = weight[j]
     for e in range(start[j], start[j + 1]):
         if members[e] != skipped and members[e] != skipped_too:
@@ -123,12 +125,12 @@ def _product(j, state, start, members, weight, skipped, skipped_too):
 
 @jit(allocates=False)
 def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
-    """Add the pulls and couplings that follow from the variable at place d.
+    """Add the pulls and couplings that deciding the variable at place d creates.
 
-    At the root, they follow from the known variables.
+    At the root (d = -1) they follow from the known variables.
 
-    coupling : (P,), of the node before
-    pull, coupling_too : (V,), (P,), to add to
+    coupling : (P,), couplings of the parent node
+    pull, coupling_too : (V,), (P,), added to
     """
     missing, last, before = places.missing, places.last, places.before
     first_couple, second, couple_of = places.first_couple, places.second, places.couple_of
@@ -142,7 +144,7 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
         if before[j] >= 0:
             one, two = missing[last[j]], missing[before[j]]
             coupling_too[couple_of[j]] += _product(j, state, start, members, weight, one, two)
-        elif last[j] >= 0:  # only at the root
+        elif last[j] >= 0:  # happens at the root only
             one = missing[last[j]]
             pull[one] += _product(j, state, start, members, weight, one, one)
     if kind == HINGE:  # scores need no pull on decided variables
@@ -151,16 +153,17 @@ def _decide(d, kind, state, places, cliques, coupling, pull, coupling_too):
             j = listed[e]
             for k in range(start[j], start[j + 1]):
                 i = members[k]
-                if last[j] < 0 or i != missing[last[j]]:  # which has it already
+                # skip the last missing variable, to which this pull was added already
+                if last[j] < 0 or i != missing[last[j]]:
                     pull[i] += _product(j, state, start, members, weight, i, i)
 
 
 @jit
 def _add_undecided(kind, missing, last, before, third, start, members, weight, free, rest):
-    """Add up the largest contributions of further cliques at each depth.
+    """Add up the largest contributions of cliques with undecided variables, for each depth.
 
-    free : (D + 1, V), output, to each pull, for HINGE; couplings of missing variables left out
-    rest : (D + 1,), output, to the score
+    free : (D + 1, V), output, largest contribution to each pull without the couples, for HINGE
+    rest : (D + 1,), output, largest contribution to the score
     """
     free[:] = 0.0
     rest[:] = 0.0
@@ -185,10 +188,11 @@ def _add_undecided(kind, missing, last, before, third, start, members, weight, f
 def _hinge_bound(
     d, v, n_missing, state, places, is_output, target, pull, pull_too, coupling, coupling_too, free
 ):  # fmt: skip
-    """Return the least hinge loss below the child v at place d of a node of that depth.
+    """Return a lower bound of the hinge loss if the variable at place d takes the value v.
 
-    pull, coupling : (V,), (P,), of the node; `pull_too`, `coupling_too` times v come on top
-    free : (V,), of the child
+    pull, coupling : (V,), (P,), pulls and couplings of the node of depth d; the child of the node
+        adds v times `pull_too` and `coupling_too`
+    free : (V,), largest contributions of undecided cliques to the pulls of the child
     """
     position, missing, width = places.position, places.missing, places.width
     first_couple, second = places.first_couple, places.second
@@ -214,7 +218,11 @@ def _hinge_bound(
 
 @jit(allocates=False)
 def _score_bound(d, v, n_missing, score, places, pull, pull_too, coupling, coupling_too, rest):
-    """Return the largest score below that child; score is the node's, rest the child's."""
+    """Return an upper bound of the score if the variable at place d takes the value v.
+
+    score : score of the node of depth d
+    rest : largest contribution of undecided cliques to the score of the child
+    """
     missing, first_couple = places.missing, places.first_couple
     total = score + v * pull[missing[d]] + rest
     for e in range(d + 1, n_missing):
@@ -227,7 +235,7 @@ def _score_bound(d, v, n_missing, score, places, pull, pull_too, coupling, coupl
 
 @jit
 def _is_before(state, best):
-    """Whether a state comes first in lexicographic order."""
+    """Return True if `state` precedes `best` in lexicographic order."""
     for i in range(state.shape[0]):
         if state[i] != best[i]:
             return state[i] < best[i]
@@ -236,10 +244,10 @@ def _is_before(state, best):
 
 @jit
 def _order_missing(n_missing, pull, start, members, weight, position, missing, strength):
-    """Put first the variables that are most certain and turn the others most.
+    """Order the missing variables: first the most certain ones, which change the others most.
 
     missing, position : (n_missing,), (V,), changed
-    strength : (V,) work space
+    strength : (V,) scratch space
     """
     for e in range(n_missing):
         strength[missing[e]] = abs(pull[missing[e]])
@@ -259,15 +267,15 @@ def _order_missing(n_missing, pull, start, members, weight, position, missing, s
         position[missing[e]] = e
 
 
-# Longer than other kernels: it is a single loop over the nodes of a tree.
+# This kernel is longer than others because it is a single loop over the nodes of a tree.
 @jit
 def search_cliques(
     kind, signs, field, is_output, cliques, target, slack, n_ties, node_limit, n_most, found
 ):  # fmt: skip
-    """Fill in signs (N, V), 0 where missing; changes them.
+    """Fill in the missing values, which are 0, of signs (N, V) in place.
 
-    Among equals of HINGE the highest score, then the first in lexicographic order. With more than
-    `n_ties` missing variables the order of the search decides between equals.
+    Among states of equal hinge loss, take the highest score, then the first in lexicographic order.
+    If a row has more than `n_ties` missing variables, take the first state that the search finds.
 
     Parameters
     ----------
@@ -275,9 +283,9 @@ def search_cliques(
     field : (N, V)
     is_output : (V,) bool; the loss sums over their margins
     cliques : Cliques
-    target : gamma
-    slack : (N,) values and scores that differ by less are equal
-    node_limit : int, nodes of a row; not before the search has found its first state
+    target : gamma, the margin from which the loss is 0
+    slack : (N,) values and scores that differ by less count as equal
+    node_limit : int, largest number of nodes per row, once the search has found its first state
     n_most : int, the largest number of missing variables of a row
     found : FoundStates
     """
@@ -305,7 +313,7 @@ def search_cliques(
     rest = np.empty(n_most + 1)
     score = np.empty(n_most + 1)
     chosen = np.empty(n_most)  # the child to visit first
-    bounds = np.empty((n_most, 2))  # of the first and of the second child
+    bounds = np.empty((n_most, 2))  # bounds of the first and second child of the node at each depth
     visited = np.empty(n_most, np.int64)
     state = np.empty(n_variables)
     best = np.empty(n_variables)
@@ -339,7 +347,7 @@ def search_cliques(
         if n_missing == 0:
             most = -score[0]
             least = most
-            if kind == HINGE:  # the doubled arguments are 0
+            if kind == HINGE:  # all variables are known: no pulls to add
                 least = _hinge_bound(
                     n_missing, 0.0, n_missing, state, places, is_output, target, pull[0], free[0],
                     coupling[0], coupling[0], free[0],
@@ -377,7 +385,7 @@ def search_cliques(
                 visited[d] = 0
             c = visited[d]
             if c == 2 or bounds[d, c] > least + cut:
-                d -= 1  # the second child's bound is not below the first one's
+                d -= 1  # the bound of the second child is no better than the bound of the first
                 expand = False
                 continue
             visited[d] = c + 1
@@ -392,7 +400,7 @@ def search_cliques(
                     coupling[d + 1, p] = coupling[d, p] + v * coupling_too[d, p]
                 d += 1
                 continue
-            new = bounds[d, c]  # with all decided the bound is the value
+            new = bounds[d, c]  # once all variables are decided, the bound is the value
             better = new < least - slack[n]
             if not better and cut > 0 and new <= least + slack[n]:
                 better = -score[d + 1] < most - slack[n]
@@ -406,7 +414,7 @@ def search_cliques(
                     best[k] = state[k]
             least = min(least, new)
         value[n] = lower[n] = least
-        for e in range(d):  # the limit was hit: the child in work and those still open
+        for e in range(d):  # node limit reached: bound the current child and all unvisited children
             lower[n] = min(lower[n], bounds[e, visited[e] - 1])
         n_nodes[n] = count
         for i in range(n_variables):

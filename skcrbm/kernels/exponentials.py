@@ -1,7 +1,7 @@
-"""Exponentials, logarithms and messages as logs, in loops over 1-D arrays.
+"""Exponentials, logarithms and log-odds messages, in vectorised loops over 1-D arrays.
 
-They are polynomials after taking out powers of two, so that the compiler can vectorise the loops:
-no library does that for compiled code everywhere.
+Functions take out powers of two and evaluate a polynomial, which the compiler can vectorise. No
+library of vectorised functions is available to compiled code on all platforms.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from skcrbm.kernels.jit import jit
 _LN2_32 = np.float32(0.69314718)
 _LN2_HIGH_32 = np.float32(0.693359375)
 _LN2_LOW_32 = np.float32(-2.12194440e-4)
-_ROUND_32 = np.float32(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer
+_ROUND_32 = np.float32(12582912.0)  # 1.5 * 2^23: adding this number to a float32 rounds the float32
 _ROUND_BITS_32 = np.int32(0x4B400000)
 _SQRT_HALF_BITS_32 = np.int32(0x3F3504F3)
 _LN2_64 = 0.6931471805599453
@@ -20,10 +20,11 @@ _LN2_LOW_64 = 1.90821492927058770002e-10
 _ROUND_64 = 6755399441055744.0
 _ROUND_BITS_64 = np.int64(0x4338000000000000)
 _SQRT_HALF_BITS_64 = np.int64(0x3FE6A09E667F3BCD)
-# Smallest sum that a message may be the logarithm of: its inverse times anything is finite.
+# Logarithms are taken of this number if their argument is smaller, which keeps messages finite.
 _FLOOR_32 = np.float32(1e-30)
 _FLOOR_64 = 1e-280
-# log(1 + exp(x)) is 0 beside 1 from here on; its square is no denormal float, which are slow.
+# Below this x, log(1 + exp(x)) is negligible beside 1. The squares of larger exp(x) are no denormal
+# floats, which are slow.
 _TAIL_32 = np.float32(-40)
 _TAIL_64 = -40.0
 # exp(f) for |f| <= log(2) / 2, interpolated at Chebyshev's points: to 3e-9 and 4e-18.
@@ -56,7 +57,7 @@ _LOG_TERMS_64 = (
 
 @jit(fastmath={"contract"})
 def _exp_series_32(f, shifted):
-    """exp(f) times 2 to the power that `shifted` holds in its last bits."""
+    """Return exp(f) * 2^k, where the last bits of `shifted` hold the integer k."""
     p = _EXP_TERMS_32[5] + f * _EXP_TERMS_32[6]
     p = _EXP_TERMS_32[4] + f * p
     p = _EXP_TERMS_32[3] + f * p
@@ -69,7 +70,7 @@ def _exp_series_32(f, shifted):
 
 @jit(fastmath={"contract"})
 def _exp_32(x):
-    """exp(x) of a float32 from -87 to 80."""
+    """Return exp(x) for a float32 x from -87 to 80."""
     shifted = x * np.float32(1.4426950408889634) + _ROUND_32
     whole = shifted - _ROUND_32
     return _exp_series_32(x - whole * _LN2_HIGH_32 - whole * _LN2_LOW_32, shifted)
@@ -77,7 +78,7 @@ def _exp_32(x):
 
 @jit(fastmath={"contract"})
 def _exp_tail_32(x):
-    """exp(x) of a float32 from the tail to 0, to the precision of 1."""
+    """Return exp(x) for a float32 x from `_TAIL_32` to 0, with an absolute error of one eps."""
     x = max(x, _TAIL_32)
     shifted = x * np.float32(1.4426950408889634) + _ROUND_32
     return _exp_series_32(x - (shifted - _ROUND_32) * _LN2_32, shifted)
@@ -85,7 +86,7 @@ def _exp_tail_32(x):
 
 @jit(fastmath={"contract"})
 def _exp_series_64(f, shifted):
-    """exp(f) times 2 to the power that `shifted` holds in its last bits."""
+    """Return exp(f) * 2^k, where the last bits of `shifted` hold the integer k."""
     p = _EXP_TERMS_64[10] + f * _EXP_TERMS_64[11]
     p = _EXP_TERMS_64[9] + f * p
     p = _EXP_TERMS_64[8] + f * p
@@ -103,7 +104,7 @@ def _exp_series_64(f, shifted):
 
 @jit(fastmath={"contract"})
 def _exp_64(x):
-    """exp(x) of a float64 from -707 to 700."""
+    """Return exp(x) for a float64 x from -707 to 700."""
     shifted = x * 1.4426950408889634 + _ROUND_64
     whole = shifted - _ROUND_64
     return _exp_series_64(x - whole * _LN2_HIGH_64 - whole * _LN2_LOW_64, shifted)
@@ -111,7 +112,7 @@ def _exp_64(x):
 
 @jit(fastmath={"contract"})
 def _exp_tail_64(x):
-    """exp(x) of a float64 from the tail to 0, to the precision of 1."""
+    """Return exp(x) for a float64 x from `_TAIL_64` to 0, with an absolute error of one eps."""
     x = max(x, _TAIL_64)
     shifted = x * 1.4426950408889634 + _ROUND_64
     return _exp_series_64(x - (shifted - _ROUND_64) * _LN2_64, shifted)
@@ -119,7 +120,7 @@ def _exp_tail_64(x):
 
 @jit(fastmath={"contract"})
 def _log_ratio_32(p, q):
-    """log((1 + p) / (1 + q)) of two float32 in [0, 1]."""
+    """Return log((1 + p) / (1 + q)) for two float32 in [0, 1]."""
     s = (p - q) / (np.float32(2) + p + q)
     z = s * s
     y = _LOG_TERMS_32[3] + z * _LOG_TERMS_32[4]
@@ -131,7 +132,7 @@ def _log_ratio_32(p, q):
 
 @jit(fastmath={"contract"})
 def _log_ratio_64(p, q):
-    """log((1 + p) / (1 + q)) of two float64 in [0, 1]."""
+    """Return log((1 + p) / (1 + q)) for two float64 in [0, 1]."""
     s = (p - q) / (2.0 + p + q)
     z = s * s
     y = _LOG_TERMS_64[8] + z * _LOG_TERMS_64[9]
@@ -160,7 +161,7 @@ def _exps_64(v, count):
 
 @jit(fastmath={"contract"})
 def _log_32(v, count):
-    """Replace v[:count] float32, positive, by its logarithm; the floor where it is smaller."""
+    """Replace v[:count], positive float32, by the logarithm of max(v, `_FLOOR_32`)."""
     one = np.float32(1)
     for k in range(np.uintp(count)):
         bits = np.float32(max(np.float32(v[k]), _FLOOR_32)).view(np.int32)
@@ -178,7 +179,7 @@ def _log_32(v, count):
 
 @jit(fastmath={"contract"})
 def _log_64(v, count):
-    """Replace v[:count] float64, positive, by its logarithm; the floor where it is smaller."""
+    """Replace v[:count], positive float64, by the logarithm of max(v, `_FLOOR_64`)."""
     for k in range(np.uintp(count)):
         bits = np.float64(max(np.float64(v[k]), _FLOOR_64)).view(np.int64)
         power = np.int64((bits - _SQRT_HALF_BITS_64) >> np.int64(52))
@@ -201,7 +202,7 @@ def _log_64(v, count):
 
 @jit(by_precision=(_exps_32, _exps_64))
 def exp_in_place(v, count):
-    """Replace v[:count], at most 80 (700), by its exponential; v is 1-D, float32 (float64)."""
+    """Replace v[:count] by its exponential; v is 1-D, float32 up to 80 or float64 up to 700."""
     if v.itemsize == 4:
         _exps_32(v, count)
     else:
@@ -242,10 +243,10 @@ def _log_messages_64(w, x, count):
 
 @jit(by_precision=(_log_messages_32, _log_messages_64))
 def log_messages(w, x, count):
-    """Replace x[:count] by sp(w + x) - sp(x); w and x are 1-D, float32 or float64.
+    """Replace x[:count] by softplus(w + x) - softplus(x); w and x are 1-D, float32 or float64.
 
-    As ``max(w + min(x, 0), min(-x, 0)) + log((1 + exp(-|w + x|)) / (1 + exp(-|x|)))``: nothing
-    overflows or cancels, the error is below (1 + |w|) eps.
+    The formula ``max(w + min(x, 0), min(-x, 0)) + log((1 + exp(-|w + x|)) / (1 + exp(-|x|)))``
+    avoids overflow and cancellation; its error is below (1 + |w|) eps.
     """
     if x.itemsize == 4:
         _log_messages_32(w, x, count)
@@ -277,7 +278,10 @@ def _sign_messages_64(w, x, count):
 
 @jit(by_precision=(_sign_messages_32, _sign_messages_64))
 def sign_messages(w, x, count):
-    """Replace x[:count] by log((e^(w + x) + 1) / (e^x + e^w)), of -1/+1 units; as above."""
+    """Replace x[:count] by log((e^(w + x) + 1) / (e^x + e^w)), the message between -1/+1 units.
+
+    The arrays w and x are 1-D, float32 or float64.
+    """
     if x.itemsize == 4:
         _sign_messages_32(w, x, count)
     else:
@@ -299,8 +303,8 @@ def _beliefs_32(theta, free, t, u):
         new = np.float32(((large if on else small) if number else x) if free[j] else old)
         t[j] = new
         u[j] = ((small if on else large) if number else x) if free[j] else u[j]
-        # Non-negative numbers are ordered as their bits, and a loop that takes the largest bits
-        # can be vectorised.
+        # Compare floats by their bits, which have the same order if the floats are not negative:
+        # such a loop can be vectorised.
         most = max(most, np.float32(abs(new - old)).view(np.int32))
     return np.int32(most).view(np.float32)
 
@@ -320,17 +324,17 @@ def _beliefs_64(theta, free, t, u):
         new = np.float64(((large if on else small) if number else x) if free[j] else old)
         t[j] = new
         u[j] = ((small if on else large) if number else x) if free[j] else u[j]
-        # Non-negative numbers are ordered as their bits, and a loop that takes the largest bits
-        # can be vectorised.
+        # Compare floats by their bits, which have the same order if the floats are not negative:
+        # such a loop can be vectorised.
         most = max(most, np.float64(abs(new - old)).view(np.int64))
     return np.int64(most).view(np.float64)
 
 
 @jit(by_precision=(_beliefs_32, _beliefs_64))
 def beliefs(theta, free, t, u):
-    """Fill t, u (H,) of the free units from log-odds theta (H,); return the largest change.
+    """Set t = P(on) and u = P(off) of the free units from the log-odds theta; all are (H,).
 
-    NaN if a log-odds is NaN.
+    Return the largest change of a probability, which is NaN if a log-odds is NaN.
     """
     if t.itemsize == 4:
         return _beliefs_32(theta, free, t, u)

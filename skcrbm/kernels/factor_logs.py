@@ -1,9 +1,9 @@
-"""Message passing on factor graphs, one model after the other: messages as log-odds, float64.
+"""Message passing on factor graphs, one model after the other, with messages as float64 log-odds.
 
 This form covers the models that the odds of `factor_tables` cannot hold: weights of zero, OR and
-AND, strong tables and fields, any damping, and tree-reweighted messages. A message is kept within
-±limit, far beyond the sums of fields and weights other than zero: so there are no infinities, and
-an impossible state costs about `limit`. A held variable sends ±limit.
+AND, strong tables and fields, any damping, and tree-reweighted messages. Messages are kept within
+±limit, which is far larger than the sum of all fields and finite log-weights. So there are no
+infinities, and an impossible state costs about `limit`. A held variable sends ±limit.
 
 OR factors take time linear in their inputs. Let a_i be the log-odds from input i, b the log-odds
 from the output, and Q_i the probability that all inputs but i are off:
@@ -17,8 +17,8 @@ Sums over all inputs but i add a sum from the front and a sum from behind: a dif
 small terms beside large terms. An AND is an OR of all variables negated.
 
 With theta_i = field_i + sum_a rho_a mu_{a->i} and c = theta_i - mu_{a->i}, the message a -> i is
-the log-odds of x_i under ``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)`` (rho = 1 but for
-tree-reweighted), summed or maximised over the others.
+the log-odds of x_i under ``phi_a^(1 / rho_a) prod_(j != i) e^(c_j x_j)``, summed or maximised over
+the other variables (rho = 1 unless messages are tree-reweighted).
 """
 
 import math
@@ -39,12 +39,12 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Sums of products below this may have lost terms to underflow and are computed in logarithms.
+# A sum of products below this number may have lost terms to underflow: use logarithms instead.
 _SMALLEST = 1e-200
 
 
 class GraphRows(NamedTuple):
-    """Models that share a graph."""
+    """Models on the same factor graph, with their evidence and messages."""
 
     limit: np.ndarray  # (N,) float64 bounds of the messages
     field: np.ndarray  # (N, n) float64
@@ -54,10 +54,11 @@ class GraphRows(NamedTuple):
 
 @jit
 def _send_weights(weight, first, k, cavity, sent, pair, partial, prefix):
-    """Fill sent (k,) by plain sums of products; return the log of the total, -inf on underflow.
+    """Fill sent (k,) with a table's sum-product messages, from sums of products of its weights.
 
-    partial[2^j:2^(j + 1)] is the table with all but the first j variables summed out,
-    prefix[2^j:2^(j + 1)] the product of the messages of the first j variables.
+    Return the log of the total weight, -inf if it underflows. The scratch space
+    partial[2^j:2^(j + 1)] holds the table with all but the first j variables summed out, and
+    prefix[2^j:2^(j + 1)] the products of the messages of the first j variables.
     """
     size = 1 << k
     for s in range(size):
@@ -93,19 +94,19 @@ def _log_one_minus(s):
 
 @jit
 def _send_or(kind, cavity, k, sent, behind):
-    """Fill sent[:k + 1] with the log-odds to k inputs and the output, which comes last.
+    """Fill sent[:k + 1] with the log-odds that an OR sends to its k inputs, then to its output.
 
     Parameters
     ----------
     kind : SUM or MAX
     cavity : (k + 1 or more,) log-odds that the variables send, finite
     sent : output, ±inf if a value is impossible
-    behind : work array, as long
+    behind : scratch array of the same length
 
     Returns
     -------
-    float : log of the weight of all states that the factor allows, variables scaled to sum to 1;
-        or of the best state, variables scaled to a largest value of 1
+    float : log of the sum (SUM) or maximum (MAX) of the weights of the states that the factor
+        allows; the weights that each variable sends have the sum or maximum 1
     """
     b = cavity[k]
     if kind == MAX:
@@ -161,7 +162,7 @@ def _log_pair(kind, c):
 
 @jit
 def _send_logs(kind, logs, first, k, cavity, sent, partial, prefix):
-    """Fill sent as `_send_weights`, from logs; ±inf if a value is impossible, 0 if both are."""
+    """Fill sent (k,) with the messages of a table, computed with log-weights."""
     size = 1 << k
     for s in range(size):
         partial[size + s] = logs[first + s]
@@ -196,7 +197,7 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
     kind : SUM or MAX
     graph : FactorGraph
     cavity : (k or more,) log-odds from the variables, finite; changed
-    work : the last arrays of `work_for`
+    work : the last four arrays of `work_for`
 
     Returns
     -------
@@ -227,7 +228,7 @@ def send_factor(kind, graph, f, limit, cavity, sent, work):
 
 @jit
 def read_cavities(graph, f, held, theta, message, limit, cavity):
-    """Fill cavity[:k] with the log-odds that the variables of a factor send to it."""
+    """Fill cavity[:k] with the log-odds that the variables of factor f send to the factor."""
     variables, edge_start = graph.variables, graph.edge_start
     for e in range(edge_start[f], edge_start[f + 1]):
         v = variables[e]
@@ -237,7 +238,7 @@ def read_cavities(graph, f, held, theta, message, limit, cavity):
 
 @jit
 def add_messages(graph, field, held, message, theta):
-    """Fill theta (n,) with the beliefs, 0 if held."""
+    """Fill theta (n,) with the beliefs as log-odds: fields plus messages, 0 if held."""
     variables, edge_start, rho = graph.variables, graph.edge_start, graph.rho
     for v in range(theta.shape[0]):
         theta[v] = field[v] if held[v] < 0 else 0.0
@@ -249,10 +250,10 @@ def add_messages(graph, field, held, message, theta):
 
 @jit
 def sweep_logs(kind, graph, damping, limit, field, held, message, theta, after, work):
-    """Send all messages once, from the old beliefs theta, and form new beliefs in `after`.
+    """Send all messages once, from the old beliefs theta, and store the new beliefs in `after`.
 
-    Returns the least log of a factor's weight, below -limit / 2 if factors or evidence contradict
-    each other.
+    Return the smallest log of a factor's total weight; it is below -limit / 2 if factors and
+    evidence contradict each other.
     """
     edge_start = graph.edge_start
     cavity, sent = work[0], work[1]
@@ -269,7 +270,7 @@ def sweep_logs(kind, graph, damping, limit, field, held, message, theta, after, 
 
 @jit
 def work_for(graph):
-    """Return the arrays that `sweep_logs` works in: cavity, sent, and four for `send_factor`."""
+    """Return scratch arrays of `sweep_logs`: cavity, sent, and the four arrays of `send_factor`."""
     edge_start = graph.edge_start
     longest = 6
     for f in range(edge_start.shape[0] - 1):
@@ -286,14 +287,14 @@ def work_for(graph):
 
 @jit
 def repeat_logs(kind, graph, damping, limit, field, held, message, belief, after, n_iter):
-    """Send all messages of N models `n_iter` times, each time from the beliefs before.
+    """Send all messages of N models `n_iter` times, each time from the latest beliefs.
 
     Parameters
     ----------
     kind, graph, limit, field, held, message : see `pass_logs`
     damping : float
     belief : (N, n) float64 log-odds, in and out, 0 if held
-    after : (N, n) work array
+    after : (N, n) scratch array
     """
     work = work_for(graph)
     for m in range(field.shape[0]):
@@ -336,7 +337,7 @@ def _score(graph, field, held, theta):
 
 @jit
 def fit_messages(graph, limit, theta, held, n_rounds, message):
-    """Fill message (E,) so that each factor alone has the beliefs theta, by iterated scaling."""
+    """Fill message (E,) by iterated scaling so that the marginals of each factor are theta."""
     edge_start = graph.edge_start
     work = work_for(graph)
     cavity, sent = work[0], work[1]
@@ -357,7 +358,7 @@ def fit_messages(graph, limit, theta, held, n_rounds, message):
 
 @jit
 def pass_logs(kind, graph, models, start, options, answers):
-    """Pass messages for N models, each until it has converged.
+    """Pass messages for N models until each model has converged.
 
     Parameters
     ----------
@@ -432,7 +433,7 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
     ----------
     kind, graph, models, log_odds : see `pass_logs`
     shift : (F,) float64, logarithm of the number that the weights of each table were divided by
-    place : (F,) int64, place of the first entry of each table in the statistics
+    place : (F,) int64, index of each table's first entry in the statistics
     converged : (N,) in and out, set to False if a factor has no possible state
     sums : GraphSums
     """
@@ -480,7 +481,7 @@ def finish_logs(kind, graph, models, log_odds, shift, place, converged, sums):
 def _log_joint(logs, first, k, cavity, joint):
     """Fill joint[:2^k] with the logarithms of the weights of all entries; return the largest.
 
-    If all weights are zero, the entries count alike.
+    If all weights are zero, all entries get the same weight.
     """
     high = -math.inf
     for s in range(1 << k):

@@ -10,7 +10,10 @@ from skcrbm.kernels.scalar import binary_entropy, sigmoid_pair
 
 
 class VariableEdges(NamedTuple):
-    """The edges of a factor graph by variable: variable v has those at variable_start[v] on."""
+    """The edges of a factor graph, sorted by variable.
+
+    The edges of variable v are variable_edges[variable_start[v]:variable_start[v + 1]].
+    """
 
     edge_factor: np.ndarray  # (E,) int64, factor of each edge
     variable_start: np.ndarray  # (n + 1,)
@@ -29,7 +32,7 @@ class MeanFieldAnswers(NamedTuple):
 
 @jit
 def _root(parent, v):
-    """Return the root of v in a forest of parents, and shorten the path to it."""
+    """Return the root of v in the union-find forest `parent`, and shorten the path to the root."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]
@@ -62,10 +65,10 @@ def count_forest(variables, edge_start, order, n_variables, count):
 
 @jit
 def _lift(graph, f, slot, limit, on, off, log_off):
-    """Return the expected score of a factor with a variable on, minus the score with it off.
+    """Return the expected score of factor f if one of its variables is on, minus the score if off.
 
-    An impossible state costs `limit`. log_off (F,) holds, for an OR, the logarithm of the
-    probability that all inputs are off; for an AND, that all inputs are on.
+    An impossible state costs `limit`. For an OR, log_off (F,) holds the log-probability that all
+    inputs are off; for an AND, the log-probability that all inputs are on.
     """
     variables, edge_start, _, logs, table_start, n_tables, negated, _ = graph
     start = edge_start[f]
@@ -123,7 +126,7 @@ def _factor_score(graph, f, limit, on, off, log_off):
 
 @jit
 def _all_off(graph, f, on, off):
-    """Return the log of the probability that all inputs of an OR are off, of an AND on."""
+    """Return the log-probability that all inputs of an OR are off, or of an AND are on."""
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     total = 0.0
     for e in range(edge_start[f], edge_start[f + 1] - 1):
@@ -141,9 +144,10 @@ def graph_mean_field(graph, edges, shift, models, max_iter, tol, answers):
     graph : FactorGraph
     edges : VariableEdges
     shift : (F,) float64, logarithm of the number that the weights of each table were divided by
-    models : (limit, field, held), (N,) float64, (N, n) float64, (N, n) int8: the cost of an
-        impossible state, the fields, and 0 or 1 for held, -1 for free variables
-    max_iter, tol : int, float (largest change of a probability)
+    models : tuple of arrays
+        Cost of an impossible state (N,), fields (N, n), and held values (N, n) int8, -1 if free.
+    max_iter : int
+    tol : float, largest change of a probability at convergence
     answers : MeanFieldAnswers
     """
     edge_factor, variable_start, variable_edges = edges

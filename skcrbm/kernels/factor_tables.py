@@ -1,4 +1,4 @@
-"""Message passing on table factors, many models side by side: messages as odds.
+"""Message passing on table factors with messages as odds, for many models at once.
 
 The innermost loops run over the models, as SIMD lanes. A message factor -> variable is the
 odds R = m(1) / m(0). If the belief of a variable, its own field times all messages to it, is
@@ -10,8 +10,8 @@ the messages of one half, which leaves a small table of the other half; that tab
 with all messages except the message of the receiving variable. This takes about 3 * 2^k
 multiplications and additions for the messages to all k variables.
 
-A held variable has a field ``1 : 0`` or ``0 : 1``, which needs no further care, as tables have
-no zeros here: models that do not fit go to `factor_logs`.
+A held variable has the field ``1 : 0`` or ``0 : 1``, which needs no special code because tables
+have no zeros here. Other models are left to `factor_logs`.
 """
 
 import math
@@ -31,9 +31,9 @@ from skcrbm.kernels.lanes import (
 )
 from skcrbm.kernels.scalar import SUM, fill
 
-# Rows of the work arrays: 2 for each of six variables, 8 for each half of a table.
+# Rows of the scratch arrays: 2 for each of six variables, 8 for each half of a table.
 _N_VALUES, _N_HALF = 12, 8
-# Lanes at which the fixed cost of a loop pays: with fewer models, factors are taken together.
+# Lanes that make a loop worth its fixed cost. With fewer models, several factors share the lanes.
 _WIDTH = 64
 
 
@@ -41,10 +41,10 @@ class TableGraph(NamedTuple):
     """Tables as flat arrays."""
 
     variables: np.ndarray  # (E,) int64
-    edge_start: np.ndarray  # (F + 1,) int64: factor f has edges edge_start[f]:edge_start[f + 1],
-    # 1 to 6 of them
-    table: np.ndarray  # (n_entries,) weights, all positive and of order 1 at most, first variable
-    # slowest
+    # (F + 1,) int64: factor f has the edges edge_start[f]:edge_start[f + 1], 1 to 6 edges
+    edge_start: np.ndarray
+    # (n_entries,) positive weights of order 1 at most; the first variable changes slowest
+    table: np.ndarray
     table_start: np.ndarray  # (F + 1,) int64
 
 
@@ -74,7 +74,7 @@ def _values(message, e, on, off, v, value, j, shift, n_lanes, one):
 
 @jit
 def _spread(table, first, size, shift, wide, n_lanes):
-    """Fill wide[:size] with the entries of a table, the same in all lanes of its models."""
+    """Copy the entries of several tables into wide[:size]; all lanes of a table are equal."""
     for row in range(np.uintp(size)):
         t = table[first + np.int64(row)]
         for l in range(n_lanes):
@@ -90,7 +90,7 @@ def _copy_rows(source, first, n, target, n_lanes):
 
 @jit
 def _outer(value, j, product, n, out, n_lanes):
-    """Multiply product[:n] by the values of variable j, which becomes the fastest digit."""
+    """Fill `out` with product[:n] times the values of variable j; the index of j varies fastest."""
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for row in range(np.uintp(n)):
         to = np.uintp(2) * row
@@ -139,7 +139,7 @@ def _contract(kind, table, first, step, product, n, out, row, n_lanes):
 
 @jit(fastmath={"contract"})
 def _contract_wide(kind, wide, first, step, product, n, out, row, n_lanes):
-    """Contract tables that differ from lane to lane, as `_contract` does."""
+    """Do the same as `_contract`, for tables that differ from lane to lane."""
     first, step, zero, one = np.uintp(first), np.uintp(step), np.uintp(0), np.uintp(1)
     if kind == SUM:
         for l in range(n_lanes):
@@ -164,9 +164,9 @@ def _contract_wide(kind, wide, first, step, product, n, out, row, n_lanes):
 
 @jit(fastmath={"contract"})
 def _fold(kind, half, value, j, step, out, n_lanes):
-    """Sum one variable out of a table of three: out (4 rows) of half (8 rows).
+    """Sum or maximise variable j out of a table of three variables: `half` (8 rows) to `out` (4).
 
-    Its value is the digit `step` of a row's number, 1 or 4.
+    The rows for the two values of the variable are `step` rows apart, 1 or 4.
     """
     first, second = np.uintp(2 * j), np.uintp(2 * j + 1)
     for row in range(np.uintp(4)):
@@ -182,7 +182,7 @@ def _fold(kind, half, value, j, step, out, n_lanes):
 
 @jit
 def _store(halved, message, e, k, sent, n_factors, n_lanes):
-    """Store the messages `sent` of some factors at edges e, e + k, ..."""
+    """Store the messages `sent` of several factors at the edges e, e + k, e + 2k, ..."""
     zero = np.uintp(0)
     for q in range(n_factors):
         shift = q * n_lanes
@@ -197,7 +197,7 @@ def _store(halved, message, e, k, sent, n_factors, n_lanes):
 
 @jit
 def _ratio(half, a, b, sent, n_lanes):
-    """Fill sent with the odds of row b to row a."""
+    """Fill `sent` with the odds half[b] / half[a]."""
     zero = np.uintp(0)
     for l in range(n_lanes):
         sent[zero, l] = half[b, l] / half[a, l]
@@ -205,7 +205,7 @@ def _ratio(half, a, b, sent, n_lanes):
 
 @jit(fastmath={"contract"})
 def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
-    """Fill `sent` with the odds that a table of two variables sends to the neighbour of j."""
+    """Fill `sent` with the odds that a table of variable j and another sends to the other one."""
     zero, first, second = np.uintp(0), np.uintp(2 * j), np.uintp(2 * j + 1)
     b, c = np.uintp(other_step), np.uintp(step)
     d = b + c
@@ -222,9 +222,9 @@ def _ratio_of_two(kind, half, step, other_step, value, j, sent, n_lanes):
 
 @jit
 def _send_half(kind, halved, half, h, j, e, k, value, scratch, message, n_factors, n_lanes):
-    """Send the messages of the tables `half` to variables j to j + h - 1 of some factors.
+    """Send the messages to the variables j to j + h - 1 of several factors, from the tables `half`.
 
-    e is the edge of variable j of the first factor, k the number of edges of each factor.
+    The first factor has the edge e to its variable j; each factor has k edges.
     """
     spare, sent = scratch
     one, width = np.uintp(1), n_factors * n_lanes
@@ -248,7 +248,7 @@ def _send_half(kind, halved, half, h, j, e, k, value, scratch, message, n_factor
 
 @jit
 def _multiply(variables, first, last, message, belief, n_lanes):
-    """Multiply the beliefs of variables by the messages of edges first to last - 1."""
+    """Multiply the beliefs of variables by the messages of the edges first:last."""
     for e in range(np.uintp(first), np.uintp(last)):
         v = np.uintp(variables[e])
         for l in range(n_lanes):
@@ -257,23 +257,24 @@ def _multiply(variables, first, last, message, belief, n_lanes):
 
 @jit
 def form_beliefs(variables, on, message, belief, n_lanes):
-    """Fill belief with the fields times all messages."""
+    """Set the belief of each variable, as odds, to its field times all messages to the variable."""
     copy_lanes(on, belief, n_lanes)
     _multiply(variables, 0, variables.shape[0], message, belief, n_lanes)
 
 
 @jit
 def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
-    """Send all messages factor -> variable once, all from the old beliefs.
+    """Send all messages factor -> variable once, computed from the old beliefs.
 
     Parameters
     ----------
     kind : SUM or MAX
-    halved : bool, damp by a half: the new message is the geometric mean of both
+    halved : bool, True to damp by 1/2: store the geometric mean of the old and the new message
     graph : TableGraph
     on, off : (n, lanes) beliefs, as weights that need not sum to 1
     message : (E, lanes) in and out
-    belief : (n, lanes) in: fields, as weights of 1 relative to `off`; out: times the new messages
+    belief : (n, lanes) in: fields, as weights of the value 1 relative to `off`; out: the same times
+        the new messages
     work : Work
     n_lanes : uintp, number of lanes to work on
     """
@@ -283,7 +284,7 @@ def sweep_tables(kind, halved, graph, on, off, message, belief, work, n_lanes):
     one = table.dtype.type(1)
     n_all, f = edge_start.shape[0] - 1, 0
     while f < n_all:
-        # Take as many factors of one size together as fill the lanes.
+        # Process together as many factors of the same size as are needed to fill the lanes.
         start, first = edge_start[f], table_start[f]
         k = edge_start[f + 1] - start
         last, most = f + 1, max(1, sent.shape[1] // max(1, np.int64(n_lanes)))
@@ -338,13 +339,13 @@ def repeat_tables(kind, halved, graph, on, off, message, belief, after, work, n_
     Parameters
     ----------
     kind, halved, graph, off, message, work : see `sweep_tables`
-    on : (n, lanes) fields, as weights of 1 relative to `off`
+    on : (n, lanes) fields, as weights of the value 1 relative to `off`
     belief : (n, lanes) in and out
-    after : (n, lanes) work array
+    after : (n, lanes) scratch array
 
     Returns
     -------
-    tuple of arrays : `belief` and `after`, the array with the beliefs first
+    tuple of arrays : `belief` and `after`, ordered so that the first array holds the final beliefs
     """
     n_lanes = np.uintp(on.shape[1])
     for _ in range(n_iter):
@@ -356,7 +357,7 @@ def repeat_tables(kind, halved, graph, on, off, message, belief, after, work, n_
 
 @jit
 def work_arrays(table, n_lanes):
-    """Return `Work` in the dtype of the table, for _WIDTH lanes at least."""
+    """Return scratch arrays (`Work`) in the dtype of the table, for at least _WIDTH lanes."""
     n_lanes = max(n_lanes, _WIDTH)
     return Work(
         np.empty((_N_VALUES, n_lanes), table.dtype),
@@ -393,17 +394,17 @@ def _score_lanes(graph, logs, field, on, off, code, score, n_lanes):
 
 @jit
 def pass_tables(kind, graph, logs, lanes, start, options, answers):
-    """Pass messages for a block of models, each until it has converged.
+    """Pass messages for a block of models until each model has converged.
 
     Parameters
     ----------
     kind : SUM or MAX
     graph : TableGraph
-    logs : (n_entries,) float64 log-potentials, used by scores
+    logs : (n_entries,) float64 log-potentials, used to score states
     lanes : Lanes
     start : (n or 0, lanes) log-odds of the beliefs that the first messages are sent from; if it
         is empty, the beliefs follow from fields and messages
-    options : GraphOptions, with `slack` as a factor
+    options : GraphOptions, with `slack` as a factor of odds
     answers : GraphAnswers
     """
     field, on, off, message, order = lanes
@@ -416,7 +417,7 @@ def pass_tables(kind, graph, logs, lanes, start, options, answers):
     last = np.empty((n, n_models), table.dtype)
     change = np.empty(n_models, table.dtype)
     code, here = np.empty(n_models, np.int64), np.empty(n_models)
-    still = np.ones(n_models, np.bool_)  # see `scalar`
+    still = np.ones(n_models, np.bool_)  # beliefs stood still in the last iteration
     kept = np.empty(message.shape, table.dtype)
     copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
@@ -450,7 +451,7 @@ def _joint(table, first, k, value, joint, n_lanes):
     for l in range(n_lanes):
         joint[np.uintp(0), l] = 1
     size = 1
-    for j in range(k):  # from behind, as rows are filled in place
+    for j in range(k):  # fill the rows from the last to the first, because they are filled in place
         off, on = np.uintp(2 * j), np.uintp(2 * j + 1)
         for row in range(size - 1, -1, -1):
             source, a = np.uintp(row), np.uintp(2 * row)
@@ -474,7 +475,7 @@ def finish_tables(graph, shift, place, lanes, sums):
     ----------
     graph, lanes : TableGraph and Lanes, as `pass_tables` left them
     shift : (F,) float64, logarithm of the number that the weights of each table were divided by
-    place : (F,) int64, place of the first entry of each table in the statistics
+    place : (F,) int64, index of each table's first entry in the statistics
     sums : GraphSums
     """
     variables, edge_start, table, table_start = graph

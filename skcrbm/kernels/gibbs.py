@@ -1,7 +1,7 @@
-"""Gibbs sweeps of factor graphs and Ising models, with chains side by side as SIMD lanes.
+"""Gibbs sweeps of factor graphs and Ising models, with the chains of a block as SIMD lanes.
 
 A block of chains is transposed, so that the loops for a variable run over contiguous chains. The
-results of a chain do not depend on the chains beside it.
+results of a chain do not depend on the other chains of its block.
 """
 
 import math
@@ -13,31 +13,31 @@ from skcrbm.kernels.jit import jit
 from skcrbm.kernels.lanes import draw_lanes
 from skcrbm.kernels.scalar import GOLDEN, unit_interval
 
-# Chains side by side: states and entries of hundreds of factors stay in the L1 cache, of thousands
-# in the L2 cache.
+# Chains in a block: their states and table entries stay in the L1 cache for hundreds of factors, in
+# the L2 cache for thousands.
 _LANES = 64
 
 
 class FactorLists(NamedTuple):
-    """The factors of each variable: variable i has those at ``start[i]`` on, tables first."""
+    """Factors by variable: ``factor[start[i]:start[i + 1]]`` for variable i, tables first."""
 
     start: np.ndarray  # (n + 1,) int64
     factor: np.ndarray  # (E,) int64
-    # (E,) int64, the share of the variable in the number of a table's entry; 1 as an input of an
-    # OR, -1 as an input of an AND, 0 as an output
+    # (E,) int64: stride of the variable in a table; 1 for an input of an OR, -1 for an input of an
+    # AND, 0 for an output
     weight: np.ndarray
-    first_entry: np.ndarray  # (n_tables,) int64, place of the first entry of each table
+    first_entry: np.ndarray  # (n_tables,) int64, index of the first entry of each table
     flat: np.ndarray  # (n_entries,) float64 log-potentials
-    at_zero: np.ndarray  # (F,) int64, code with all variables off: 0; number of inputs of an AND
-    output: np.ndarray  # (F,) int64, output of OR and AND
-    # log-odds for each factor of weight 0 by which one value has more than the other, if both
-    # have some; 0 if there are no weights of 0 in the whole graph
+    at_zero: np.ndarray  # (F,) int64, code of all variables off: number of inputs of an AND, else 0
+    output: np.ndarray  # (F,) int64, output variable of an OR or AND
+    # if both values of a variable have factors of weight 0: log-odds for each factor that one value
+    # has more than the other; 0 if the whole graph has no weights of 0
     forbidden: float
 
 
 @jit
 def _load(state, first, bits, n_lanes):
-    """Fill bits (n, lanes) with the states of chains from the first on."""
+    """Copy the states of chains, starting at number `first`, into `bits` (n, lanes)."""
     for v in range(np.uintp(state.shape[1])):
         for l in range(n_lanes):
             bits[v, l] = state[first + l, v]
@@ -45,7 +45,7 @@ def _load(state, first, bits, n_lanes):
 
 @jit
 def _store(bits, first, state, n_lanes):
-    """Fill the states of chains from the first on with bits (n, lanes)."""
+    """Copy `bits` (n, lanes) into the states of the chains, starting at number `first`."""
     for v in range(np.uintp(state.shape[1])):
         for l in range(n_lanes):
             state[first + l, v] = bits[v, l] > 0
@@ -53,7 +53,7 @@ def _store(bits, first, state, n_lanes):
 
 @jit
 def _fill_lanes(first, n_chains, seeds, model, seed, n_lanes):
-    """Fill in the model of each lane, and the seed of its random numbers."""
+    """Set the number of the model and the random seed of each lane."""
     for l in range(n_lanes):
         r = np.int64(first) + np.int64(l)
         model[l] = r // n_chains
@@ -62,7 +62,7 @@ def _fill_lanes(first, n_chains, seeds, model, seed, n_lanes):
 
 @jit
 def _fields(field, model, i, total, n_lanes):
-    """Set total = the field of variable i."""
+    """Set `total` (lanes,) to the field of variable i in the model of each lane."""
     if len(field) == 1:
         value = field[0, i]
         for l in range(n_lanes):
@@ -83,7 +83,7 @@ def _hold(held, model, i, total, n_lanes):
 
 @jit
 def _uniform(seed, i, u, n_lanes):
-    """Fill u with the random numbers of variable i."""
+    """Fill u (lanes,) with the uniform random numbers of variable i."""
     step = GOLDEN * np.uint64(i + np.uint64(1))
     for l in range(n_lanes):
         u[l] = unit_interval(seed[l] + step)
@@ -91,21 +91,21 @@ def _uniform(seed, i, u, n_lanes):
 
 @jit
 def _keep(total, first, i, log_odds, n_lanes):
-    """Store the log-odds of variable i."""
+    """Store the log-odds `total` of variable i for chains from number `first` on."""
     for l in range(n_lanes):
         log_odds[first + l, i] = total[l]
 
 
 @jit
 def _add_neighbour(coupling, signs, k, pull, n_lanes):
-    """Add coupling times the signs of neighbour k to pull."""
+    """Add the coupling times the signs of neighbour k to `pull` (lanes,)."""
     for l in range(n_lanes):
         pull[l] += coupling * signs[k, l]
 
 
 @jit
 def _log_odds_of_signs(total, pull, n_lanes):
-    """Turn the total factor of a -1/+1 variable into log-odds; reset pull to 0."""
+    """Turn the field `total` of a -1/+1 variable and its `pull` into log-odds; reset pull to 0."""
     for l in range(n_lanes):
         total[l] = 2.0 * (total[l] + pull[l])
         pull[l] = 0.0
@@ -130,9 +130,9 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
     field : (N, L) float64
     n_chains : int, chains of each model, one after the other: R = N n_chains
     held : (N, L) int8, -1 and 1 hold a variable; (0, L) if no variable is held
-    seeds : (n_chains,) or (R,) uint64, seeds for all models or for each chain
+    seeds : (n_chains,) or (R,) uint64, seeds that all models share, or a seed for each chain
     state : (R, L) bool, changed
-    log_odds : (R, L) float64 output, log-odds that each variable was drawn from
+    log_odds : (R, L) float64 output, log-odds from which each variable was drawn
     """
     width = np.uintp(state.shape[1])
     signs = np.empty((width, _LANES))
@@ -165,7 +165,7 @@ def sweep_ising(order, start, neighbours, coupling, field, n_chains, held, seeds
 
 @jit
 def _add_table(flat, first, bit, code, f, total, n_lanes):
-    """Add the score that a table gains if the variable of a bit is on to total."""
+    """Add to `total` the score that table f gains if one variable, with stride `bit`, is on."""
     for l in range(n_lanes):
         on = code[f, l] | bit
         total[l] += flat[first + np.uintp(on)] - flat[first + np.uintp(on ^ bit)]
@@ -173,7 +173,7 @@ def _add_table(flat, first, bit, code, f, total, n_lanes):
 
 @jit
 def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on, n_lanes):
-    """Do the same with finite entries; count entries of -inf."""
+    """Add the finite scores that table f gains if a variable is on; count the entries of -inf."""
     for l in range(n_lanes):
         place = code[f, l] | bit
         on, off = flat[first + np.uintp(place)], flat[first + np.uintp(place ^ bit)]
@@ -188,7 +188,7 @@ def _add_table_with_zeros(flat, first, bit, code, f, total, zeros_off, zeros_on,
 
 @jit
 def _add_logic(bits, i, is_input, output, negated, count, f, zeros_off, zeros_on, n_lanes):
-    """Count the weights 0 of an OR with variable i off, and on; an AND is an OR of all negated."""
+    """Count, for variable i off and on, if an OR or AND forbids the state (has weight 0)."""
     for l in range(n_lanes):
         if is_input:
             others = count[f, l] > np.int64((bits[i, l] != 0) != negated)
@@ -205,7 +205,7 @@ def _add_logic(bits, i, is_input, output, negated, count, f, zeros_off, zeros_on
 
 @jit
 def _count_zeros(total, zeros_off, zeros_on, forbidden, n_lanes):
-    """Put the counted weights 0 into the log-odds, and reset the counts."""
+    """Add the effect of the counted weights of 0 to the log-odds `total`, and reset the counts."""
     for l in range(n_lanes):
         off, on = zeros_off[l], zeros_on[l]
         if off > 0 and on > 0:
@@ -219,7 +219,7 @@ def _count_zeros(total, zeros_off, zeros_on, forbidden, n_lanes):
 
 @jit
 def _set_bits(value, bits, i, change, n_lanes):
-    """Set variable i; change is -1, 0 or 1."""
+    """Set variable i in all lanes to `value`; set `change` to the differences -1, 0 or 1."""
     for l in range(n_lanes):
         new = np.int64(value[l])
         change[l] = new - bits[i, l]
@@ -228,14 +228,14 @@ def _set_bits(value, bits, i, change, n_lanes):
 
 @jit
 def _update_code(change, weight, code, f, n_lanes):
-    """Update the entry of a table, or the count of inputs, after a change."""
+    """Update the code of factor f (entry of a table, count of inputs) after a variable's change."""
     for l in range(n_lanes):
         code[f, l] += change[l] * weight
 
 
 @jit
 def _first_codes(start, factor, weight, at_zero, bits, code, n_lanes):
-    """Fill code (F, lanes) from the states."""
+    """Fill code (F, lanes) from the states: entry of each table, count of inputs of OR and AND."""
     for f in range(np.uintp(len(at_zero))):
         for l in range(n_lanes):
             code[f, l] = at_zero[f]
@@ -250,8 +250,9 @@ def _first_codes(start, factor, weight, at_zero, bits, code, n_lanes):
 def sweep_factors(order, lists, field, n_chains, held, seeds, state, log_odds):
     """Draw all variables of R chains of factor graphs in turn.
 
-    Each chain keeps the place of its entry in every table, and the number of inputs that are on
-    of every OR (off, of an AND), and updates them as variables change.
+    For each chain, the kernel keeps the index of the current entry of every table, the number of
+    inputs of every OR that are on, and the number of inputs of every AND that are off. These codes
+    are updated when variables change.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """Exact inference on small pairwise Boltzmann machines by visiting all states of k units.
 
-In terms of u = (y + 1) / 2 the log-weight is linear in u plus the pair scores. The 2^k
-states are split into a low part of S = 2^l states, whose pair scores are a table shared by
-all rows, and a high part that only shifts the fields of the low units. With
-t = sigma(field) of a low unit, the weights of all low states come by doubling from the
-products of t and 1 - t: no transcendental function per state.
+For u = (y + 1) / 2 the log-weight is linear in u plus the pair scores. The l low units have
+S = 2^l states, whose pair scores are a table shared by all rows; the states of the other, high
+units only shift the fields of the low units. A tile is the set of low states for one state of
+the high units. The weights of a tile are products of t = sigma(field) and 1 - t of the low units,
+computed by doubling, so that no state needs a transcendental function.
 """
 
 import math
@@ -21,16 +21,16 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Bound on the |couplings| summed over the pairs of low units: the weights of one tile then
-# sum to exp(-200) at least, and terms that underflow are negligible beside _TINY of that sum.
+# Largest sum of |couplings| over the pairs of low units. The weights of a tile then sum to at least
+# exp(-200), and terms that underflow are negligible beside _TINY times that sum.
 PRODUCT_LIMIT = 100.0
-# Below this probability the log-odds are computed again, entirely in logs.
+# If a probability is smaller, its log-odds are computed again, entirely in logs.
 _TINY = 1e-180
 
 
 @jit(fastmath={"contract"})
 def _double(weight, length, t, u):
-    """Append to the first `length` weights those with the next unit on."""
+    """Double the list of weights: append the first `length` weights with the next unit on."""
     for s in range(length):
         x = weight[s]
         weight[length + s] = x * t
@@ -39,28 +39,28 @@ def _double(weight, length, t, u):
 
 @jit(fastmath={"contract"})
 def _multiply(weight, gain):
-    """Set weight (S,) *= gain (S,)."""
+    """Multiply weight (S,) by gain (S,) in place."""
     for s in range(weight.shape[0]):
         weight[s] *= gain[s]
 
 
 @jit(fastmath={"contract"})
 def _add_scaled(weight, factor, out):
-    """Set out (S,) += factor * weight (S,)."""
+    """Add factor * weight (S,) to out (S,)."""
     for s in range(weight.shape[0]):
         out[s] += factor * weight[s]
 
 
 @jit(fastmath={"contract"})
 def _scale(values, factor):
-    """Set values (K,) *= factor."""
+    """Multiply values (K,) by a factor in place."""
     for s in range(values.shape[0]):
         values[s] *= factor
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _total(weight):
-    """Sum of weight (S,)."""
+    """Return the sum of weight (S,)."""
     total = 0.0
     for s in range(weight.shape[0]):
         total += weight[s]
@@ -82,7 +82,7 @@ def _sums_by_bit(weight, folded, on, off):
 
 @jit
 def _tile_weights(field, gain, weight):
-    """Fill weight (S,) with the weights of a tile; return the log of their divisor."""
+    """Fill weight (S,) with the scaled weights of a tile; return the log of the scale."""
     weight[0] = 1.0
     log_norm = 0.0
     length = 1
@@ -97,7 +97,7 @@ def _tile_weights(field, gain, weight):
 
 @jit
 def _add_pairs(tile, n_low, k, factor, total, low_on, both):
-    """Add to both (k, k) the weights of the pairs on that have a high unit."""
+    """Add to both (k, k), for pairs with a high unit, the weight of the states with the pair on."""
     for h in range(n_low, k):
         if not (tile >> (h - n_low)) & 1:
             continue
@@ -110,7 +110,7 @@ def _add_pairs(tile, n_low, k, factor, total, low_on, both):
 
 @jit
 def _low_pairs(weight, n_low, both):
-    """Fill both (k, k) with the weights of the pairs of low units on."""
+    """Fill both (k, k), for pairs of low units, with the weight of the states with the pair on."""
     for i in range(n_low):
         for j in range(i + 1, n_low):
             acc = 0.0
@@ -135,24 +135,25 @@ def enumerate_ising(
     enumerated, low_field, coupling, low_gain, high_score, weight, want_pairwise,
     log_partition, log_odds, pairwise,
 ):  # fmt: skip
-    """Exact answers for a chunk of N rows.
+    """Compute log Z, log-odds and pairwise sums for a chunk of N rows, by enumeration.
 
     Parameters
     ----------
     enumerated : (N, k) float64
-        Change of the score when a unit goes on while all others are off.
-    low_field : (N, l) float64, the same of the low units, but for the couplings among them
+        Change of the score if a unit is turned on while all others are off.
+    low_field : (N, l) float64
+        The same change for the low units, without the couplings among low units.
     coupling : (k, l) float64
-        Change of a low unit's field when an enumerated unit goes on; entries between two low units
-        need not be 0.
+        Change of a low unit's field if an enumerated unit is turned on; the entries between two
+        low units are not used.
     low_gain : (S,) float64
         exp of the pair scores of the low units; S = 2^l.
-    high_score : (2^(k - l),) float64, sum of the changes between high units on
+    high_score : (2^(k - l),) float64, pair scores of the high units
     weight : (N,) float64, used by the pairwise sum
     want_pairwise : bool
     log_partition : (N,) output
-    log_odds : (N, k) output; NaN where a probability is too small for a float and the
-        log-odds need the log domain
+    log_odds : (N, k) output; NaN if a probability is too small for a float, so that the log-odds
+        must be computed in logs
     pairwise : (k, k) output, added to: weighted sum of P(both units on)
     """
     n_rows, k = enumerated.shape
@@ -216,7 +217,7 @@ def _tile_scores(tile, enumerated, low_field, coupling, low_score, high_score, f
 
 @jit
 def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score, out):
-    """Log-odds of some units of one row, by log-sum-exp over all states.
+    """Compute the log-odds of some units of one row, by log-sum-exp over all states.
 
     Parameters
     ----------
@@ -245,7 +246,7 @@ def ising_log_odds(units, enumerated, low_field, coupling, low_score, high_score
 
 @jit
 def best_ising(enumerated, low_field, coupling, low_score, high_score, state, log_odds):
-    """Best state and max-marginals for a chunk of N rows; the first of several best states.
+    """Find the best state and the max-marginals of N rows; the first of several best states.
 
     Parameters
     ----------

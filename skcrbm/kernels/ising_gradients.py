@@ -1,17 +1,17 @@
-"""Gibbs with gradients on Ising models: flips that only their neighbours feel."""
+"""Gibbs with gradients on Ising models: a flip changes the log-odds of the neighbours only."""
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# Log-weights are stored relative to a reference. The reference is changed if a log-weight lies
-# more than _HIGH above it, or if the sum of the weights falls below _LOW.
+# Weights of flips are stored relative to a reference. The reference changes if a log-weight exceeds
+# it by more than _HIGH, or if the sum of the weights falls below _LOW.
 _HIGH, _LOW = 30.0, 1e-8
 
 
 @jit
 def _logit(on, log_odds, limit):
-    """Return half of the score that a flip gains."""
+    """Return half of the score that flipping a variable gains, with log-odds kept within ±limit."""
     bounded = min(max(log_odds, -limit), limit)
     return -0.5 * bounded if on else 0.5 * bounded
 
@@ -35,14 +35,14 @@ def _largest(logit, free):
 
 @jit
 def _weigh(logit, free, top, weight):
-    """Weights relative to exp(top), 0 where held."""
+    """Fill `weight` with exp(logit - top), and 0 for held variables."""
     for i in range(len(logit)):
         weight[i] = np.exp(logit[i] - top) if free[i] else 0.0
 
 
 @jit
 def _pick(weight, threshold):
-    """Return the first variable up to which the weights sum to the threshold."""
+    """Return the first variable at which the cumulative sum of weights reaches the threshold."""
     mass = 0.0
     for i in range(len(weight)):
         mass += weight[i]
@@ -53,7 +53,7 @@ def _pick(weight, threshold):
 
 @jit
 def _flip(start, neighbours, coupling, i, limit, state, log_odds, logit):
-    """Flip variable i; log-odds of its neighbours follow."""
+    """Flip variable i, and update the log-odds of its neighbours."""
     change = -4.0 if state[i] else 4.0
     state[i] = not state[i]
     logit[i] = -logit[i]
@@ -73,7 +73,7 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
     neighbours, coupling : (2 E,)
         The neighbours of variable i are at ``start[i]`` to ``start[i + 1] - 1``.
     free : (R, L) bool
-    u : (R, 2 T), uniform numbers: which variable, and whether to accept, in turn
+    u : (R, 2 T), uniform numbers, two per flip: the choice of the variable, and its acceptance
     limit : float, bound of log-odds
     state : (R, L) bool, changed
     log_odds : (R, L) float64, changed, log-odds of each variable given the others
@@ -85,7 +85,7 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
             logit[i] = _logit(state[r, i], log_odds[r, i], limit)
         top = _largest(logit, free[r])
         if top == -np.inf:
-            continue  # all held
+            continue  # all variables are held
         _weigh(logit, free[r], top, weight)
         total = _total(weight)
         for t in range(u.shape[1] // 2):
@@ -105,7 +105,7 @@ def ising_gradients(start, neighbours, coupling, free, u, limit, state, log_odds
                 other_top = _largest(logit, free[r])
                 _weigh(logit, free[r], other_top, weight)
                 other_total = _total(weight)
-            # q(x | x') p(x') / (q(x' | x) p(x)) of a flip is the ratio of the sums of weights.
+            # Acceptance ratio q(x | x') p(x') / (q(x' | x) p(x)): the ratio of the weight sums.
             gain = (top + np.log(total)) - (other_top + np.log(other_total))
             if np.log(u[r, 2 * t + 1]) < gain:
                 top, total = other_top, other_total

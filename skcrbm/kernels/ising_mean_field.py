@@ -24,7 +24,7 @@ def _log_partition(coupling, field, free, theta, spin):
 
 @jit
 def _add_products(weight, free, theta, q, pairwise):
-    """Add weight q_i q_k to pairwise (L, L), weight q_i on its diagonal."""
+    """Add weight * q_i * q_k to pairwise (L, L), and weight * q_i to its diagonal."""
     one = theta.dtype.type(1)
     for i in range(theta.shape[0]):
         q[i] = sigmoid_pair(theta[i], one)[0] if free[i] else one - one
@@ -41,9 +41,9 @@ def ising_mean_field(coupling, field, free, weight, options, answers):
     Parameters
     ----------
     coupling : (L, L)
-    field : (N, L) as log-odds, 2 f
+    field : (N, L) fields as log-odds, 2 f
     free : (N, L) bool; held labels are left out: their spin is 0
-    weight : (N,) in the sum of the statistics
+    weight : (N,) weight of each model in the sum of the statistics
     options, answers : IsingOptions (`slack` is not used), IsingAnswers
     """
     max_iter, tol, _, want_log_z, want_statistics = options

@@ -1,7 +1,7 @@
 """Sum-product and tree-reweighted message passing on pairwise Boltzmann machines.
 
-Labels are visited in order; each reads its messages, forms its belief and sends messages to all
-others. With w = 2 s / rho and x = theta_i - mu_{k->i} the message i -> k is
+Labels are visited in order; each label reads its messages, forms its belief and sends messages to
+all other labels. With w = 2 s / rho and x = theta_i - mu_{k->i} the message i -> k is
 
     mu = log( (e^(w + x) + 1) / (e^x + e^w) ),    theta_i = field_i + sum_k rho mu_{k->i}
 
@@ -31,26 +31,26 @@ from skcrbm.kernels.scalar import (
     sigmoid_pair,
 )
 
-# Largest |log| of a message to start from.
+# Largest |log| of a first message.
 _MAX_START = 150.0
 
 
 class IsingEdges(NamedTuple):
     """Couplings of an Ising model, and the form of the messages."""
 
-    in_logs: bool  # messages are log-odds; else odds, without damping and with a single rho
-    edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else its exponential
-    coupling: np.ndarray  # (L, L) s
+    in_logs: bool  # True: messages are log-odds; False: odds, undamped, a single rho
+    edge: np.ndarray  # (L, L) 2 s / rho if in_logs, else exp(2 s / rho)
+    coupling: np.ndarray  # (L, L) couplings s
     rho: np.ndarray  # (L, L) appearance of each edge in a spanning tree, positive
     uniform_rho: float  # rho of all edges, if not in_logs
     decay: np.ndarray  # (L, L) float64, exp(-4 |s| / rho), kept above 0
-    piece: int  # number of messages whose product fits float64
+    piece: int  # number of odds whose product fits float64
     damping: float
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _product(values):
-    """Product of values (K,), in float64."""
+    """Return the product of values (K,), in float64."""
     product = 1.0
     for k in range(values.shape[0]):
         product *= values[k]
@@ -86,8 +86,8 @@ def _send_logs(w, incoming, theta, out):
 def _larger_pair(decay, q, u, r, v):
     """Return P(both on) of two units that tend to agree: log odds-ratio w >= 0, decay = e^-w.
 
-    The root of the quadratic equation for it, divided by e^w; all terms are positive.
-    P(on) are q and r, P(off) u and v.
+    The units are on with probability q and r, off with probability u and v. P(both on) is a root of
+    a quadratic equation, which is divided by e^w here so that all terms are positive.
     """
     rise = 1.0 - decay
     differ, skew = q * v + r * u, q * v - r * u
@@ -107,7 +107,7 @@ def _joint(s, decay, q, u, r, v):
 
 @jit
 def _set_beliefs(theta, belief):
-    """Fill belief (2, L) with P(on) and P(off)."""
+    """Fill belief (2, L) with P(on) and P(off) of the labels, from their log-odds theta."""
     for i in range(theta.shape[0]):
         belief[0, i], belief[1, i] = sigmoid_pair(float(theta[i]), 1.0)
 
@@ -116,7 +116,8 @@ def _set_beliefs(theta, belief):
 def _log_partition(coupling, rho, decay, field, theta, belief, free):
     """Return the expected score of the free labels + sum H_i + sum rho_ik (H_ik - H_i - H_k).
 
-    The pair beliefs sum to the beliefs of the labels; at convergence they agree with the messages.
+    This is the log partition function. The pair beliefs are consistent with the beliefs of the
+    labels; at convergence they agree with the messages.
     """
     log_z = 0.0
     for i in range(theta.shape[0]):
@@ -143,7 +144,7 @@ def _log_partition(coupling, rho, decay, field, theta, belief, free):
 
 @jit
 def _add_pairs(weight, coupling, decay, belief, free, pairwise):
-    """Add weight P(both on) of the pairs of free labels to pairwise (L, L)."""
+    """Add weight * P(both on) of the pairs of free labels to pairwise (L, L)."""
     for i in range(coupling.shape[0]):
         if not free[i]:
             continue
@@ -162,8 +163,8 @@ def _add_pairs(weight, coupling, decay, belief, free, pairwise):
 def _odds_from_beliefs(odds, t, u, on, off, message):
     """Fill message (L,) with the odds k -> i of the fixed point that has these beliefs.
 
-    on and off are the beliefs of label i, t and u (L,) of the other labels. With E = e^w,
-    ``off r^2 + b r = on``, b = on (t / E + E u) - off (E t + u / E).
+    P(on) and P(off) are `on` and `off` for label i, t and u (L,) for the other labels. With
+    E = e^w, the odds r solve ``off r^2 + b r = on``, b = on (t / E + E u) - off (E t + u / E).
     """
     one = odds.dtype.type(1)
     two = one + one
@@ -184,7 +185,7 @@ def _odds_from_beliefs(odds, t, u, on, off, message):
 
 @jit
 def _read_messages(in_logs, edge, source, message):
-    """Fill message (L,) from an earlier run, kept within the range of the edges."""
+    """Copy messages (L,) of an earlier run into `message`, limited to the range of their edges."""
     for k in range(message.shape[0]):
         high = abs(edge[k]) if in_logs else max(edge[k], 1 / edge[k])
         low = -high if in_logs else 1 / high
@@ -193,7 +194,7 @@ def _read_messages(in_logs, edge, source, message):
 
 @jit
 def _start(model, warm, start, n, theta, free, belief, message):
-    """Fill message (L, L): neutral, from start[n] of an earlier run, or from the beliefs."""
+    """Set the first messages (L, L): neutral, start[n] of an earlier run, or from the beliefs."""
     in_logs, edge = model.in_logs, model.edge
     neutral = message.dtype.type(0 if in_logs else 1)
     fill(message.ravel(), neutral)
@@ -220,7 +221,7 @@ def _start(model, warm, start, n, theta, free, belief, message):
 
 @jit
 def _belief(in_logs, i, field, message, rho, row_rho, piece):
-    """Return the log-odds of label i given its messages."""
+    """Return the belief of label i as log-odds, given the messages to the label."""
     if in_logs:
         return field + dot(row_rho[i], message[i])
     return field + rho * message.dtype.type(_log_product(message[i], piece))
@@ -228,7 +229,7 @@ def _belief(in_logs, i, field, message, rho, row_rho, piece):
 
 @jit
 def _moves_messages(model, i, x, message, free, slack, rounding, out):
-    """Return True if label i with belief x would send other messages than message (L, L)."""
+    """Return True if label i, with log-odds x, would send messages that differ from `message`."""
     in_logs, edge, damping = model.in_logs, model.edge, model.damping
     one = edge.dtype.type(1)
     if in_logs:
@@ -251,17 +252,17 @@ def _moves_messages(model, i, x, message, free, slack, rounding, out):
 
 @jit
 def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
-    """Pass messages for N models, each until it has converged.
+    """Pass messages for N models until each model has converged.
 
     Parameters
     ----------
     model : IsingEdges
-    field : (N, L) as log-odds, 2 f
+    field : (N, L) fields as log-odds, 2 f
     free : (N, L) bool; held labels are left out
-    weight : (N,) in the sum of the statistics
-    warm : bool, start from `start` or, if it is empty, from messages that fit the beliefs; else
-        from neutral messages
-    start : (N or 0, L, L) messages of an earlier run, in the form of this run
+    weight : (N,) weight of each model in the sum of the statistics
+    warm : bool, True to begin with the messages `start` or, if `start` is empty, with messages
+        that fit the beliefs; False for neutral messages
+    start : (N or 0, L, L) messages of an earlier run, odds or log-odds as in this run
     options, answers : IsingOptions, IsingAnswers
     kept : (N or 0, L, L) output, the last messages
     """
@@ -308,10 +309,10 @@ def pass_ising(model, field, free, weight, warm, start, options, answers, kept):
             if trace.shape[1]:
                 trace[n, iteration] = change
             if change < tol and not moved:
-                # A label may have been visited before the messages that change it were sent,
-                # above all in the first sweep. (Later, probabilities may differ within a sweep
-                # long after they are equal from sweep to sweep.) And messages that cancel in a
-                # belief may still change the messages of its label.
+                # Equal beliefs do not prove convergence: a label may have been visited before
+                # the messages that change it were sent, above all in the first sweep. Also,
+                # messages that cancel in a belief may still change other messages. So check that
+                # no label would send different messages now.
                 for i in range(n_labels):
                     if not free[n, i]:
                         continue

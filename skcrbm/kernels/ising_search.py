@@ -1,18 +1,18 @@
-"""Labels of Ising models with the least hinge loss or the highest score, one row at a time.
+"""Search for the labels of Ising models with the least hinge loss or the highest score.
 
-Labels y in {-1, +1}, fields f (L,), couplings S (L, L). The kinds of values to minimise:
+A row has labels y in {-1, +1}, fields f (L,) and couplings S (L, L). The value to minimise is
 
 * HINGE: the loss sum_i h(y_i (f_i + sum_k s_ik y_k)), h(m) = max(gamma - m, 0);
-* TIE: minus the score f.y + 1/2 y'Sy, among the labels with a loss up to a ceiling;
+* TIE: minus the score f.y + 1/2 y'Sy, among the labels whose loss is at most a ceiling;
 * MAP: minus the score.
 
-`icm` flips single labels up to a local optimum. `branch_and_bound` goes on from there to the
-global optimum. With the labels of a row put in the order in which they are decided, a node of its
-tree is a prefix of labels. The fields g of a node contain the decided labels, and the row norm
-r_i = sum of |s_ik| over the undecided k bounds the change of field i by the others.
+`icm` flips single labels until it reaches a local optimum; `branch_and_bound` continues from there
+to the global optimum. The search decides the labels of a row in a fixed order, so that a node of
+the search tree is a prefix of labels. The fields g of a node include the decided labels; the row
+norm r_i = sum of |s_ik| over the undecided k bounds the change of field i by undecided labels.
 
-Evidence is held in the search: these labels are decided first, one way. It cannot be folded into
-the fields, for the hinge loss counts the margins of held labels, too.
+Held labels are decided first, to their known values. Evidence cannot be folded into the fields,
+because the hinge loss also counts the margins of held labels.
 """
 
 from typing import NamedTuple
@@ -23,23 +23,23 @@ from skcrbm.kernels.jit import jit
 
 HINGE, TIE, MAP = 0, 1, 2
 
-# Shares of the largest field: rounding hides smaller differences of bounds; smaller differences of
-# values are ties.
+# As shares of the largest field: bounds that differ by less than _ROUNDING, and values that differ
+# by less than TIE_SHARE, count as equal.
 _ROUNDING, TIE_SHARE = 1e-12, 1e-11
-# Sweeps over the pairs of costs, and over labels in the local search before branch and bound.
+# Largest numbers of sweeps over the costs of pairs, and over labels in the local search.
 _SWEEPS, _MAX_SWEEPS = 50, 100
-# Scale of models without couplings and fields: a scale of 0 would tell nothing apart.
+# Scale of models without couplings and fields; tolerances are multiples of the scale, so not 0.
 _SMALLEST = 1e-280
-# Nodes per label before costs of pairs are set up, which takes as long as some hundred nodes.
+# Nodes per label in the search without costs of pairs; setting these up costs some hundred nodes.
 PLAIN_NODES = 20
 
 
 class SearchLimits(NamedTuple):
     """How `branch_and_bound` breaks ties and when it stops."""
 
-    ties: bool  # equals are told apart by score and order of labels, else by the order of search
-    plain: int  # nodes of the short search
-    node_limit: int  # nodes of all searches
+    ties: bool  # break ties by score, then by the order of labels; else take the first found
+    plain: int  # largest number of nodes of the short search
+    node_limit: int  # largest number of nodes of all searches
 
 
 class SearchAnswers(NamedTuple):
@@ -49,7 +49,7 @@ class SearchAnswers(NamedTuple):
     value: np.ndarray  # (N,) loss or minus score of the labels
     lower: np.ndarray  # (N,) lower bound on the value
     n_nodes: np.ndarray  # (N,) int64
-    left: np.ndarray  # (N,) bool, rows whose short search has not ended; input of the second search
+    left: np.ndarray  # (N,) bool, rows that need the second search
 
 
 class SearchWork(NamedTuple):
@@ -66,18 +66,18 @@ class _Row(NamedTuple):
     order: np.ndarray  # (L,) original index of each label
     held: np.ndarray  # (L,) in the original order, -1 and +1 if a label is held, else 0
     coupling: np.ndarray  # (L, L)
-    row_norm: np.ndarray  # (L + 1, L), r of each depth
+    row_norm: np.ndarray  # (L + 1, L), row norms r at each depth
     gamma: float
-    ceiling: float  # of the loss, for TIE
+    ceiling: float  # largest loss, for TIE
     scale: float  # size of the fields
 
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_bound(d, y, v, g, s, r, gamma):
-    """Return the smallest loss below the child y_d = v of a node of depth d.
+    """Return a lower bound of the hinge loss below the child y_d = v of a node of depth d.
 
-    y (L,), of which the first d count; g (L,) fields of the node; s (L,) couplings of
-    label d; r (L,) row norms over the labels after d.
+    y (L,) are labels, the first d decided; g (L,) are the fields of the node, s (L,) the couplings
+    of label d, and r (L,) the row norms over the labels after d.
     """
     total = max(gamma - v * g[d] - r[d], 0.0)
     for i in range(np.uintp(d)):
@@ -89,7 +89,7 @@ def _hinge_bound(d, y, v, g, s, r, gamma):
 
 @jit(fastmath={"contract", "reassoc"})
 def _score_bound(d, score, v, g, s, r):
-    """Return the largest score below the child y_d = v of a node of depth d and that score."""
+    """Return an upper bound of the score below the child y_d = v of a node of depth d."""
     total = score + v * g[d]
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
         total += abs(g[i] + v * s[i]) + 0.5 * r[i]
@@ -98,12 +98,12 @@ def _score_bound(d, score, v, g, s, r):
 
 @jit(fastmath={"contract", "reassoc"})
 def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
-    """Return the largest loss(y_d = v) - loss(y_d = -v) over the undecided labels."""
+    """Return the largest loss(y_d = v) - loss(y_d = -v), whatever the undecided labels are."""
     own = v * g[d]
     total = max(gamma - own + r[d], 0.0) - max(gamma + own - r[d], 0.0)
     for i in range(np.uintp(d)):
         shift = v * y[i] * s[i]
-        # A margin that v reduces loses most if it is small; a raised margin gains least if large
+        # The loss rises most if a margin that v reduces is small, or one that v raises is large.
         m = y[i] * g[i] + (r[i] if shift > 0 else -r[i])
         total += max(gamma - m - shift, 0.0) - max(gamma - m + shift, 0.0)
     for i in range(np.uintp(d + 1), np.uintp(g.shape[0])):
@@ -117,9 +117,9 @@ def _hinge_loss_of_flip(d, y, v, g, s, r, gamma):
 def _fill_costs(kind, f, S, gamma, y, unary, pair):
     """Fill unary (L, 2) and pair (L, L, 2, 2) with costs whose sum is a lower bound on the value.
 
-    MAP is such a sum. For HINGE the loss of each label is bounded by a line, ``[z]_+ >= beta z``,
-    with a slope for each state of the label: the slope of the loss at good labels y (L,) for their
-    own states, 1 for the other states. The states are -1 and +1; pairs have i < k.
+    The states of a label are -1 and +1; pairs have i < k. For MAP the sum is the value. For HINGE
+    the loss of each label is bounded by a line, ``[z]_+ >= beta z``. If the state of the label is
+    its state in the good labels y (L,), beta is the slope of the loss at y; else beta is 1.
     """
     n_labels = f.shape[0]
     slope = np.ones((n_labels, 2))
@@ -144,9 +144,9 @@ def _fill_costs(kind, f, S, gamma, y, unary, pair):
 
 @jit
 def _handshake(unary, pair, i, k):
-    """Move as much of the cost of a pair and its labels as possible to the labels.
+    """Move as much of the pair cost of labels i and k as possible to the costs of the two labels.
 
-    No row or column of the costs of the pair is above 0 everywhere afterwards (the handshake of
+    Afterwards each row and column of the pair's costs has an entry of at most 0 (the handshake of
     MPLP++: Tourani, Shekhovtsov, Rother and Savchynskyy 2018).
     """
     t00 = pair[i, k, 0, 0] + unary[i, 0] + unary[k, 0]
@@ -169,7 +169,7 @@ def _handshake(unary, pair, i, k):
 
 @jit
 def _reparametrise(unary, pair, value):
-    """Reparametrise pair after pair until the lower bound stops rising; returns it."""
+    """Reparametrise the costs pair by pair until the lower bound stops rising; return the bound."""
     n_labels = unary.shape[0]
     bound = -np.inf
     for sweep in range(_SWEEPS):
@@ -188,7 +188,7 @@ def _reparametrise(unary, pair, value):
 
 @jit(fastmath={"contract", "reassoc"})
 def _cost_bound(d, cost, c, costs, pairs):
-    """Least cost below the child of state c; costs (2, L), pairs (2, L) of label d."""
+    """Return a lower bound of the cost if label d has state c, which has the pair costs `pairs`."""
     total = cost + costs[c, d]
     for i in range(np.uintp(d + 1), np.uintp(costs.shape[1])):
         total += min(costs[0, i] + pairs[0, i], costs[1, i] + pairs[1, i])
@@ -197,7 +197,7 @@ def _cost_bound(d, cost, c, costs, pairs):
 
 @jit
 def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
-    """Smallest value below a child; infinite where it is above the ceiling."""
+    """Return a lower bound of the value below the child y_d = v; infinite if over the ceiling."""
     if kind == HINGE:
         return _hinge_bound(d, y, v, g, s, r, gamma)
     if kind == TIE and _hinge_bound(d, y, v, g, s, r, gamma) > ceiling:
@@ -207,8 +207,8 @@ def _child_bound(kind, d, y, v, g, s, r, gamma, score, ceiling):
 
 @jit
 def _precedes(y, best, order):
-    """Return True if y precedes `best` as label vector; both in the order of the search."""
-    # The position with the smallest original index decides.
+    """Return True if y precedes `best` lexicographically; both are in the order of the search."""
+    # The difference at the smallest original index decides.
     first = y.shape[0]
     answer = False
     for j in range(y.shape[0]):
@@ -225,15 +225,15 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
     Parameters
     ----------
     row : _Row
-    ties : bool, tell equals apart by the order of label vectors
-    node_limit : int, nodes to expand at most
-    g : (L + 1, L) work space, fields of each depth; the first row is given
-    vectors, visited : (6 or more, L) and (L,) work space
-    costs : (L + 1, 2, L) work space, costs of the states at each depth, the first is given; None
-        to bound without costs of pairs
+    ties : bool, True to break ties by the order of label vectors
+    node_limit : int, largest number of nodes to expand
+    g : (L + 1, L) scratch space, fields at each depth; the first row is input
+    vectors, visited : (6 or more, L) and (L,) scratch space
+    costs : (L + 1, 2, L) scratch space, costs of the states at each depth; the first entry is
+        input; None for bounds without costs of pairs
     pairs : (L, 2, 2, L) costs of the states of a label with the states of later labels, or None
-    best : (L,) start, and output
-    value : float, of the start
+    best : (L,) in: labels to start from; out: best labels found
+    value : float, value of the labels to start from
 
     Returns
     -------
@@ -243,13 +243,13 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
     n_labels = S.shape[0]
     y, score, cost = vectors[0], vectors[1], vectors[2]
     first = vectors[3]  # the child to visit first
-    bounds = vectors[4:]  # of the first and of the second child
+    bounds = vectors[4:]  # bounds of the first and second child at each depth
     score[0] = 0.0
     cost[0] = 0.0
     tie = TIE_SHARE * scale
     slack = tie if ties else -_ROUNDING * scale
     n_nodes = 0
-    d = np.int64(0)  # a literal 0 would compile all that it is passed to a second time
+    d = np.int64(0)  # with a literal 0, callees would be compiled a second time
     expand = True
     while d >= 0:
         if expand:
@@ -258,7 +258,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             n_nodes += 1
             field, s, r = g[d], S[d], row_norm[d + 1]
             down = up = 0.0
-            for b in range(2):  # one call each: they are long once compiled
+            for b in range(2):  # a loop, as two calls would double the compiled code
                 v = 2.0 * b - 1.0
                 bound = _child_bound(kind, d, y, v, field, s, r, gamma, score[d], ceiling)
                 if costs is not None:
@@ -274,12 +274,12 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
                 up = np.inf
             v = 1.0 if up < down or (up == down and field[d] > 0) else -1.0
             if fixed != 0:
-                v = float(fixed)  # if both are infinite
+                v = float(fixed)  # also if both bounds are infinite
             first[d] = v
             bounds[0, d] = min(up, down)
             bounds[1, d] = max(up, down)
             if bounds[1, d] <= value + slack:
-                # Nothing is lost without the second child if the first is always better.
+                # Drop the second child if the first is better whatever the undecided labels are.
                 if kind == MAP:
                     excess = 2.0 * (r[d] - v * field[d])
                 else:
@@ -289,7 +289,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             visited[d] = 0
         c = visited[d]
         if c == 2 or bounds[c, d] > value + slack or bounds[c, d] == np.inf:
-            d -= 1  # the second child's bound is not below the first one's
+            d -= 1  # the bound of the second child is no better than the bound of the first
             expand = False
             continue
         visited[d] = c + 1
@@ -309,7 +309,7 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
             expand = True
             continue
         expand = False
-        new = bounds[c, d]  # with all decided the bound is the value, costs below it
+        new = bounds[c, d]  # if all labels are decided, this is the value
         better = new < value - (tie if ties else 0.0)
         if not better and ties and new <= value + tie:
             better = _precedes(y, best, order)
@@ -318,9 +318,9 @@ def _search(kind, row, ties, node_limit, g, vectors, visited, costs, pairs, best
                 best[i] = y[i]
         value = min(value, new)
     lower = value
-    if d == 0:  # not a single node
+    if d == 0:  # no node was expanded
         lower = -np.inf
-    for j in range(d):  # the limit was hit: the child in work and those still open
+    for j in range(d):  # node limit reached: bound the current child and all unvisited children
         lower = min(lower, bounds[visited[j] - 1, j])
     return value, lower, n_nodes
 
@@ -353,7 +353,7 @@ def _strongest(S):
 
 @jit
 def _field_scale(f, rest):
-    """Return the size of the largest margin, the unit of rounding errors and ties."""
+    """Return the size of the largest margin; tolerances of rounding and ties are shares of this."""
     scale = max(rest, _SMALLEST)
     for i in range(f.shape[0]):
         scale = max(scale, rest + abs(f[i]))
@@ -362,17 +362,17 @@ def _field_scale(f, rest):
 
 @jit
 def _start(f, held, y):
-    """Set labels y (L,) to the signs of the fields, or as they are held."""
+    """Set labels y (L,) to their held values, or to the signs of the fields if they are free."""
     for i in range(f.shape[0]):
         y[i] = held[i] if held[i] != 0 else (1.0 if f[i] > 0 else -1.0)
 
 
 @jit
 def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
-    """Flip labels y (L,) one at a time while that lowers the value.
+    """Flip single labels of y (L,) as long as a flip lowers the value; held labels stay.
 
-    With HINGE, a flip that keeps the loss is made if it raises the score. Held labels stay. `field`
-    (L,) is scratch space. Returns the number of sweeps and whether the last sweep flipped a label.
+    With HINGE, a flip that keeps the loss is made if it raises the score. `field` (L,) is scratch
+    space. Return the number of sweeps, and True if the last sweep flipped a label.
     """
     n_labels = y.shape[0]
     tie = TIE_SHARE * scale
@@ -408,9 +408,9 @@ def _ascend(kind, f, S, gamma, scale, held, max_sweeps, y, field):
 
 @jit
 def _order_labels(f, S, held, order, field, row_norm, done):
-    """Fill order (L,): held labels, then each time the label that the rest can least turn.
+    """Fill order (L,) with the held labels, then repeatedly the label with the most certain sign.
 
-    field, row_norm, done : (L,) work space
+    field, row_norm, done : (L,) scratch space
     """
     n_labels = f.shape[0]
     for i in range(n_labels):
@@ -439,7 +439,7 @@ def _order_labels(f, S, held, order, field, row_norm, done):
 
 @jit
 def _order_by_costs(unary, held, order, done):
-    """Fill order (L,) with the held labels, then those whose states differ most in cost."""
+    """Fill order (L,) with the held labels, then the free labels by decreasing cost difference."""
     n_labels = unary.shape[0]
     for i in range(n_labels):
         done[i] = False
@@ -489,8 +489,8 @@ def _arrange_costs(order, unary, pair, costs, pairs):
 def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, converged):
     """Find local optima of N rows: no flip of one label lowers the value.
 
-    labels : (N, L) int8, 0/1 start; output, as are value, n_sweeps, converged (N,). The other
-    arguments are as in `branch_and_bound`.
+    labels : (N, L) int8 of 0/1, in: labels to start from; out: labels found
+    value, n_sweeps, converged : (N,) output; `branch_and_bound` has the other arguments
     """
     n_rows, n_labels = fields.shape
     y = np.empty(n_labels)
@@ -513,10 +513,10 @@ def icm(kind, fields, S, gamma, held, max_sweeps, labels, value, n_sweeps, conve
 def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
     """Find the labels of the least value for N rows.
 
-    Two searches are compiled separately, as few rows need the second search: a short search
-    without `tables`, and a search with `tables`, which is also bounded by costs of pairs, for the
-    rows that the short search did not finish. If the least loss is known, a search for the best
-    score among equal losses follows.
+    A call without `tables` makes a short search. A call with `tables` searches the rows that the
+    short search did not finish, with additional bounds from the costs of pairs. The two calls are
+    compiled separately, because few rows need the second search. Once the least loss is found, the
+    search continues with the best score among the labels of equal loss.
 
     Parameters
     ----------
@@ -526,9 +526,9 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
     gamma : float, margin; 0 for MAP
     held : (N, L) int8, -1 and +1 if a label is held, else 0
     limits, found, work : SearchLimits, SearchAnswers, SearchWork
-    tables : (L, 2), (L, L, 2, 2), (L + 1, 2, L) and (L, 2, 2, L) float64 work space for the
-        second search, which continues the answers of the short search; or None. The last array
-        holds zeros
+    tables : (L, 2), (L, L, 2, 2), (L + 1, 2, L) and (L, 2, 2, L) float64 scratch space of the
+        second search, which starts from the answers of the short search; the last array holds
+        zeros. None for the short search
     """
     ties, plain, node_limit = limits
     labels, value, lower, n_nodes, left = found
@@ -596,4 +596,4 @@ def branch_and_bound(kind, fields, S, gamma, held, limits, found, work, tables):
             loss, score = _loss_and_score(y, f, S, gamma)
             value[n] = loss if kind == HINGE else -score
             if lower[n] > value[n] - TIE_SHARE * scale:
-                lower[n] = value[n]  # the difference is rounding
+                lower[n] = value[n]  # a difference within rounding is no gap

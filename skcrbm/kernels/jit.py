@@ -1,8 +1,7 @@
-"""The one way in which skcrbm compiles a function.
+"""The decorator with which skcrbm compiles all its kernels.
 
-``jit`` is :func:`numba.njit` with the house flags and a disk cache that never
-gets in the way: a cache that cannot be written, read or trusted costs a
-compilation, never an error.
+``jit`` is :func:`numba.njit` with the flags of this package and a fail-safe disk cache: if the
+cache cannot be written, read or trusted, the function is compiled again without an error.
 """
 
 import contextlib
@@ -21,14 +20,14 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
-# A file is written under another name, then renamed. If it is older than this, its process was
-# killed.
+# A cache file is written under a temporary name, then renamed. If a temporary file is older than
+# this, the process that wrote the file was killed.
 _SECONDS_TO_WRITE = 3600
 
 
 @functools.cache
 def _kernel_fingerprint():
-    """Hash of every kernel source: a kernel compiled against an older callee is stale."""
+    """Return a hash of all kernel sources, because a change of a callee makes a kernel stale."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.name.encode())
@@ -38,31 +37,30 @@ def _kernel_fingerprint():
 
 @functools.cache
 def _clear_unfinished(folder):
-    """Remove unfinished files of killed processes from a cache folder, once in a process."""
+    """Remove temporary files of killed processes from a cache folder, once per process."""
     with contextlib.suppress(OSError):
         for path in Path(folder).glob("*.nbc.tmp.*"):
-            with contextlib.suppress(OSError):  # gone already, or not ours to remove
+            with contextlib.suppress(OSError):  # another process removed the file, or no permission
                 if time.time() - path.stat().st_mtime > _SECONDS_TO_WRITE:
                     path.unlink()
 
 
 class _CacheFile(IndexDataCacheFile):
-    """A file per compiled version, named after everything that it depends on.
+    """Cache with a file per compiled version; the name of the file is a hash of its dependencies.
 
-    Numba's own scheme numbers the files and keeps an index, which processes that
-    compile at once overwrite for each other; without an index nothing can be swapped,
-    stale or torn.
+    Numba's own cache numbers the files and keeps an index, which concurrent processes may overwrite
+    for each other. Without an index, no process can read a mixed-up, stale or partial version.
 
     Attributes
     ----------
     others : sequence of _CacheFile
-        Other folders to look in.
+        Other folders to search if a version is missing.
     """
 
     others = ()
 
     def _name(self, key):
-        """File name for `key`: argument types, processor, bytecode of the function."""
+        """Return the file name for a key of argument types, processor and bytecode."""
         digest = hashlib.sha256(repr((self._version, self._source_stamp, key)).encode())
         return f"{Path(self._index_name).stem}.{digest.hexdigest()[:24]}.nbc"
 
@@ -77,32 +75,33 @@ class _CacheFile(IndexDataCacheFile):
 
 
 def _read_only(locator):
-    """Return a class like `locator` that takes a folder which can only be read."""
+    """Return a subclass of the locator that also accepts folders without write permission."""
 
     def check_folder(self):
-        os.listdir(self.get_cache_path())  # else an OSError: there is no such folder
+        os.listdir(self.get_cache_path())  # OSError if the folder does not exist
 
     return type(locator.__name__, (locator,), {"ensure_cache_path": check_folder})
 
 
 class _Implementation(FunctionCache._impl_class):
-    """Folders of the cache: a folder that Numba can write to, or else a folder to read from.
+    """Folders of the cache: a folder that Numba can write to, or else a read-only folder.
 
-    The second was filled when an image was built: NUMBA_CACHE_DIR, or beside the sources.
+    A read-only folder was filled earlier, for example when a container image was built. It is
+    NUMBA_CACHE_DIR or lies beside the sources.
     """
 
     _filled = [_read_only(locator) for locator in FunctionCache._impl_class._locator_classes[:2]]
     _locator_classes = [*FunctionCache._impl_class._locator_classes, *_filled]
 
     def filled_folders(self, function):
-        """Return the first filled folder that can be read, as a list."""
+        """Return a list of the first readable folder that holds cached code, or an empty list."""
         path = function.__code__.co_filename
         found = (locator.from_function(function, path) for locator in self._filled)
         return [locator.get_cache_path() for locator in found if locator is not None][:1]
 
 
 class _ForgivingCache(FunctionCache):
-    """Numba's disk cache, keyed by all kernel sources and safe to fail."""
+    """Numba's disk cache, keyed by all kernel sources; a failure of the cache raises no error."""
 
     _impl_class = _Implementation
 
@@ -122,19 +121,19 @@ class _ForgivingCache(FunctionCache):
     def load_overload(self, sig, target_context):
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # truncated, foreign or unreadable: compile again
+        except Exception:  # the file is truncated, foreign or unreadable: compile again
             return None
 
     def save_overload(self, sig, data):
-        with contextlib.suppress(OSError):  # disk full, read-only, or removed under us
+        with contextlib.suppress(OSError):  # the disk is full or read-only, or the folder is gone
             super().save_overload(sig, data)
 
 
 class _Compiler(Compiler):
-    """Numba's compiler without cyclic garbage collection, which would take a tenth of its time."""
+    """Numba's compiler with cyclic garbage collection off, which saves a tenth of the time."""
 
     def compile_extra(self, func):
-        if not gc.isenabled():  # as where the caller is being compiled
+        if not gc.isenabled():  # for example while a caller is being compiled
             return super().compile_extra(func)
         gc.disable()
         try:
@@ -144,7 +143,7 @@ class _Compiler(Compiler):
 
 
 class _InnerLibrary(JITCodeLibrary):
-    """Code that other kernels include; it never runs by itself, so it needs no machine code."""
+    """Library of code that other kernels include: without machine code, as it never runs alone."""
 
     def _finalize_final_module(self):
         self._finalize_dynamic_globals()
@@ -159,7 +158,7 @@ class _InnerLibrary(JITCodeLibrary):
         return self
 
     def set_env(self, env_name, env):
-        """Leave out the address of the globals, which kernels that include this code do not use."""
+        """Do nothing: kernels that include this code do not use the address of its globals."""
 
 
 class _InnerCompiler(_Compiler):
@@ -173,7 +172,7 @@ def _interrupts_later():
     """Delay Ctrl-C: if it left Numba's registries half read, all later compilations would fail."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield  # no handler of Python's, or it runs elsewhere
+        yield  # Ctrl-C has no handler in Python, or another thread runs the handler
         return
     held = []
     signal.signal(signal.SIGINT, lambda *details: held.append(details))
@@ -186,7 +185,7 @@ def _interrupts_later():
 
 
 def _compile_whole(dispatcher):
-    """Return the method `compile` of a dispatcher, with Ctrl-C delayed until it ends."""
+    """Return the `compile` method of a dispatcher, wrapped to delay Ctrl-C until it returns."""
     compile_version = dispatcher.compile
 
     @functools.wraps(compile_version)
@@ -198,7 +197,7 @@ def _compile_whole(dispatcher):
 
 
 def _choose_by_precision(dispatcher, single, double):
-    """Have kernels that call a dispatcher call one of two, by the type of the first array."""
+    """Redirect calls of `dispatcher` in kernels to `single` or `double`, by their first dtype."""
 
     def chosen(args):
         return single if args[0].dtype == numba.float32 else double
@@ -216,14 +215,13 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     fastmath : False or set of str
         LLVM flags. Never ``nnan`` or ``ninf``: infinities carry meaning here.
     by_precision : pair of dispatchers or None
-        Functions that other kernels call instead of `function`: the first if their first argument
-        is an array of float32, the second if it is an array of float64. The body would compile
-        both.
+        Functions that kernels call instead of `function`: the first for a float32 array as first
+        argument, the second for a float64 array. (An if statement in the body would compile both.)
     allocates : bool
-        False for a function that neither makes nor returns arrays. It counts no references to
-        arrays, so it may take them in NamedTuples at no cost.
+        False for a function that neither makes nor returns arrays. Such a function counts no
+        references to arrays, so that arrays in NamedTuples cost nothing.
     inline : bool
-        True for a part of a longer kernel that the compiler shall put into its caller.
+        True for a part of a longer kernel that the compiler must inline into its caller.
 
     Returns
     -------
@@ -232,18 +230,19 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     if function is None:
         given = {"fastmath": fastmath, "by_precision": by_precision}
         return functools.partial(jit, **given, allocates=allocates, inline=inline)
-    # Nobody calls a kernel from C.
+    # Kernels are never called from C, so they need no wrapper for C.
     options = {
         "nogil": True,
         "error_model": "numpy",
         "fastmath": fastmath,
         "no_cfunc_wrapper": True,
-        # Set for every kernel, else a callee takes these two from its first caller.
+        # Set both flags for every kernel: otherwise a callee inherits them from its first caller.
         "forceinline": inline,
         "_nrt": allocates,
     }
     dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
-    if hasattr(dispatcher, "py_func"):  # not so with NUMBA_DISABLE_JIT=1
+    # With NUMBA_DISABLE_JIT=1 functions are plain Python and have no such attribute.
+    if hasattr(dispatcher, "py_func"):
         # Other kernels call a version without machine code and without the wrapper for Python,
         # which would take a third of the time of compilation.
         inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
@@ -254,7 +253,7 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
         if by_precision is not None:
             _choose_by_precision(dispatcher, *by_precision)
         dispatcher.compile = _compile_whole(dispatcher)
-        # RuntimeError, OSError: no folder can be written, so compile in memory.
+        # If no folder can be written (RuntimeError, OSError), keep compiled code in memory only.
         with contextlib.suppress(RuntimeError, OSError):
             dispatcher._cache = _ForgivingCache(function)
     return dispatcher

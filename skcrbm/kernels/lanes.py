@@ -1,4 +1,4 @@
-"""Many models side by side: the last axis of all arrays holds the models, as SIMD lanes."""
+"""Loops over many models at once: the last axis of all arrays holds the models, as SIMD lanes."""
 
 import math
 from typing import NamedTuple
@@ -15,11 +15,11 @@ _CLOSE = 1e-4
 
 
 class Lanes(NamedTuple):
-    """Models side by side; kernels move models that have converged to the last lanes."""
+    """A block of models, one per lane; kernels move converged models to the last lanes."""
 
     field: np.ndarray  # (n, lanes) log-odds, used by scores
-    on: np.ndarray  # (n, lanes) weights of 1; 0 or 1 if held
-    off: np.ndarray  # (n, lanes) weights of 0; `on` and `off` sum to 1
+    on: np.ndarray  # (n, lanes) weights of the value 1; 0 or 1 if held
+    off: np.ndarray  # (n, lanes) weights of the value 0; `on` and `off` sum to 1
     message: np.ndarray  # (E, lanes) odds, in and out
     order: np.ndarray  # (lanes,) int64 output, the model that each lane holds in the end
 
@@ -34,7 +34,7 @@ def copy_lanes(source, target, n_lanes):
 
 @jit
 def start_beliefs(start, on, off, belief):
-    """Set the beliefs (n, lanes) of free variables to log-odds start (n, lanes)."""
+    """Set the beliefs (n, lanes) of free variables to the log-odds `start` (n, lanes)."""
     for v in range(start.shape[0]):
         for l in range(start.shape[1]):
             if on[v, l] > 0 and off[v, l] > 0:
@@ -51,7 +51,7 @@ def lane_probabilities(on, off, last, n_lanes):
 
 @jit
 def lane_changes(on, off, last, change, n_lanes):
-    """Fill change with the largest change of a probability in each lane; update last."""
+    """Fill `change` with the largest change of a probability in each lane, and update `last`."""
     for l in range(n_lanes):
         change[l] = 0
     for v in range(np.uintp(on.shape[0])):
@@ -63,7 +63,7 @@ def lane_changes(on, off, last, change, n_lanes):
 
 @jit
 def keep_better_states(here, on, off, order, n_lanes, answers):
-    """Keep the states that beliefs prefer in lanes whose score `here` is the best so far."""
+    """Store the states that the beliefs prefer, for lanes whose score `here` is the best so far."""
     score, state = answers.score, answers.state
     for l in range(n_lanes):
         m = order[l]
@@ -75,7 +75,7 @@ def keep_better_states(here, on, off, order, n_lanes, answers):
 
 @jit
 def _odds_moved(on, before, off, l, factor):
-    """Return True if the odds of a free variable differ from those before by over a factor."""
+    """Return True if the odds of a free variable of lane l have changed by more than a factor."""
     for v in range(on.shape[0]):
         x, y = on[v, l], before[v, l]
         if off[v, l] > 0 and (x > factor * y or y > factor * x):
@@ -85,7 +85,7 @@ def _odds_moved(on, before, off, l, factor):
 
 @jit
 def _messages_moved(message, l, kept, m, factor):
-    """Return True if a message (E, lanes) of lane l differs by over a factor from `kept`."""
+    """Return True if a message of lane l differs from its value in `kept` by more than a factor."""
     for e in range(message.shape[0]):
         x, y = message[e, l], kept[e, m]
         if x > factor * y or y > factor * x:
@@ -99,11 +99,11 @@ def _has_converged(here, message, l, kept, m, still, factor):
 
     Parameters
     ----------
-    here : bool, whether its beliefs stood still in this iteration
+    here : bool, True if the beliefs of the lane stood still in this iteration
     message : (E, n_lanes)
     kept : (E, n_models) in and out, messages when the beliefs began to stand still
-    still : (n_models,) bool in and out, whether the beliefs stood still in the last iteration
-    factor : float, largest change of odds that stand still
+    still : (n_models,) bool in and out, True if beliefs stood still in the last iteration
+    factor : float, largest change of odds that counts as no change
     """
     before = still[m]
     still[m] = here
@@ -126,7 +126,7 @@ def _swap_lanes(array, i, j):
 def drop_converged(
     iteration, options, n_lanes, change, belief, after, last, kept, still, lanes, answers
 ):
-    """Move lanes that have converged behind all others; return how many lanes are left.
+    """Move converged lanes behind all other lanes; return the number of lanes that continue.
 
     Parameters
     ----------

@@ -1,17 +1,17 @@
 """Messages between two layers of categorical nodes, and their vector-Jacobian products.
 
-Rows of the batch are the lanes of the vector loops: a block holds the n lanes of state 1, then
-the n lanes of state 2, and so on; state 0 is the reference, its log-odds are 0 and not stored. In
-a batch of a single row the states are the lanes. An edge e joins ``source[e]`` and ``target[e]``
-by ``table[pair[e]]``.
+The vector loops run over the rows of the batch, as lanes. The numbers of a node are stored as the
+n lanes of state 1, then the n lanes of state 2, and so on; state 0 is the reference, whose
+log-odds 0 are not stored. If the batch has a single row, the loops run over the states. Edge e
+joins the nodes ``source[e]`` and ``target[e]`` with the scores ``table[pair[e]]``.
 
 For the message of an edge (Shen et al. 2019, eqs. 20 and 22)
 
     m(y) = log sum_x c(x) K(x, y),   c = softmax(b - r),   K = exp(W / rho),
 
-where b is the belief of the source and r the message in the other direction. Tables are shifted,
-``K(x, y) exp(-shift(y))`` in (0, 1], so that a message is a matrix-vector product on
-probabilities, without an exponential per pair of states.
+where b is the belief of the source and r the message in the other direction. Kernels get shifted
+tables ``K(x, y) exp(-shift(y))``, with values in (0, 1]. So a message is the log of a
+matrix-vector product, without an exponential per pair of states.
 """
 
 from typing import NamedTuple
@@ -33,13 +33,13 @@ class Edges(NamedTuple):
     rho: np.ndarray  # (E,) weights of the messages
 
 
-# The next functions process a block of edges first:last: a call costs as much as an edge.
-# Scratch space holds the numbers of the edges of the block, one edge after the other.
+# The next functions process a block of edges first:last, because a call takes as long as an edge.
+# Scratch arrays hold the values of these edges, one edge after the other.
 
 
 @jit(fastmath={"contract"})
 def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
-    """Set cavity (l n) of each edge to softmax(belief[source] - reverse[e]), reference first."""
+    """Set the cavity (l n) of edge e to softmax(belief[source[e]] - reverse[e]), state 0 first."""
     n = np.uintp(n)
     width = np.uintp(belief.shape[1])
     size = width + n
@@ -76,7 +76,7 @@ def _cavities(belief, reverse, source, first, last, cavity, lanes, n):
 
 @jit(fastmath={"contract"})
 def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
-    """Do as `_cavities` for sources with two states: an exponential per lane, not two."""
+    """Do the same as `_cavities` for sources with two states: one exponential per lane, not two."""
     n = np.uintp(n)
     one = belief.dtype.type(1)
     start = np.uintp(0)
@@ -102,7 +102,7 @@ def _binary_cavities(belief, reverse, source, first, last, cavity, odds, n):
 
 @jit
 def _fill_cavities(belief, reverse, source, first, last, cavity, spare, n):
-    """Fill the cavities of a block; spare is scratch space of at least n numbers an edge."""
+    """Fill the cavities of a block of edges; `spare` has n or more scratch numbers per edge."""
     if belief.shape[1] == n:
         _binary_cavities(belief, reverse, source, first, last, cavity, spare, n)
     else:
@@ -111,7 +111,7 @@ def _fill_cavities(belief, reverse, source, first, last, cavity, spare, n):
 
 @jit(fastmath={"contract"})
 def _expect(table, pair, first, last, cavity, out, n):
-    """Set out ((k - 1) n) of each edge to its cavity (l n) times its table (l, k - 1)."""
+    """Set `out` ((k - 1) n) of each edge to its cavity (l n) times its table (l, k - 1)."""
     n = np.uintp(n)
     one = np.uintp(1)
     two = np.uintp(2)
@@ -121,7 +121,7 @@ def _expect(table, pair, first, last, cavity, out, n):
     base = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
         p = np.uintp(pair[e])
-        if n < two:  # states of the target as lanes
+        if n < two:  # few rows: loop over the states of the target
             for y in range(columns):
                 out[start + y] = table[p, 0, y] * cavity[base]
             for x in range(one, rows):
@@ -133,7 +133,7 @@ def _expect(table, pair, first, last, cavity, out, n):
             continue
         for y in range(columns):
             k0 = table[p, 0, y]
-            if rows < two:  # a node of one state, the output for one class
+            if rows < two:  # a single target state: the output for one class
                 for r in range(n):
                     out[start + r] = k0 * cavity[base + r]
                 start += n
@@ -184,7 +184,7 @@ def _deliver(logs, shift, source, target, pair, rho, mask, first, last, out, tot
 
 @jit
 def _block_size(n_left, n_right, n):
-    """Return the number of edges of a block: their scratch space stays in the L1 cache."""
+    """Return the number of edges per block, whose scratch space must stay in the L1 cache."""
     return max(1, 4096 // max(1, (n_left + n_right) * n))
 
 
@@ -197,7 +197,7 @@ def send(belief, reverse, edges, mask, out, total):
     belief : (n_sources, (l - 1) n)
     reverse : (E, (l - 1) n) messages in the other direction, which the cavity leaves out
     edges : Edges
-    mask : (n_sources, n), or (0, n) for no mask; 0 if a source is observed: it sends no message
+    mask : (n_sources, n) or, for no mask, (0, n); 0 for observed sources, which send no message
     out : (E, (k - 1) n) output, the messages
     total : (n_targets, (k - 1) n), ``rho * message`` is added to it
     """
@@ -218,7 +218,7 @@ def send(belief, reverse, edges, mask, out, total):
 
 @jit(fastmath={"contract"})
 def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, n):
-    """Fill in the gradient d ((k - 1) n) of each message, and its sum over states (n)."""
+    """Fill d ((k - 1) n) with the gradient of each message; fill `sums` with sums over states."""
     n = np.uintp(n)
     width = np.uintp(d_total.shape[1])
     start = np.uintp(0)
@@ -246,7 +246,7 @@ def _incoming(d_total, direct, source, target, rho, mask, first, last, d, sums, 
 
 @jit(fastmath={"contract"})
 def _over_sums(d, shift, pair, first, last, out, ratio, n):
-    """Divide d by exp(out[e] - shift), the sum whose logarithm is the message."""
+    """Divide the gradients d by exp(out[e] - shift), the sum whose logarithm is the message."""
     n = np.uintp(n)
     start = np.uintp(0)
     for e in range(np.uintp(first), np.uintp(last)):
@@ -264,7 +264,7 @@ def _over_sums(d, shift, pair, first, last, out, ratio, n):
 
 @jit(fastmath={"contract", "reassoc"})
 def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_reverse, back, n):
-    """Spread the gradients d of a block to the sources' beliefs (added) and reverse (set)."""
+    """Go back from the gradients d of messages to the sources: add to d_belief, set d_reverse."""
     n = np.uintp(n)
     one = np.uintp(1)
     columns = np.uintp(table.shape[2])
@@ -303,7 +303,7 @@ def _to_source(table, source, pair, first, last, cavity, d, sums, d_belief, d_re
 
 @jit(fastmath={"contract", "reassoc"})
 def _to_table(cavity, d, pair, first, last, d_table, n):
-    """Add sum over lanes of cavity times d to each edge's table, but for the reference's row."""
+    """Add the sum over lanes of cavity times d to the table gradient of each edge, except row 0."""
     n = np.uintp(n)
     one = np.uintp(1)
     columns = np.uintp(d_table.shape[2])
@@ -331,14 +331,14 @@ def _to_table(cavity, d, pair, first, last, d_table, n):
 def send_vjp(
     belief, reverse, edges, mask, out, d_total, direct, d_belief, d_reverse, d_table
 ):  # fmt: skip
-    """Compute the vector-Jacobian product of `send`, whose arguments it takes too.
+    """Compute the vector-Jacobian product of `send`; the first arguments are those of `send`.
 
     Parameters
     ----------
-    d_total : as total, gradient of the sums
-    direct : as out, gradient of the messages themselves; (0, 0) for no gradient
-    d_belief : as belief, added to
-    d_reverse : as reverse, set
+    d_total : gradient of `total`, of the same shape
+    direct : gradient of the messages `out` themselves; (0, 0) for no gradient
+    d_belief : output of the shape of `belief`, added to
+    d_reverse : output of the shape of `reverse`, set
     d_table : (P, l - 1, k - 1), added to: the gradient of W / rho over the shifted table
     """
     table, shift, source, target, pair, rho = edges
@@ -389,7 +389,7 @@ def send_max(belief, reverse, weights, source, target, pair, mask, out, total):
 
 @jit(fastmath={"contract"})
 def expected_fields(mean, weights, source, target, table, total):
-    """Add ``sum_x P(x) W(x, y)`` over all edges: mean field, and observed inputs.
+    """Add ``sum_x P(x) W(x, y)`` of all edges to `total`, for mean field and for observed inputs.
 
     Parameters
     ----------
@@ -416,7 +416,7 @@ def expected_fields(mean, weights, source, target, table, total):
 def expected_fields_vjp(mean, weights, source, target, table, d_total, d_mean, d_weights):
     """Add the vector-Jacobian product of `expected_fields` to d_mean and d_weights.
 
-    d_mean without rows is left out.
+    If d_mean has no rows, only d_weights is computed.
     """
     n = np.uintp(mean.shape[1] // max(weights.shape[1], 1))
     for edge in range(source.shape[0]):

@@ -1,8 +1,8 @@
 """Dual coordinate descent for the large margin Boltzmann machine, a row at a time.
 
-Each margin of a row costs a dot product. Once the margins are computed, a step on label i moves
-the margins of all other labels by the same D / eta. So the labels of the row are optimised
-together before the weights change.
+Each margin of a row takes a dot product with the inputs. A step of size D on the dual variable of a
+label then changes the margins of all other labels of the row by D / eta, without a dot product.
+So the labels of a row are optimised together before the weights change.
 """
 
 from typing import NamedTuple
@@ -12,18 +12,18 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import shuffle
 
-_SWEEPS = 10  # over the labels of one row
+_SWEEPS = 10  # largest number of sweeps over the labels of a row
 _ZERO = 1e-12  # smaller projected gradients are rounding errors
 
 
 class LabelRows(NamedTuple):
-    """Labels of the rows of a problem, and the losses of their margins."""
+    """Labels of the rows of a training problem, with the parameters of the loss of each margin."""
 
     square: np.ndarray  # (N,) diagonal of the dual, |x_n|^2 + 1 + (observed labels - 1) / eta
     signs: np.ndarray  # (N, L) int8 in {-1, 0, +1}, 0 if not observed
-    target: float  # gamma, the margin that costs nothing
+    target: float  # gamma, the margin from which the loss is 0
     spread: float  # 1 / eta
-    limit: np.ndarray  # (N, L) or (N, 1) upper bounds of alpha; one column if labels share them
+    limit: np.ndarray  # (N, L) upper bounds of alpha, or (N, 1) if labels share bounds
 
 
 class LabelDual(NamedTuple):
@@ -35,8 +35,8 @@ class LabelDual(NamedTuple):
     coef: np.ndarray  # (L, D)
     intercept: np.ndarray  # (L,)
     pairwise: np.ndarray  # (L, L)
-    # (4, L) largest and smallest projected gradient of each label in the last pass, (-inf, inf)
-    # for a label that rests, and in this pass
+    # (4, L) largest and smallest projected gradient of each label in the last pass, then in this
+    # pass; (-inf, inf) for a label that rests
     bounds: np.ndarray
 
 
@@ -76,9 +76,9 @@ def _csr_add(matrix, i, step, data, indices, start, stop):
 def _optimise_row(
     n, square, spread, target, limit, alpha, labels, n_active, bounds, margin, change
 ):  # fmt: skip
-    """Solve for the dual variables of row n; shrink by the bounds of the last pass.
+    """Solve for the dual variables of row n; drop labels by the gradient bounds of the last pass.
 
-    margin, change : (L,), at the positions of `labels`; the second is output
+    margin, change : (L,), margins and output changes, at the positions of `labels`
     """
     worst = 0.0
     own = 1 if limit.shape[1] > 1 else 0
@@ -101,7 +101,7 @@ def _optimise_row(
             worst = max(worst, abs(projected))
             change[j] = 0.0
             j += 1
-        else:  # the last active label takes its place
+        else:  # the last active label takes the place of the dropped label
             count -= 1
             labels[n, j], labels[n, count] = labels[n, count], i
             margin[j] = margin[count]
@@ -127,7 +127,7 @@ def _optimise_row(
     for j in range(count):
         i = labels[n, j]
         new, top = alpha[n, i] + change[j], limit[n, own * i]
-        # Exactly at a bound, as shrinking looks for it.
+        # Set alpha exactly to its bound, because shrinking compares alpha with the bound.
         if top - new <= _ZERO * top:
             new = top
         elif new <= _ZERO * alpha[n, i]:
@@ -138,7 +138,7 @@ def _optimise_row(
 
 @jit
 def _couple(n, spread, signs, labels, count, change, pairwise):
-    """Multiply changes (count,) of the dual variables of row n by signs; add them to (L, L)."""
+    """Add the changes (count,) of the dual variables of row n, times signs, to pairwise (L, L)."""
     for j in range(count):
         change[j] *= signs[n, labels[n, j]]
     if spread == 0:
@@ -156,12 +156,12 @@ def _couple(n, spread, signs, labels, count, change, pairwise):
 def _end_pass(order, count, n_active, goal, bounds):
     """Drop rows without active labels, and store the bounds of this pass for the next pass.
 
-    Returns the number of rows left and the largest range of projected gradients, 0 included. If
-    that range is at most the goal, rows and bounds do not change.
+    Return the number of active rows and the largest range of projected gradients, where each range
+    includes 0. If the largest range is at most the goal, rows and bounds do not change.
     """
     violation = 0.0
     for i in range(bounds.shape[1]):
-        if bounds[2, i] > -np.inf:  # else no row has this label active
+        if bounds[2, i] > -np.inf:  # the label is active in some row
             bounds[2, i] = max(bounds[2, i], 0.0)
             bounds[3, i] = min(bounds[3, i], 0.0)
             violation = max(violation, bounds[2, i] - bounds[3, i])
@@ -190,9 +190,9 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
 
     Parameters
     ----------
-    n_passes : int, at most
+    n_passes : int, largest number of passes
     goal : float, range of the projected gradients of a label
-    state : (1,) uint64 of the random numbers, changed
+    state : (1,) uint64, state of the random numbers, changed
     order : (N,) intp, the first `count` rows are active; changed
     count : int
     X : (N, D) inputs
@@ -236,7 +236,7 @@ def dense_passes(n_passes, goal, state, order, count, X, rows, dual):
 
 @jit
 def csr_passes(n_passes, goal, state, order, count, data, indices, indptr, rows, dual):
-    """Do as `dense_passes` for X in compressed rows: data, indices (nnz,), indptr (N + 1,)."""
+    """Do the same as `dense_passes` for a CSR matrix X: data, indices (nnz,), indptr (N + 1,)."""
     square, signs, target, spread, limit = rows
     alpha, labels, n_active, coef, intercept, pairwise, bounds = dual
     margin = np.empty(signs.shape[1])

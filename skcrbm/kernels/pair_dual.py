@@ -1,4 +1,4 @@
-"""MPLP on models of pairs: block coordinate descent on the dual of the local polytope."""
+"""MPLP on pairwise models: block coordinate descent on the dual of the local polytope."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from skcrbm.kernels.jit import jit
 
 @jit
 def _sweep(edges, coupling, free, message, belief):
-    """Update the messages of all edges in their order, both of an edge at once.
+    """Update the messages of all edges in their order, both messages of an edge at once.
 
-    Given the beliefs of its ends without its own messages, a and b, an edge sends half of
-    its max-product message and leaves half of the message that comes back.
+    Let a and b be the beliefs of the two ends of an edge without the messages of the edge. Each
+    new message is half of the max-product message, minus half of the belief of its target.
     """
     for e in range(len(edges)):
         i, k = edges[e, 0], edges[e, 1]
@@ -27,7 +27,7 @@ def _sweep(edges, coupling, free, message, belief):
 
 @jit
 def _sum_beliefs(edges, field, message, belief):
-    """Beliefs afresh from the messages: rounding does not add up over sweeps."""
+    """Recompute the beliefs from the messages, so that rounding errors do not accumulate."""
     for i in range(len(field)):
         belief[i] = field[i]
     for e in range(len(edges)):
@@ -37,11 +37,11 @@ def _sum_beliefs(edges, field, message, belief):
 
 @jit
 def _dual(edges, coupling, free, message, belief):
-    """Dual (a float), every maximum on its own; compensated, with the error of a single sum."""
+    """Return the dual, a sum of independent maxima, with compensated summation."""
     total, lost = 0.0, 0.0
     for t in range(len(belief) + len(edges)):
         if t < len(belief):
-            term = max(belief[t], 0.0)  # held: 0
+            term = max(belief[t], 0.0)  # the belief of a held variable is 0
         else:
             e = t - len(belief)
             if not (free[edges[e, 0]] and free[edges[e, 1]]):
@@ -59,7 +59,7 @@ def _dual(edges, coupling, free, message, belief):
 
 @jit
 def _score(edges, coupling, field, free, belief):
-    """Score of the free variables on the side of their beliefs."""
+    """Return the score of the state that the beliefs of the free variables prefer."""
     total = 0.0
     for i in range(len(field)):
         if free[i] and belief[i] > 0:
@@ -80,15 +80,15 @@ def pair_dual(
     Parameters
     ----------
     edges : (E, 2) int64
-    coupling : (E,), factor of ``x_i x_k``, 0/1
-    field : (N, n), 0 where held
-    free : (N, n) bool, edges with a held variable are left out
+    coupling : (E,), coefficients of ``x_i x_k`` for 0/1 variables
+    field : (N, n), 0 if held
+    free : (N, n) bool; edges with a held variable are left out
     max_iter : int
     tol : float
     state : (N, n) int8 output
-        The best of the states that the beliefs stand for after a sweep, or before the first.
-    dual : (N,) output, no state of the free variables has a higher score, up to rounding
-    magnitude : (N,) output, added to, sum of the magnitudes of the messages
+        Best of the states that the beliefs prefer at the start and after each sweep.
+    dual : (N,) output, upper bound of the score of the free variables, up to rounding
+    magnitude : (N,) output, added to: sum of the absolute values of the messages
     n_iter, converged : (N,) output
     """
     message = np.empty((len(edges), 2))

@@ -1,21 +1,21 @@
-"""Damped max-product for a fixed number of sweeps: all messages are sent at the same time.
+"""Damped max-product for a fixed number of sweeps, which send all messages at the same time.
 
 Perturb-and-max-product runs these kernels on models whose fields differ from sample to sample
-(Lazaro-Gredilla et al. 2021). There is no test of convergence, no score on the way, and no
-exponential or logarithm. On pairs of -1/+1 variables, with messages and beliefs as half log-odds,
+(Lazaro-Gredilla et al. 2021). The kernels do not test convergence, score states or compute
+exponentials. On pairs of -1/+1 variables, with messages and beliefs as half log-odds,
 
     c = theta_i - n_{k->i},     n_{i->k} = (|c + s_ik| - |c - s_ik|) / 2,
 
-all in absolute values, which the compiler turns into vector code. An RBM is the same with units
-of -1/+1: couplings w / 4, and fields ``b / 2 + sum_j w_ij / 4``.
+where absolute values are vectorised by the compiler. An RBM becomes such a model with units of
+-1/+1, couplings w / 4, and fields ``b / 2 + sum_j w_ij / 4``.
 
-`pass_pairs` takes couplings as a matrix, either one between two layers (an RBM) or the upper
-triangle of a symmetric one (a dense Ising model). Both messages of an edge stand at the same
-place of two matrices, so there is nothing to transpose. `pass_edges` takes a list of edges;
+`pass_pairs` takes couplings as a matrix: a matrix between two layers (an RBM), or the upper
+triangle of a symmetric matrix (a dense Ising model). The two messages of an edge have the same
+indices in two matrices, so that no matrix is transposed. `pass_edges` takes a list of edges;
 the innermost loops run over samples, as SIMD lanes. `pass_factors` takes tables, OR and AND in
 log-odds of 0/1 variables, for models that do not fit the odds of `factor_tables`.
 
-Nothing here depends on how many samples are in an array.
+The result of a sample does not depend on the number of samples in an array.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ from skcrbm.kernels.lanes import copy_lanes
 
 @jit(fastmath={"contract"})
 def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down, up, after):
-    """Replace both messages between row i and columns first to n - 1; add those down to `after`."""
+    """Replace both messages between row i and the columns first:n; add messages down to `after`."""
     for j in range(first, n):
         s = coupling[i, j]
         a = theta_i - up[i, j]
@@ -39,7 +39,7 @@ def _exchange(coupling, i, first, n, shift, theta_i, theta, damping, half, down,
 
 @jit(fastmath={"contract", "reassoc"})
 def _row_sum(up, i, first, n):
-    """Sum of up[i, first:n], in a loop that only loads (see the architecture page)."""
+    """Return the sum of up[i, first:n], in a loop that only loads (see the architecture page)."""
     total = up.dtype.type(0)
     for j in range(first, n):
         total += up[i, j]
@@ -48,14 +48,17 @@ def _row_sum(up, i, first, n):
 
 @jit
 def _add_column(i, first, n, shift, down, after):
-    """Add the messages from row i to columns first to n - 1 to `after`."""
+    """Add the messages from row i to the columns first:n to `after`."""
     for j in range(first, n):
         after[shift + j] += down[i, j]
 
 
 @jit
 def _first_messages(coupling, start, warm, message):
-    """Fill message (2, R, C) with start times the coupling; warm: 0 where nothing is coupled."""
+    """Set the first messages (2, R, C): `start` times the coupling, or keep them if `warm`.
+
+    Messages between variables that are not coupled are set to 0.
+    """
     for side in range(np.uintp(2)):
         for i in range(np.uintp(coupling.shape[0])):
             for j in range(np.uintp(coupling.shape[1])):
@@ -67,18 +70,18 @@ def _first_messages(coupling, start, warm, message):
 
 @jit
 def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, message, belief):
-    """Max-product on models whose couplings are a matrix, one sample after the other.
+    """Run max-product on models with a coupling matrix, one sample after the other.
 
     Parameters
     ----------
     coupling : (R, C)
-        Between two layers, or symmetric: then (L, L), of which the upper triangle is read.
-    triangle : bool, whether it is symmetric
+        Couplings between two layers, or a symmetric (L, L) matrix with its upper triangle used.
+    triangle : bool, True if the coupling matrix is symmetric
     field : (K, R + C) or (K, L), half log-odds of each sample; rows first
-    start : float, first messages, as a multiple of the coupling
-    warm : bool, whether to go on from `message` in place of that
+    start : float, ratio of the first messages to the couplings
+    warm : bool, True to continue from `message` instead
     max_iter : int
-    damping : float in the dtype of the others, share of the old messages that is kept
+    damping : float in the dtype of the arrays, share of the old messages that is kept
     message : (K or 1, 2, R, C) in and out
         Half log-odds, row -> column and column -> row; with a first dimension of 1 all
         samples share the messages.
@@ -116,12 +119,12 @@ def pass_pairs(coupling, triangle, field, start, warm, max_iter, damping, messag
             belief[k, v] = theta[v]
 
 
-# Edges in a list: the last axis of all arrays are the samples, as SIMD lanes.
+# Kernels for a list of edges: the last axis of all arrays holds the samples, as SIMD lanes.
 
 
 @jit(fastmath={"contract"})
 def _exchange_lanes(s, i, k, a, b, damping, half, theta, message, n_lanes):
-    """Replace the messages a (to i) and b (to k) of an edge of coupling s."""
+    """Replace rows a and b of `message`, to the variables i and k of an edge with coupling s."""
     for l in range(n_lanes):
         x = theta[k, l] - message[b, l]
         y = theta[i, l] - message[a, l]
@@ -131,14 +134,14 @@ def _exchange_lanes(s, i, k, a, b, damping, half, theta, message, n_lanes):
 
 @jit
 def _add_lanes(row, message, v, after, n_lanes):
-    """Add a row of message to row v of `after`."""
+    """Add a row of `message` to the belief of variable v in `after`."""
     for l in range(n_lanes):
         after[v, l] += message[row, l]
 
 
 @jit
 def _add_all_lanes(edges, message, after, n_lanes):
-    """Add all messages to `after` (n, lanes)."""
+    """Add all messages to the beliefs `after` (n, lanes) of their target variables."""
     for e in range(np.uintp(edges.shape[0])):
         for side in range(np.uintp(2)):
             _add_lanes(np.uintp(2) * e + side, message, np.uintp(edges[e, side]), after, n_lanes)
@@ -146,7 +149,7 @@ def _add_all_lanes(edges, message, after, n_lanes):
 
 @jit
 def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
-    """Max-product on an Ising model over a sparse graph, samples side by side.
+    """Run max-product on an Ising model over a sparse graph, with samples as SIMD lanes.
 
     Parameters
     ----------
@@ -154,7 +157,7 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
     coupling : (E,)
     field : (n, lanes), half log-odds
     max_iter : int
-    damping : float in the dtype of the others
+    damping : float in the dtype of the arrays
     message : (2 E, lanes) in and out
         Half log-odds; ``message[2 e]`` goes to the first variable of edge e, ``message[2 e + 1]``
         to the second.
@@ -179,15 +182,15 @@ def pass_edges(edges, coupling, field, max_iter, damping, message, theta):
         copy_lanes(after, theta, n_lanes)
 
 
-# Factors one after the other, in logs.
+# Kernels for factor graphs: one factor after the other, in logs.
 
 
 @jit
 def relay_order(graph, n):
-    """Return the order in which OR and AND factors relay messages, factors of inputs first.
+    """Return the order in which OR and AND factors relay messages: from inputs to outputs.
 
-    A variable is a relay if it is the output of one OR or AND, and not, through others, an input
-    of it: in a cycle, an output is no relay.
+    A variable is a relay if it is the output of exactly one OR or AND. If factors form a cycle, an
+    output in the cycle is no relay.
 
     Parameters
     ----------
@@ -198,17 +201,17 @@ def relay_order(graph, n):
     -------
     relay : (n,) bool
     level : (F - n_tables,) int64
-        Length of the longest path from variables that are no relays; the number of factors if the
-        output is no relay.
+        Longest path to the factor from variables that are no relays; if the output of the factor
+        is no relay, the number of factors.
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     n_logic = edge_start.shape[0] - 1 - n_tables
-    gate = np.full(n, -1)  # whose output a variable is; -2: of several
+    gate = np.full(n, -1)  # factor with this output; -1: no factor, -2: several
     for f in range(n_tables, n_tables + n_logic):
         v = variables[edge_start[f + 1] - 1]
         gate[v] = f - n_tables if gate[v] == -1 else -2
     level = np.zeros(n_logic, np.int64)
-    at = np.full(n_logic, -1)  # next edge to look at; -1: not seen
+    at = np.full(n_logic, -1)  # next edge to visit; -1: factor not visited yet
     stack = np.empty(n_logic, np.int64)
     for first in range(n_logic):
         if at[first] >= 0:
@@ -218,7 +221,7 @@ def relay_order(graph, n):
         at[first] = edge_start[n_tables + first]
         while depth >= 0:
             g = stack[depth]
-            if at[g] == edge_start[n_tables + g + 1] - 1:  # all inputs are done
+            if at[g] == edge_start[n_tables + g + 1] - 1:  # all inputs have been visited
                 at[g] += 1
                 depth -= 1
                 continue
@@ -230,7 +233,7 @@ def relay_order(graph, n):
                 depth += 1
                 stack[depth] = parent
                 at[parent] = edge_start[n_tables + parent]
-            elif at[parent] < edge_start[n_tables + parent + 1]:  # on the stack: a cycle
+            elif at[parent] < edge_start[n_tables + parent + 1]:  # parent is on the stack: a cycle
                 gate[v] = -2
                 at[g] += 1
             else:
@@ -244,7 +247,7 @@ def relay_order(graph, n):
 
 @jit
 def _cavity(v, message, limit, held, theta):
-    """Log-odds that a variable with belief theta sends against a message."""
+    """Return the log-odds that variable v sends to a factor: belief minus the factor's message."""
     if held.shape[0] and held[v] >= 0:
         return (2.0 * held[v] - 1.0) * limit
     return theta[v] - message
@@ -257,9 +260,10 @@ def _within(x, limit):
 
 @jit
 def _relay_up(order, n_relays, graph, limit, held, theta, message):
-    """Send the messages of OR and AND to relays, each from earlier messages of this sweep.
+    """Send the messages of OR and AND to relays, each from the latest messages of this sweep.
 
-    theta lacks, for each relay, the message of its own factor, which is added.
+    The belief theta of a relay initially lacks the message of the factor whose output the relay
+    is; this message is added.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     one, two = np.uintp(1), np.uintp(2)
@@ -290,9 +294,9 @@ def _relay_down(
 ):  # fmt: skip
     """Send the messages of OR and AND to their inputs, outputs first, and add them to `after`.
 
-    Outputs that are no relays get messages, too. Messages to relays are not damped.
-    `factor_logs` has the formulas. A sum over all other inputs is the difference of the sum of all
-    messages and a message: in float64, its error is no larger than the error of the sum.
+    Outputs that are no relays also get messages. Messages to relays are not damped. The formulas
+    are in `factor_logs`. The sum over all inputs but one is computed as a difference: the sum of
+    all messages minus a message. In float64 its error is no larger than the error of the sum.
     """
     variables, edge_start, negated = graph.variables, graph.edge_start, graph.negated
     keep = 1.0 - damping
@@ -346,7 +350,7 @@ def _relay_down(
 
 @jit
 def _send_table(logs, first, k, cavity, on, off):
-    """Fill on and off (k,) with the best score of a table of k variables with each at 1 and 0."""
+    """Fill on[j], off[j] with the best score of a table if its variable j < k is 1, or 0."""
     for j in range(k):
         on[j] = off[j] = -np.inf
     for state in range(1 << k):
@@ -363,7 +367,7 @@ def _send_table(logs, first, k, cavity, on, off):
 
 @jit
 def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work):
-    """Send the messages of the first tables up to last - 1; add them to `after`."""
+    """Send the messages of the tables 0 to last - 1, and add them to the beliefs `after`."""
     variables, edge_start, _, logs, table_start, _, _, _ = graph
     cavity, on, off = work
     keep = 1.0 - damping
@@ -375,7 +379,7 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
         _send_table(logs, table_start[f], k, cavity, on, off)
         for e in range(start, start + k):
             j = e - start
-            new = 0.0  # neither value is possible
+            new = 0.0  # both values are impossible
             if on[j] > -np.inf or off[j] > -np.inf:
                 new = min(max(on[j] - off[j] - cavity[j], -limit), limit)
             message[e] = damping * message[e] + keep * new
@@ -386,24 +390,25 @@ def _sweep_tables(last, graph, limit, held, damping, theta, message, after, work
 def pass_factors(
     graph, order, relay, field, held, limit, max_iter, damping, message, belief
 ):  # fmt: skip
-    """Max-product on a factor graph, one sample after the other, in float64.
+    """Run max-product on a factor graph, one sample after the other, in float64.
 
-    A sweep goes through OR and AND to their outputs, sends the messages of tables, and comes back
-    to the inputs: messages through a relay arrive within the sweep, undamped
-    (Lazaro-Gredilla et al. 2021, section 5.6). All else is from the beliefs of the last sweep.
+    A sweep sends the messages of OR and AND factors to their outputs, then the messages of tables,
+    then the messages of OR and AND to their inputs. Messages through a relay arrive within the
+    sweep, undamped (Lazaro-Gredilla et al. 2021, section 5.6). All other messages are computed
+    from the beliefs of the last sweep.
 
     Parameters
     ----------
     graph : tuple, see `factor_logs.send_factor`
     order : (F - n_tables,) int64, OR and AND factors by the level of `relay_order`
     relay : (n,) bool
-    field : (K, n), log-odds
-    held : (K or 0, n) int8, 0 or 1, -1 where free; no rows where nothing is held
+    field : (K, n), fields as log-odds
+    held : (K or 0, n) int8, value 0 or 1 of a held variable, -1 if free; no rows if all are free
     limit : (K,), bounds of the messages
     max_iter : int
     damping : float
     message : (K, E) in and out, log-odds factor -> variable
-    belief : (K, n) output, log-odds after the last sweep; of no meaning where held
+    belief : (K, n) output, log-odds after the last sweep; meaningless for held variables
     """
     variables, edge_start, n_tables = graph.variables, graph.edge_start, graph.n_tables
     longest = 0

@@ -13,14 +13,14 @@ from skcrbm.kernels.scalar import GOLDEN, mix, unit_interval
 
 @jit
 def _seed(key, stream, step):
-    """Seed of the sequence over sites."""
+    """Return the seed of the random sequence over sites: a hash of (key, stream, step)."""
     inner = mix(key + GOLDEN * (stream + np.uint64(1)))
     return mix(inner + GOLDEN * (step + np.uint64(1)))
 
 
 @jit
 def fill_uniform(key, streams, step, out):
-    """Fill out (N, K) with uniform numbers on (0, 1), equal for equal counters.
+    """Fill out (N, K) with uniform numbers on (0, 1); equal counters give equal numbers.
 
     Parameters
     ----------
@@ -37,13 +37,9 @@ def fill_uniform(key, streams, step, out):
 
 @jit
 def fill_seeds(key, streams, step, out):
-    """Fill out (N,) uint64: number k of stream n is ``unit_interval(out[n] + GOLDEN * (k + 1))``.
+    """Fill out (N,) with the uint64 seeds of streams (N,) at a step.
 
-    Parameters
-    ----------
-    key, streams, step
-        As above.
-    out : (N,) uint64 output
+    Number k of stream n is then ``unit_interval(out[n] + GOLDEN * (k + 1))``, as in `fill_uniform`.
     """
     for n in range(out.shape[0]):
         out[n] = _seed(key, streams[n], step)

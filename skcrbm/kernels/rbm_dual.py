@@ -1,9 +1,10 @@
-"""Bounds of the best visible state of RBMs: a subgradient method on the dual of a decomposition.
+"""Dual decomposition of RBMs: bounds of the score -F(v) of the best visible state.
 
-``-F(v) = b'v + sum_j softplus(c_j + w_j'v)`` is cut into one part a hidden unit,
-``softplus(c_j + w_j'v) + s_j'v``, where the shifts s_j sum to b over j. The sum of the maxima of
-the parts, each over a v of its own, is above every -F(v); it is convex in the shifts. Where its
-minimum is not low enough, a unit on which the parts disagree is held off and on in turn.
+The score ``-F(v) = b'v + sum_j softplus(c_j + w_j'v)`` is split into one part per hidden unit,
+``softplus(c_j + w_j'v) + s_j'v``, where the shifts s_j sum to b over j. If each part is maximised
+separately over v, the sum of the maxima is an upper bound of -F(v), convex in the shifts. A
+subgradient method minimises the bound. If the minimum is not low enough, branch and bound holds a
+unit on which the parts disagree, first at one value, then at the other.
 """
 
 import numpy as np
@@ -11,13 +12,14 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import softplus
 
-# Iterations without progress after which the method aims at less, and by which factor. Progress
-# is a fall of the bound by this share of the target.
+# After _PATIENCE iterations without progress, the targeted decrease of the bound is multiplied by
+# _LESS. Progress is a decrease of the bound by at least _PROGRESS times the target.
 _PATIENCE, _LESS, _PROGRESS = 10, 0.7, 0.1
-# Every so many iterations the parts' average state, with this weight of the newest, is rounded.
+# Every _ROUND_EVERY iterations the average state of the parts is rounded to find a better state.
+# The newest iteration has the weight _NEWEST in the average.
 _ROUND_EVERY, _NEWEST = 10, 0.1
-# Steps at a node of the search below the first, which itself ends once so small a share of its
-# gap is within reach.
+# Steps at each node of the search after the root. The root stops once its target is below the share
+# _ROUGH of its gap.
 _NODE_STEPS, _ROUGH = 10, 0.1
 _EPS = np.finfo(np.float64).eps
 
@@ -26,10 +28,11 @@ _EPS = np.finfo(np.float64).eps
 def _best_of_part(bias, weight, shift, order, turn, state):
     """Maximise ``softplus(bias + weight'v) + shift'v`` over v (V,) of 0/1; return the maximum.
 
-    As softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p, the best v
-    turns on the units with ``p weight_i + shift_i > 0`` for some p. Each unit changes sides at most
-    once as p grows, so that only V + 1 states can be best. `order` (V,) sorts the p's, from the
-    order of the last call; `turn` (V,) is scratch space.
+    softplus(z) is the maximum over p in [0, 1] of ``p z`` plus the entropy of p. So the best v is,
+    for some p, the state with the units on for which ``p weight_i + shift_i > 0``. As p grows, each
+    unit changes at most once, so that only V + 1 states can be best. `order` (V,) sorts the units
+    by the p of their change, starting from the order of the last call; `turn` (V,) is scratch
+    space.
     """
     z, y = bias, 0.0
     for i in range(len(weight)):
@@ -39,7 +42,7 @@ def _best_of_part(bias, weight, shift, order, turn, state):
         if on:
             z += w
             y += s
-        turn[i] = abs(s) / abs(w) if s * w < 0 and abs(s) < abs(w) else 2.0  # 2: never
+        turn[i] = abs(s) / abs(w) if s * w < 0 and abs(s) < abs(w) else 2.0  # 2: never changes
     for k in range(1, len(order)):
         i = order[k]
         place = k
@@ -66,7 +69,7 @@ def _best_of_part(bias, weight, shift, order, turn, state):
 
 @jit
 def _inputs(bias, weight, state, z):
-    """Fill z (H,), the inputs of the hidden units given a state (V,); return their softplus."""
+    """Fill z (H,) with the inputs of hidden units given a state; return the sum of softplus(z)."""
     total = 0.0
     for j in range(len(bias)):
         z[j] = bias[j]
@@ -79,7 +82,7 @@ def _inputs(bias, weight, state, z):
 
 @jit
 def _climb(field, bias, weight, slack, state, z):
-    """Flip units in their order until no flip raises -F(v) by more than `slack`; return -F(v)."""
+    """Flip units of a state until no flip raises -F(v) by more than `slack`; return -F(v)."""
     gain = _inputs(bias, weight, state, z)
     moving = True
     while moving:
@@ -104,7 +107,7 @@ def _climb(field, bias, weight, slack, state, z):
 
 @jit
 def _left_over(field, shift):
-    """Return a bound of the rounding error in ``field - sum_j shift_j``."""
+    """Return the maximum over v of ``(field - sum_j shift_j)'v``, which is 0 but for rounding."""
     total = 0.0
     for i in range(len(field)):
         rest = field[i]
@@ -116,7 +119,7 @@ def _left_over(field, shift):
 
 @jit
 def _size(array):
-    """Sum of the magnitudes of an array (K, L)."""
+    """Return the sum of the absolute values of an array (K, L)."""
     total = 0.0
     for j in range(array.shape[0]):
         for i in range(array.shape[1]):
@@ -126,9 +129,10 @@ def _size(array):
 
 @jit
 def _rounding(field, bias, weight):
-    """Return the relative rounding error of a bound, and the sum of the magnitudes of the model.
+    """Return the relative rounding error of a bound, and the size of the model that it refers to.
 
-    With 1 for each hidden unit: softplus(0) is log 2, however small the weights are.
+    The size is the sum of all absolute parameters, plus 1 for each hidden unit, because softplus(0)
+    is log 2 however small the weights are.
     """
     total = _size(weight) + len(bias)
     for i in range(len(field)):
@@ -142,20 +146,20 @@ def _rounding(field, bias, weight):
 def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, best_state):
     """Lower the bound of one model without held units.
 
-    Each step goes along the subgradient, by Polyak's rule: as far as the bound would have to fall
-    to reach the best score, or the level that is aimed at, which comes nearer to the lowest bound
-    as this settles.
+    Each step goes along the subgradient, with the step size of Polyak's rule: the distance of the
+    bound to a target, divided by the squared subgradient. The target is the best score, or a level
+    below the lowest bound that comes nearer to that bound if there is no progress.
 
     Parameters
     ----------
     field : (V,)
     bias : (H,), H >= 1
     weight : (H, V)
-    shift : (H, V), changed, up to rounding they sum to `field`
-    score : float, score of the best state known, -inf if there is no state
+    shift : (H, V), changed; the rows sum to `field`, up to rounding
+    score : float, score of the best known state, -inf if no state is known
     max_iter : int
-    rough : float, share of the gap below which further gains do not matter
-    tol : float
+    rough : float, stop once the targeted decrease is below this share of the gap
+    tol : float, see `rbm_dual`
     average : (V,) output, mean state of the parts, over the last steps
     best_state : (V,) int8 output, replaced if a state with a higher score is found
 
@@ -219,7 +223,7 @@ def _descend(field, bias, weight, shift, score, max_iter, rough, tol, average, b
 
 @jit
 def _next_unit(weight, average):
-    """Choose the unit that the parts disagree on most, couplings considered."""
+    """Return the unit on which the parts disagree most, weighted by the couplings of the unit."""
     best, chosen = -1.0, np.int64(0)
     for i in range(len(average)):
         size = 0.0
@@ -233,20 +237,20 @@ def _next_unit(weight, average):
 
 @jit
 def _visit(field, bias, weight, shift, held, score, max_iter, rough, tol, best_state):
-    """Bound a node, where some units are held, and choose the unit at which it may be cut.
+    """Bound a node of the search, in which some units are held, and choose the next unit to hold.
 
     Parameters
     ----------
-    field, bias, weight, shift : (V,), (H,), (H, V), (H, V), the shifts of the free units change
+    field, bias, weight, shift : (V,), (H,), (H, V), (H, V); the shifts of free units change
     held : (V,) int8
-        -1 where free.
+        Values of held units, -1 if free.
     score, max_iter, rough, tol, best_state
         See `_descend`.
 
     Returns
     -------
     bound, score, n_iter, settled, unit, value
-        The value is that which more parts prefer.
+        `value` is the value of `unit` that more parts prefer.
     """
     free = np.flatnonzero(held < 0)
     n_free = len(free)
@@ -285,9 +289,10 @@ def _visit(field, bias, weight, shift, held, score, max_iter, rough, tol, best_s
 
 @jit
 def _search(field, bias, weight, max_iter, tol, node_limit, best_state):
-    """Branch and bound, depth first, on one model without held units.
+    """Run depth-first branch and bound on one model without held units.
 
-    All nodes share their shifts: the shifts of the free units always sum to their fields.
+    All nodes share the array of shifts, because the shifts of free units sum to their fields at
+    every node.
 
     Parameters
     ----------
@@ -306,14 +311,14 @@ def _search(field, bias, weight, max_iter, tol, node_limit, best_state):
         for i in range(n_visible):
             shift[j, i] = field[i] / n_hidden
     share, given = _rounding(field, bias, weight)
-    # At each depth of the path to a node: the unit that is held, whether at its second value, and
-    # the bound of the node above.
+    # For each depth of the path to the current node: the held unit, True if it has its second
+    # value, and the bound of the parent node.
     path, second = np.empty(n_visible, np.int64), np.zeros(n_visible, np.bool_)
     above = np.empty(n_visible)
     bound, score, enough, n_iter, settled = np.inf, -np.inf, 0.0, np.int64(0), False
     unit, value, steps = np.int64(0), False, np.int64(max_iter)
     rough = 0.0 if node_limit == 1 else _ROUGH
-    done, depth = -np.inf, np.int64(0)  # done: the highest bound of nodes that are not cut
+    done, depth = -np.inf, np.int64(0)  # done: highest bound of the finished nodes
     for node in range(node_limit):
         if node > 0 and bound - score > enough and depth < n_visible:
             path[depth], second[depth], above[depth] = unit, False, bound
@@ -349,18 +354,18 @@ def _search(field, bias, weight, max_iter, tol, node_limit, best_state):
 def rbm_dual(
     field, bias, free, coupling, max_iter, tol, node_limit, state, bound, n_iter, converged
 ):
-    """Bound the best visible state of each of N models, hidden units summed out, and find a state.
+    """Bound the best -F(v) of each of N models, and find a good visible state.
 
     Parameters
     ----------
-    field, bias : (N, V), (N, H), held units are left out
+    field, bias : (N, V), (N, H); held units are left out
     free : (N, V + H) bool
     coupling : (H, V)
-    max_iter : int, steps at most before the search
-    tol : float, A model, or node, is done once its bound is by no more above the best state found
-    node_limit : int, nodes of the search, the first one included; 1: no search
-    state : (N, V) int8 output, best state found; 0 where held
-    bound : (N,) output, no state has a higher -F(v), whatever the rounding
+    max_iter : int, largest number of steps at the root, before the search
+    tol : float, a node is finished once its bound exceeds the best score by at most this
+    node_limit : int, largest number of nodes of the search, including the root; 1: no search
+    state : (N, V) int8 output, best state found; 0 if held
+    bound : (N,) output, upper bound of -F(v) that includes rounding errors
     n_iter, converged : (N,) output
     """
     n_visible = coupling.shape[1]

@@ -1,4 +1,4 @@
-"""Exact inference on small RBMs: one side is enumerated, the other summed out.
+"""Exact inference on small RBMs: the states of one side are enumerated, the other side summed out.
 
 The enumerated side has k units with fields e, the summed side m units with fields a. The 2^k
 states are split into a low part of S = 2^l states, for which
@@ -13,8 +13,8 @@ and no transcendental function is needed per state. Four units are multiplied to
 one division; the exponents of products that could leave the range of a float are kept as
 integers beside them.
 
-This is the odds form. Models beyond its range are left to `rbm_exact_log.py`: couplings beyond
-`MAX_NORM`, fields beyond `MAX_FIELD`, enumerated units with a probability below `_TINY`.
+These kernels work with odds, whose range is limited. `rbm_exact_log.py` is used for couplings
+beyond `MAX_NORM`, fields beyond `MAX_FIELD`, and enumerated units with a probability below `_TINY`.
 
 States with a held enumerated unit on are impossible; held units of the other side are skipped.
 """
@@ -27,62 +27,62 @@ import numpy as np
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import fill, log_add, n_low_units
 
-# Largest number of low units of a tile: all rows of states that a group of units needs stay in
-# the L1 cache.
+# Largest number of low units of a tile, so that the rows of states of a group of units stay in the
+# L1 cache.
 MAX_LOW_UNITS = 8
-# A row of states and room. A constant, so that the compiler knows how far apart rows are.
-# The room keeps summed rows further apart than a vector is long, else the order of summation would
-# depend on the addresses of arrays, and spreads the rows over the cache.
+# Length of a row of states plus padding; a constant, so that the compiler knows the distance of
+# rows. Padding spreads the rows over the cache. It also keeps rows that are summed further apart
+# than a vector is long; otherwise the order of summation would depend on the addresses of arrays.
 ROW = (1 << MAX_LOW_UNITS) + 24
-# The losses of a unit are followed by its sums, at a distance that is no multiple of 4096 bytes:
-# else stores would delay the loads that follow them.
+# The losses of a unit are followed by the sums of the unit. Their distance is no multiple of 4096
+# bytes, because then stores would delay the following loads.
 STRIDE = 2 * ROW
-# Summed units that share a division. Their norm, the sum of their |couplings|, is at most
-# MAX_NORM. A state with a probability below _NOTHING, which is left out, would contribute less
-# than exp(MAX_NORM) times that to P(unit on) / P(unit off), relatively, whatever the fields are.
+# GROUP summed units share a division. The norm of a group, the sum of its |couplings|, is at most
+# MAX_NORM. States with a probability below _NOTHING are left out: whatever the fields are, such a
+# state changes P(unit on) / P(unit off) by a factor of less than 1 + _NOTHING * exp(MAX_NORM).
 GROUP = 4
 MAX_NORM = 300.0
 _NOTHING = 1e-200
 # Products of weights stay within exp(+-600).
 _MAX_PRODUCT = 600.0
-# Largest |enumerated field|: its power of two is an integer.
+# Largest |enumerated field|: the exponent of its exponential still fits an integer.
 MAX_FIELD = 1e15
-# Enumerated units with a smaller probability have their log-odds computed in logs. Beside it, 2^30
-# states that are left out are a rounding error.
+# The log-odds of enumerated units with a smaller probability are computed in logs. Beside this
+# probability, 2^30 omitted states are a rounding error.
 _TINY = 1e-170
-# Up to this probability of a unit to be on, its probability to be off is computed as a difference.
+# P(off) of a unit is computed as the difference 1 - P(on) if P(on) is at most this.
 _MOST = 0.875
-# Rows that go through the tables together; even, as their sums are added in pairs.
+# Number of rows that are processed together; even, because sums are added for pairs of rows.
 BLOCK = 4
 
 
 class OddsTables(NamedTuple):
-    """Couplings of the S = 2^n_low low states, with P = GROUP * n_groups places of summed units."""
+    """Tables of couplings: S = 2^n_low low states, P = GROUP * n_groups places for summed units."""
 
     place: np.ndarray  # (m,) int64, place of each summed unit
     gain: np.ndarray  # (P * S,) float64, n_low <= MAX_LOW_UNITS; 1 at empty places
-    norm: np.ndarray  # (n_groups,) float64, sum of |coupling| of a group, at most MAX_NORM
+    norm: np.ndarray  # (n_groups,) float64, sum of |couplings| of a group, up to MAX_NORM
 
 
 class ExactAnswers(NamedTuple):
     """Arrays that `enumerate_rows` fills in."""
 
     log_partition: np.ndarray  # (N,)
-    # (N, k + m), enumerated first: P(on) / P(off) of the enumerated units, NaN if P(on) or P(off)
-    # is too small for a float and the log form is needed; the odds of the summed units are divided
-    # by exp(summed), which may leave the range; 1 if held
+    # (N, k + m), enumerated units first: odds P(on) / P(off), 1 if held. The odds of enumerated
+    # units are NaN if a probability is too small for a float, so that logs are needed. The odds of
+    # summed units are divided by exp(summed field), which may overflow.
     odds: np.ndarray
     pairwise: np.ndarray  # (m, k) weighted sums of P(both units on) are added to it
 
 
 class Work(NamedTuple):
-    """Arrays to work in, for BLOCK rows one after the other; see `enumerate_rows`."""
+    """Scratch arrays of `enumerate_rows` for a block of BLOCK rows, one row after the other."""
 
-    # (5, BLOCK * P), filled with 1; zeros in the first row, as empty places are off
+    # (5, BLOCK * P), filled with 1; the first row with 0, because empty places are off
     units: np.ndarray
     high: np.ndarray  # (2, P), filled with 1
     per_row: np.ndarray  # (6, BLOCK)
-    scaled: np.ndarray  # (BLOCK,) bool, exponents are kept beside the products of a row
+    scaled: np.ndarray  # (BLOCK,) bool, True if a row's products have separate exponents
     sides: np.ndarray  # (2, BLOCK, k + m)
     product: np.ndarray  # (BLOCK * ROW,) weights of states divided by a power of two
     bits: np.ndarray  # `product` as int64
@@ -99,13 +99,13 @@ _MANTISSA, _ONE = (1 << 52) - 1, 1023 << 52  # bits of a float64
 
 
 # Rows of states lie one after the other in flat arrays, and functions take the index at which a row
-# starts: slices would count references, and a second index would hide the distance of the rows.
-# The same loops run whichever answers are asked for, so sums are always rounded in the same way.
+# starts: slices would count references, and a second index would hide the distance of the rows from
+# the compiler. The same loops run for all kinds of answers, so that rounding is always the same.
 
 
 @jit
 def _start_row(fields, z, free, place, t, u, start):
-    """Fill t, u at start + place with the sigmoids of free units; return the sum of softplus.
+    """Fill t and u, from `start` on, with the sigmoids of free units; return the softplus sum.
 
     z (m,) is exp(-|fields|).
     """
@@ -123,7 +123,7 @@ def _start_row(fields, z, free, place, t, u, start):
             if product > 1e300:
                 total += math.log(product)
                 product = 1.0
-        else:  # a factor of 1
+        else:  # a held unit: its factor is 1
             t[start + place[i]] = 0.0
             u[start + place[i]] = 1.0
     return total + math.log(product)
@@ -131,14 +131,14 @@ def _start_row(fields, z, free, place, t, u, start):
 
 @jit(fastmath={"contract"})
 def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
-    """Fill in the weights exp(fields . s) of the low states; if scaled, as product 2^exponent."""
+    """Fill in the weights exp(fields . s) of low states s; if `scaled`, as product * 2^exponent."""
     product[start] = 1.0
     exponent[start] = 0
     for j in range(n_low):
         power = 0
         odds = 1.0
         if not free[j]:
-            power = _IMPOSSIBLE >> 4  # of all low units together no overflow
+            power = _IMPOSSIBLE >> 4  # the sum over all low units does not overflow
         elif scaled:
             whole = np.rint(fields[j] * _LOG2_E)
             odds = math.exp((fields[j] - whole * _LN2_HIGH) - whole * _LN2_LOW)
@@ -155,7 +155,10 @@ def _enumerated_weights(fields, free, n_low, scaled, product, exponent, start):
 
 @jit(fastmath={"contract"})
 def _multiply(product, p, gain, g, t, u, i, n_states):
-    """Multiply product by the factors u + t gain of a group of units, the first of them i."""
+    """Multiply the product of each state by the factors u + t gain of a group of units.
+
+    The first state has the index p, the first unit the index i.
+    """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
     for s in range(n_states):
@@ -168,7 +171,7 @@ def _multiply(product, p, gain, g, t, u, i, n_states):
 
 @jit
 def _take_exponents(bits, exponent, start, n_states):
-    """Move the powers of two of positive floats, seen as bits, to the exponents."""
+    """Move the powers of two of positive floats, given as their bits, to the exponents."""
     for s in range(start, start + n_states):
         b = bits[np.uintp(s)]
         exponent[np.uintp(s)] += (b >> 52) - 1023
@@ -186,7 +189,7 @@ def _highest(exponent, start, n_states):
 
 @jit
 def _put_exponents(product, exponent, powers, start, n_states, high):
-    """Multiply product by 2^(exponent - high); `powers` are the exponents seen as floats."""
+    """Multiply product by 2^(exponent - high); `powers` is a float64 view of the exponents."""
     for s in range(start, start + n_states):
         below = max(exponent[np.uintp(s)] - high, -1023)
         exponent[np.uintp(s)] = (below + 1023) << 52
@@ -205,19 +208,19 @@ def _total(values, start, n):
 
 @jit(fastmath={"contract"})
 def _fold(values, start, half):
-    """Add the second half of 2 * half values to the first."""
+    """Add the second half of 2 * half values to the first half."""
     for s in range(start, start + half):
         values[np.uintp(s)] += values[np.uintp(s + half)]
 
 
-# Rows of sums are further from all other rows than a vector is long, see `STRIDE`.
+# Reordering of sums is safe: rows of sums are far enough from other rows, see `STRIDE`.
 @jit(fastmath={"contract", "reassoc"})
 def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
-    """Return the sums over the states of x = q / (t + u loss), for a group of units in two rows.
+    """Sum x = q / (t + u loss) over the states, for a group of units in two rows of the batch.
 
-    The weights of the first row start at p and its units at i; the units of the second row start
-    at k. The losses are rows of `rows` from g on; weight t x = weight P(unit on, s) is added to
-    rows from c on.
+    The weights q of the first row start at index p, its units at i; the units of the second row
+    start at k. In `rows`, losses start at g. The products weight * t * x = weight * P(unit on, s)
+    are added from c on.
     """
     t0, t1, t2, t3 = t[i], t[i + 1], t[i + 2], t[i + 3]
     u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
@@ -264,7 +267,7 @@ def _divide(product, p, rows, g, c, t, u, i, k, weight, r, n_states):
 
 @jit(fastmath={"contract", "reassoc"})
 def _sum_off(product, p, rows, g, t, u, n_states):
-    """Return the sum over the states of q loss / (t + u loss), for one unit."""
+    """Return P(off) / u of one summed unit: the sum of q loss / (t + u loss) over the states."""
     off = 0.0
     for s in range(n_states):
         loss = rows[np.uintp(g + s)]
@@ -274,7 +277,7 @@ def _sum_off(product, p, rows, g, t, u, n_states):
 
 @jit
 def _high_factors(tile, n_low, coupling, place, gain, loss):
-    """Fill gain, loss (P,) with exp(+-the couplings to the high units on in `tile`)."""
+    """Fill gain, loss (P,) with exp(s), exp(-s), s the sum of couplings to a tile's high units."""
     if coupling.shape[0] == n_low:
         return
     for i in range(coupling.shape[1]):
@@ -296,7 +299,7 @@ def _normalise(values, start, n, scale):
 
 @jit
 def _is_possible(tile, n_low, free):
-    """Return True if no held high unit of the enumerated units, free (k,), is on in a tile."""
+    """Return True if no held unit among the high units is on in a tile; free is (k,)."""
     possible = True
     for h in range(n_low, free.shape[0]):
         possible &= free[h] or not (tile >> (h - n_low)) & 1
@@ -307,10 +310,8 @@ def _is_possible(tile, n_low, free):
 def _tile_weights(tile, n_low, enumerated, free, tables, work):
     """Fill `work.product` with the weights of the low states of a tile, for the rows of a block.
 
-    The sums of the products go to `work.per_row[2]`, the logs of the sums of the weights to
-    `work.per_row[5]`.
-
-    enumerated, free : (n, k) and (n, k + m) of the rows of the block
+    `work.per_row[2]` gets the sums of the products, `work.per_row[5]` the logs of the sums of the
+    weights. `enumerated` is (n, k) and `free` (n, k + m) for the n rows of the block.
     """
     gain, norm = tables.gain, tables.norm
     t, u, shifted = work.units[0], work.units[1], work.units[2]
@@ -325,7 +326,7 @@ def _tile_weights(tile, n_low, enumerated, free, tables, work):
     used = 0.0
     for g in range(norm.shape[0]):
         used += norm[g]
-        full = used > _MAX_PRODUCT - MAX_LOW_UNITS  # scaled ones start below 2^MAX_LOW_UNITS
+        full = used > _MAX_PRODUCT - MAX_LOW_UNITS  # scaled products start below 2^MAX_LOW_UNITS
         if full:
             used = norm[g]
         for r in range(enumerated.shape[0]):
@@ -383,7 +384,7 @@ def _divide_groups(n, n_low, n_groups, want_statistics, work):
     n_states, n_places = 1 << n_low, work.high.shape[1]
     for g in range(n_groups):
         start = g * GROUP * STRIDE
-        # all groups write to the same rows if no statistics are wanted
+        # without statistics, all groups write to the same rows, which are not used
         sums = ROW + (start if want_statistics else 0)
         for r in range(0, n, 2):
             i = r * n_places + g * GROUP
@@ -407,7 +408,7 @@ def _divide_groups(n, n_low, n_groups, want_statistics, work):
 def _add_tile(tile, n_low, k, free, tables, weight, want_statistics, pairwise, work):
     """Add the probabilities of a tile to the sides of all units, for the rows of a block.
 
-    free, weight : (n, k + m) and (n,) of the rows of the block
+    `free` is (n, k + m) and `weight` (n,) for the n rows of the block.
     """
     t, u, shifted = work.units[0], work.units[1], work.units[2]
     tile_on, tile_off, high_loss = work.units[3], work.units[4], work.high[1]
@@ -417,7 +418,7 @@ def _add_tile(tile, n_low, k, free, tables, weight, want_statistics, pairwise, w
     on, off, product, place = work.sides[0], work.sides[1], work.product, tables.place
     n_states, n_places = 1 << n_low, work.high.shape[1]
     n = free.shape[0]
-    fill(product[n * ROW :], 0.0)  # rows that are not there
+    fill(product[n * ROW :], 0.0)  # missing rows of an incomplete block
     for r in range(n):
         share = 0.0
         if _is_possible(tile, n_low, free[r, :k]):
@@ -489,7 +490,7 @@ def enumerate_rows(
         _begin_block(
             block, summed[first:last], z[first:last], block_free, block_weight, tables, n_low, work
         )
-        # The first visit of each tile adds up the weights, the second visit the probabilities.
+        # Each tile is visited twice: first to add up the weights, then the probabilities.
         for visit in range(2 * n_tiles if wanted else n_tiles):
             tile = visit % n_tiles
             if visit == 0 or n_tiles > 1:

@@ -1,9 +1,9 @@
 """Exact inference on small RBMs in logs, for couplings and fields of any size.
 
-One side is enumerated, the other summed out, as in `rbm_exact.py`, which is many times faster
-where the odds have room. ``log_gain[i, s] = sum of the couplings of unit i to the low units on
-in s`` is shared by all rows. States with a held enumerated unit on have log-weight -inf; held
-units of the other side are skipped.
+The states of one side are enumerated and the other side is summed out, as in `rbm_exact.py`, which
+is many times faster if odds do not overflow. All rows share ``log_gain[i, s]``, the sum of the
+couplings of unit i to the low units that are on in state s. States with a held enumerated unit on
+have the log-weight -inf; held units of the other side are skipped.
 """
 
 import math
@@ -26,7 +26,7 @@ from skcrbm.kernels.scalar import (
 
 @jit
 def _tile_in_logs(tile, n_low, coupling, possible, summed, free, log_gain, field, log_weight):
-    """Log-weights of the low states of a tile; fields of the summed units in it."""
+    """Fill log_weight (S,) for the low states of a tile, and field (m,) of the summed units."""
     offset = shifted_fields(tile, n_low, coupling, possible, summed, field)
     low_fields(offset, possible, log_weight)
     for i in range(field.shape[0]):
@@ -41,7 +41,7 @@ def enumerate_in_logs(
     enumerated, summed, free, coupling, log_gain, weight, want_statistics,
     log_partition, log_odds, pairwise,
 ):  # fmt: skip
-    """Exact answers for a chunk of N rows, by log-sum-exp over all states.
+    """Compute exact answers for a chunk of N rows, by log-sum-exp over all states.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def enumerate_in_logs(
     weight : (N,) float64, used by the sum of the statistics
     want_statistics : bool
     log_partition : (N,) output
-    log_odds : (N, k + m), enumerated first; NaN where they are asked for
+    log_odds : (N, k + m), enumerated units first; entries that are NaN are computed
     pairwise : (m, k) output, added to: weighted sum of P(summed on, enumerated on)
     """
     n_rows = enumerated.shape[0]
@@ -62,7 +62,7 @@ def enumerate_in_logs(
     possible = np.empty(k)
     field = np.empty(m)
     log_weight = np.empty(n_states)
-    # Row 0: unit off, row 1: unit on; of all units, and of log Z.
+    # Log-sum-exp of the states with each unit off (row 0) and on (row 1), and of all states.
     high = np.empty((2, k + m))
     total = np.empty((2, k + m))
     high_z = np.empty(1)
@@ -94,7 +94,7 @@ def enumerate_in_logs(
                             add_log_of(log_weight[s], r, high[side], total[side])
                     continue
                 for s in range(n_states):
-                    # a part is never more than the whole
+                    # a part of the sum is never more than the whole sum
                     if log_weight[s] > min(high[0, r], high[1, r]) - NEGLIGIBLE:
                         x = field[r - k] + log_gain[r - k, s]
                         add_log_of(log_weight[s] - softplus(x), r, high[0], total[0])

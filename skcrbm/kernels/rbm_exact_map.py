@@ -1,4 +1,4 @@
-"""Best states of small RBMs: one side is enumerated, the other replies or is summed out.
+"""Best states of small RBMs: one side is enumerated, the other side maximised or summed out.
 
 The enumerated side has k units with fields e, the other m units with fields a. The 2^k
 states are split into a low part of S = 2^l states, for which
@@ -23,7 +23,7 @@ from skcrbm.kernels.scalar import (
 
 @jit
 def _tile_scores(kind, offset, enumerated, field, free, log_gain, score):
-    """Scores (S,) of the low states of one tile."""
+    """Fill score (S,) with the scores of the low states of one tile."""
     low_fields(offset, enumerated, score)
     for i in range(field.shape[0]):
         if not free[i]:
@@ -41,18 +41,18 @@ def best_states(
     kind, enumerated, other, free, coupling, log_gain,
     state, log_odds,
 ):  # fmt: skip
-    """Best states of a chunk of N rows; the first one of equals in binary order.
+    """Find the best states of a chunk of N rows; among equal states, the first in binary order.
 
     Parameters
     ----------
-    kind : MAX, the other side replies with its best state; MIXED, it is summed out
+    kind : MAX to maximise over the other side, MIXED to sum it out
     enumerated, other : (N, k) and (N, m) float64 fields
     free : (N, k + m) bool, enumerated first; held units are left out
     coupling : (k, m) float64
     log_gain : (m, S) float64, over the low states; S = 2^n_low
     state : (N, k) int8 output
     log_odds : (N, k + m) output, enumerated first: best score with the unit on minus best
-        score with it off, 0 where held; only the first k with MIXED
+        score with it off, 0 if held; with MIXED only the first k columns
     """
     n_rows, k = enumerated.shape
     m = other.shape[1]

@@ -37,8 +37,8 @@ from skcrbm.kernels.scalar import (
     softplus,
 )
 
-# Rows that are processed together, an even number: at least _BLOCK, more if the rows are so short
-# that _BLOCK_NUMBERS entries hold more.
+# Number of rows that are processed together, which is even: _BLOCK, or more if rows are so short
+# that more rows fit into _BLOCK_NUMBERS entries.
 _BLOCK, _BLOCK_NUMBERS = 16, 1024
 
 
@@ -46,7 +46,7 @@ class LogCouplings(NamedTuple):
     """Couplings of an RBM, divided by the weight of its messages."""
 
     weights: np.ndarray  # (V, H), W / rho
-    rho: float  # weight of the messages: 1, or the edge appearance of tree-reweighted
+    rho: float  # weight of the messages: edge appearance if tree-reweighted, else 1
 
 
 @jit(fastmath={"contract"})
@@ -57,8 +57,9 @@ def _max_message(w, x):
     return (y if y > zero else zero) - (x if x > zero else zero)
 
 
-# Below, `w` and `message` (B, H) are rows that lie one after the other, and `rows` (B,) holds the
-# numbers of their visible units. Max-product processes two rows at a time, as `rbm_odds` does.
+# In the next functions, `w` and `message` (B, H) are contiguous rows of couplings and messages, and
+# `rows` (B,) holds the numbers of their visible units. Max-product processes two rows at a time, as
+# `rbm_odds` does.
 
 
 @jit(fastmath={"contract", "reassoc"})
@@ -74,7 +75,7 @@ def _row_sums(incoming, k0, k1):
 
 @jit(fastmath={"contract"})
 def _receive_max(w, theta_h, held, message, rows, visible_bias, incoming, theta_v):
-    """Fill incoming (B, H) with the messages hidden -> visible `rows`; set theta_v."""
+    """Fill incoming (B, H) with the messages from hidden units to visible `rows`; set theta_v."""
     for first in range(0, rows.shape[0], 2):
         k0 = np.uintp(first)
         k1 = np.uintp(min(first + 1, rows.shape[0] - 1))  # an odd last row is processed twice
@@ -97,7 +98,7 @@ def _damped_max(w, x, old, damping, keep):
 
 @jit(fastmath={"contract"})
 def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
-    """Replace the messages of visible `rows`, add them to total (H,)."""
+    """Replace the messages from visible `rows` to hidden units, and add them to total (H,)."""
     n = np.uintp(total.shape[0])
     n_paired = rows.shape[0] // 2 * 2
     for k in range(0, n_paired, 2):
@@ -121,14 +122,14 @@ def _send_max(w, rows, theta_v, damping, keep, message, incoming, total):
 
 @jit(fastmath={"contract"})
 def _hidden_cavities(theta_h, message, cavity, count):
-    """Fill cavity[:count] with theta_h - message; 1-D, theta_h repeated for each row."""
+    """Fill cavity[:count] with theta_h - message; arrays are 1-D, with theta_h once per row."""
     for k in range(np.uintp(count)):
         cavity[k] = theta_h[k] - message[k]
 
 
 @jit(fastmath={"contract"})
 def _visible_cavities(rows, theta_v, incoming):
-    """Replace the messages incoming (B, H) to visible `rows` by theta_v - incoming."""
+    """Replace `incoming` (B, H), the messages to visible `rows`, by theta_v - incoming."""
     for k in range(np.uintp(rows.shape[0])):
         theta = theta_v[rows[k]]
         for j in range(np.uintp(incoming.shape[1])):
@@ -137,7 +138,7 @@ def _visible_cavities(rows, theta_v, incoming):
 
 @jit(fastmath={"contract"})
 def _replace(new, damping, keep, message, total):
-    """Replace messages (B, H) by new, damped; add them to total (H,)."""
+    """Replace messages (B, H) by the new messages with damping, and add them to total (H,)."""
     for k in range(np.uintp(message.shape[0])):
         for j in range(np.uintp(total.shape[0])):
             value = damping * message[k, j] + keep * new[k, j]
@@ -147,7 +148,7 @@ def _replace(new, damping, keep, message, total):
 
 @jit
 def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows, incoming):
-    """Fill incoming (B, H) with messages hidden -> visible `rows`; set theta_v.
+    """Fill incoming (B, H) with the messages from hidden units to visible `rows`; set theta_v.
 
     theta_rows (B, H) repeats the log-odds of the hidden units in each row.
     """
@@ -168,7 +169,7 @@ def _receive_sum(w, rho, visible_bias, theta_v, theta_rows, held, message, rows,
 
 @jit
 def _send_sum(w, theta_v, message, rows, damping, keep, incoming, total):
-    """Replace the messages of visible `rows`, add them to total (H,); overwrite incoming."""
+    """Replace the messages of visible `rows`, add them to total (H,), and overwrite `incoming`."""
     _visible_cavities(rows, theta_v, incoming)
     log_messages(w.reshape(w.size), incoming.reshape(incoming.size), w.size)
     _replace(incoming, damping, keep, message, total)
@@ -176,7 +177,7 @@ def _send_sum(w, theta_v, message, rows, damping, keep, incoming, total):
 
 @jit
 def _send_choices(w, theta_v, message, rows, damping, keep, new, total):
-    """Send the messages of mixed-product: visible units of `rows` send the preferred states."""
+    """Send the messages of mixed-product: each visible unit of `rows` sends its preferred state."""
     for k in range(np.uintp(rows.shape[0])):
         if theta_v[rows[k]] > 0:
             copy_into(w[k], new[k])
@@ -191,8 +192,8 @@ def _sweep(
 ):  # fmt: skip
     """Update all messages to and from the visible units `rows`; add them up in total (H,).
 
-    theta_rows and incoming (B, H) hold the log-odds of the hidden units for each row of a block,
-    and scratch space.
+    theta_rows (B, H) holds the log-odds of the hidden units for each row of a block; incoming
+    (B, H) is scratch space.
     """
     keep = w.dtype.type(1) - damping
     size = incoming.shape[0]
@@ -215,8 +216,8 @@ def _sweep(
 def _visited_state(kind, weights, visible_bias, hidden_bias, free, theta_v, field, state):
     """Set state (V,) to the states that visible units prefer, 0 if held; return its score.
 
-    The score is the score of the best joint state with these visible units (MAX), or
-    -F(v) (MIXED); -inf if the state did not change.
+    The score is the score of the best joint state with these visible units for MAX, and -F(v) for
+    MIXED. If the state did not change, the score is -inf.
     """
     n_visible = state.shape[0]
     changed = False
@@ -273,7 +274,7 @@ def _tree_reweighted_log_partition(
 
 @jit
 def _start_messages(kind, w, start, n, theta_v, theta_h, rows, message):
-    """Fill message (B, H) from start[n], messages of an earlier run, or from beliefs."""
+    """Set the first messages (B, H): start[n], the messages of an earlier run, or from beliefs."""
     zero = w.dtype.type(0)
     for k in range(rows.shape[0]):
         i = rows[k]
@@ -291,7 +292,7 @@ def _start_messages(kind, w, start, n, theta_v, theta_h, rows, message):
 
 @jit
 def _any_moved(theta, last, slack, rounding):
-    """Return True if any of the log-odds theta (K,) differs from the last ones (K,)."""
+    """Return True if any log-odds in theta (K,) differs from its last value."""
     moved = False
     for k in range(theta.shape[0]):
         moved |= log_odds_moved(theta[k], last[k], slack, rounding)
@@ -300,7 +301,7 @@ def _any_moved(theta, last, slack, rounding):
 
 @jit
 def _log_partition(message, theta_v, theta_h, free_h, rows, total, work):
-    """Return Bethe's log Z from the messages and the sums of the messages (H,)."""
+    """Return Bethe's log Z from the messages and beliefs; total (H,) holds sums of the messages."""
     n_hidden = theta_h.shape[0]
     log_z = 0.0
     for j in range(n_hidden):
@@ -318,7 +319,10 @@ def _log_partition(message, theta_v, theta_h, free_h, rows, total, work):
 
 @jit
 def _number_units(free_v, free_h, theta_v, theta_h, rows, columns):
-    """Fill in the numbers of free visible and of held hidden units; return how many they are."""
+    """Fill `rows` with the numbers of free visible units, and `columns` with held hidden units.
+
+    Return the number of free visible units and of held hidden units.
+    """
     n_active = 0
     for i in range(free_v.shape[0]):
         if free_v[i]:
@@ -337,7 +341,7 @@ def _number_units(free_v, free_h, theta_v, theta_h, rows, columns):
 
 @jit
 def pass_logs(kind, model, batch, options, answers):
-    """Run any of the methods on N models, each until it has converged.
+    """Pass messages of the given kind for N models until each model has converged.
 
     Parameters
     ----------

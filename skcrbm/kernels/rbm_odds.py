@@ -39,24 +39,24 @@ from skcrbm.kernels.scalar import (
 # Largest |log| of a float64 product, and of a bias that may multiply it.
 _PRODUCT_RANGE = 400.0
 _BIAS_RANGE = 300.0
-# Rows that are processed together; two small matrices of as many rows fit the L1 cache.
+# Number of rows that are processed together: two small matrices with _BLOCK rows fit the L1 cache.
 _BLOCK = 16
 
 
 class _Beliefs(NamedTuple):
-    """Beliefs of the model in work, and the products that they follow from."""
+    """Beliefs of the current model, and the products of messages from which beliefs follow."""
 
     message: np.ndarray  # (V, H) odds visible -> hidden
-    t: np.ndarray  # (H,) P(hidden unit on), and off
+    t: np.ndarray  # (H,) P(hidden unit on); u: P(hidden unit off)
     u: np.ndarray
-    ti: np.ndarray  # (V,) P(visible unit on), and off
+    ti: np.ndarray  # (V,) P(visible unit on); ui: P(visible unit off)
     ui: np.ndarray
-    bias_odds: np.ndarray  # (V,) exponentials of the biases
-    hidden_odds: np.ndarray  # (H,) the same; 0 if held
+    bias_odds: np.ndarray  # (V,) exponentials of the visible biases
+    hidden_odds: np.ndarray  # (H,) exponentials of the hidden biases; 0 if held
     ratio: np.ndarray  # (V,) product of the messages into a visible unit
-    last_ratio: np.ndarray  # the same before the last iteration
-    # Products of messages into hidden units: `column` in the dtype is flushed into `product` in
-    # float64, which is flushed into `total` as logs, each before it could leave its range.
+    last_ratio: np.ndarray  # `ratio` before the last iteration
+    # Products of messages into hidden units. Before `column` (dtype of the model) could overflow,
+    # it is multiplied into `product` (float64), whose log in turn is added to `total`.
     column: np.ndarray
     product: np.ndarray
     last_product: np.ndarray  # `product` before the last iteration
@@ -68,7 +68,7 @@ class _Beliefs(NamedTuple):
 
 @jit(fastmath={"contract", "reassoc"})
 def _products(odds, message, t, u, first, last):
-    """Return the products of num and den over the piece first:last of a row (H,)."""
+    """Return the products of num and of den (see the module) over the piece first:last of a row."""
     num = odds.dtype.type(1)
     den = odds.dtype.type(1)
     for j in range(np.uintp(first), np.uintp(last)):
@@ -90,16 +90,16 @@ def _log_products(odds, message, t, u, piece):
     return log_num, log_den
 
 
-# The next functions process a block of rows, two at a time: the fixed cost of a row counts, and a
-# pair shares the loads of t, u and column. Indices are unsigned, as a sign test in each access
-# would keep the loops from being vectorised.
+# The next functions process two rows of a block at a time, to save fixed costs per row and loads of
+# t, u and column. Indices are unsigned, because a sign test in each access would prevent
+# vectorisation.
 
 
 @jit
 def _set_belief(i, num, den, bias_odds, ratio, ti, ui):
     """Set the belief of visible unit i from r = num / den; return the change of ti[i].
 
-    With e = exp(bias), ti = e r / (e r + 1): no log, no exp.
+    With e = exp(bias), ti = e r / (e r + 1): no logarithm or exponential is needed.
     """
     ratio[i] = num / den
     num *= bias_odds[i]
@@ -118,7 +118,7 @@ def _block_beliefs(odds, message, t, u, rows, piece, bias_odds, ratio, ti, ui):
     n = np.uintp(t.shape[0])
     for k in range(0, rows.shape[0], 2):
         i0 = rows[k]
-        i1 = rows[min(k + 1, rows.shape[0] - 1)]  # an odd last row is processed twice
+        i1 = rows[min(k + 1, rows.shape[0] - 1)]  # process an odd last row twice
         size = min(piece[i0], piece[i1])
         num_row0 = np.float64(1)
         den_row0 = np.float64(1)
@@ -212,7 +212,7 @@ def _block_choices(odds, message, rows, ti, ui, halved, column):
 
 @jit(fastmath={"contract"})
 def _add_pairwise_row(odds, message, t, u, scale, out):
-    """Add scale * P(h_j = 1 | v_i = 1) to out (H,); see `_finish_row`."""
+    """Add scale * P(h_j = 1 | v_i = 1) of one visible unit to out (H,); see `_finish_row`."""
     for j in range(odds.shape[0]):
         et = odds[j] * t[j]
         out[j] += scale * et / (et + u[j] * message[j])
@@ -250,7 +250,7 @@ def _beliefs_from_products(product, bias_odds, t, u):
 
 @jit
 def _read_messages(source, odds, message):
-    """Fill message (H,) from an earlier run, kept between 1 and E."""
+    """Fill message (H,) with messages of an earlier run, limited to the range from 1 to E."""
     one = odds.dtype.type(1)
     for j in range(np.uintp(message.shape[0])):
         e, r = odds[j], source[j]
@@ -262,7 +262,7 @@ def _read_messages(source, odds, message):
 
 @jit
 def _start_messages(kind, odds, start, n, t, u, ti, ui, free, message):
-    """Fill message (V, H) from start[n], messages of an earlier run, or from beliefs."""
+    """Set the first messages (V, H): start[n], the messages of an earlier run, or from beliefs."""
     for i in range(message.shape[0]):
         if not free[i]:
             fill(message[i], 1)
@@ -287,7 +287,7 @@ def _drop_tiny(t, u, floor):
 
 @jit
 def _odds_of(bias, limit):
-    """Return exp(bias), |bias| at most `limit`."""
+    """Return exp(bias), with the bias limited to the range from -limit to limit."""
     return math.exp(min(max(float(bias), -limit), limit))
 
 
@@ -323,8 +323,8 @@ def _hidden_score(weights, hidden_bias, free, state, field):
 def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v, theta_h, cold):
     """Prepare the beliefs and the active rows of a model.
 
-    Rows whose products fit a float64 come first; the others take logs. Returns how many rows fit,
-    how many are active, and whether the hidden units need logs.
+    Rows whose products fit a float64 come first; the other rows are computed in logs. Return the
+    number of rows that fit, the number of active rows, and True if the hidden units need logs.
     """
     t, u, ti, ui, rows = work.t, work.u, work.ti, work.ui, work.rows
     norm = model.norm
@@ -372,8 +372,8 @@ def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v,
 def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias, theta_v, slack):
     """Update all visible units and their messages; multiply up the messages into hidden units.
 
-    Returns the largest change of a belief, whether the log-odds of a row in logs moved, and
-    whether products over columns went into `total` as logs.
+    Return the largest change of a belief, True if the log-odds of a row in logs moved, and True if
+    logs of products over columns went into `total`.
     """
     odds, piece, step, limit, floor = model.odds, model.piece, model.step, model.limit, model.floor
     message, t, u, ti, ui = work.message, work.t, work.u, work.ti, work.ui
@@ -434,9 +434,9 @@ def _sweep(kind, model, work, n_easy, n_active, halved, first_time, visible_bias
 def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h, answers):
     """Add up the log partition function and the statistics of a model.
 
-    With D recomputed from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num and the
-    Bethe term of an edge is log(den / R): of the messages only R is needed. The term of a held
-    hidden unit is 0, as den = R.
+    If D is recomputed from the final hidden beliefs, P(h_j = 1 | v_i = 1) = E t_j / num, and the
+    Bethe term of an edge is log(den / R), so that only the messages R are needed. The term of a
+    held hidden unit is 0, because den = R.
     """
     odds, piece = model.odds, model.piece
     message, t, u, ti = work.message, work.t, work.u, work.ti
@@ -463,7 +463,7 @@ def _finish_row(n, model, work, rows, options, weight, free_h, theta_v, theta_h,
 
 @jit(allocates=False, inline=True)
 def _update_hidden(work, in_logs, hidden_bias, free_h, theta_h, slack):
-    """Set the beliefs of the hidden units; return their largest change, and if log-odds moved."""
+    """Set the beliefs of hidden units; return their largest change, and True if log-odds moved."""
     t, u, product, total = work.t, work.u, work.product, work.total
     if not in_logs:
         return _beliefs_from_products(product, work.hidden_odds, t, u), False
@@ -484,7 +484,7 @@ def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, ans
     free_h = batch.free[n, n_visible:]
     rows = work.rows[:n_active]
     reached = _visited_state(batch.visible_bias[n], work.ti, work.ui, rows, visited)
-    if halved:  # the beliefs are not yet the beliefs given the state
+    if halved:  # because of damping, hidden beliefs are not yet conditional on the state
         reached += _hidden_score(model.weights, batch.hidden_bias[n], free_h, visited, work.field)
     else:
         for j in range(theta_h.shape[0]):
@@ -500,7 +500,7 @@ def _keep_visited(n, model, work, in_logs, halved, n_active, batch, theta_h, ans
 
 @jit(allocates=False, inline=True)
 def _pass_rows(kind, model, batch, options, answers, work):
-    """Pass messages for each of N models, as `pass_odds`, in the arrays of `work`."""
+    """Pass messages for each of N models, as `pass_odds` does, in the scratch arrays `work`."""
     n_visible, n_hidden = work.message.shape
     message, t, u, ti, ui = work.message, work.t, work.u, work.ti, work.ui
     ratio, last_ratio = work.ratio, work.last_ratio
@@ -570,7 +570,7 @@ def _pass_rows(kind, model, batch, options, answers, work):
 
 @jit
 def pass_odds(kind, model, batch, options, answers):
-    """Run sum-product or mixed-product on N models, each until it has converged.
+    """Pass sum-product or mixed-product messages for N models until each model has converged.
 
     Parameters
     ----------

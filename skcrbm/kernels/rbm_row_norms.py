@@ -1,4 +1,4 @@
-"""Row and column norms of a weight matrix: how far products and sums over it can go."""
+"""Row and column norms of a weight matrix, which bound products and sums over its entries."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from skcrbm.kernels.scalar import fill
 
 @jit(fastmath={"contract", "reassoc"})
 def _row_norm(weights, i):
-    """Sum of |weights[i]|."""
+    """Return the sum of |weights[i]|, the norm of row i."""
     total = weights.dtype.type(0)
     for j in range(np.uintp(weights.shape[1])):
         total += abs(weights[i, j])
@@ -17,7 +17,7 @@ def _row_norm(weights, i):
 
 @jit
 def _row_max(bits, i):
-    """Largest entry of bits[i] without its sign bit."""
+    """Return the largest entry of bits[i], with sign bits removed."""
     sign = bits.dtype.type(1) << bits.dtype.type(8 * bits.itemsize - 1)
     largest = bits.dtype.type(0)
     for j in range(np.uintp(bits.shape[1])):
@@ -28,7 +28,7 @@ def _row_max(bits, i):
 
 @jit
 def _add_magnitudes(weights, i, columns):
-    """Columns (H,) += |weights[i]|."""
+    """Add |weights[i]| to columns (H,)."""
     for j in range(np.uintp(weights.shape[1])):
         columns[j] += abs(weights[i, j])
 
@@ -39,8 +39,9 @@ def row_norms(weights, bits, norms, largest, columns):
 
     Parameters
     ----------
-    weights, bits : (V, H); bits are the weights viewed as unsigned integers, which order
-        positive floats as the floats do, and whose maximum is a vector operation
+    weights : (V, H)
+    bits : (V, H), view of the weights as unsigned integers, which have the same order as positive
+        floats and whose maximum is a vector operation
     norms : (V,) float64 output, sums
     largest : (V,) unsigned output, bits of the maxima
     columns : (H,) output, sums in the dtype of the weights

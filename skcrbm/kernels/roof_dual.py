@@ -1,18 +1,18 @@
-"""The local polytope's linear program of Ising models, by maximum flows.
+"""Maximum flows that solve the linear program of the local polytope for Ising models.
 
-The program of a model of pairs has solutions of 0, 1/2 and 1 alone, which a minimum cut finds.
-Each label y_i in {-1, +1} is doubled, u_i = y_i and v_i = -y_i, so that all couplings become
-attractive, and the two copies may disagree. The nodes of a graph are u, then v: a field pulls u_i
-to the source and v_i to the sink or the other way round; a coupling joins equal copies if it is
-positive, else different copies. The cut is subtracted from the sum of all magnitudes, which no
-score exceeds.
+For pairwise models the program has a solution with values 0, 1/2 and 1 only, which a minimum cut
+finds. Each label y_i in {-1, +1} gets two copies, u_i = y_i and v_i = -y_i, which may disagree and
+which make all couplings attractive. The nodes of the graph are u, then v. A field pulls u_i to the
+source and v_i to the sink, or the other way round. A coupling joins u with u and v with v if it is
+positive, and u with v if it is negative. The bound is the sum of all |fields| and |couplings|,
+which no score exceeds, minus the cut.
 """
 
 import numpy as np
 
 from skcrbm.kernels.jit import jit
 
-# Share of the largest capacity below which the rest of a capacity is a rounding error.
+# A remaining capacity below this share of the largest capacity is a rounding error.
 _ROUNDING = 1e-13
 
 
@@ -20,8 +20,9 @@ _ROUNDING = 1e-13
 def _fill_graph(f, S, free, pull, room):
     """Set the capacities of a model; return the largest.
 
-    f (L,), S (L, L), free (L,) of bool; pull (2 L,) to the source, to the sink where negative;
-    room (2 L, 2 L) of the edges.
+    f (L,) and S (L, L) are fields and couplings, free (L,) is bool. The outputs are pull (2 L,),
+    the capacities to the source (to the sink if negative), and room (2 L, 2 L), the capacities of
+    edges.
     """
     n = f.shape[0]
     largest = 0.0
@@ -46,9 +47,10 @@ def _fill_graph(f, S, free, pull, room):
 
 @jit
 def _search(pull, room, least, parent, queue):
-    """Breadth-first from the source; return the first node met that the sink pulls, or -1.
+    """Search breadth-first from the source; return the first node joined to the sink, or -1.
 
-    parent (2 L,): the node before each, itself next to the source, -1 if not reached.
+    parent (2 L,) is the previous node on the path to each node: the node itself if it is next to
+    the source, -1 if it is not reached.
     """
     n_nodes = pull.shape[0]
     head, tail = np.int64(0), np.int64(0)
@@ -92,16 +94,16 @@ def _push(pull, room, parent, last):
 
 @jit
 def roof_duals(fields, S, free, means, bound, n_iter):
-    """Maxima of the programs of some models.
+    """Solve the linear programs of N models.
 
-    fields : (N, L), 0 where held
-    S : (L, L)
-    free : (N, L) of bool; couplings of held labels do not count
+    fields : (N, L), 0 if held
+    S : (L, L), couplings
+    free : (N, L) of bool; couplings of held labels are left out
     means : (N, L) int8, output
-        Expected labels at the solution, -1, 0 or +1; 0 stands for one half. The solution with the
-        most halves is taken if there are several.
-    bound : (N,) output, no scores of free labels are higher, rounding aside
-    n_iter : (N,) of int, output, paths through the graph
+        Expected labels of the solution, -1, 0 or +1; 0 stands for one half. Among several
+        solutions, the solution with the most halves is taken.
+    bound : (N,) output, upper bound of the score of free labels, up to rounding
+    n_iter : (N,) of int, output, number of paths through the graph
     """
     n = fields.shape[1]
     pull, room = np.empty(2 * n), np.empty((2 * n, 2 * n))

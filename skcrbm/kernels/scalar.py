@@ -11,20 +11,20 @@ SUM, MAX, MIXED = 0, 1, 2
 # Terms of a log-sum this far below the largest term are left out: exp(-60) times 2^30 states
 # does not change a sum in float64.
 NEGLIGIBLE = 60.0
-# Relative error, in eps, of a log-odds: it may differ by as much if computed twice.
+# Relative rounding error of a log-odds, in eps: two computations may differ by this.
 ROUNDING = 4.0
 
 
 @jit
 def fill(out, value):
-    """Set out (K,) = value; slice assignment would take seconds to compile."""
+    """Set all entries of out (K,) to a value; slice assignment would take seconds to compile."""
     for j in range(out.shape[0]):
         out[j] = value
 
 
 @jit
 def copy_into(source, out):
-    """Set out (K,) = source (K,)."""
+    """Copy source (K,) into out (K,)."""
     for j in range(out.shape[0]):
         out[j] = source[j]
 
@@ -53,7 +53,7 @@ def softplus(x):
 
 @jit
 def sigmoid_pair(x, one):
-    """Return sigma(x) and sigma(-x), to full relative precision; `one` is 1 in the dtype of x."""
+    """Return sigmoid(x), sigmoid(-x) to full relative precision; `one` is 1 in the dtype of x."""
     z = math.exp(-abs(x))
     large = one / (one + z)
     small = z * large
@@ -68,22 +68,22 @@ def log_add(x, y):
     return max(x, y) + math.log1p(math.exp(-abs(x - y))) if x != -math.inf else y
 
 
-# Convergence. A saturated belief hides changes of its log-odds: messages may still be on their way
-# to units that will turn over. So a model has converged when neither probabilities nor log-odds
-# move. If all messages are sent at once, two changing messages may cancel in a belief; in the next
-# iteration their effect comes back, or with damping they still change. So beliefs must stand still
-# in two iterations in turn, and so must the messages between these.
+# Test of convergence. The probability of a saturated belief hides changes of its log-odds, which
+# may later turn over other units. So a model has converged if neither probabilities nor log-odds
+# change. If all messages are sent at once, two changing messages may cancel in a belief for one
+# iteration. So the beliefs must stay the same in two successive iterations, and the messages must
+# not change between the two.
 
 
 @jit
 def log_odds_moved(theta, last, slack, rounding):
-    """Return True if a log-odds differs from its last value by over slack and its rounding."""
+    """Return True if a log-odds differs from its last value by more than slack plus rounding."""
     return abs(theta - last) > slack + rounding * abs(theta)
 
 
 @jit
 def odds_moved(product, last, free, factor):
-    """Return True if product (K,) of a free unit differs from last (K,) by over this factor."""
+    """Return True if a free unit's product (K,) differs from `last` (K,) by more than a factor."""
     moved = False
     for k in range(product.shape[0]):
         moved |= free[k] & ((product[k] > factor * last[k]) | (last[k] > factor * product[k]))
@@ -92,7 +92,7 @@ def odds_moved(product, last, free, factor):
 
 @jit
 def message_from_beliefs(w, theta_i, theta_j):
-    """Log R of the fixed point that has these two beliefs.
+    """Return the message i -> j, log R, at the fixed point with the beliefs theta_i and theta_j.
 
     At a fixed point R^2 + B R = C with C = E T_j and
     B = T_j (t_i + E u_i) - (E t_i + u_i); computed in float64.
@@ -103,7 +103,7 @@ def message_from_beliefs(w, theta_i, theta_j):
     ti, ui = sigmoid_pair(float(theta_i), 1.0)
     e = math.exp(w)
     b = tj * (ti + e * ui) - (e * ti + ui)
-    # (root of c) and hypot keep b^2 + 4c inside the range
+    # the square root of c and hypot keep b^2 + 4c from overflowing
     root = math.sqrt(e) * math.sqrt(tj)
     disc = math.hypot(b, 2.0 * root)
     r = 2.0 * root / (b + disc) * root if b > 0 else 0.5 * (disc - b)
@@ -113,11 +113,11 @@ def message_from_beliefs(w, theta_i, theta_j):
 
 @jit(fastmath={"contract"})
 def odds_from_beliefs(odds, t, u, on, off, message):
-    """Fill message (H,) with the messages of the fixed point that has these beliefs.
+    """Fill message (H,) with the odds R of one visible unit at the fixed point with given beliefs.
 
-    There u R^2 + b R = E t with b = t (on + E off) - u (E on + off), where on and off are the
-    beliefs of the visible unit. One root and one division, without a branch; a belief of 0
-    leaves them finite.
+    P(on) and P(off) are `on` and `off` for the visible unit, t and u (H,) for the hidden units. The
+    fixed point satisfies u R^2 + b R = E t with b = t (on + E off) - u (E on + off). R takes one
+    square root and one division, without a branch, and is finite for beliefs of 0.
     """
     one = odds.dtype.type(1)
     two = one + one
@@ -137,10 +137,10 @@ def odds_from_beliefs(odds, t, u, on, off, message):
 
 @jit
 def max_message_from_beliefs(w, theta_i, theta_j):
-    """Message visible i -> hidden j of a max-product fixed point that has these beliefs.
+    """Return the message visible i -> hidden j at a max-product fixed point with given beliefs.
 
-    The two messages of an edge solve a = f(w, theta_j - b), b = f(w, theta_i - a) with
-    f(w, x) = relu(w + x) - relu(x); the unit with the stronger belief saturates its own.
+    The messages a and b of an edge solve a = f(w, theta_j - b), b = f(w, theta_i - a) with
+    f(w, x) = relu(w + x) - relu(x); the message of the unit with the stronger belief is saturated.
     """
     zero = w - w
     b = min(w, zero)
@@ -156,12 +156,13 @@ def max_message_from_beliefs(w, theta_i, theta_j):
     return max(w + x, zero) - max(x, zero)
 
 
-# Enumeration of the states of one side in tiles: low bits within a tile, high bits between.
+# Enumeration of the states of one side in tiles: the low units (bits of a state) vary within a
+# tile, the high units from tile to tile.
 
 
 @jit
 def n_low_units(n_states):
-    """Return l of a table of S = 2^l states."""
+    """Return the number l of low units of a table of S = 2^l states."""
     n_low = 0
     while (1 << n_low) < n_states:
         n_low += 1
@@ -170,10 +171,10 @@ def n_low_units(n_states):
 
 @jit
 def possible_fields(fields, free, n_low, out):
-    """Fill out (k,) with the fields of the enumerated units, -inf where held; see below.
+    """Fill out (k,) with the fields of the enumerated units, -inf if held.
 
-    So the log-weight of a state with a held unit on is -inf. Returns the high units that are
-    held as bits: a tile with one of them on has no possible state.
+    So the log-weight of a state with a held unit on is -inf. Return the held high units as bits of
+    an integer: a tile in which such a unit is on has no possible state.
     """
     held_high = 0
     for h in range(fields.shape[0]):
@@ -185,7 +186,10 @@ def possible_fields(fields, free, n_low, out):
 
 @jit
 def shifted_fields(state, n_low, coupling, enumerated, summed, field):
-    """Fields (m,) of the summed units with the high bits of `state` on; returns their own."""
+    """Fill field (m,) of the summed units given the high units on in `state`.
+
+    Return the sum of the fields of these high units.
+    """
     n_high = enumerated.shape[0] - n_low
     offset = 0.0
     for i in range(summed.shape[0]):
@@ -200,7 +204,7 @@ def shifted_fields(state, n_low, coupling, enumerated, summed, field):
 
 @jit
 def low_fields(offset, enumerated, out):
-    """Fill out (S,) with offset and the fields of the low units that are on."""
+    """Fill out (S,) with the offset plus the fields of the low units that are on in each state."""
     out[0] = offset
     bit, length = 0, 1
     while length < out.shape[0]:
@@ -212,7 +216,7 @@ def low_fields(offset, enumerated, out):
 
 @jit
 def add_log_of(value, r, high, total):
-    """Log-sum-exp so far is high[r] + log(total[r]); add value to it."""
+    """Add exp(value) to the running log-sum-exp, high[r] + log(total[r])."""
     if value > high[r]:
         total[r] = total[r] * math.exp(high[r] - value) + 1.0
         high[r] = value
@@ -234,7 +238,7 @@ def binary_entropy(theta):
     return math.log1p(z) + x * z / (1.0 + z)
 
 
-# Random numbers by counters, see `random_uniform`.
+# Random numbers that are hashes of counters, see `random_uniform`.
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -244,7 +248,7 @@ _S27, _S30, _S31, _S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(
 
 @jit
 def mix(x):
-    """Scramble the 64 bits of x; SplitMix64's finaliser."""
+    """Scramble the 64 bits of x by the finaliser of SplitMix64."""
     x = (x ^ (x >> _S30)) * _FIRST
     x = (x ^ (x >> _S27)) * _SECOND
     return x ^ (x >> _S31)
@@ -252,13 +256,13 @@ def mix(x):
 
 @jit
 def unit_interval(x):
-    """Uniform number on (0, 1) of 64 bits: 2^-53 (integer + 1/2), never 0, never 1."""
+    """Turn 64 random bits into a uniform number on (0, 1), which is never 0 or 1."""
     return (np.float64(mix(x) >> _S11) + 0.5) * 1.1102230246251565e-16
 
 
 @jit
 def shuffle(order, count, state):
-    """Put the first `count` entries of order into random order; xorshift64 (Marsaglia 2003)."""
+    """Shuffle the first `count` entries of `order` with xorshift64 numbers (Marsaglia 2003)."""
     x = state[0]
     for r in range(count - 1, 0, -1):
         x ^= x << np.uint64(13)

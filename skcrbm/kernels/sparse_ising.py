@@ -1,4 +1,4 @@
-"""Message passing on Ising models over sparse graphs, many models side by side.
+"""Message passing on Ising models over sparse graphs, for many models at once.
 
 The innermost loops run over the models, as SIMD lanes; messages are odds. Let ``on : off`` be the
 belief of a variable, its field times all messages to it, R the message that comes back over the
@@ -55,7 +55,7 @@ def _send(kind, message, e, gain, on, off, i, k, sent, n_lanes, one):
 
 @jit
 def _store(halved, message, edge, sent, row, belief, v, n_lanes):
-    """Store sent[row] as the message of a directed edge; multiply the belief of v by it."""
+    """Store sent[row] as a message to variable v, and multiply the belief of v by the message."""
     if halved:
         for l in range(n_lanes):
             message[edge, l] = math.sqrt(message[edge, l]) * math.sqrt(sent[row, l])
@@ -68,18 +68,19 @@ def _store(halved, message, edge, sent, row, belief, v, n_lanes):
 
 @jit
 def sweep_ising(kind, halved, edges, gain, on, off, message, belief, sent, n_lanes):
-    """Send all messages once, all from the old beliefs.
+    """Send all messages once, computed from the old beliefs.
 
     Parameters
     ----------
     kind : SUM or MAX
-    halved : bool, damp by a half: the new message is the geometric mean of both
+    halved : bool, True to damp by 1/2: store the geometric mean of the old and the new message
     edges : (E, 2) int64
     gain : (E,), e^(2 s)
     on, off : (n, lanes) beliefs, as weights that need not sum to 1; 1 and 0 if held
     message : (2 E, lanes) in and out
-    belief : (n, lanes) in: fields, as weights of 1 relative to `off`; out: times the new messages
-    sent : (2, lanes) work array
+    belief : (n, lanes) in: fields, as weights of the value 1 relative to `off`; out: the same times
+        the new messages
+    sent : (2, lanes) scratch array
     n_lanes : uintp, number of lanes to work on
     """
     one = gain.dtype.type(1)
@@ -99,13 +100,13 @@ def repeat_ising(kind, halved, edges, gain, on, off, message, belief, after, sen
     Parameters
     ----------
     kind, halved, edges, gain, off, message, sent : see `sweep_ising`
-    on : (n, lanes) fields, as weights of 1 relative to `off`
+    on : (n, lanes) fields, as weights of the value 1 relative to `off`
     belief : (n, lanes) in and out
-    after : (n, lanes) work array
+    after : (n, lanes) scratch array
 
     Returns
     -------
-    tuple of arrays : `belief` and `after`, the array with the beliefs first
+    tuple of arrays : `belief` and `after`, ordered so that the first array holds the final beliefs
     """
     n_lanes = np.uintp(on.shape[1])
     for _ in range(n_iter):
@@ -117,7 +118,7 @@ def repeat_ising(kind, halved, edges, gain, on, off, message, belief, after, sen
 
 @jit
 def _form_beliefs(edges, on, message, belief, n_lanes):
-    """Fill belief with the fields times all messages."""
+    """Set the belief of each variable, as odds, to its field times all messages to the variable."""
     copy_lanes(on, belief, n_lanes)
     for e in range(np.uintp(edges.shape[0])):
         for side in range(np.uintp(2)):
@@ -144,7 +145,7 @@ def _score_lanes(edges, coupling, field, on, off, score, n_lanes):
 
 @jit
 def pass_sparse_ising(kind, edges, gain, coupling, lanes, start, options, answers):
-    """Pass messages for a block of models, each until it has converged.
+    """Pass messages for a block of models until each model has converged.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def pass_sparse_ising(kind, edges, gain, coupling, lanes, start, options, answer
     lanes : Lanes
     start : (n or 0, lanes) log-odds of the beliefs that the first messages are sent from; if it
         is empty, the beliefs follow from fields and messages
-    options : GraphOptions, with `slack` as a factor
+    options : GraphOptions, with `slack` as a factor of odds
     answers : GraphAnswers
     """
     field, on, off, message, order = lanes
@@ -165,7 +166,7 @@ def pass_sparse_ising(kind, edges, gain, coupling, lanes, start, options, answer
     after = np.empty((n, n_models), gain.dtype)
     last = np.empty((n, n_models), gain.dtype)
     change, here = np.empty(n_models, gain.dtype), np.empty(n_models)
-    still = np.ones(n_models, np.bool_)  # see `scalar`
+    still = np.ones(n_models, np.bool_)  # beliefs stood still in the last iteration
     kept = np.empty(message.shape, gain.dtype)
     copy_lanes(message, kept, n_lanes)
     for l in range(n_models):
