@@ -115,3 +115,19 @@ def test_two_categories_are_the_binary_model():
     assert np.abs(difference).max() < 0.05
     assert plain.categories_ is None
     assert set(named.sample(20, random_state=0).ravel()) <= {"a", "b"}
+
+
+def test_maximum_likelihood_by_elimination():
+    """The exact gradient ends where the model has the entry probabilities of the data."""
+    X, states = table_rows(1000)
+    fitted = model(SCOPES, learning="mle", max_iter=400, alpha=0.0).fit(X)
+    share = fitted.energy_.statistics(states)
+    np.testing.assert_allclose(Enumerated(fitted.energy_).entries, share, atol=0.01)
+    right = Enumerated(fitted.energy_)
+    log_p = dict(zip(map(tuple, right.states), right.scores - right.log_z, strict=True))
+    expected = [log_p[tuple(state)] for state in states[:20]]
+    np.testing.assert_allclose(fitted.score_samples(X[:20]), expected)
+    X[:5, 1] = None  # the rows of X are summed over the missing value
+    for row, state in zip(X[:5], states[:5], strict=True):
+        terms = [log_p[state[0], k, state[2]] for k in range(3)]
+        np.testing.assert_allclose(fitted.score_samples(row[None]), np.logaddexp.reduce(terms))

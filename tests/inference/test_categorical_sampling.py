@@ -198,3 +198,11 @@ def test_a_better_start_of_icm():
     log_odds[0, :2, 1] = log_odds[0, 2, 2] = 1
     found = infer(energy, "icm", returns="map", init=InferenceResult(log_odds=log_odds))
     assert found.assignment.tolist() == [[1, 1, 0]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_annealing_finds_the_best_state(seed):
+    energy = random_graph(seed, scale=2.0)
+    found = infer(energy, "simulated_annealing", n_sweeps=300, random_state=0)
+    for n in range(2):
+        assert energy.score(found.assignment)[n] == pytest.approx(Enumerated(energy, n).best)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skcrbm.energies.states import means_of_states
 from skcrbm.inference.any_energy.gibbs import gibbs_sweep, start_chains
 from skcrbm.inference.base import InferenceResult, empty_result
 from skcrbm.inference.methods._searches import ICM, SimulatedAnnealing
@@ -49,7 +50,8 @@ def solve(method, energy, query):
         state, score = _anneal(method, model, key)
         converged = score > -np.inf
         if has_solver("icm", type(energy)) and not energy.categorical:
-            start = InferenceResult(log_odds=np.where(state, 1, -1)[None].astype(energy.dtype))
+            means = means_of_states(energy, state[None])
+            start = InferenceResult(log_odds=np.where(means > 0, 1, -1).astype(energy.dtype))
             found = ICM().solve(model, replace(alone, returns=frozenset({"map"}), start=start))
             if model.score(found["assignment"])[0] >= score:
                 state, converged = found["assignment"][0], found["converged"][0]
@@ -87,6 +89,7 @@ def _strengths(model, key):
     for block in model.sampling_blocks:
         log_odds = model.conditional_log_odds(states, block)[0].astype(np.float64)
         finite = np.isfinite(log_odds)
-        total = np.square(np.where(finite, log_odds / 2, 0)).sum(axis=0)
-        square[block] = total / np.maximum(finite.sum(axis=0), 1)
+        axes = tuple(range(0, log_odds.ndim, 2))  # chains, and states of categorical variables
+        total = np.square(np.where(finite, log_odds / 2, 0)).sum(axis=axes)
+        square[block] = total / np.maximum(finite.sum(axis=axes), 1)
     return np.sqrt(square[model.free[0]])
