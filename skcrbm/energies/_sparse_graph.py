@@ -44,6 +44,8 @@ class ColourLanes(NamedTuple):
 class SparseGraph(Versioned):
     """The graph alone, which energies with the same edges share."""
 
+    _warns_of_version = False
+
     _saved = ("edges", "n_variables")
 
     def __init__(self, edges: np.ndarray, n_variables: int):

@@ -12,8 +12,8 @@ from scipy.special import expit
 
 from skcrbm.energies import BaseEnergy, FactorGraphEnergy
 from skcrbm.energies.contradictions import contradicted_models
-from skcrbm.inference.any_energy.gibbs import Chains
 from skcrbm.inference.base import (
+    Chains,
     InferenceMethod,
     InferenceResult,
     MagnitudeError,

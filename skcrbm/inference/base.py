@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial, wraps
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -143,6 +143,17 @@ class InferenceResult(Versioned):
         `log_potentials`, of shape (n_entries,) or (N, n_entries).
         """
         return None if self.statistics is None else self.statistics[0]
+
+
+class Chains(NamedTuple):
+    """State of a sampler: its chains, and the count of their random numbers."""
+
+    # (N, n_chains, n_variables) in the dtype of `chain_dtype`.
+    states: np.ndarray
+    # uint64, see `random_key`.
+    key: Any
+    # Number of draws so far; the next draw continues the same random numbers.
+    step: int
 
 
 # Options that were found valid, by method object; not stored on the object, which is the user's.

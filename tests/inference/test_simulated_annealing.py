@@ -7,7 +7,7 @@ from reference.outside import TripleEnergy
 from skcrbm.datasets import make_ising_lattice, make_random_factor_graph
 from skcrbm.energies import IsingEnergy, RBMEnergy, SparseIsingEnergy
 from skcrbm.inference import SimulatedAnnealing, available_methods, infer
-from skcrbm.inference.any_energy import _sweeps
+from skcrbm.inference.any_energy import gibbs as sweeps
 from skcrbm.inference.any_energy.annealing import betas
 from skcrbm.inference.ising._annealing import _strengths
 from skcrbm.kernels.sparse_sweeps import anneal_colours
@@ -71,7 +71,7 @@ def test_calls_threads_and_seeds(schedule, monkeypatch):
     np.testing.assert_array_equal(found, infer(energy, method, n_jobs=3).assignment)
     other = infer(energy, method, random_state=2).assignment
     assert (found != other).any()
-    monkeypatch.setattr(_sweeps, "_DRAWS_PER_CALL", 7 * 900)
+    monkeypatch.setattr(sweeps, "_DRAWS_PER_CALL", 7 * 900)
     np.testing.assert_array_equal(found, infer(energy, method).assignment)
 
 
@@ -97,7 +97,7 @@ def run_kernel(energy, beta, n_sweeps, state, scores=None):
     """Make sweeps at a constant beta, in one call or one by one with the score of each."""
     lanes, seeds = energy.lanes, np.arange(1, n_sweeps + 1).astype(np.uint64) * 12345
     field = np.ascontiguousarray(energy.field[:, lanes.order])
-    coupling = _sweeps.lane_couplings(energy)
+    coupling = sweeps.lane_couplings(energy)
     held = np.zeros((0, energy.n_variables), np.int8)
     n = energy.n_models
     best, score, best_score = state.copy(), energy.score(state), energy.score(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -17,7 +17,7 @@ from skcrbm.energies.states import (
     unchecked,
     with_evidence,
 )
-from skcrbm.inference.base import empty_result, sum_statistics
+from skcrbm.inference.base import Chains, empty_result, sum_statistics
 from skcrbm.inference.random_numbers import random_key, seeds, uniforms
 from skcrbm.inference.registry import sweep_for
 from skcrbm.kernels.gibbs import FactorLists, sweep_categories, sweep_factors, sweep_ising
@@ -35,17 +35,6 @@ _TOLERATED_SPREAD = 1e-3
 _MAX_LANES = 64
 # Draws of a call, which an interrupt has to wait for.
 _DRAWS_PER_CALL = 2**27
-
-
-class Chains(NamedTuple):
-    """State of a sampler: its chains, and the count of their random numbers."""
-
-    # (N, n_chains, n_variables) in the dtype of `chain_dtype`.
-    states: np.ndarray
-    # uint64, see `random_key`.
-    key: Any
-    # Number of draws so far; the next draw continues the same random numbers.
-    step: int
 
 
 def gibbs_sweep(
