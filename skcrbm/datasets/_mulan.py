@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -52,11 +52,10 @@ def load_mulan_files(
     check_subset(subset, [part for part in files if part], return_X_y)
     tables = _read_parts(files)
     first = next(iter(tables.values()))
-    parts = [table.data for table in tables.values()]
+    parts: list[Any] = [table.data for table in tables.values()]
     if len({sparse.issparse(part) for part in parts}) > 1:  # one of the files has dense rows
         parts = [sparse.csr_array(part) for part in parts]
-    stacked = sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
-    data = cast(Any, stacked)
+    data: Any = sparse.vstack(parts, "csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
     target = integer_unless_missing(np.concatenate([t.target for t in tables.values()]))
     source = " and ".join(path.name for path in files.values())
     bunch = as_bunch(
