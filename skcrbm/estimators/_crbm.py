@@ -24,6 +24,7 @@ from skcrbm.estimators._crbm_auto import (
     PenaltySettings,
     choose_solver,
     make_penalty,
+    partial_scale,
     path_record,
     search_convex_penalty,
     search_penalty,
@@ -41,13 +42,7 @@ from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import marginal_method, methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
-from skcrbm.learning.fit import (
-    Plan,
-    fit,
-    fit_one_epoch,
-    resumed_generator,
-    warn_of_convergence,
-)
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
@@ -162,7 +157,8 @@ class CRBMClassifier(RBMClassifier):
 
         "auto" is "lbfgs" if it can be used, "asgd" for ``learning="mle"`` with approximate
         inference, and "adam" otherwise and in `partial_fit`. The automatic `batch_size` of a solver
-        is all rows up to 200, else 20; the automatic `average` is False.
+        is all rows up to 200, else 20; the automatic `average` is False. With ``alpha="auto"``,
+        the steps of "auto" in `partial_fit` read 20 rows.
     max_iter : int, default=200
         Most iterations of L-BFGS in any single fit; most epochs of the other solvers.
     alpha : float or "auto", default="auto"
@@ -174,8 +170,8 @@ class CRBMClassifier(RBMClassifier):
         `alpha_` is in these units, `visible_coef_` in units of the columns as given. With fewer
         than 40 rows it is 0.003 times the total variance of the scaled columns. For solvers other
         than L-BFGS it is the penalty of the model without hidden units, searched on up to 32 of the
-        outputs, and at least 1 / n_samples; in a first `partial_fit` it is 0.1 for the columns as
-        given.
+        outputs, and at least 1 / n_samples; in a first `partial_fit` it is 0.1 for columns of
+        mean square 1 and smaller for sparse columns.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. W should be free to grow. "auto" is 0.1
         divided by the number of rows (at least 40) with L-BFGS, else 0.
@@ -434,8 +430,8 @@ class CRBMClassifier(RBMClassifier):
         A call without an observed label in a row of positive weight does not change the model;
         before the first other call the model is not fitted.
 
-        The automatic step size depends on the number of rows of the first call; set a
-        ``solver=Adam(learning_rate=...)`` if the pieces are small.
+        The automatic step size depends on the number of rows of the first call, and with solver and
+        alpha "auto" on the scale of its columns; epochs of other models equal epochs of `fit`.
         """
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -506,7 +502,10 @@ class CRBMClassifier(RBMClassifier):
         source = ArraySource(design.X, rows.visible, rows.weight)
 
         # The penalty: searched, unless a number is given or an earlier fit has found it.
-        alpha: Any = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        adapted = partial and is_auto(self.alpha) and is_auto(self.solver)
+        scale = partial_scale(design.X, rows.weight) if adapted else 1.0
+        alpha: Any = self.alpha
+        alpha = getattr(self, "alpha_", PLAIN_ALPHA * scale**2) if is_auto(alpha) else alpha
         search = columns is not None and not partial
         search = search and not (resume and self._columns is not None)
         settings = PenaltySettings(
@@ -534,11 +533,12 @@ class CRBMClassifier(RBMClassifier):
         stochastic = {}
         if not full_batch:
             hold_out = holds_out_automatically(n_rows, solver)
+            batch_size = automatic_batch_size(n_rows, partial=adapted)
             stochastic = {
                 "stopping": resolve_stopping(self.early_stopping, hold_out),
-                "batch_size": solver.rows_per_step(n_rows, automatic_batch_size(n_rows)),
+                "batch_size": solver.rows_per_step(n_rows, batch_size),
                 "average": solver.keeps_average(False),
-                "rate_factors": crbm_rate_factors(solver),
+                "rate_factors": crbm_rate_factors(solver, scale),
                 "stratify": not self._targets.multilabel,
                 "mean_square": mean_square(design.X, rows.weight) if averaged else 0.0,
             }

@@ -11,7 +11,7 @@ import numpy as np
 from skcrbm.energies.rbm import ConditionalRBM
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.learning.data import Batch, smoothed_log_odds
+from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
 from skcrbm.learning.lbfgs import fit_rows
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2, crbm_penalty
@@ -31,8 +31,9 @@ from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
-# Value of alpha="auto" in a first `partial_fit`, which searches no penalty and scales no columns.
-PLAIN_ALPHA = 0.1
+# Value of alpha="auto" in a first `partial_fit`, which searches no penalty and scales no columns,
+# for columns with a mean square of 1; the least root mean square of columns that it is adapted to.
+PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.05
 # Penalty relative to the variance of the columns if there are too few rows for a search. It lies
 # between the best penalty for ten columns and the best penalty for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
@@ -58,6 +59,16 @@ _HIDDEN_FACTOR = 2.0
 # A better likelihood may cost log loss of the marginals up to this share of the log loss, or up to
 # this share of the gain in likelihood if that is more.
 _TOLERATED, _OF_GAIN = 0.01, 0.1
+
+
+def partial_scale(X: Any, weight: np.ndarray) -> float:
+    """Return the root mean square of the columns of the first rows of `partial_fit`, at most 1.
+
+    Sparse columns, such as words, have a small scale and large coefficients. A penalty and a step
+    size for standardised columns would hold these coefficients near 0.
+    """
+    scale = np.sqrt(mean_square(X, weight) / max(1, X.shape[1]))
+    return float(np.clip(scale, _LEAST_SCALE, 1.0)) if scale > 0 else 1.0
 
 
 def choose_solver(

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from skcrbm import CRBMClassifier
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference.base import resolve_method
-from skcrbm.learning import EarlyStopping, Likelihood, LossPlateau
+from skcrbm.learning import Adam, EarlyStopping, Likelihood, LossPlateau
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Contrast
 from skcrbm.metrics import masked_scorer
@@ -297,9 +297,10 @@ def test_partial_fit_goes_by_adam():
     X, Y = make_data()
     with pytest.raises(ValueError, match="excludes partial_fit"):
         quick(solver="lbfgs").partial_fit(X, Y)
-    fresh = default(n_hidden=2).partial_fit(X, Y)
+    fresh = default(n_hidden=2).partial_fit(2 * X, Y)  # columns of mean square above 1
     assert fresh.alpha_ == 0.1
-    assert_same_parameters(fresh, default(n_hidden=2, alpha=0.1, solver="adam").partial_fit(X, Y))
+    given = default(n_hidden=2, alpha=0.1, solver=Adam(batch_size=20))
+    assert_same_parameters(fresh, given.partial_fit(2 * X, Y))
     model = default(n_hidden=2).fit(X, Y)
     alpha, before = model.alpha_, model.score_samples(X, Y).mean()
     for _ in range(3):
