@@ -173,8 +173,9 @@ class CRBMClassifier(RBMClassifier):
         outputs, and at least 1 / n_samples; in a first `partial_fit` it is 0.1 for columns of
         mean square 1 and smaller for sparse columns.
     alpha_hidden : float or "auto", default="auto"
-        L2 penalty on W, ``alpha_hidden / 2 |W|^2``. W should be free to grow. "auto" is 0.1
-        divided by the number of rows (at least 40) with L-BFGS, else 0.
+        L2 penalty on W, ``alpha_hidden / 2 |W|^2``. W should be free to grow. "auto" is 0.1 / n
+        with L-BFGS, where n is the number of rows (the sum of their weights if `alpha` is a number)
+        and at least 40; with other solvers it is 0.
     early_stopping : bool, "auto" or object, default="auto"
         End of training by stochastic solvers. True stands for ``EarlyStopping()``: hold out 15% of
         the rows, keep the best epoch, fit again on all rows. False stands for ``LossPlateau()``:

@@ -134,7 +134,9 @@ def make_penalty(
     intercepts that would become infinite are: the intercepts of labels that are on in no row, or
     in all rows.
     """
-    weak = _WEAK / max(len(visible), MIN_SEARCH_ROWS)
+    # With a given penalty, weights count as copies of rows. With a search only their ratios count.
+    n_rows = len(visible) if every_intercept else float(weight.sum())
+    weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)

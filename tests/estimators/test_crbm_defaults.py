@@ -249,6 +249,16 @@ def test_few_rows(n):
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+def test_weights_are_copies_with_hidden_units():
+    """The pull on W of alpha_hidden="auto" counts weights, not rows."""
+    X, Y = dependent()
+    X, Y, counts = X[:60], Y[:60], np.random.RandomState(0).randint(1, 4, 60)
+    model = CRBMClassifier(n_hidden=4, alpha=0.01, random_state=0)
+    weighted = clone(model).fit(X, Y, sample_weight=counts)
+    repeated = model.fit(np.repeat(X, counts, axis=0), np.repeat(Y, counts, axis=0))
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-5)
+
+
 def test_weights_are_copies_where_nothing_is_searched():
     """With few rows the penalty is fixed; with more rows the folds split rows, not copies."""
     X, Y = dependent(12)
