@@ -15,7 +15,7 @@ from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
 _CHUNK_STATES = 2**18
-# Largest number of low units: a table of their states stays in the L1 cache.
+# Largest number of low units, so that a table of their states stays in the L1 cache.
 _MAX_LOW = 10
 
 
@@ -35,7 +35,8 @@ def solve(method, energy, query):
 def _sums(method, energy, query):
     """Answer marginals, statistics and log Z."""
     fields = empty_result(energy, query)
-    if query.returns & {"marginals", "statistics"}:  # pairs with a clamped label need log-odds
+    # statistics of pairs with a clamped label need log-odds
+    if query.returns & {"marginals", "statistics"}:
         fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
     for group in _groups(energy):
         group.add_sums(query, fields)
@@ -61,10 +62,10 @@ def _groups(energy):
 
 
 class _Enumeration:
-    """The models `rows` of an energy, whose free labels are `free` (k,).
+    """Models of an energy that have the same free labels, prepared for the kernels.
 
-    `base` (n,) is the score of the state with all free labels off; the other arrays are arguments
-    of the kernels.
+    `rows` are the numbers of the models and `free` (k,) of their free labels. `base` (n,) is the
+    score of the state with all free labels off; the other arrays are arguments of the kernels.
     """
 
     def __init__(self, energy, rows, free):
@@ -78,7 +79,7 @@ class _Enumeration:
         self.low_field = kernel_array(self.enumerated[:, :n_low] + 2 * low.sum(1))
         self.coupling = kernel_array(4 * coupling[:, :n_low])
         self.high_score = _pair_scores(4 * coupling[n_low:, n_low:])
-        # In -1/+1 units, in which the range of the table is half as large as in 0/1 units.
+        # Scores of -1/+1 units, because their range is half as large as for 0/1 units.
         self.low_score = _pair_scores(4 * low)
         self.low_score -= _linear_scores(2 * low.sum(1))
         self.base = coupling.sum() / 2 - field.sum(axis=1)
@@ -135,7 +136,7 @@ class _Enumeration:
             fields["statistics"][0][np.ix_(self.free, self.free)] += pairs[0]
 
     def _recompute_log_odds(self, log_odds):
-        """Compute log-odds that are NaN again, in logs."""
+        """Recompute the log-odds that are NaN, in logs."""
         for row in np.flatnonzero(np.isnan(log_odds).any(1)):
             units = np.flatnonzero(np.isnan(log_odds[row]))
             value = np.empty(len(units))
@@ -148,7 +149,7 @@ class _Enumeration:
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Answer independent samples."""
+    """Draw independent samples."""
     n, n_labels = energy.field.shape
     key = random_key(method.random_state)
     fields = empty_result(energy, query)
@@ -172,7 +173,7 @@ def _draw(method, energy, query):
 
 
 def _n_low(coupling):
-    """Choose the number of low units: the range of the table of their pair scores is limited."""
+    """Choose the number of low units such that the range of their pair scores fits the table."""
     k = min(len(coupling), _MAX_LOW)
     norm = np.abs(np.triu(coupling[:k, :k])).sum(0).cumsum()
     return int(np.count_nonzero(norm <= PRODUCT_LIMIT))

@@ -1,7 +1,7 @@
 """Searches for the labels of an Ising model with the highest score or the least hinge loss.
 
-`infer` looks for the highest score, the decoding rule of the large margin machine for the least
-hinge loss, with the same methods.
+`infer` searches for the highest score; the decoding rule of the large margin machine uses the same
+methods to search for the least hinge loss.
 """
 
 import numpy as np
@@ -36,10 +36,10 @@ def solve(method, energy, query):
 def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
     """Find the labels y in {-1, +1}^L with the highest score, or the least hinge loss.
 
-    Without a margin ``argmax_y f.y + y'Sy / 2``; of equal labels the first in lexicographic
-    order. With a margin ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; of equal
-    labels those with the highest score, then the first. Beyond 20 labels the order of the search
-    decides, which is fixed.
+    Without a margin, return ``argmax_y f.y + y'Sy / 2``; ties are broken by lexicographic order.
+    With a margin, return ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; ties are
+    broken by the highest score, then by lexicographic order. With more than 20 labels, ties are
+    broken by the order of the search, which is deterministic.
 
     Parameters
     ----------
@@ -65,9 +65,10 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
 class _Problem:
     """The models and the objective of a search, in the form that kernels take.
 
-    `held` (N, L) is -1 and +1 for clamped labels, else 0. Without a margin (for the score), labels
-    that their field alone decides are clamped, too, and the fields of clamped labels are moved to
-    `offset` (N,), because searches are accurate to a share of the largest field.
+    `held` (N, L) is -1 and +1 for clamped labels, else 0. If the score is maximised (no margin),
+    labels whose sign follows from their field alone are clamped, too, and the fields of clamped
+    labels are moved to `offset` (N,), because the accuracy of searches is a share of the largest
+    field.
     """
 
     def __init__(self, energy, margin):
@@ -83,7 +84,7 @@ class _Problem:
             self._clamp_decided()
 
     def _clamp_decided(self):
-        """Clamp the labels that their field decides, and take out the fields of clamped labels."""
+        """Clamp labels whose sign follows from their field; remove the fields of clamped labels."""
         outweighed = np.abs(self.fields) <= (1 + TIE) * np.abs(self.coupling).sum(axis=0)
         decided = (self.held == 0) & ~outweighed
         self.held[decided] = np.sign(self.fields[decided])
@@ -147,13 +148,13 @@ def _branch_and_bound(problem, method, start, n_jobs):
 
 
 def _visit_all(problem, found):
-    """Fill in `found` for a single row by enumeration, without a kernel that must be compiled.
+    """Fill in `found` for a single row by enumeration in NumPy, which needs no compiled kernel.
 
-    The search of the kernel ends with the same labels, also among equal labels.
+    The labels are the same as the labels that the kernel finds, also in case of ties.
     """
     fields, held = problem.fields[0], problem.held[0]
     free = np.flatnonzero(held == 0)
-    # In lexicographic order.
+    # All states in lexicographic order.
     bits = (np.arange(2 ** len(free))[:, None] >> np.arange(len(free))[::-1]) & 1
     signs = np.tile(held.astype(np.float64), (len(bits), 1))
     signs[:, free] = 2 * bits - 1

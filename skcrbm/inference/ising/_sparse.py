@@ -1,8 +1,7 @@
-"""Sparse Ising models, solved as factor graphs of pairs or by a faster kernel of their own.
+"""Solvers of sparse Ising models: a fast kernel for couplings, else factor graphs of pairs.
 
-The kernel of `sparse_ising` needs the coupling of a pair only, not its whole table. Problems that
-it does not take are solved as factor graphs: strong couplings, most dampings, tree weights and
-mean field.
+The kernel of `sparse_ising` reads a coupling per pair instead of a whole table. The other problems
+are solved as factor graphs: strong couplings, most values of damping, tree weights, mean field.
 """
 
 import numpy as np
@@ -20,13 +19,13 @@ from skcrbm.utils.validation import kernel_array
 class _Kernel(OddsKernel):
     """Messages of edges as odds, with models side by side in the innermost loop."""
 
-    #: A division for two messages at once has products of four messages.
+    #: A division that serves two messages has products of four messages.
     share = 0.25
 
     def prepare(self, graph):
         n_tables = graph.n_tables
         edges = kernel_array(graph.variables.reshape(n_tables, 2))
-        # The largest entry of a table is |s|, the last entry is s.
+        # The largest log-potential of a table is |s|, the last one is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
 

@@ -1,4 +1,4 @@
-"""The linear program of the local polytope for Ising models, by maximum flows."""
+"""Solver of the linear program of the local polytope for Ising models, by maximum flows."""
 
 from __future__ import annotations
 

@@ -48,17 +48,17 @@ def _pass_messages(reweighted, method, energy, query):
 
 
 def _wide_enough(method, energy, reweighted):
-    """Return the energy in a dtype that holds products of exponentials of its couplings.
+    """Return the energy in a dtype in which products of exponentials of couplings do not overflow.
 
     Raises
     ------
     ValueError
-        If float64 does not hold them.
+        If the products overflow in float64, too.
     """
     strongest = 0.0
     for connection, weights in zip(energy.structure.connections[1:], energy.weights, strict=True):
         share = 1.0
-        if reweighted:  # couplings are divided by the edges' appearance
+        if reweighted:  # couplings are divided by the appearance of their edges
             share = connection.n_right if connection.dense else 1 / connection.edge_appearance.min()
         strongest = max(strongest, share * float(np.abs(weights).max(initial=0)))
     if 2 * strongest <= LOG_RANGE[energy.dtype]:
@@ -123,7 +123,7 @@ def _inputs(energy):
         if values is None or np.isnan(values).all():
             continue
         values = values.T.reshape(n_nodes, -1, energy.n_models)
-        # A unit that is on holds its node; so do all units off.
+        # The state of a node is known if one of its units is on, or if all units are off.
         known = (values == 1).any(axis=1) | (values == 0).all(axis=1)
         barred = (values == 0) & ~known[:, None]
         held.free[layer] = (~known).astype(energy.dtype)
@@ -136,12 +136,12 @@ def _inputs(energy):
 
 
 def _by_layer(energy, values):
-    """Return pairs of the part of a layer in values (N, n_variables) and its number of nodes."""
+    """Return, for each layer, its part of values (N, n_variables) and its number of nodes."""
     return zip(energy.by_layer(values), energy.structure.n_nodes, strict=True)
 
 
 def _lanes(values, n_nodes):
-    """Return values (N, n_nodes (k - 1)) as (n_nodes, (k - 1) N)."""
+    """Transpose values (N, n_nodes * (k - 1)) to (n_nodes, (k - 1) * N), the layout of kernels."""
     return np.ascontiguousarray(values.T).reshape(n_nodes, values.size // n_nodes)
 
 
@@ -161,10 +161,10 @@ def _until_converged(network, inputs, tolerance):
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []
-    # Beliefs that do not change before the inputs have reached all layers have not converged.
+    # Until the inputs have reached all layers, constant beliefs do not mean convergence.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
-        if len(trace.beliefs) == t + 1:  # else the shared first iteration is done
+        if len(trace.beliefs) == t + 1:  # the shared first iteration may be done already
             network._advance(trace, t, later)
             _forget(trace)
         change, moved = _movement(trace, tolerance)
@@ -195,7 +195,7 @@ def _forget(trace):
 
 
 def _movement(trace, tolerance):
-    """Return the largest change of a belief per row, and True where log-odds still move."""
+    """Return, for each row, the largest change of a belief, and True if log-odds still change."""
     change, moved = np.zeros(trace.n), np.zeros(trace.n, bool)
     for layer, (old, new) in enumerate(zip(trace.beliefs[-2], trace.beliefs[-1], strict=True)):
         if new is None or not new.size:
@@ -204,7 +204,7 @@ def _movement(trace, tolerance):
         counts = np.ones((len(new), trace.n), bool) if mask is None else mask == 1
         step = np.abs(probabilities(new, trace.n) - probabilities(old, trace.n)).max(axis=1)
         change = np.maximum(change, np.where(counts, step, 0).max(axis=0))
-        with np.errstate(invalid="ignore"):  # -inf on both sides: a barred state
+        with np.errstate(invalid="ignore"):  # inf - inf occurs for barred states
             step = np.abs(new - old)
             slack = convergence_slack(tolerance, np.maximum(abs(new), abs(old)), new.dtype)
             far = (step > slack).reshape(len(new), -1, trace.n).any(axis=1)
@@ -213,7 +213,7 @@ def _movement(trace, tolerance):
 
 
 def _take(a, rows, n):
-    """Return rows of an array (k, m n) whose last axis holds n rows."""
+    """Select rows of the batch from an array (k, m n) whose last axis holds n rows."""
     if a is None:
         return None
     part = a.reshape(len(a), a.shape[1] // n, n)[:, :, rows]
@@ -221,7 +221,7 @@ def _take(a, rows, n):
 
 
 def _take_rows(trace, rows):
-    """Return the trace of some of the rows, with its last two iterations."""
+    """Return the trace of selected rows, with the last two iterations only."""
 
     def last_two(past):
         kept = [[_take(a, rows, trace.n) for a in arrays] for arrays in past[-2:]]

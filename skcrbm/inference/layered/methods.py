@@ -1,4 +1,4 @@
-"""The networks of each method on layered models: messages (sum, reweighted, max) and mean field."""
+"""Networks for layered models: sum-product, tree-reweighted and max-product, and mean field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skcrbm.kernels.layered_messages import Edges, expected_fields_vjp, send, se
 class MessageNetwork(LayeredNetwork):
     """Sum-product and tree-reweighted messages.
 
-    With `reweighted`, edges have the appearance probabilities of `Connection.edge_appearance`.
+    If `reweighted`, edges have the appearance probabilities `Connection.edge_appearance`.
     `with_input` is True if some inputs are not observed.
     """
 
@@ -54,7 +54,9 @@ class MessageNetwork(LayeredNetwork):
         )
 
     def _sufficient(self, inputs):
-        """Return two iterations if the graph is a star given the inputs, else all.
+        """Return 2, the sufficient number of iterations, if the graph is a star given the inputs.
+
+        Otherwise return the number of all iterations.
 
         In a star, the message of a hidden node to the output node depends on the inputs alone. It
         is final from iteration 2 on, and later iterations repeat it.
@@ -63,7 +65,7 @@ class MessageNetwork(LayeredNetwork):
         return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
 
     def _start(self, trace, n):
-        """Set the messages of time 0 to 0."""
+        """Set the messages before iteration 1 to 0."""
         trace.forward.append([None] * self.structure.depth)
         trace.backward.append([None] * self.structure.depth)
         trace.edges = list(self.edges)
@@ -93,13 +95,13 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):
-        """Return the opposite messages, which the cavities of a step leave out."""
+        """Return the messages in the opposite direction, which the cavities of a step leave out."""
         if forward:
             return trace.backward[t - 1][c]
         return trace.forward[t if self.in_place else t - 1][c]
 
     def _mask(self, trace, c, forward):
-        """Return 1 (n_sources, n) for nodes that send messages; (0, n) if all nodes send."""
+        """Return a mask (n_sources, n) with 1 for nodes that send messages; (0, n) if all send."""
         mask = trace.mask(c if forward else c + 1)
         return np.empty((0, trace.n), self.dtype) if mask is None else mask
 
@@ -124,7 +126,7 @@ class MessageNetwork(LayeredNetwork):
         send(belief, reverse, arguments, mask, out, total)
 
     def _zero_weights(self, with_input):
-        """Return zeros for the gradients of the shifted tables, ahead and back."""
+        """Return zero gradients of the shifted tables, toward the output and toward the input."""
         return [
             None
             if e is None or (c == 0 and not with_input)
@@ -160,7 +162,7 @@ class MessageNetwork(LayeredNetwork):
                 d_reverse,
                 d_tables[c][0 if forward else 1],
             )
-            # The iteration that made the reverse messages needs their gradient.
+            # The gradient of the reverse messages belongs to the iteration that computed them.
             now = self.in_place and not forward
             (direct if now else before)[c, not forward] = d_reverse
         return before
@@ -216,12 +218,12 @@ class _Edges:
 
     left: np.ndarray  # (E,)
     right: np.ndarray  # (E,)
-    pair: np.ndarray  # (E,): pair of a table and a rho
+    pair: np.ndarray  # (E,): number of the pair (table, rho) of each edge
     rho: np.ndarray  # (E,)
     pair_table: np.ndarray | None  # (P,), None if the pairs are the tables of the connection
     pair_rho: np.ndarray | None  # (P,)
     ahead: tuple  # shifted tables (P, l, k - 1) and shifts (P, k - 1) toward the output
-    back: tuple  # the same toward the input
+    back: tuple  # shifted tables and shifts toward the input
 
     def from_left(self, keep: np.ndarray) -> _Edges:
         """Return the edges of the left nodes for which `keep` (n_left,) is True."""
@@ -256,7 +258,7 @@ class _Edges:
         return self.sum_pairs(scaled, n_tables)
 
     def sum_pairs(self, values, n_tables):
-        """Return sums over the pairs of each table of the connection."""
+        """Sum values over the pairs (table, rho) that share each table of the connection."""
         if self.pair_table is None:
             return values
         total = np.zeros((n_tables, *values.shape[1:]), values.dtype)

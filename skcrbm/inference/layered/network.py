@@ -24,7 +24,7 @@ from skcrbm.utils.row_sparse import RowSparse, columns_used
 
 
 class Held(NamedTuple):
-    """Nodes after the input whose states are known; lists by layer, None in layers without any.
+    """Nodes after the input layer whose states are known, as lists by layer; None for other layers.
 
     A held node sends no messages: its effect is added to the fields of its neighbours.
     """
@@ -35,7 +35,7 @@ class Held(NamedTuple):
 
     @classmethod
     def output(cls, depth: int, free: np.ndarray, states: np.ndarray) -> Held:
-        """Hold nodes of the output layer, which is number `depth`."""
+        """Return a `Held` for nodes of the output layer, whose number is `depth`."""
         others = [None] * depth
         return cls([*others, free], [*others, states], [*others, None])
 
@@ -45,10 +45,10 @@ class LayeredInput:
     """The input of a layered model for a chunk of n rows."""
 
     # ndarray or CSR matrix (n, D (l - 1)): means of the states of the input nodes, 0 if not
-    # observed; (n, 0) with `fields`
+    # observed; (n, 0) if `fields` is given
     means: Any
     missing: np.ndarray | None = None  # bool (n, D)
-    held: Held | None = None  # not for `LayeredNetwork.gradient`
+    held: Held | None = None  # held nodes, which `LayeredNetwork.gradient` does not support
     # Unary scores by layer, (n_nodes, (k - 1) n), with the effect of the inputs on layer 1 added;
     # they replace the inputs.
     fields: list | None = None
@@ -57,16 +57,16 @@ class LayeredInput:
 
 @dataclass
 class Trace:
-    """All beliefs and messages of a run; index t is the iteration, from 1."""
+    """All beliefs and messages of a run; the index t is the number of the iteration, from 1."""
 
     inputs: LayeredInput
-    complete: bool  # False if beliefs and messages that do not reach the output were left out
+    complete: bool  # False if beliefs and messages that cannot reach the output were left out
     n_iter: int  # iterations that were run; further iterations would not change the output
     # beliefs[t][layer] (n_nodes, (n_states - 1) n): log-odds against state 0, None if not needed.
     # The last entry, n_iter + 1, holds the result.
     beliefs: list
     forward: list  # forward[t][c] (E, (n_states - 1) n): messages of connection c to the output
-    backward: list  # backward[t][c]: messages to the input
+    backward: list  # backward[t][c]: messages of connection c to the input
     edges: Any = None  # list of `_Edges` by connection, for methods with messages
     first: Trace | None = None  # iteration 1 for a single row, if all rows share it
 
@@ -105,8 +105,8 @@ class LayeredNetwork:
     def run(self, inputs: LayeredInput, *, complete: bool = False, keep: bool = False) -> Trace:
         """Run the iterations.
 
-        With `complete`, compute the beliefs of all layers, also if the output does not depend on
-        them. With `keep`, keep all iterations for `gradient`, else the last iteration only.
+        If `complete`, compute the beliefs of all layers, even those that cannot affect the output.
+        If `keep`, keep all iterations for `gradient`, else only the last iteration.
         """
         n_iter = self.n_iter if complete else self._sufficient(inputs)
         trace, later = self._begin(inputs, complete, n_iter)
@@ -119,7 +119,7 @@ class LayeredNetwork:
         return trace
 
     def _begin(self, inputs, complete, n_iter):
-        """Return the trace before the first iteration that is left, and later fields by layer."""
+        """Return the trace before the next iteration, and the fields of later iterations."""
         n = inputs.means.shape[0]
         base, seen = self._fields(inputs, n)
         later = [b if s is None else b + s for b, s in zip(base, seen, strict=True)]
@@ -133,7 +133,7 @@ class LayeredNetwork:
         return trace, later
 
     def _advance(self, trace, t, later):
-        """Run iteration t."""
+        """Run iteration t: compute all beliefs, then the messages."""
         beliefs = [
             b.copy() if b is not None and self._needed(layer, t, trace) else None
             for layer, b in enumerate(later)
@@ -184,7 +184,7 @@ class LayeredNetwork:
         expected_fields(mean, tables, source, target, connection.table, total)
 
     def _share_first_iteration(self, trace, seen):
-        """Run iteration 1 for a single row: it does not see the inputs, so all rows are equal."""
+        """Run iteration 1 for a single row: rows are equal before the inputs act on them."""
         n = trace.n
         inputs = LayeredInput(trace.inputs.means[:1])
         base = [self._base(layer, inputs, 1) for layer in range(self.structure.depth + 1)]
@@ -211,7 +211,7 @@ class LayeredNetwork:
         return self.n_iter
 
     def _needed(self, layer, t, trace):
-        """Return True if messages to a layer in iteration t can still reach the output."""
+        """Return True if messages sent to a layer in iteration t can still reach the output."""
         return trace.complete or t + self.structure.depth - layer <= trace.n_iter
 
     def _base(self, layer, inputs, n):
@@ -247,7 +247,7 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _iterate(self, trace: Trace, t: int, totals: list) -> None:
-        """Run iteration t from the beliefs of time t; add its messages to `totals`."""
+        """Compute the messages of iteration t from its beliefs; add the messages to `totals`."""
         raise NotImplementedError
 
     def _zero_weights(self, with_input: bool) -> list:
@@ -281,7 +281,7 @@ class LayeredNetwork:
         d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
         d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
-        for t in range(trace.n_iter, -1, -1):  # beliefs of time t + 1
+        for t in range(trace.n_iter, -1, -1):  # go back through the beliefs of iteration t + 1
             for layer, d in enumerate(d_beliefs):
                 if d is not None:
                     d_unaries[layer] += _lane_sums(d, n)
@@ -302,7 +302,7 @@ class LayeredNetwork:
         return self.structure.params(d_unaries, flat)
 
     def _input_gradient(self, inputs, d_field):
-        """Return the gradient of the input weights, flat or `RowSparse`, from `d_field`."""
+        """Return the gradient of the input weights, a flat array or `RowSparse`, from `d_field`."""
         connection = self.structure.connections[0]
         n = inputs.means.shape[0]
         if connection.dense:
@@ -326,7 +326,7 @@ class LayeredNetwork:
         return self.structure.params(unaries, flat)
 
     def pair_moments(self, trace: Trace, row_weight: np.ndarray) -> list[Any]:
-        """Return sums of the moments of pairs of free nodes, flat by connection.
+        """Return the moments of pairs of free nodes, summed over rows, flat by connection.
 
         The entry of the input is None if all inputs are observed.
         """
@@ -356,7 +356,7 @@ class LayeredNetwork:
         """Return flat moments of pairs by connection, from the weighted means of their nodes."""
         flat = self._pair_moments(trace, free)
         for c in range(self.structure.depth):
-            # A held node is independent of its neighbours: multiply means, weighted once.
+            # A clamped node is independent of its neighbours: multiply means, one of them weighted.
             if held[c] is not None:
                 right = free[c + 1] if held[c + 1] is None else free[c + 1] + held[c + 1]
                 flat[c] = flat[c] + self._products(c, trace.inputs.held.states[c], right, trace.n)
@@ -366,7 +366,7 @@ class LayeredNetwork:
         return flat
 
     def _products(self, c, left, right, n):
-        """Return flat sums over rows of products of left and right means, by pairwise score."""
+        """Return products of left and right means, summed over rows, for each pairwise score."""
         connection = self.structure.connections[c]
         if connection.dense:
             return (left.reshape(-1, n) @ right.reshape(-1, n).T).ravel()
@@ -394,7 +394,7 @@ def probabilities(belief: np.ndarray, n: int) -> np.ndarray:
 
 def _lane_sums(a, n):
     """Return the sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
-    # Faster than sum(axis=2) for few rows, whose inner loop is short.
+    # einsum is faster than sum(axis=2) if there are few rows.
     return np.einsum("isr->is", a.reshape(len(a), a.shape[1] // n, n))
 
 
@@ -417,7 +417,7 @@ def _sparse_products(means, d):
 
 
 def _lanes(means, n_nodes):
-    """Return input means (n, D (l - 1)) as (D, (l - 1) n)."""
+    """Transpose input means (n, D * (l - 1)) to the layout (D, (l - 1) * n) of the kernels."""
     if sparse.issparse(means):
         means = means.toarray()
     return np.ascontiguousarray(means.T).reshape(n_nodes, -1)

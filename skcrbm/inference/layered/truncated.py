@@ -1,4 +1,4 @@
-"""The options of truncated inference: which method, in which order, for how many iterations."""
+"""Options of truncated inference: method, schedule and number of iterations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skcrbm.utils.options import Integer, Options, options_constraint
 if TYPE_CHECKING:
     from skcrbm.inference.layered.network import LayeredNetwork
 
-#: Names that `inference=` of a layered model takes.
+#: Names that the parameter `inference` of a layered model accepts.
 TRUNCATED_METHODS = ("tree_reweighted", "sum_product", "mean_field")
 
 

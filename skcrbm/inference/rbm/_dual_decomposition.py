@@ -1,4 +1,4 @@
-"""Dual decomposition of marginal MAP on RBMs: calls of the kernel on chunks of rows."""
+"""Dual decomposition for marginal MAP on RBMs: calls of the kernel on chunks of rows."""
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def solve(method, energy, query):
 
 
 def _in_double(energy):
-    """Return the same model in float64: a bound must hold for the exact numbers."""
+    """Return the model in float64, because a bound must hold for exact arithmetic."""
     model = RBMEnergy(*(part.astype(np.float64) for part in (*energy.couplings, *energy.fields)))
     return model if energy.evidence is None else model.condition(energy.evidence)
 

@@ -28,13 +28,14 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# States of a model that are scored together to draw samples, times units.
+# Largest number of states times units of a model that are scored together to draw samples.
 _BLOCK_UNITS = 2**20
-# States times summed units in a chunk of rows: some milliseconds, much longer than a call takes.
+# Number of states times summed units in a chunk of rows, which takes some milliseconds: much longer
+# than the overhead of a call.
 _CHUNK_WORK = 2**23
-# Estimated numbers in memory for each variable of each row, besides the answer.
+# Estimated count of scratch numbers for each variable of each row, besides the answer.
 _NUMBERS = 8
-# Least number of rows in a block, as each block computes the tables of the couplings again.
+# Least number of rows in a block, because each block recomputes the tables of the couplings.
 _LEAST_ROWS = 64
 
 
@@ -52,7 +53,7 @@ def _check_size(method, layer, n_units, advice):
 
 
 def _in_blocks(solve):
-    """Decorate a solver that needs much memory for each row, so that it gets blocks of rows.
+    """Decorate a solver that needs much memory per row, so that each call gets a block of rows.
 
     The answers for the rows are joined, and statistics summed over rows are added up.
     """
@@ -69,7 +70,7 @@ def _in_blocks(solve):
             weight = query.sample_weight[rows]
             part = solve(method, energy.rows(rows), replace(query, sample_weight=weight))
             if "statistics" in part:
-                (values,) = part.pop("statistics")  # an RBM has a single array
+                (values,) = part.pop("statistics")  # the statistics of an RBM are a single array
                 if total is None:
                     shape = (n, *values.shape[1:]) if query.per_example else values.shape
                     total = np.zeros(shape, energy.dtype if query.per_example else np.float64)
@@ -130,7 +131,7 @@ def _best_states(method, energy, query):
     log_gain = _low_log_gain(layers.coupling)
     state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k + m))
 
-    from skcrbm.kernels.rbm_exact_map import best_states  # loaded when first needed
+    from skcrbm.kernels.rbm_exact_map import best_states  # imported on first use
 
     def solve(rows):
         best_states(
@@ -171,7 +172,8 @@ def _sums(method, energy, query):
     if "statistics" in query.returns:
         pairs = (np.zeros((n, m, k) if query.per_example else (m, k)),)
     weight = np.ones(n) if query.per_example else query.sample_weight
-    want_marginals = bool(query.returns & {"marginals", "statistics"})  # evidence needs them
+    # clamped units need marginals for their statistics
+    want_marginals = bool(query.returns & {"marginals", "statistics"})
     rows_of = layers.enumerated, layers.other, layers.free
     chunks = row_chunks(n, max(4, min(256, _CHUNK_WORK // max(1, m << k))))
 
@@ -191,7 +193,7 @@ def _sums(method, energy, query):
             np.add(found[:, k:], summed, out=found[:, k:], where=free[:, k:])
 
     def in_logs(rows, statistics):
-        from skcrbm.kernels.rbm_exact_log import enumerate_in_logs  # loaded when first needed
+        from skcrbm.kernels.rbm_exact_log import enumerate_in_logs  # imported on first use
 
         enumerate_in_logs(
             *(part[rows] for part in rows_of), coupling, _low_log_gain(coupling), weight[rows],
@@ -231,11 +233,11 @@ def _sums(method, energy, query):
 
 
 def _sums_of_one(layers):
-    """Answer for a single model in NumPy, without kernels, which take seconds to compile.
+    """Answer for a single model in NumPy, to save the seconds that kernels take to compile.
 
-    Training steps on a single row do not use it: they ask for sums of statistics, there are many
-    of them, and kernels are faster. Returns log Z, the log-odds (k + m,), 0 for clamped units, and
-    P(summed on, enumerated on) (m, k).
+    Training steps on a single row use kernels instead, because kernels are faster in many calls.
+    Return log Z, the log-odds (k + m,), 0 for clamped units, and P(summed on, enumerated on),
+    (m, k).
     """
     k, m = layers.coupling.shape
     free, free_other = layers.free[0, :k], layers.free[0, k:]
@@ -277,7 +279,7 @@ def _log_sum(log_weight):
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Answer independent samples: a state of one layer, then of the other layer given it."""
+    """Draw independent samples: the enumerated layer, then the other layer given its state."""
     n, n_samples = energy.n_models, query.n_samples
     layers = _Layers(energy, energy.n_visible < energy.n_hidden)
     coupling = layers.coupling
@@ -317,12 +319,12 @@ def _draw(method, energy, query):
 
 
 def _bits(numbers, k):
-    """Return the 0/1 states (K, k) of these numbers, the first unit fastest."""
+    """Return 0/1 states (K, k) from their numbers (K,): the bits of each number, lowest first."""
     return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
 
 
 def _n_low(k, m):
-    """Return for how many of k enumerated units a table over all their states is computed."""
+    """Return the number of low units among k enumerated units: a table holds all their states."""
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
 
 
@@ -334,9 +336,9 @@ def _low_log_gain(coupling):
 
 
 def _odds_tables(layers):
-    """Return the tables of `enumerate_rows`; None if the model is beyond its range.
+    """Return the tables of `enumerate_rows`; None if couplings or fields are too large for odds.
 
-    Units with strong couplings are alone in their group, or in pairs.
+    Summed units with strong couplings are grouped alone or in pairs.
     """
     k, m = layers.coupling.shape
     if np.abs(layers.enumerated).max(initial=0.0) > MAX_FIELD:
@@ -360,9 +362,9 @@ def _odds_tables(layers):
 
 
 def _work_space(k, m, n_places):
-    """Return the scratch arrays of `enumerate_rows`, which would take long to compile in a kernel.
+    """Return the scratch arrays of `enumerate_rows`; a kernel that makes them compiles slowly.
 
-    The numbers of the rows of a block lie one after the other. Empty places are units that are off.
+    The rows of a block are stored one after the other. Empty places hold units that are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

@@ -22,7 +22,7 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, visible):
-    """Run all models from visible states or marginals (N, V); each model stops on its own."""
+    """Run all models from visible states or marginals (N, V); each model stops at convergence."""
     weights, n_visible, dtype = energy.weights, energy.n_visible, energy.dtype
     fields = empty_result(energy, query)
     fields["log_odds"] = np.empty((energy.n_models, energy.n_variables), dtype)

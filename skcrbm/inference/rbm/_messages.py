@@ -50,7 +50,7 @@ def _find_state(method, energy, query, kind):
 
     def run(beliefs):
         fields, score = _pass_messages(method, energy, query, kind, beliefs=beliefs)
-        if query.return_state:  # an array, from which `best_of_restarts` can choose rows
+        if query.return_state:  # an array, so that `best_of_restarts` can choose rows
             in_logs.append(fields["state"].in_logs)
             fields["state"] = fields["state"].values
         return fields, score
@@ -71,11 +71,11 @@ def _find_state(method, energy, query, kind):
 def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=None):
     """Pass messages on a batch of RBMs.
 
-    `kind` is SUM, MAX or MIXED, and `edge_appearance` the rho of tree-reweighted messages, 1 for
-    all others. `beliefs` (N, V + H) are log-odds to start from, without messages, instead of the
-    start of the query; without beliefs and start, the visible units send first, from their
-    fields. Returns the fields of a result and the score (N,) of the best state visited, which is
-    the visible part of ``fields["assignment"]``.
+    `kind` is SUM, MAX or MIXED; `edge_appearance` is rho if messages are tree-reweighted, else 1.
+    `beliefs` (N, V + H) are log-odds to start from, and replace the start of the query. If there
+    are no beliefs and no start, the visible units send first, from their fields. Return the fields
+    of a result and the score (N,) of the best state visited, whose visible part is stored in
+    ``fields["assignment"]``.
     """
     n, dtype, n_visible = energy.n_models, energy.dtype, energy.n_visible
     shape = (n, *energy.weights.shape)
@@ -129,8 +129,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
         batch = RBMRows(visible_bias, hidden_bias, free[rows], weight[rows], start)
         kernel(kind, couplings, batch, options, answers)
 
-    # Few chunks, as each sums its statistics into a matrix of its own. No chunk is so small
-    # that this matrix, or handing the chunk to a thread, costs more than its work.
+    # Use few chunks, because each chunk sums its statistics into a separate matrix, and large
+    # chunks, whose work outweighs the cost of this matrix and of a thread.
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
     if "statistics" in query.returns:
         size = max(size, _ROWS_PER_SUM)
@@ -148,9 +148,9 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 
 
 def _choose_kernel(energy, kind, damping, edge_appearance):
-    """Return a kernel, the couplings as it takes them, and their norm.
+    """Return a kernel, the couplings in the form of the kernel, and the norm of the couplings.
 
-    Messages are kept as odds if products of them fit the dtype and damping is 0 or 1/2 (a square
+    Messages are kept as odds if their products fit the dtype and damping is 0 or 1/2 (a square
     root), else as logs. The norm is the largest sum of |couplings| over a row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
@@ -159,7 +159,7 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     if kind != MAX and damping in (0.0, 0.5) and edge_appearance == 1:
         limit = dtype.type(LOG_RANGE[dtype])
         if 2 * step.max(initial=0) < limit:
-            # Times exp(max|W|) this is below the dtype's precision, and it is no denormal number.
+            # floor * exp(max|W|) is below the precision of the dtype; floor itself is not denormal.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, norms, limit)
             couplings = OddsCouplings(weights, np.exp(weights), norms, piece, step, limit, floor)
@@ -169,7 +169,7 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
 
 
 def _norms(weights):
-    """Return sums and maxima of |weights| (V, H) over rows, (V,) float64, and column sums (H,)."""
+    """Return row sums and row maxima (V,) and column sums (H,) of |weights| (V, H)."""
     bits = weights.view(f"u{weights.itemsize}")
     norms, largest = np.empty(len(weights)), np.empty(len(weights), bits.dtype)
     columns = np.empty(weights.shape[1], weights.dtype)
@@ -184,7 +184,7 @@ def _row_pieces(weights, norms, limit):
     """
     n_visible, n_hidden = weights.shape
     piece = np.full(n_visible, max(1, n_hidden), np.uintp)
-    long = np.flatnonzero(norms > 0.99 * limit)  # the sum is rounded
+    long = np.flatnonzero(norms > 0.99 * limit)  # norms may be rounded down
     magnitude = np.abs(weights[long])
     size = n_hidden
     while len(long):
