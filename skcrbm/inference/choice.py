@@ -200,5 +200,5 @@ def _described(method, energy):
     """Describe an energy that a method refuses, with the reason if its class is supported."""
     kind = type(energy).__name__
     if method.restriction and has_solver(method.name, type(energy)):
-        return f"this {kind}, as {method.restriction}"
+        return f"this {kind}, because {method.restriction}"
     return kind

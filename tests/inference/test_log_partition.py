@@ -77,7 +77,7 @@ def test_annealed_z_is_unbiased():
 )
 def test_annealing_refuses_weights_of_zero(factor):
     with pytest.raises(
-        ValueError, match=r"'ais' does not work on this Factor.* no weights of 0 .*'bp_chain'"
+        ValueError, match=r"'ais' does not work on this Factor.* weights of 0 .*'bp_chain'"
     ):
         estimate_log_partition(FactorGraphEnergy([factor]))
 
