@@ -52,7 +52,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _pass_messages(method, energy, query, rho):
-    """Pass messages on a batch of Ising models; rho (L, L) is the weight of each edge."""
+    """Pass messages on a batch of Ising models; `rho` (L, L) has the appearance of each edge."""
     dtype, coupling = energy.dtype, energy.coupling
     shape = (energy.n_models, *coupling.shape)
     rho = kernel_array(rho, dtype)
@@ -101,7 +101,7 @@ def _pass_messages(method, energy, query, rho):
 
 
 def _options(method, query, dtype, slack):
-    """Return the options of the kernels; `slack` is the largest change of a log-odds."""
+    """Return the options of the kernels; `slack` is the largest change of converged log-odds."""
     return IsingOptions(
         method.iterations,
         dtype.type(method.tolerance),
@@ -114,10 +114,10 @@ def _options(method, query, dtype, slack):
 def _iterate(energy, query, kernel, beliefs):
     """Run an iterative kernel over chunks of models, and return the fields that it fills in.
 
-    The evidence is folded into the field of the energy. The call for a slice of rows is
-    ``kernel(rows, field, free, weight, theta, n_iter, converged, log_partition, pairwise)``, with
-    the arrays restricted to these rows. `beliefs` (N, L) are log-odds to start from; None to start
-    from the fields.
+    The field of the energy must include the effect of the evidence. For each slice of rows the
+    kernel is called as ``kernel(rows, field, free, weight, theta, n_iter, converged,
+    log_partition, pairwise)``, with the arrays of these rows. `beliefs` (N, L) are log-odds to
+    start from; if None, the start is the fields.
     """
     n, dtype = energy.n_models, energy.dtype
     fields = empty_result(energy, query)
@@ -145,24 +145,24 @@ def _iterate(energy, query, kernel, beliefs):
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.coupling.size)))
     sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
     if "log_partition" in query.returns:
-        # Kernels score a label by 2 f if y = +1 and 0 if y = -1: subtract f. (The field of
-        # clamped labels is 0.)
+        # Kernels score a label as 2 f if y = +1 and as 0 if y = -1, which is f too much. The field
+        # of clamped labels is 0 here.
         fields["log_partition"] -= energy.field.sum(axis=1, dtype=np.float64)
     return fields
 
 
 def _empty_trace(energy, query, max_iter):
-    """Return an array (N, max_iter) of NaN for the trace, or (N, 0) if no trace is requested."""
+    """Allocate an array (N, max_iter) of NaN for the trace, or (N, 0) if no trace is requested."""
     return np.full((energy.n_models, max_iter if query.return_trace else 0), np.nan)
 
 
 def edge_appearance(coupling: np.ndarray) -> np.ndarray:
-    """Return the probability (L, L) that a random spanning tree contains each pair of labels.
+    """Return the probability (L, L) that a random spanning tree contains each edge.
 
-    The tree (a forest if the graph is not connected) is drawn uniformly from all spanning trees of
-    the graph of non-zero couplings. The probability of an edge is its effective resistance: 1 on
-    trees, 2 / L on the complete graph, and (m - 1) / n_edges on average over a component of m
-    labels. Pairs without an edge get 1.
+    The edges are the pairs of labels with non-zero coupling; other pairs get probability 1. The
+    tree (a forest if the graph is not connected) is drawn uniformly from all spanning trees. The
+    probability of an edge is then its effective resistance: 1 on trees, 2 / L on the complete
+    graph, and (m - 1) / n_edges on average over a component of m labels.
     """
     joined = coupling != 0
     rho = np.ones(coupling.shape)
@@ -173,7 +173,7 @@ def edge_appearance(coupling: np.ndarray) -> np.ndarray:
             continue
         graph = joined[np.ix_(labels, labels)].astype(float)
         m = len(labels)
-        # Laplacian + 1/m is regular and has the same resistances.
+        # The matrix Laplacian + 1/m is invertible and has the same effective resistances.
         inverse = np.linalg.inv(np.diag(graph.sum(1)) - graph + 1 / m)
         inner = np.diagonal(inverse)[:, None] + np.diagonal(inverse) - 2 * inverse
         rho[np.ix_(labels, labels)] = np.where(graph > 0, np.minimum(inner, 1.0), 1.0)

@@ -25,7 +25,7 @@ from skcrbm.utils.validation import kernel_array
 
 
 def solve(method, energy, query):
-    """Answer "map" and "map_bound" by "branch_and_bound", "milp" or "icm"."""
+    """Compute "map" and "map_bound" by "branch_and_bound", "milp" or "icm"."""
     found = find_labels(energy, method, start=query.start, n_jobs=query.n_jobs)
     fields = found.fields(query.returns)
     if "init" in method.accepts:
@@ -41,21 +41,12 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
     broken by the highest score, then by lexicographic order. With more than 20 labels, ties are
     broken by the order of the search, which is deterministic.
 
-    Parameters
-    ----------
-    energy : IsingEnergy
-        Clamped labels keep their values; the loss counts their margins, too.
-    method : BranchAndBound, MixedIntegerProgram or ICM
-        Method of the search.
-    margin : float or None
-        Margin of the hinge loss; None for the score.
-    start : InferenceResult or None
-        For "icm": log-odds whose signs are the start, instead of the fields.
-    n_jobs : int or None
-        Number of threads over rows, except for "milp".
+    Clamped labels keep their values, and the loss includes their margins. `start` is an
+    `InferenceResult` or None: the signs of its log-odds are the start of "icm", in place of the
+    signs of the fields. `n_jobs` is ignored by "milp".
     """
     problem = _Problem(energy, margin)
-    if energy.n_variables == 0:  # there is a single state, of value 0
+    if energy.n_variables == 0:  # the only state is empty and has value 0
         found = problem.empty()
         return found._replace(lower=found.value.copy(), converged=~found.converged)
     found = _SEARCHES[method.name](problem, method, start, n_jobs)
@@ -66,9 +57,9 @@ class _Problem:
     """The models and the objective of a search, in the form that kernels take.
 
     `held` (N, L) is -1 and +1 for clamped labels, else 0. If the score is maximised (no margin),
-    labels whose sign follows from their field alone are clamped, too, and the fields of clamped
-    labels are moved to `offset` (N,), because the accuracy of searches is a share of the largest
-    field.
+    labels whose sign follows from their field alone are clamped, too. The scores of clamped labels
+    by their fields are then moved to `offset` (N,), because the rounding error of a search is a
+    share of the largest field.
     """
 
     def __init__(self, energy, margin):
@@ -84,7 +75,7 @@ class _Problem:
             self._clamp_decided()
 
     def _clamp_decided(self):
-        """Clamp labels whose sign follows from their field; remove the fields of clamped labels."""
+        """Clamp labels whose sign follows from their field; set fields of clamped labels to 0."""
         outweighed = np.abs(self.fields) <= (1 + TIE) * np.abs(self.coupling).sum(axis=0)
         decided = (self.held == 0) & ~outweighed
         self.held[decided] = np.sign(self.fields[decided])
@@ -92,7 +83,7 @@ class _Problem:
         self.fields = np.where(self.held == 0, self.fields, 0.0)
 
     def empty(self):
-        """Return FoundLabels to be filled in, with the trivial bound."""
+        """Return `FoundLabels` that a search fills in; the lower bound is -inf."""
         n_rows = len(self.fields)
         return FoundLabels(
             np.zeros(self.fields.shape, np.int8),
@@ -103,7 +94,7 @@ class _Problem:
         )
 
     def kernel_arguments(self, rows):
-        """Return the kind of the problem, and its arrays for some rows."""
+        """Return the first arguments of the kernels for some rows: the objective and the arrays."""
         kind, gamma = (MAP, 0.0) if self.margin is None else (HINGE, float(self.margin))
         return kind, self.fields[rows], self.coupling, gamma, self.held[rows]
 
@@ -150,7 +141,7 @@ def _branch_and_bound(problem, method, start, n_jobs):
 def _visit_all(problem, found):
     """Fill in `found` for a single row by enumeration in NumPy, which needs no compiled kernel.
 
-    The labels are the same as the labels that the kernel finds, also in case of ties.
+    The labels are those that the kernel would find, even if there are ties.
     """
     fields, held = problem.fields[0], problem.held[0]
     free = np.flatnonzero(held == 0)

@@ -1,4 +1,4 @@
-"""Solvers of `LayeredEnergy`, which run the truncated networks until they converge."""
+"""Solvers of `LayeredEnergy`, which run the iterations of truncated inference to convergence."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ def solve_mean_field(method, energy, query):
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages, from the input to the output and back."""
+    """Answer by sum-product messages; see `SumProduct`."""
     return _pass_messages(False, method, energy, query)
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; weights are `Connection.edge_appearance`."""
+    """Answer by tree-reweighted messages; rho is `Connection.edge_appearance`."""
     return _pass_messages(True, method, energy, query)
 
 
 def _pass_messages(reweighted, method, energy, query):
     if method.damping:
         raise ValueError(
-            f"{method.name!r} has no damping on LayeredEnergy; got damping={method.damping}"
+            f"{method.name!r} does not support damping on LayeredEnergy; got "
+            f"damping={method.damping}"
         )
     wide = _wide_enough(method, energy, reweighted)
     network = MessageNetwork(
@@ -48,12 +49,9 @@ def _pass_messages(reweighted, method, energy, query):
 
 
 def _wide_enough(method, energy, reweighted):
-    """Return the energy in a dtype in which products of exponentials of couplings do not overflow.
+    """Convert the energy to float64 if exponentials of its couplings would overflow in its dtype.
 
-    Raises
-    ------
-    ValueError
-        If the products overflow in float64, too.
+    A ValueError is raised if they would overflow in float64, too.
     """
     strongest = 0.0
     for connection, weights in zip(energy.structure.connections[1:], energy.weights, strict=True):
@@ -65,9 +63,10 @@ def _wide_enough(method, energy, reweighted):
         return energy
     if 2 * strongest > LOG_RANGE[np.dtype(np.float64)]:
         raise ValueError(
-            f"{method.name!r} works on LayeredEnergy with couplings (divided by the appearance of "
-            f"their edges, for 'tree_reweighted') up to {LOG_RANGE[np.dtype(np.float64)] / 2:g}; "
-            f"got {strongest:.3g}. Use 'mean_field', 'gibbs' or, for small models, 'exact'"
+            f"{method.name!r} supports couplings of LayeredEnergy up to "
+            f"{LOG_RANGE[np.dtype(np.float64)] / 2:g} in magnitude (for 'tree_reweighted', after "
+            f"division by the edge appearance probabilities); got {strongest:.3g}. Use "
+            "'mean_field', 'gibbs' or, for small models, 'exact'"
         )
     return energy.astype(np.float64)
 
@@ -76,8 +75,8 @@ def _solve(network, method, energy, query):
     for argument, given in (("init", query.start), ("return_state", query.return_state)):
         if given:
             raise ValueError(
-                f"{method.name!r} has no {argument} on LayeredEnergy: it always starts from the "
-                "unary scores"
+                f"{method.name!r} does not support {argument} on LayeredEnergy, because it always "
+                "starts from the unary scores"
             )
     fields = empty_result(energy, query)
     n = energy.n_models
@@ -109,7 +108,7 @@ def _solve(network, method, energy, query):
 
 
 def _inputs(energy):
-    """Return the `LayeredInput` of an energy: its fields, rows last, and its held nodes."""
+    """Return the `LayeredInput` of an energy: its fields and its clamped nodes, with rows last."""
     structure = energy.structure
     means = np.empty((energy.n_models, 0), energy.dtype)
     fields: list[Any] = [
@@ -151,20 +150,20 @@ def _until_converged(network, inputs, tolerance):
     Yields
     ------
     rows : ndarray of int
-        Rows that stop: they have converged, or all iterations are done.
+        Rows that stop, because they have converged or all iterations are done.
     converged : ndarray of bool
         True for rows that have converged.
     changes : ndarray (n_rows, n_iter)
         Largest change of a belief in each iteration, as a probability.
     trace : Trace
-        Trace of these rows.
+        Beliefs and messages of these rows.
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []
-    # Until the inputs have reached all layers, constant beliefs do not mean convergence.
+    # Beliefs may be constant before the inputs have reached all layers, without having converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
-        if len(trace.beliefs) == t + 1:  # the shared first iteration may be done already
+        if len(trace.beliefs) == t + 1:  # iteration 1 may be done already, shared by all rows
             network._advance(trace, t, later)
             _forget(trace)
         change, moved = _movement(trace, tolerance)
@@ -213,7 +212,7 @@ def _movement(trace, tolerance):
 
 
 def _take(a, rows, n):
-    """Select rows of the batch from an array (k, m n) whose last axis holds n rows."""
+    """Select rows of the batch from an array (k, m * n), whose last axis has n rows m times."""
     if a is None:
         return None
     part = a.reshape(len(a), a.shape[1] // n, n)[:, :, rows]
@@ -221,7 +220,7 @@ def _take(a, rows, n):
 
 
 def _take_rows(trace, rows):
-    """Return the trace of selected rows, with the last two iterations only."""
+    """Return the trace of selected rows, with only the last two iterations."""
 
     def last_two(past):
         kept = [[_take(a, rows, trace.n) for a in arrays] for arrays in past[-2:]]

@@ -1,4 +1,4 @@
-"""Networks for layered models: sum-product, tree-reweighted and max-product, and mean field."""
+"""Message passing (sum-product, tree-reweighted, max-product) and mean field on layered models."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from skcrbm.kernels.layered_messages import Edges, expected_fields_vjp, send, se
 
 
 class MessageNetwork(LayeredNetwork):
-    """Sum-product and tree-reweighted messages.
+    """Sum-product or tree-reweighted messages.
 
-    If `reweighted`, edges have the appearance probabilities `Connection.edge_appearance`.
-    `with_input` is True if some inputs are not observed.
+    If `reweighted`, messages are weighted by the edge appearance probabilities rho of
+    `Connection.edge_appearance`, else rho is 1. `with_input` is True if some inputs are not
+    observed, so that input nodes send messages, too.
     """
 
     def __init__(
@@ -54,12 +55,11 @@ class MessageNetwork(LayeredNetwork):
         )
 
     def _sufficient(self, inputs):
-        """Return 2, the sufficient number of iterations, if the graph is a star given the inputs.
+        """Return the number of iterations after which the output does not change.
 
-        Otherwise return the number of all iterations.
-
-        In a star, the message of a hidden node to the output node depends on the inputs alone. It
-        is final from iteration 2 on, and later iterations repeat it.
+        It is 2 if the graph is a star given the inputs: the message of a hidden node to the output
+        node then depends only on the inputs, and later iterations repeat the message of iteration
+        2. Otherwise all iterations are needed.
         """
         star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
         return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
@@ -85,7 +85,7 @@ class MessageNetwork(LayeredNetwork):
                 messages[c] = np.zeros((len(edges.left), width * n), self.dtype)
 
     def _steps(self, trace, t):
-        """Yield (connection, edges, forward) for the messages of iteration t, in order."""
+        """Yield (connection, edges, forward) for the steps of iteration t, in their order."""
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
@@ -95,7 +95,7 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):
-        """Return the messages in the opposite direction, which the cavities of a step leave out."""
+        """Return the messages in the opposite direction, which a step subtracts from beliefs."""
         if forward:
             return trace.backward[t - 1][c]
         return trace.forward[t if self.in_place else t - 1][c]
@@ -126,7 +126,7 @@ class MessageNetwork(LayeredNetwork):
         send(belief, reverse, arguments, mask, out, total)
 
     def _zero_weights(self, with_input):
-        """Return zero gradients of the shifted tables, toward the output and toward the input."""
+        """Allocate gradients of the shifted tables toward the output and the input, set to 0."""
         return [
             None
             if e is None or (c == 0 and not with_input)
@@ -138,7 +138,11 @@ class MessageNetwork(LayeredNetwork):
         ]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
-        """Go back through iteration t; `direct` holds the gradients of messages by later uses."""
+        """Propagate gradients back through iteration t.
+
+        `direct` has the gradients of the messages of iteration t from their later uses. Return the
+        gradients of the messages of the iteration before.
+        """
         direct = {} if direct is None else direct
         before = {}
         empty = np.empty((0, 0), self.dtype)
@@ -162,7 +166,7 @@ class MessageNetwork(LayeredNetwork):
                 d_reverse,
                 d_tables[c][0 if forward else 1],
             )
-            # The gradient of the reverse messages belongs to the iteration that computed them.
+            # Add the gradient of the reverse messages to the iteration that computed them.
             now = self.in_place and not forward
             (direct if now else before)[c, not forward] = d_reverse
         return before
@@ -180,7 +184,10 @@ class MessageNetwork(LayeredNetwork):
         return flat
 
     def _pair_moments(self, trace, expected):
-        """Return flat sums of P(x | y) q(y), pairwise beliefs consistent with the right node."""
+        """Return flat sums of the pairwise beliefs P(x | y) q(y), where y is the right node.
+
+        These beliefs agree with the marginals q(y) of the right nodes.
+        """
         flat = []
         for c, connection in enumerate(self.structure.connections):
             edges = trace.edges[c]
@@ -214,19 +221,22 @@ class MessageNetwork(LayeredNetwork):
 
 @dataclass
 class _Edges:
-    """The edges of a connection as the kernels take them."""
+    """The edges of a connection, in the form that the kernels take.
 
-    left: np.ndarray  # (E,)
-    right: np.ndarray  # (E,)
-    pair: np.ndarray  # (E,): number of the pair (table, rho) of each edge
-    rho: np.ndarray  # (E,)
-    pair_table: np.ndarray | None  # (P,), None if the pairs are the tables of the connection
-    pair_rho: np.ndarray | None  # (P,)
+    Edges that have the same table and the same rho share an entry (table, rho) of a list of pairs.
+    """
+
+    left: np.ndarray  # (E,) node in the layer nearer to the input
+    right: np.ndarray  # (E,) node in the layer nearer to the output
+    pair: np.ndarray  # (E,) number of the pair (table, rho) of each edge
+    rho: np.ndarray  # (E,) appearance probability
+    pair_table: np.ndarray | None  # (P,) table of each pair; None if pair p has table p
+    pair_rho: np.ndarray | None  # (P,) rho of each pair; None if rho is 1
     ahead: tuple  # shifted tables (P, l, k - 1) and shifts (P, k - 1) toward the output
     back: tuple  # shifted tables and shifts toward the input
 
     def from_left(self, keep: np.ndarray) -> _Edges:
-        """Return the edges of the left nodes for which `keep` (n_left,) is True."""
+        """Return only the edges of the left nodes for which `keep` (n_left,) is True."""
         e = keep[self.left]
         return _Edges(
             self.left[e],
@@ -240,7 +250,7 @@ class _Edges:
         )
 
     def arguments(self, forward):
-        """Return the edges in one direction as `send` takes them."""
+        """Return the edges in one direction, as arguments of the kernel `send`."""
         if forward:
             table, shift = self.ahead
             return Edges(table, shift, self.left, self.right, self.pair, self.rho)
@@ -267,7 +277,7 @@ class _Edges:
 
 
 class MaxProductNetwork(MessageNetwork):
-    """Max-product messages, for decoding."""
+    """Max-product messages, which are used for decoding."""
 
     def __init__(self, model, schedule, n_iter, *, with_input):
         super().__init__(model, schedule, n_iter, reweighted=False, with_input=with_input)
@@ -288,32 +298,32 @@ class MaxProductNetwork(MessageNetwork):
 
 
 def _with_reference(weights):
-    """Return tables with a first row of 0 for the reference state."""
+    """Add a first row of 0 to tables, for the reference state."""
     zero = np.zeros((len(weights), 1, weights.shape[2]), weights.dtype)
     return np.concatenate([zero, weights], axis=1)
 
 
 def _shifted_table(weights):
-    """Return exp(W(x, y) - shift(y)) with the row of x = 0, and shift(y) = max_x W(x, y)."""
+    """Return exp(W(x, y) - shift(y)), with a row for x = 0, and shift(y) = max_x W(x, y)."""
     full = _with_reference(weights)
     shift = np.zeros_like(full[:, 0])
-    for x in range(weights.shape[1]):  # faster than max(axis=1), whose inner loop is short
+    for x in range(weights.shape[1]):  # faster than max(axis=1), which has a short inner loop
         np.maximum(shift, weights[:, x], out=shift)
     return np.exp(full - shift[:, None]), shift
 
 
 class MeanFieldNetwork(LayeredNetwork):
-    """Mean field: a message is the expected pairwise score.
+    """Mean field: a message is the expectation of the pairwise score.
 
-    Messages depend on the beliefs alone, which an iteration computes once, so both schedules give
-    the same result.
+    Messages depend only on the beliefs, which are computed once per iteration. Both schedules
+    therefore give the same result.
     """
 
     def _start(self, trace, n):
         """Do nothing, because mean field keeps no messages."""
 
     def _means(self, trace: Trace, t: int, layer: int) -> Any:
-        """Return the probabilities of states 1, 2, ... of a layer; 0 if observed."""
+        """Return the probabilities of states 1, 2, ... of the nodes of a layer; 0 if observed."""
         belief = trace.beliefs[t][layer]
         if belief is None:
             return None

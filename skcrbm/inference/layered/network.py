@@ -1,12 +1,12 @@
 """Truncated inference on layered models, and the gradient through its iterations.
 
-An iteration recomputes all beliefs from the current messages, then the messages from these
-beliefs, connection by connection from the input to the output. The "sequential" schedule updates
-messages in place, the "parallel" schedule computes all of them from the messages of the iteration
-before. Messages start at 0, and beliefs are recomputed after the last iteration (Shen et al. 2019,
-section 3).
+An iteration recomputes all beliefs from the current messages, then the messages from these beliefs,
+one connection after the other, from the input to the output. The "sequential" schedule updates
+messages in place; the "parallel" schedule computes all messages from those of the previous
+iteration. Messages start at 0, and beliefs are recomputed after the last iteration (Shen et al.
+2019, section 3).
 
-Arrays hold rows of the batch in their last axis, see `skcrbm.kernels.layered_messages`.
+The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from skcrbm.utils.row_sparse import RowSparse, columns_used
 
 
 class Held(NamedTuple):
-    """Nodes after the input layer whose states are known, as lists by layer; None for other layers.
+    """Clamped nodes, as lists with an array for each layer, or None for layers without such nodes.
 
-    A held node sends no messages: its effect is added to the fields of its neighbours.
+    A clamped node sends no messages: its effect is added to the fields of its neighbours. Input
+    nodes are not included.
     """
 
-    free: list  # (n_nodes, n): 0 where a node is held, else 1
-    states: list  # (n_nodes, (k - 1) n): means of the states of held nodes, else 0
+    free: list  # (n_nodes, n): 0 for clamped nodes, 1 for free nodes
+    states: list  # (n_nodes, (k - 1) n): means of the states of clamped nodes, 0 for free nodes
     barred: list  # (n_nodes, (k - 1) n): -inf for states that a free node cannot take, else 0
 
     @classmethod
     def output(cls, depth: int, free: np.ndarray, states: np.ndarray) -> Held:
-        """Return a `Held` for nodes of the output layer, whose number is `depth`."""
+        """Return a `Held` with nodes of the output layer only, which is layer number `depth`."""
         others = [None] * depth
         return cls([*others, free], [*others, states], [*others, None])
 
@@ -48,11 +49,11 @@ class LayeredInput:
     # observed; (n, 0) if `fields` is given
     means: Any
     missing: np.ndarray | None = None  # bool (n, D)
-    held: Held | None = None  # held nodes, which `LayeredNetwork.gradient` does not support
+    held: Held | None = None  # clamped nodes, which `LayeredNetwork.gradient` does not support
     # Unary scores by layer, (n_nodes, (k - 1) n), with the effect of the inputs on layer 1 added;
     # they replace the inputs.
     fields: list | None = None
-    alike: bool = True  # True if rows may share iteration 1, in which all rows are equal
+    alike: bool = True  # True if iteration 1, in which all rows are equal, may be computed once
 
 
 @dataclass
@@ -61,14 +62,15 @@ class Trace:
 
     inputs: LayeredInput
     complete: bool  # False if beliefs and messages that cannot reach the output were left out
-    n_iter: int  # iterations that were run; further iterations would not change the output
+    n_iter: int  # number of iterations that were run; more would not change the output
     # beliefs[t][layer] (n_nodes, (n_states - 1) n): log-odds against state 0, None if not needed.
     # The last entry, n_iter + 1, holds the result.
     beliefs: list
-    forward: list  # forward[t][c] (E, (n_states - 1) n): messages of connection c to the output
-    backward: list  # backward[t][c]: messages of connection c to the input
-    edges: Any = None  # list of `_Edges` by connection, for methods with messages
-    first: Trace | None = None  # iteration 1 for a single row, if all rows share it
+    # forward[t][c] (E, (n_states - 1) n): messages of connection c toward the output.
+    forward: list
+    backward: list  # backward[t][c]: messages of connection c toward the input
+    edges: Any = None  # list of the `_Edges` of each connection, for methods with messages
+    first: Trace | None = None  # iteration 1 for a single row, if it was computed once for all rows
 
     @property
     def n(self) -> int:
@@ -76,7 +78,7 @@ class Trace:
         return self.inputs.means.shape[0]
 
     def mask(self, layer: int) -> Any:
-        """Return 1 (n_nodes, n) for free nodes, which send messages, else 0; None if all do."""
+        """Return a mask (n_nodes, n) with 1 for free nodes, else 0; None if all nodes are free."""
         if layer == 0:
             missing = self.inputs.missing
             if missing is None:
@@ -86,7 +88,7 @@ class Trace:
 
 
 class LayeredNetwork:
-    """A `LayeredModel` or `LayeredEnergy` prepared for a number of iterations of a method."""
+    """Base class of the iterations of a method on a `LayeredModel` or `LayeredEnergy`."""
 
     def __init__(self, model: Any, schedule: str, n_iter: int):
         self.structure = model.structure
@@ -119,7 +121,7 @@ class LayeredNetwork:
         return trace
 
     def _begin(self, inputs, complete, n_iter):
-        """Return the trace before the next iteration, and the fields of later iterations."""
+        """Return the trace before the next iteration, and fields by layer for later iterations."""
         n = inputs.means.shape[0]
         base, seen = self._fields(inputs, n)
         later = [b if s is None else b + s for b, s in zip(base, seen, strict=True)]
@@ -142,7 +144,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return scores by layer in iteration 1, and the scores added from iteration 2 on."""
+        """Return the unary scores by layer, and the scores that inputs add from iteration 2 on."""
         seen = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
@@ -153,7 +155,7 @@ class LayeredNetwork:
         return base, [None if f is None else f - b for f, b in zip(inputs.fields, base)]
 
     def _with_held(self, held, base, later, n):
-        """Add barred states to the scores, and the pull of held nodes to the later scores."""
+        """Add -inf for barred states to all scores, and the effect of clamped nodes to `later`."""
         base, later = (
             [
                 None if b is None else b.copy() if barred is None else b + barred
@@ -169,7 +171,7 @@ class LayeredNetwork:
         return base, later
 
     def _expect(self, c, mean, total, forward, n):
-        """Add expected scores along a connection, in either direction, to `total`."""
+        """Add the expected pairwise scores of connection c to `total`, in either direction."""
         connection = self.structure.connections[c]
         if connection.dense:
             matrix = connection.matrix(self.weights[c])
@@ -184,7 +186,10 @@ class LayeredNetwork:
         expected_fields(mean, tables, source, target, connection.table, total)
 
     def _share_first_iteration(self, trace, seen):
-        """Run iteration 1 for a single row: rows are equal before the inputs act on them."""
+        """Run iteration 1 for a single row and copy the result, which is equal for all rows.
+
+        The inputs affect the beliefs only after iteration 1.
+        """
         n = trace.n
         inputs = LayeredInput(trace.inputs.means[:1])
         base = [self._base(layer, inputs, 1) for layer in range(self.structure.depth + 1)]
@@ -215,7 +220,7 @@ class LayeredNetwork:
         return trace.complete or t + self.structure.depth - layer <= trace.n_iter
 
     def _base(self, layer, inputs, n):
-        """Return unary scores for n rows, (n_nodes, (n_states - 1) n)."""
+        """Return the unary scores of a layer for n rows, (n_nodes, (n_states - 1) n)."""
         if layer == 0 and inputs.missing is None:
             return None
         return np.repeat(self.unaries[layer], n, axis=1)
@@ -243,7 +248,7 @@ class LayeredNetwork:
     # ------------------------------------------------------ parts of each method
 
     def _start(self, trace: Trace, n: int) -> None:
-        """Set the messages before iteration 1."""
+        """Initialise the messages before iteration 1."""
         raise NotImplementedError
 
     def _iterate(self, trace: Trace, t: int, totals: list) -> None:
@@ -251,11 +256,14 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _zero_weights(self, with_input: bool) -> list:
-        """Return zeros for the gradient of the pairwise scores, by connection."""
+        """Allocate gradients of the pairwise scores by connection, set to 0."""
         raise NotImplementedError
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state) -> Any:
-        """Go back through iteration t; add to the gradients and return the next `state`."""
+        """Propagate gradients back through iteration t.
+
+        Add to `d_beliefs` and `d_weights`, and return the `state` for the call for iteration t - 1.
+        """
         raise NotImplementedError
 
     def _finish(self, d_weights: list) -> list[Any]:
@@ -263,16 +271,17 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _pair_moments(self, trace: Trace, expected: list) -> list[Any]:
-        """Return flat moments of pairs of free nodes by connection, given weighted means."""
+        """Return the moments of pairs of free nodes, flat by connection, from weighted means."""
         raise NotImplementedError
 
     # ----------------------------------------------------------------- backward
 
     def gradient(self, trace: Trace, d_output: np.ndarray) -> LayeredParams:
-        """Return the gradient of a function of the output's beliefs, summed over the rows.
+        """Return the gradient, by all parameters, of a function of the beliefs of the output.
 
-        `trace` comes from ``run(..., keep=True)``; `d_output` (n_outputs, (k - 1) n) is the
-        derivative by the beliefs of the output.
+        The gradient is summed over the rows. `trace` comes from ``run(..., keep=True)``;
+        `d_output` (n_outputs, (k - 1) n) is the derivative of the function by the beliefs of the
+        output.
         """
         n, inputs = trace.n, trace.inputs
         depth = self.structure.depth
@@ -281,7 +290,7 @@ class LayeredNetwork:
         d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
         d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
-        for t in range(trace.n_iter, -1, -1):  # go back through the beliefs of iteration t + 1
+        for t in range(trace.n_iter, -1, -1):  # d_beliefs belong to the beliefs of iteration t + 1
             for layer, d in enumerate(d_beliefs):
                 if d is not None:
                     d_unaries[layer] += _lane_sums(d, n)
@@ -313,7 +322,7 @@ class LayeredNetwork:
         return self._products(0, _lanes(inputs.means, connection.n_left), d_field, n)
 
     def moments(self, trace: Trace, row_weight: np.ndarray) -> LayeredParams:
-        """Return the sum of the moments of a complete run over its rows, the gradient of log Z."""
+        """Return the moments of a complete run, summed over rows: the gradient of log Z."""
         free, held = self._means_of_nodes(trace, row_weight)
         means = [f if h is None else f + h for f, h in zip(free, held, strict=True)]
         unaries = [
@@ -333,7 +342,7 @@ class LayeredNetwork:
         return self._pairs(trace, *self._means_of_nodes(trace, row_weight))
 
     def _means_of_nodes(self, trace, row_weight):
-        """Return the weighted probabilities of the states of free and of held nodes, by layer."""
+        """Return the weighted state probabilities of free nodes and of clamped nodes, by layer."""
         n = trace.n
         weight = row_weight.astype(self.dtype)
         free: list[Any] = []
@@ -353,10 +362,11 @@ class LayeredNetwork:
         return free, held
 
     def _pairs(self, trace, free, held):
-        """Return flat moments of pairs by connection, from the weighted means of their nodes."""
+        """Return the moments of pairs, flat by connection, from the weighted means of nodes."""
         flat = self._pair_moments(trace, free)
         for c in range(self.structure.depth):
-            # A clamped node is independent of its neighbours: multiply means, one of them weighted.
+            # A clamped node is independent of its neighbours, so the moments are products of
+            # means. One of the two means includes the weight of the row.
             if held[c] is not None:
                 right = free[c + 1] if held[c + 1] is None else free[c + 1] + held[c + 1]
                 flat[c] = flat[c] + self._products(c, trace.inputs.held.states[c], right, trace.n)
@@ -401,8 +411,8 @@ def _lane_sums(a, n):
 def _sparse_products(means, d):
     """Return products of CSR means (n, M) and d (H, n), summed over the rows.
 
-    The result is `RowSparse` if there are many products and the means use at most half of the
-    columns.
+    The result is a `RowSparse` if there are many products and at most half of the columns of
+    `means` have entries, else a flat array.
     """
     n, n_columns = means.shape
     if n_columns * len(d) >= ROW_SPARSE_WEIGHTS:

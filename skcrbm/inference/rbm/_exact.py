@@ -1,4 +1,4 @@
-"""Exact inference on RBMs: the smaller layer is enumerated, the other layer summed out."""
+"""Exact inference on RBMs: one layer is enumerated, usually the smaller, the other summed out."""
 
 from dataclasses import replace
 from functools import wraps
@@ -28,12 +28,13 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Largest number of states times units of a model that are scored together to draw samples.
+# Largest product of the numbers of states and units for the states of a model that are scored
+# together when samples are drawn.
 _BLOCK_UNITS = 2**20
-# Number of states times summed units in a chunk of rows, which takes some milliseconds: much longer
-# than the overhead of a call.
+# Product of the numbers of rows, states and summed units for a chunk of rows. A chunk takes some
+# milliseconds, much longer than the overhead of a call.
 _CHUNK_WORK = 2**23
-# Estimated count of scratch numbers for each variable of each row, besides the answer.
+# Estimated number of temporary values for each variable of each row, besides the answer.
 _NUMBERS = 8
 # Least number of rows in a block, because each block recomputes the tables of the couplings.
 _LEAST_ROWS = 64
@@ -55,7 +56,7 @@ def _check_size(method, layer, n_units, advice):
 def _in_blocks(solve):
     """Decorate a solver that needs much memory per row, so that each call gets a block of rows.
 
-    The answers for the rows are joined, and statistics summed over rows are added up.
+    The answers of the blocks are joined; statistics that are summed over rows are added up.
     """
 
     @wraps(solve)
@@ -104,11 +105,11 @@ class _Layers:
         self.free = kernel_array(self.joined(free[:, :n_visible], free[:, n_visible:]))
 
     def joined(self, visible, hidden):
-        """Join a visible and a hidden part (N, ...) in the order of these layers."""
+        """Join a visible and a hidden part (N, ...) in the order (enumerated, other)."""
         return np.hstack([visible, hidden] if self.visible_first else [hidden, visible])
 
     def in_order(self, values):
-        """Bring values (..., k + m) into the order visible, hidden."""
+        """Return values (..., k + m) in the order (visible, hidden)."""
         if self.visible_first:
             return values
         k = len(self.coupling)
@@ -118,7 +119,7 @@ class _Layers:
 @_in_blocks
 @with_folded_evidence
 def _best_states(method, energy, query):
-    """Answer "map" or "marginal_map", and max-marginals."""
+    """Compute "map" or "marginal_map", and max-marginals."""
     fields = empty_result(energy, query)
     marginal = "marginal_map" in query.returns
     if marginal:
@@ -159,7 +160,7 @@ def _best_states(method, energy, query):
 @_in_blocks
 @with_folded_evidence
 def _sums(method, energy, query):
-    """Answer marginals, statistics and log Z."""
+    """Compute marginals, statistics and log Z."""
     layers = _Layers(energy, energy.n_hidden > energy.n_visible)
     coupling = layers.coupling
     k, m = coupling.shape
@@ -172,7 +173,7 @@ def _sums(method, energy, query):
     if "statistics" in query.returns:
         pairs = (np.zeros((n, m, k) if query.per_example else (m, k)),)
     weight = np.ones(n) if query.per_example else query.sample_weight
-    # clamped units need marginals for their statistics
+    # The statistics of clamped units are computed from marginals.
     want_marginals = bool(query.returns & {"marginals", "statistics"})
     rows_of = layers.enumerated, layers.other, layers.free
     chunks = row_chunks(n, max(4, min(256, _CHUNK_WORK // max(1, m << k))))
@@ -233,11 +234,11 @@ def _sums(method, energy, query):
 
 
 def _sums_of_one(layers):
-    """Answer for a single model in NumPy, to save the seconds that kernels take to compile.
+    """Compute the sums of a single model in NumPy, to save the compile time of the kernels.
 
-    Training steps on a single row use kernels instead, because kernels are faster in many calls.
     Return log Z, the log-odds (k + m,), 0 for clamped units, and P(summed on, enumerated on),
-    (m, k).
+    (m, k). Training steps on a single row use kernels instead, because kernels are faster in many
+    calls.
     """
     k, m = layers.coupling.shape
     free, free_other = layers.free[0, :k], layers.free[0, k:]
@@ -258,9 +259,10 @@ def _sums_of_one(layers):
 
 
 def _log_weights(layers, row, states):
-    """Return log-weights (K,) of states (K, k) in a row, and the inputs (K, m) to the other layer.
+    """Return log-weights (K,) of states (K, k) of a row, and the inputs (K, m) to the other layer.
 
-    States with a clamped unit on have log-weight -inf.
+    A clamped unit must be off here, because its effect is in the fields: other states have
+    log-weight -inf.
     """
     k = states.shape[1]
     free, free_other = layers.free[row, :k], layers.free[row, k:]
@@ -279,7 +281,7 @@ def _log_sum(log_weight):
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Draw independent samples: the enumerated layer, then the other layer given its state."""
+    """Draw independent samples: first the enumerated layer, then the other layer given it."""
     n, n_samples = energy.n_models, query.n_samples
     layers = _Layers(energy, energy.n_visible < energy.n_hidden)
     coupling = layers.coupling
@@ -319,17 +321,17 @@ def _draw(method, energy, query):
 
 
 def _bits(numbers, k):
-    """Return 0/1 states (K, k) from their numbers (K,): the bits of each number, lowest first."""
+    """Return 0/1 states (K, k): the bits of each of the `numbers` (K,), lowest bit first."""
     return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
 
 
 def _n_low(k, m):
-    """Return the number of low units among k enumerated units: a table holds all their states."""
+    """Return how many of k enumerated units are low units; tables have an entry per low state."""
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
 
 
 def _low_log_gain(coupling):
-    """Return the sums of couplings (k, m) to the units that are on, for all low states."""
+    """Return, for all states of the low units, the sum of couplings (k, m) to the units on."""
     n_low = _n_low(*coupling.shape)
     states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
     return np.ascontiguousarray((states @ coupling[:n_low]).T)
@@ -362,9 +364,10 @@ def _odds_tables(layers):
 
 
 def _work_space(k, m, n_places):
-    """Return the scratch arrays of `enumerate_rows`; a kernel that makes them compiles slowly.
+    """Allocate the scratch arrays of `enumerate_rows`; inside the kernel this would compile slowly.
 
-    The rows of a block are stored one after the other. Empty places hold units that are off.
+    The rows of a block are stored one after the other. Places without a unit count as units that
+    are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

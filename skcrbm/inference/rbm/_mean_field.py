@@ -1,7 +1,7 @@
 """Mean field on RBMs: alternating updates, each a matrix product for the whole batch.
 
-Hidden units are updated first: in a conditional model the input x acts on the visible units, so
-that their fields carry more information.
+Hidden units are updated first, from the visible beliefs: in a conditional model the input x acts on
+the visible units, so that their fields carry more information.
 """
 
 import numpy as np
@@ -62,7 +62,7 @@ def _iterate(method, energy, query):
 
 
 def _with_evidence(energy, beliefs, first=0):
-    """Set the beliefs (N, k) of clamped units to their values; column 0 is the unit `first`."""
+    """Set the beliefs (N, k) of clamped units to their values; column 0 is unit number `first`."""
     if energy.evidence is None:
         return beliefs
     held = energy.evidence[:, first : first + beliefs.shape[1]]

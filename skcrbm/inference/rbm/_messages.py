@@ -15,6 +15,7 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
+# Least number of models times edges in a chunk, and least number of rows if statistics are summed.
 _CHUNK_EDGES = 2**15
 _ROWS_PER_SUM = 4
 
@@ -46,7 +47,7 @@ def solve_mixed_product(method, energy, query):
 
 
 def _find_state(method, energy, query, kind):
-    """Return the best state of several runs, its hidden units at their conditional mode."""
+    """Return the best state of several runs, with hidden units at their mode given the visible."""
 
     def run(beliefs):
         fields, score = _pass_messages(method, energy, query, kind, beliefs=beliefs)
@@ -129,8 +130,8 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
         batch = RBMRows(visible_bias, hidden_bias, free[rows], weight[rows], start)
         kernel(kind, couplings, batch, options, answers)
 
-    # Use few chunks, because each chunk sums its statistics into a separate matrix, and large
-    # chunks, whose work outweighs the cost of this matrix and of a thread.
+    # Few and large chunks are best: each chunk sums its statistics into a separate matrix, and its
+    # work must outweigh the cost of this matrix and of a thread.
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
     if "statistics" in query.returns:
         size = max(size, _ROWS_PER_SUM)
@@ -150,8 +151,9 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 def _choose_kernel(energy, kind, damping, edge_appearance):
     """Return a kernel, the couplings in the form of the kernel, and the norm of the couplings.
 
-    Messages are kept as odds if their products fit the dtype and damping is 0 or 1/2 (a square
-    root), else as logs. The norm is the largest sum of |couplings| over a row or a column.
+    Messages are kept as odds if their products fit the dtype and damping is 0 or 1/2 (the square
+    root of a product of messages), else as logs. The norm is the largest sum of |couplings| over a
+    row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
@@ -159,7 +161,8 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     if kind != MAX and damping in (0.0, 0.5) and edge_appearance == 1:
         limit = dtype.type(LOG_RANGE[dtype])
         if 2 * step.max(initial=0) < limit:
-            # floor * exp(max|W|) is below the precision of the dtype; floor itself is not denormal.
+            # `floor` is so small that floor * exp(max|W|) is below the precision of the dtype, but
+            # large enough not to be a denormal number.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, norms, limit)
             couplings = OddsCouplings(weights, np.exp(weights), norms, piece, step, limit, floor)
@@ -178,9 +181,10 @@ def _norms(weights):
 
 
 def _row_pieces(weights, norms, limit):
-    """Return the length (V,) of pieces of each row over which |weights| add up to at most `limit`.
+    """Return the length (V,) of the pieces into which each row is cut.
 
-    `norms` (V,) are the sums of |weights| (V, H) over the rows.
+    The sum of |weights| over a piece is at most `limit`, so that a product of messages over the
+    piece stays in the range of the dtype. `norms` (V,) are the sums of |weights| over whole rows.
     """
     n_visible, n_hidden = weights.shape
     piece = np.full(n_visible, max(1, n_hidden), np.uintp)

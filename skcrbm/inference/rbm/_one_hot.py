@@ -1,4 +1,4 @@
-"""Exact inference on RBMs with one categorical visible group, by a sum over its classes."""
+"""Exact inference on RBMs whose visible layer is one categorical variable, by sums over classes."""
 
 import numpy as np
 from scipy.special import log_expit
@@ -12,7 +12,7 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Answer any query from the log-weights of the classes."""
+    """Answer any query from the log-weights of the classes (hidden units summed out)."""
     energy, offset = _without_common_scores(energy)
     fields = empty_result(energy, query)
     n = energy.n_models
@@ -41,8 +41,8 @@ def solve(method, energy, query):
 def _without_common_scores(energy):
     """Subtract the terms that all states share from the scores, and return their sum (N,), float64.
 
-    Shared terms are the biases of clamped hidden units, and a large bias that all classes have.
-    Beside such terms, rounding would hide the differences between classes.
+    Such terms are the biases of clamped hidden units and, if it is large, the largest bias of the
+    classes. In a sum with large terms, rounding would hide the differences between classes.
     """
     visible_bias, hidden_bias = energy.fields
     offset = np.zeros(energy.n_models)
@@ -72,7 +72,7 @@ def _log_probability(energy, samples):
 
 
 def _inputs(energy, rows):
-    """Return the inputs (n, K, H) of hidden units by class, and the hidden evidence (n, 1, H)."""
+    """Return the inputs (n, K, H) of hidden units by class, and the evidence (n, 1, H) of these."""
     inputs = energy.weights.astype(np.float64) + energy.hidden_bias[rows, None, :]
     if energy.evidence is None:
         return inputs, np.full((len(inputs), 1, energy.n_hidden), np.nan)
