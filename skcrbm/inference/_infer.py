@@ -172,7 +172,10 @@ def infer(
     if n_samples is None:
         n_samples = ESTIMATE_SAMPLES if estimated else 1
     elif not estimated and "samples" not in asked:
-        raise ValueError("n_samples is for returns='samples'")
+        raise ValueError(
+            "n_samples is only valid if returns contains 'samples', or an answer that the method "
+            f"estimates from samples; got n_samples={n_samples!r}"
+        )
     for name, value in (("return_trace", return_trace), ("return_state", return_state)):
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, got {value!r}")
@@ -208,12 +211,12 @@ def _largest_field(energy):
     for kind, arrays in (("field", energy.fields), ("coupling", energy.couplings)):
         for array in arrays:
             high, low = array.max(initial=0), array.min(initial=0)
-            if low == -np.inf and kind == "coupling":  # states of weight 0
+            if low == -np.inf and kind == "coupling":  # entries of -inf (weight 0) are valid
                 low = array.min(initial=0, where=array > -np.inf)
             if not (high <= limit and low >= -limit):
                 worst = low if high <= limit else high
                 raise MagnitudeError(
-                    f"energy has a {kind} of {worst:.3g}; infer takes numbers up to "
+                    f"energy has a {kind} of {worst:.3g}; infer accepts numbers up to "
                     f"{MAX_MAGNITUDE:.0e} in magnitude. Clamp the variable instead"
                 )
             if kind == "field":

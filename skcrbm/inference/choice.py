@@ -197,7 +197,7 @@ def _with_article(noun):
 
 
 def _described(method, energy):
-    """Describe an energy that a method refuses, with the reason if its class is supported."""
+    """Describe an energy that a method refuses: its class and, if known, the reason."""
     kind = type(energy).__name__
     if method.restriction and has_solver(method.name, type(energy)):
         return f"this {kind}, because {method.restriction}"

@@ -133,7 +133,9 @@ def test_couplings_beyond_float64_are_refused():
     structure = LayeredStructure([Dense(2)], (2,), 2, 1, 2)
     sizes = [c.n_weights for c in structure.connections[1:]]
     energy = LayeredEnergy(structure, [np.full(size, 500.0) for size in sizes], np.zeros((1, 3)))
-    with pytest.raises(ValueError, match=r"'sum_product' supports couplings .* up to 200 .*; got 500.*'gibbs'"):
+    with pytest.raises(
+        ValueError, match=r"'sum_product' supports couplings .* up to 200 .*; got 500.*'gibbs'"
+    ):
         infer(energy, "sum_product")
 
 

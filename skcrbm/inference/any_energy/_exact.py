@@ -19,7 +19,7 @@ def solve(method, energy, query):
     if n_free > limit:
         raise ValueError(
             f"'exact' enumerates the free variables of a {type(energy).__name__}; there are "
-            f"{n_free}, and the limit is {limit}. Use 'gibbs'"
+            f"{n_free}, and the limit is {limit}. Use 'gibbs' instead"
         )
     fields = empty_result(energy, query)
     shape = energy.n_models, energy.n_variables

@@ -1,4 +1,4 @@
-"""Gibbs with gradients on any energy with independent visible variables."""
+"""Gibbs with gradients on energies with 0/1 variables, and a faster sweep for Ising models."""
 
 from typing import Any
 

@@ -92,7 +92,8 @@ def _strengths(model, key):
     for block in model.sampling_blocks:
         log_odds = model.conditional_log_odds(states, block)[0].astype(np.float64)
         finite = np.isfinite(log_odds)
-        axes = tuple(range(0, log_odds.ndim, 2))  # chains, and states of categorical variables
+        # Sum over the chains and, for categorical variables, over the states.
+        axes = tuple(range(0, log_odds.ndim, 2))
         total = np.square(np.where(finite, log_odds / 2, 0)).sum(axis=axes)
         square[block] = total / np.maximum(finite.sum(axis=axes), 1)
     return np.sqrt(square[model.free[0]])

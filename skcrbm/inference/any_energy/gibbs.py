@@ -394,7 +394,7 @@ def lane_couplings(energy):
 
 
 def by_place(lanes, *arrays):
-    """Return arrays (N, L) with their columns sorted into the order of the lanes."""
+    """Return arrays (N, L) with their columns in the order of `lanes.order`, colour by colour."""
     return tuple(np.ascontiguousarray(array[:, lanes.order]) for array in arrays)
 
 

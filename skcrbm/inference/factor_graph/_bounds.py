@@ -206,7 +206,8 @@ class _Program:
         Any non-negative multipliers give a valid bound, whatever the tolerances of HiGHS: with
         c - A'multipliers as objective, each entry of z takes the better end of [0, 1].
         """
-        unit = np.abs(self.gain).max(initial=0)  # tolerances of HiGHS are absolute
+        # Scale the objective, because the tolerances of HiGHS are absolute.
+        unit = np.abs(self.gain).max(initial=0)
         price, n_iter, converged = np.zeros(len(self.limit)), 0, True
         n = len(self.variables)
         state = (self.gain[:n] > 0).astype(np.int8)

@@ -20,7 +20,7 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """The table from which a variable is eliminated."""
+    """Description of the table from which a variable is eliminated."""
 
     # Axes of the table: the variable, then its neighbours in the order of elimination.
     scope: tuple[int, ...]

@@ -62,7 +62,7 @@ def solve(method, energy, query):
 def solve_sparse_ising(method, energy, query):
     """Answer any query with a factor graph that has a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
-    if "statistics" in query.returns:  # the last of four entries has both variables on
+    if "statistics" in query.returns:  # keep the last of the four entries: both variables on
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer
@@ -223,7 +223,7 @@ class _Model:
 
 
 def _difference(above, below):
-    """Return above - below, -inf if `above` is -inf."""
+    """Return above - below, or -inf if `above` is -inf (also if both are)."""
     return np.where(above == -np.inf, -np.inf, above - np.where(above == -np.inf, 0.0, below))
 
 

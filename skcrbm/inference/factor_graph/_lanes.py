@@ -121,11 +121,11 @@ class Lanes:
 
     @property
     def messages(self):
-        """Messages (K, E) as log-odds."""
+        """Current messages (K, E), as log-odds."""
         return self._message if self._dtype is None else np.log(self._message).T
 
     def go_on_from(self, messages):
-        """Continue from the `messages` (K, E) of an earlier run."""
+        """Replace the messages by `messages` (K, E), log-odds of an earlier run."""
         if self._dtype is not None:
             self._message = kernel_array(np.exp(messages.T), self._dtype)
             n_lanes = np.uintp(len(self.held))
@@ -202,7 +202,8 @@ class Lanes:
 class IsingLanes(Lanes):
     """Faster message passing for the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
 
-    #: Two messages share a division, for which up to four messages are multiplied.
+    #: Two messages are computed with one division, whose denominator is a product of up to four
+    #: messages, so that each message may take only a quarter of the range.
     share = 0.25
 
     def _prepare(self, graph):

@@ -73,7 +73,8 @@ def _sample_in_chain(method, energy, graph, query, kind):
     with one_blas_thread():
         for rows in kind.by_form(graph, method.damping) if shape[0] else ():
             chain.run(rows, query.n_jobs)
-        need = "log_partition" in query.returns or chain.flat.hard  # a sample may have weight 0
+        # If the graph has weights of 0, the scores show which samples are impossible.
+        need = "log_partition" in query.returns or chain.flat.hard
         score = chain.scores() if need else None
     n_free = energy.free[:, : energy.n_visible].sum(axis=1)
     later = method.max_iter if method.warm_iter is None else method.warm_iter
@@ -91,7 +92,7 @@ def _sample_in_chain(method, energy, graph, query, kind):
 
 
 def _earlier(method, query):
-    """Return the `Draws` of an earlier call, or new `Draws`."""
+    """Return the state of the earlier call from which the query continues, or a new state."""
     if query.start is None:
         return Draws(random_key(method.random_state), 0)
     if not isinstance(query.start.state, Draws):

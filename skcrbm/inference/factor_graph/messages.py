@@ -215,9 +215,8 @@ class _Run:
         if self.kind == MAX:
             state[block.held >= 0] = block.held[block.held >= 0]
             answer["assignment"][rows] = state
-            answer["converged"][rows] &= (
-                found["score"] > -np.inf
-            )  # False if the state is impossible
+            # A model whose state is impossible has not converged.
+            answer["converged"][rows] &= found["score"] > -np.inf
         if self.query.return_state:
             self.messages[rows] = found["message"]
 
@@ -388,7 +387,8 @@ def _spanning_tree_weights(graph, sizes, n_variables):
     joined += joined.T
     _, component = connected_components(joined, directed=False)
     members = np.bincount(component)[component]
-    # Laplacian + 1 / m within each component is regular and has the same resistances.
+    # The matrix Laplacian + 1 / m, within each component of m variables, is invertible and has the
+    # same effective resistances.
     same = (component[:, None] == component) / members
     inverse = np.linalg.inv(np.diag(joined.sum(axis=1)) - joined + same)
     inner = np.diagonal(inverse)

@@ -1,4 +1,4 @@
-"""Exact inference on dense Ising models, for groups of rows with the same free labels."""
+"""Exact inference on dense Ising models, by enumeration of the states of the free labels."""
 
 import numpy as np
 

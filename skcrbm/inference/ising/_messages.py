@@ -46,13 +46,13 @@ def solve_mean_field(method, energy, query):
     fields = _iterate(energy, query, kernel, beliefs)
     if query.return_trace:
         fields["trace"] = trace
-    if query.return_state:  # the beliefs are all that a later call needs to continue
+    if query.return_state:  # a later call needs only the beliefs to continue
         fields["state"] = fields["log_odds"].copy()
     return fields
 
 
 def _pass_messages(method, energy, query, rho):
-    """Pass messages on a batch of Ising models; `rho` (L, L) has the appearance of each edge."""
+    """Pass messages on a batch of Ising models; `rho` (L, L) has the appearance probabilities."""
     dtype, coupling = energy.dtype, energy.coupling
     shape = (energy.n_models, *coupling.shape)
     rho = kernel_array(rho, dtype)

@@ -119,7 +119,7 @@ class _Program:
         """Return the best labels (L,) in {0, 1}, a lower bound of the value, and the node count."""
         x, lower, n_nodes = self._solve(self.objectives[0], self.constraints)
         if x is None:
-            raise RuntimeError("HiGHS found no labels")
+            raise RuntimeError("HiGHS found no solution of the mixed integer program")
         constraints = self.constraints
         for done, objective in zip(self.objectives, self.objectives[1:]):
             constraints = [*constraints, LinearConstraint(done[None], ub=done @ x + _PROGRAM_TIE)]

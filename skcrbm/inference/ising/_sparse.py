@@ -20,7 +20,8 @@ from skcrbm.utils.validation import kernel_array
 class _Kernel(OddsKernel):
     """Calls of the kernel for messages of edges as odds, with models in the innermost loop."""
 
-    #: Two messages share a division, for which up to four messages are multiplied.
+    #: Two messages are computed with one division, whose denominator is a product of up to four
+    #: messages, so that each message may take only a quarter of the range.
     share = 0.25
 
     def prepare(self, graph):

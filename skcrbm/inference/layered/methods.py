@@ -35,7 +35,8 @@ class MessageNetwork(LayeredNetwork):
             pair, pair_table, pair_rho = connection.reweighting
             rho = connection.edge_appearance.astype(self.dtype)
             pair_rho = pair_rho.astype(self.dtype)
-            if np.array_equal(pair_table, np.arange(connection.n_tables)):  # a single rho per table
+            # If each table has a single rho, the pairs (table, rho) are the tables.
+            if np.array_equal(pair_table, np.arange(connection.n_tables)):
                 pair_table, weights = None, weights / pair_rho[:, None, None]
             else:
                 weights = weights[pair_table] / pair_rho[:, None, None]
@@ -126,7 +127,7 @@ class MessageNetwork(LayeredNetwork):
         send(belief, reverse, arguments, mask, out, total)
 
     def _zero_weights(self, with_input):
-        """Allocate gradients of the shifted tables toward the output and the input, set to 0."""
+        """Allocate zeros for the gradients of the shifted tables in both directions."""
         return [
             None
             if e is None or (c == 0 and not with_input)
@@ -172,7 +173,7 @@ class MessageNetwork(LayeredNetwork):
         return before
 
     def _finish(self, d_tables):
-        """Return flat gradients of pairwise scores; None for connections without messages."""
+        """Return the gradients of pairwise scores, flat by connection; None without messages."""
         flat = []
         for connection, edges, d in zip(self.structure.connections, self.edges, d_tables):
             if d is None:
@@ -184,7 +185,7 @@ class MessageNetwork(LayeredNetwork):
         return flat
 
     def _pair_moments(self, trace, expected):
-        """Return flat sums of the pairwise beliefs P(x | y) q(y), where y is the right node.
+        """Return sums of the pairwise beliefs P(x | y) q(y), flat by connection; y is on the right.
 
         These beliefs agree with the marginals q(y) of the right nodes.
         """
@@ -342,7 +343,7 @@ class MeanFieldNetwork(LayeredNetwork):
                 self._expect(c, means[c + 1], totals[c], False, trace.n)
 
     def _zero_weights(self, with_input):
-        first = 0 if with_input else 1  # the first connection with messages
+        first = 0 if with_input else 1  # number of the first connection with messages
         return [np.zeros_like(w) if c >= first else None for c, w in enumerate(self.weights)]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):

@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
 @dataclass
 class LayeredInput:
-    """The input of a layered model for a chunk of n rows."""
+    """Input of a layered model for a chunk of n rows: observed states of nodes, or unary scores."""
 
     # ndarray or CSR matrix (n, D (l - 1)): means of the states of the input nodes, 0 if not
     # observed; (n, 0) if `fields` is given
@@ -256,7 +256,7 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _zero_weights(self, with_input: bool) -> list:
-        """Allocate gradients of the pairwise scores by connection, set to 0."""
+        """Allocate zeros for the gradients of the pairwise scores of each connection."""
         raise NotImplementedError
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state) -> Any:
@@ -267,7 +267,7 @@ class LayeredNetwork:
         raise NotImplementedError
 
     def _finish(self, d_weights: list) -> list[Any]:
-        """Return flat gradients of the pairwise scores; None for connections without messages."""
+        """Return the gradients of pairwise scores, flat by connection; None without messages."""
         raise NotImplementedError
 
     def _pair_moments(self, trace: Trace, expected: list) -> list[Any]:
@@ -290,7 +290,8 @@ class LayeredNetwork:
         d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
         d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
-        for t in range(trace.n_iter, -1, -1):  # d_beliefs belong to the beliefs of iteration t + 1
+        # At step t, d_beliefs are the derivatives by the beliefs of iteration t + 1.
+        for t in range(trace.n_iter, -1, -1):
             for layer, d in enumerate(d_beliefs):
                 if d is not None:
                     d_unaries[layer] += _lane_sums(d, n)

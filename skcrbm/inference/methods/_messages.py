@@ -1,4 +1,4 @@
-"""Message passing and mean field: options, and the state from which a later call continues."""
+"""Options of message passing and mean field, and the states that they return."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class StateMessagePassing(IterativeMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether there are random starts."""
+        """Whether answers depend on `random_state`, as they do with random restarts."""
         return self.n_restarts > 1
 
 

@@ -145,7 +145,7 @@ class ICM(IterativeMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether there are random starts."""
+        """Whether answers depend on `random_state`, as they do with random restarts."""
         return self.n_restarts > 1
 
 
@@ -230,7 +230,7 @@ class SimulatedAnnealing(InferenceMethod):
         return True
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers for an energy; an empty set if it does not define `scaled`."""
+        """Return the answers for an energy; an empty set if its class has no own `scaled`."""
         scales = type(energy).scaled is not BaseEnergy.scaled
         return super().supports(energy) if scales else frozenset()
 

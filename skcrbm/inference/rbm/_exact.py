@@ -28,8 +28,8 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Largest product of the numbers of states and units for the states of a model that are scored
-# together when samples are drawn.
+# Largest number of entries of an array of states (states times units) that are scored together
+# when samples are drawn.
 _BLOCK_UNITS = 2**20
 # Product of the numbers of rows, states and summed units for a chunk of rows. A chunk takes some
 # milliseconds, much longer than the overhead of a call.
@@ -41,7 +41,7 @@ _LEAST_ROWS = 64
 
 
 def solve(method, energy, query):
-    """Answer any query by enumerating the states of one layer."""
+    """Answer any query by enumerating the states of a layer."""
     return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
 
 

@@ -84,5 +84,6 @@ def _add_moments(energy, query, fields):
         scores += v * (h @ energy.weights.T)
         fields["log_partition"][:] = scores.sum(1, dtype=np.float64)
         fields["log_partition"] += (h * energy.hidden_bias).sum(1, dtype=np.float64)
-        off = _with_evidence(energy, expit(-fields["log_odds"]))  # entropy 0 if clamped
+        # The entropy of clamped units is 0, also with this value: entr(0) = entr(1) = 0.
+        off = _with_evidence(energy, expit(-fields["log_odds"]))
         fields["log_partition"] += (entr(beliefs) + entr(off)).sum(1, dtype=np.float64)

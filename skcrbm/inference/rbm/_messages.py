@@ -136,7 +136,7 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
     if "statistics" in query.returns:
         size = max(size, _ROWS_PER_SUM)
     pairs = n // size // 2
-    if 1 <= pairs < MAX_CHUNKS // 2:  # an even number, so that two threads share the work
+    if 1 <= pairs < MAX_CHUNKS // 2:  # an even number of chunks, so that two threads share them
         size = -(-n // (2 * pairs))
     sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
     if query.return_trace:
