@@ -212,7 +212,7 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         Parameters
         ----------
         energy : BaseEnergy
-            Energy that the method supports. It may carry evidence.
+            Energy that the method supports, possibly with evidence.
         query : Query
             Answers to compute, and the other arguments of `infer`.
 

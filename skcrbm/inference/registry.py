@@ -155,7 +155,7 @@ def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the class whose solver in `SOLVERS` is used for a class of energies, "" if none is."""
+    """Return the class whose solver in `SOLVERS` is used for a class of energies, "" if missing."""
     names = _classes_of_the_model(energy_type)
     return next((name for name in names if (method, name) in SOLVERS), "")
 

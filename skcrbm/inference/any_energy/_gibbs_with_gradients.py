@@ -29,9 +29,9 @@ def solve_ising(method, energy, query):
 def gradient_sweep(energy, states, key, streams, step):
     """Propose as many flips as there are visible variables, then draw the hidden variables.
 
-    Parameters and returned values are those of `gibbs_sweep`. The log-odds of a visible variable
-    are conditional on all other visible variables after the sweep; the log-odds of a hidden
-    variable are conditional on the visible variables.
+    The function takes and returns the same arrays as `gibbs_sweep`. The log-odds of a visible
+    variable are conditional on all other visible variables after the sweep; the log-odds of a
+    hidden variable are conditional on the visible variables.
     """
     n, c, width = states.shape
     n_visible = energy.n_visible

@@ -17,8 +17,9 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map
 # Number of random states from which the strength of fields and couplings at a variable is
 # estimated.
 _STATES = 8
-# Default range of beta. The strength of a strong and of a weak variable are quantiles. At the first
-# beta the local field of a strong variable is 1; at the last beta that of a weak variable is _COLD.
+# Default range of beta. Quantiles of the strengths define a strong and a weak variable. The first
+# beta makes the local field of the strong variable 1, the last beta makes the local field of the
+# weak variable _COLD.
 _STRONG, _WEAK, _COLD = 0.9, 0.1, 5.0
 
 

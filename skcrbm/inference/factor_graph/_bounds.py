@@ -102,8 +102,8 @@ def bounded_answer(
 ) -> dict[str, Any]:
     """Return fields of an `InferenceResult` from states (N, n) and bounds `dual` (N,).
 
-    The bounds are those of the free variables; the offset and the largest rounding error are added
-    here. Clamped variables may have any value in `state`.
+    `dual` bounds the score of the free variables; the offset and the largest rounding error are
+    added here. Clamped variables may have any value in `state`.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)

@@ -62,7 +62,7 @@ def solve(method, energy, query):
 def solve_sparse_ising(method, energy, query):
     """Answer any query with a factor graph that has a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
-    if "statistics" in query.returns:  # keep the last of the four entries: both variables on
+    if "statistics" in query.returns:  # keep the entry for both variables on, the last of four
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer

@@ -194,7 +194,7 @@ class _Chain:
         self.log_prob[models, sample] = log_prob
 
     def _uniforms(self, models, sample):
-        """Draw uniform numbers (K, n), one for each sample of the block and each variable."""
+        """Draw uniform numbers (K, n) for all samples of the block and all variables."""
         first = np.flatnonzero(np.append(True, models[1:] != models[:-1]))
         parts = np.split(np.arange(len(models)), first[1:])
         n_variables, drawn = self.energy.n_variables, self.before.n_drawn

@@ -1,4 +1,4 @@
-"""Search for the labels of Ising models by mixed integer programs (HiGHS), one for each row."""
+"""Search for the labels of Ising models by a mixed integer program (HiGHS) for each row."""
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp

@@ -2,7 +2,7 @@
 
 An iteration recomputes all beliefs from the current messages, then the messages from these beliefs,
 one connection after the other, from the input to the output. The "sequential" schedule updates
-messages in place; the "parallel" schedule computes all messages from those of the previous
+messages in place; the "parallel" schedule computes all messages from the messages of the previous
 iteration. Messages start at 0, and beliefs are recomputed after the last iteration (Shen et al.
 2019, section 3).
 

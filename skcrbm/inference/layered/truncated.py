@@ -28,8 +28,8 @@ class TruncatedInference(Options):
         Method of inference.
     schedule : {"sequential", "parallel"}, default="sequential"
         Order of the updates. "sequential" updates the messages in place, from the input to the
-        output. "parallel" computes all messages from those of the previous iteration. For mean
-        field both schedules give the same beliefs.
+        output. "parallel" computes all messages from the messages of the previous iteration. For
+        mean field both schedules give the same beliefs.
     n_iter : int, default=5
         Number of iterations T. It must be larger than the number of hidden layers, because with
         fewer iterations the output does not depend on X. Training with `Backpropagation` keeps the

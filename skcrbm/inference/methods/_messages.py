@@ -172,11 +172,11 @@ class TreeReweighted(MessagePassing):
 class MaxProduct(StateMessagePassing):
     """Joint MAP ``argmax p(v, h)`` by max-product belief propagation.
 
-    The method is exact on trees. Messages and schedule are those of `SumProduct`, but with ``relu``
-    in place of the softplus (Ping and Ihler 2017, section 3.3). At the start and after each
-    iteration the visible units take the values that their beliefs prefer, and the hidden units take
-    their best values given the visible units. The best of all these states is returned, so that a
-    run whose messages oscillate is still useful.
+    The method is exact on trees. Messages and schedule are the same as in `SumProduct`, but with
+    ``relu`` in place of the softplus (Ping and Ihler 2017, section 3.3). At the start and after
+    each iteration the visible units take the values that their beliefs prefer, and the hidden units
+    take their best values given the visible units. The best of all these states is returned, so
+    that a run whose messages oscillate is still useful.
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
     of the previous iteration, and all variables take the values that their beliefs prefer. If the

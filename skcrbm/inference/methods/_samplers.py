@@ -180,9 +180,9 @@ class BPChain(_RandomMethod):
     """Samples by chained belief propagation (Ding and Xue 2020).
 
     The variables are drawn one after the other. Each is drawn from its sum-product belief given
-    the variables that were drawn before, and is then clamped to its value. The messages for one
-    variable are the start of the messages for the next. In an `RBMEnergy` the visible units are
-    drawn in this way, then all hidden units at once from p(h | v).
+    the variables that were drawn before, and is then clamped to its value. The messages for the
+    next variable start from the current messages. In an `RBMEnergy` the visible units are drawn in
+    this way, then all hidden units at once from p(h | v).
 
     Samples are independent. Their distribution q equals the distribution of the model if beliefs
     are exact, as on graphs without loops after enough iterations; otherwise q is an approximation.
@@ -190,10 +190,10 @@ class BPChain(_RandomMethod):
     state, up to rounding. Therefore ``exp(score(x) - log q(x))`` is an unbiased estimate of Z, an
     importance weight. "log_partition" is the logarithm of the mean of these weights over
     `n_samples` samples, and comes with `standard_error` and with `effective_sample_size`, between
-    1 and the number of samples. The standard error is that of the delta method, enlarged if single
-    samples have large weights. A warning is given if the effective sample size is below 20 or
-    below a fifth of the number of samples: the estimate is then probably too low, and its error is
-    unreliable.
+    1 and the number of samples. The standard error comes from the delta method, and is enlarged if
+    single samples have large weights. A warning is given if the effective sample size is below 20
+    and below a fifth of the number of samples: the estimate is then probably too low, and its error
+    is unreliable.
 
     If tables contain weights of 0, or if the graph has OR and AND factors, beliefs may give
     positive probabilities to impossible states. A sample may then be impossible, and its importance
@@ -371,10 +371,10 @@ class AnnealedImportanceSampling(_RandomMethod):
     of -inf, OR or AND factors is refused, because its variables are not independent at beta = 0.
 
     The result has `standard_error` and `effective_sample_size`, between 1 and the number of chains.
-    The standard error is that of the delta method, enlarged if single chains have large weights. A
-    warning is given if the effective sample size is below 20 or below a fifth of the number of
-    chains: the estimate is then probably too low, and its error is unreliable. More steps help more
-    than more chains.
+    The standard error comes from the delta method, and is enlarged if single chains have large
+    weights. A warning is given if the effective sample size is below 20 and below a fifth of the
+    number of chains: the estimate is then probably too low, and its error is unreliable. More steps
+    help more than more chains.
 
     Parameters
     ----------

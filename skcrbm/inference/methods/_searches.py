@@ -68,9 +68,9 @@ class MixedIntegerProgram(InferenceMethod):
 
     There is a program for each model, with a binary variable for each label and a variable for the
     product of each coupled pair. The method is slow; its purpose is an independent check of
-    "branch_and_bound". The bound is that of HiGHS, widened by the tolerances of HiGHS, so that the
-    `gap` of the best state is about 1e-8 of the largest field rather than 0, unless all labels
-    follow from their fields alone. `n_iter` counts nodes.
+    "branch_and_bound". The bound of HiGHS is raised by the tolerances of HiGHS, so that the `gap`
+    of the best state is about 1e-8 of the largest field rather than 0, unless all labels follow
+    from their fields alone. `n_iter` counts nodes.
 
     References
     ----------
@@ -157,8 +157,8 @@ class SimulatedAnnealing(InferenceMethod):
     best of the states at the ends of sweeps, and at last improves it by the steps of `ICM` if the
     energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
     proposes to flip each variable (Metropolis et al. 1953); a sweep over a million variables with a
-    few neighbours each takes about ten milliseconds. For other energies the sweeps are those of
-    `Gibbs`, for one model after the other.
+    few neighbours each takes about ten milliseconds. For other energies the method uses the sweeps
+    of `Gibbs`, for each model in turn.
 
     A model has converged if no change of a single variable raises the score of its state (in an
     RBM, no change of a single layer), which does not prove that the state is optimal. If the energy

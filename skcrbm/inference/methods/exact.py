@@ -34,9 +34,10 @@ class Exact(InferenceMethod):
     for an energy without a special solver all states of the free variables.
 
     For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, by the
-    min-fill rule: the next variable is the one whose elimination adds the fewest edges between its
-    neighbours. Clamped variables are removed before. The width is the largest number of neighbours
-    of a variable when it is eliminated, and the cost is the size of a table of width + 1 variables.
+    min-fill rule: the next variable is always a variable whose elimination adds the fewest edges
+    between its neighbours. Clamped variables are removed before. The width is the largest number of
+    neighbours of a variable when it is eliminated, and the cost is the size of a table of width + 1
+    variables.
 
     "map" is the best joint state, and "marginal_map" the visible state with the largest sum over
     hidden states, for which the visible layer is enumerated. If several states are equally good,
@@ -102,8 +103,8 @@ def answer_in_parts(
     """Split a query into parts, answer each part by its solver, and merge the answers.
 
     `sums` computes marginals, statistics and log Z; `best` computes "map" and "marginal_map", with
-    max-marginals; `draw` computes samples. The log-odds of the result are those of the marginals if
-    these are requested, else max-marginals.
+    max-marginals; `draw` computes samples. The log-odds of the result belong to the marginals if
+    marginals are requested; otherwise they are max-marginals.
     """
     _check_time(energy, query)
     fields = {}
