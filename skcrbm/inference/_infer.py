@@ -290,26 +290,10 @@ def _clamp_large_fields(energy, largest):
     In a sum with a field of 1e16, rounding hides the terms that distinguish the states of other
     variables. If no coupling can outweigh the field, the variable can be left out of all sums.
 
-    Parameters
-    ----------
-    energy : BaseEnergy
-        Energy with its evidence.
-    largest : float
-        Largest magnitude of a field of the energy.
-
-    Returns
-    -------
-    energy : BaseEnergy
-        The energy with these variables clamped.
-    decided : ndarray (N, n_variables) of bool, or None
-        Variables that this function clamped; None if it clamped no variable.
-    log_odds : ndarray (N, n_variables), or None
-        Log-odds that follow from the fields alone.
-
-    Raises
-    ------
-    MagnitudeError
-        If a large field does not decide its variable and rounding would hide other terms.
+    `largest` is the largest magnitude of a field. Return the energy with these variables clamped, a
+    mask (N, n_variables) of the variables clamped here, and log-odds (N, n_variables) that follow
+    from the fields alone; the last two are None if no variable was clamped. A MagnitudeError is
+    raised if a large field does not decide its variable and rounding would hide other terms.
     """
     if largest < LARGE_FIELD:
         return energy, None, None

@@ -373,19 +373,8 @@ def marginal_method(
 ) -> InferenceMethod:
     """Resolve a method for an `RBMEnergy`; "auto" chooses "exact" if one layer is small.
 
-    Parameters
-    ----------
-    inference : str or InferenceMethod
-        Name of a method, "auto" or a configured object.
-    n_visible, n_hidden : int
-        Sizes of the layers.
-    needs : iterable of str
-        Answers that the method must give.
-
-    Raises
-    ------
-    ValueError
-        If the method does not exist, or does not give these answers for an `RBMEnergy`.
+    `needs` are the answers that the method must give. A ValueError is raised if the method does not
+    exist, or does not give these answers for an `RBMEnergy`.
     """
     if is_auto(inference):
         small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS

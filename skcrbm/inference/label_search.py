@@ -124,23 +124,11 @@ def find_labels(
     *,
     n_jobs: int | None = None,
 ) -> FoundLabels:
-    """Find the labels y in {-1, +1}^L with the highest score, or the least hinge loss.
+    """Find the labels y in {-1, +1}^L with the least hinge loss, or the highest score (no margin).
 
-    Parameters
-    ----------
-    energy : IsingEnergy or FactorGraphEnergy
-        Models of the rows. Clamped labels keep their values; the loss includes their margins.
-    method : InferenceMethod
-        Search method: BranchAndBound, and for an `IsingEnergy` also MixedIntegerProgram or ICM.
-    margin : float or None
-        Margin of the hinge loss. None: maximise the score.
-    n_jobs : int or None
-        Number of threads, which share the rows.
-
-    Raises
-    ------
-    ValueError
-        If the energy is a `FactorGraphEnergy` and the method is not BranchAndBound.
+    The energy is an `IsingEnergy` or `FactorGraphEnergy`. Clamped labels keep their values, and the
+    loss includes their margins. The method is BranchAndBound or, for an `IsingEnergy`, also
+    MixedIntegerProgram or ICM. A ValueError is raised for other methods on a `FactorGraphEnergy`.
     """
     if isinstance(energy, IsingEnergy):
         from skcrbm.inference.ising._search import find_labels as search

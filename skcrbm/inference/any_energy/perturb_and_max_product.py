@@ -68,27 +68,15 @@ def answer_by_maxima(
     noisy: np.ndarray | None = None,
     size: int = 16,
 ) -> dict[str, Any]:
-    """Compute "samples" and "log_partition" with the function `maximise` of an energy.
+    """Compute "samples" and "log_partition" with the function `maximise` of a class of energies.
 
-    Parameters
-    ----------
-    method : PerturbAndMaxProduct
-        Method with its options.
-    energy : BaseEnergy
-        Energy with its evidence, which defines the scores.
-    query : Query
-        Answers to compute.
-    maximise : callable
-        Function ``maximise(rows, noise, message, keep)`` that searches for the best states of
-        models `rows` (K,) with noise (K, n) on their log-odds. `message` are messages of an
-        earlier run to start from, or None. It returns states (K, n) of bool, in which clamped
-        variables have their values, and the messages (K, *message_shape) if `keep`, else None.
-    message_shape : tuple of int
-        Shape of the messages of a sample.
-    noisy : ndarray of bool (n,), default=None
-        Variables that get noise. None: all variables.
-    size : int
-        Largest number of samples in a block.
+    ``maximise(rows, noise, message, keep)`` searches for the best states of models `rows` (K,)
+    with noise (K, n) on their log-odds. `message` has the messages of an earlier run, from which
+    the search starts, or is None. The function returns states (K, n) of bool, in which clamped
+    variables have their values, and the messages (K, *message_shape) if `keep`, else None.
+
+    `message_shape` is the shape of the messages of a sample, `noisy` (n,) is True for variables
+    that get noise (None: all variables), and `size` is the largest number of samples in a block.
     """
     n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
     wants_log_z = "log_partition" in query.returns

@@ -26,14 +26,7 @@ def solve(method, energy, query):
 def relaxed_labels(
     energy: IsingEnergy, n_jobs: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Solve the linear program of the local polytope for each model.
-
-    Parameters
-    ----------
-    energy : IsingEnergy
-        Batch of N models with L labels.
-    n_jobs : int or None
-        Number of threads, which share the models.
+    """Solve the linear program of the local polytope for each of N models.
 
     Returns
     -------
