@@ -30,7 +30,7 @@ def uniforms(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
     from skcrbm.kernels.random_uniform import fill_uniform
 
     out = np.empty((len(streams), n_sites))
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
         fill_uniform(key, np.asarray(streams, np.uint64), np.uint64(step), out)
     return out
 

@@ -18,8 +18,8 @@ from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.warnings import warn_user
 
-# An estimate of log Z is unreliable if the effective sample size is below the smaller of these: a
-# number, and a share of the samples.
+# An estimate of log Z from S samples is unreliable if the effective sample size is below
+# min(_FEW_EFFECTIVE, _FEW_OF_ALL * S).
 _FEW_EFFECTIVE, _FEW_OF_ALL = 20, 0.2
 
 

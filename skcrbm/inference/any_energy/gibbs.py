@@ -94,7 +94,8 @@ def sweep_blocks(energy, states, key, streams, step):
     """Run the sweep of `gibbs_sweep` for any energy, block by block."""
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
-    u = u.reshape(len(streams) // c, c, n_variables)  # the first axis is 1 or N
+    # The first axis has length N, or 1 if all models share the random numbers.
+    u = u.reshape(len(streams) // c, c, n_variables)
     states = states.astype(chain_dtype(energy))
     log_odds = np.empty((n, c, *energy.belief_shape[1:]), energy.dtype)
     for block in energy.sampling_blocks:
@@ -290,7 +291,8 @@ class _Moments:
                 total += value
 
     def _add_probabilities(self, log_odds, on, off, squares):
-        if isinstance(self.energy, SparseIsingEnergy):  # a kernel, as it may have many variables
+        # Use a kernel for sparse Ising models, because they may have very many variables.
+        if isinstance(self.energy, SparseIsingEnergy):
             from skcrbm.kernels.sparse_sweeps import add_probabilities
 
             add_probabilities(log_odds.ravel(), on.ravel(), off.ravel(), squares.ravel())
@@ -347,7 +349,7 @@ def sweep_chains(kernel, factors, energy, states, key, streams, step, n_sweeps):
     """
     drawn, field, held, log_odds = kernel_chains(energy, states)
     order = kernel_order(energy)
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
         for t in range(step, step + n_sweeps):
             kernel(
                 order, *factors, field, states.shape[1], kernel_array(held), seeds(key, streams, t),
@@ -382,7 +384,9 @@ def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
     coupling, (field, held) = lane_couplings(energy), by_place(lanes, field, held)
     for steps in sweeps_per_call(drawn.size, n_sweeps):
         parts = [seeds(key, streams, t) for t in range(step + steps.start, step + steps.stop)]
-        with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+        with np.errstate(
+            over="ignore"
+        ):  # integers overflow on purpose; NumPy warns if the JIT is off
             sweep_colours(lanes, coupling, field, c, held, np.array(parts), drawn, log_odds)
     log_odds = log_odds.astype(energy.dtype, copy=False)
     return drawn.reshape(states.shape), log_odds.reshape(states.shape)
@@ -415,7 +419,7 @@ def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
     drawn = np.array(states.reshape(n * c, width), np.int32, order="C")
     log_odds = np.full((n * c, width, energy.n_levels), -np.inf)
     order, lists, fields = kernel_order(energy), _factor_lists(energy, 0.0), energy.log_fields()
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
         for t in range(step, step + n_sweeps):
             sweep_categories(
                 order, lists, energy.n_states, fields, c, seeds(key, streams, t), drawn, log_odds

@@ -74,7 +74,7 @@ def _anneal(energy, coupling, beta, key, run):
     field, held = by_place(lanes, kernel_array(energy.field, np.float64), held)
     best, score, best_score = state.copy(), np.zeros(n), np.zeros(n)
     converged = np.zeros(n, bool)
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
         for steps in sweeps_per_call(state.size, beta.shape[1]):
             drawn = [seeds(key, [run], t + 1)[0] for t in range(steps.start, steps.stop)]
             anneal_colours(

@@ -101,7 +101,7 @@ def _pass_messages(method, energy, query, rho):
 
 
 def _options(method, query, dtype, slack):
-    """Return the options of the kernels; `slack` is the largest change of converged log-odds."""
+    """Return the options of the kernels; `slack` is the largest log-odds change at convergence."""
     return IsingOptions(
         method.iterations,
         dtype.type(method.tolerance),

@@ -56,7 +56,7 @@ def _wide_enough(method, energy, reweighted):
     strongest = 0.0
     for connection, weights in zip(energy.structure.connections[1:], energy.weights, strict=True):
         share = 1.0
-        if reweighted:  # couplings are divided by the appearance of their edges
+        if reweighted:  # couplings are divided by the appearance probabilities of their edges
             share = connection.n_right if connection.dense else 1 / connection.edge_appearance.min()
         strongest = max(strongest, share * float(np.abs(weights).max(initial=0)))
     if 2 * strongest <= LOG_RANGE[energy.dtype]:

@@ -6,7 +6,9 @@ messages in place; the "parallel" schedule computes all messages from the messag
 iteration. Messages start at 0, and beliefs are recomputed after the last iteration (Shen et al.
 2019, section 3).
 
-The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`.
+The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`. A
+result "flat by connection" is a list with an array for each connection, which has an entry for each
+pairwise score.
 """
 
 from __future__ import annotations
