@@ -90,7 +90,7 @@ class _Enumerated:
         self.probability = np.exp(self.score - self.log_z)
 
     def log_odds(self, reduce, score=None):
-        """Return log-odds (n_variables,) with `reduce`, a log-sum or a maximum over states."""
+        """Return log-odds (n_variables,); `reduce` is a log-sum or a maximum over states."""
         score = self.score if score is None else score
         log_odds = np.empty(self.states.shape[1])
         for i, on in enumerate(self.states.T == 1):

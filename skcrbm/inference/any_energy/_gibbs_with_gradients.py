@@ -109,6 +109,6 @@ def _uniforms(energy, states, key, streams, step):
 
 
 def _logits(visible, log_odds, free):
-    """Return half the change of the score for each flip, in float64; -inf if it is clamped."""
+    """Return half the change of the score for each flip, in float64; -inf for clamped variables."""
     rise = np.where(visible, -1.0, 1.0) * np.clip(log_odds, -_IMPOSSIBLE, _IMPOSSIBLE)
     return np.where(free, 0.5 * rise, -np.inf)

@@ -130,7 +130,7 @@ def solve(method, energy, query):
 
 
 def solve_by_sweeps(method, energy, query, sweep):
-    """Compute the answers from chains; `sweep` advances them, a function like `gibbs_sweep`."""
+    """Compute the answers from chains that advance by `sweep`, a function like `gibbs_sweep`."""
     fields = empty_result(energy, query)
     with one_blas_thread():
         if query.returns & {"marginals", "statistics"}:

@@ -54,8 +54,8 @@ class Plan(NamedTuple):
 def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
     """Plan the elimination of the variables of a `FactorGraph` that are not in the mask `held`.
 
-    A ValueError is raised if a table would have more than `max_entries` entries, or all tables
-    together many times as many.
+    A ValueError is raised if a table would have more than `max_entries` entries, or if all tables
+    together would have more than `MAX_KEPT_TABLES` times as many.
     """
     scopes, _, n_variables = graph.expanded
     counts = [*graph.n_states.tolist(), *(2,) * (n_variables - graph.n_variables)]

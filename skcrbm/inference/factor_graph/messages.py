@@ -225,7 +225,7 @@ class _Run:
         return GraphOptions(self.method.iterations, tol, slack, damping, self.kind == MAX)
 
     def answers(self, found):
-        """Return the arrays in `found` that message passing fills in."""
+        """Select the arrays of `found` that the kernels of message passing fill in."""
         return GraphAnswers(*(found[name] for name in GraphAnswers._fields))
 
     def sums(self, block, dtype, found):

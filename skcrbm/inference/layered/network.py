@@ -137,7 +137,7 @@ class LayeredNetwork:
         return trace, later
 
     def _advance(self, trace, t, later):
-        """Run iteration t: compute all beliefs, then the messages."""
+        """Run iteration t: send messages from its beliefs, and append the beliefs of t + 1."""
         beliefs = [
             b.copy() if b is not None and self._needed(layer, t, trace) else None
             for layer, b in enumerate(later)

@@ -281,7 +281,7 @@ def _log_sum(log_weight):
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Draw independent samples: first the enumerated layer, then the other layer given it."""
+    """Draw independent samples: the enumerated layer, then the other layer given this layer."""
     n, n_samples = energy.n_models, query.n_samples
     layers = _Layers(energy, energy.n_visible < energy.n_hidden)
     coupling = layers.coupling

@@ -72,7 +72,7 @@ def _log_probability(energy, samples):
 
 
 def _inputs(energy, rows):
-    """Return the inputs (n, K, H) of hidden units by class, and the evidence (n, 1, H) of these."""
+    """Return the inputs (n, K, H) of hidden units given each class, and the evidence (n, 1, H)."""
     inputs = energy.weights.astype(np.float64) + energy.hidden_bias[rows, None, :]
     if energy.evidence is None:
         return inputs, np.full((len(inputs), 1, energy.n_hidden), np.nan)
