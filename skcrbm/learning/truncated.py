@@ -149,7 +149,7 @@ class TruncatedLikelihood(Objective):
         return -float((weight * target * log_p).sum()), weight * (p - target)
 
     def _converged(self, trace, n):
-        """Return how many of the first n rows had converged before the last iteration."""
+        """Count the rows among the first n whose output hardly changed in the last iteration."""
         if trace.n_iter < self.inference.n_iter:  # stopped early: more iterations change nothing
             return n
         last = probabilities(trace.beliefs[-1][-1], trace.n)
