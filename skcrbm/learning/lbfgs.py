@@ -222,9 +222,9 @@ class Minimizer:
 class CenteredCoordinates:
     """Linear conversion between the parameters and a vector with better conditioning.
 
-    The intercepts in the vector belong to units and columns with their means subtracted [1]_. Each
-    entry of the vector is a parameter times the square root of its estimated curvature, including
-    the curvature of the penalty.
+    The intercepts in the vector are the intercepts of the same model written for units and columns
+    with their means subtracted [1]_. Each entry of the vector is a parameter times the square root
+    of its estimated curvature, including the curvature of the penalty.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The training loop: shuffled mini-batches, early stopping, history, interruption."""
+"""The training loop over shuffled mini-batches, with early stopping, a history and interrupts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def run_epochs(
     except KeyboardInterrupt:
         if history.best is None:
             raise
-        optimizer.keep(model.params)  # leaves no late rows, see `LateRows`
+        optimizer.keep(model.params)  # do all postponed updates, see `LateRows`
         history.reason = "interrupted"
     return history
 

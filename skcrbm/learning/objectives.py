@@ -24,7 +24,7 @@ from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 class Step(NamedTuple):
     """Gradient and loss of a batch, as weighted sums over its rows."""
 
-    gradient: Any  # params: flat arrays or `RowSparse`; the training loop changes it in place
+    gradient: Any  # params of arrays or `RowSparse`; the training loop changes them in place
     loss: float
     n_converged: int  # rows whose inference converged
     effective_share: float | None = None  # effective sample size / number of weighted states

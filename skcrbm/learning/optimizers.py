@@ -240,7 +240,7 @@ def _blocks(p):
 
 
 def step_length(n_steps, beta1, beta2):
-    """Return Adam's step size at step number `n_steps` for rate 1, with the bias correction."""
+    """Return the bias correction of Adam at step `n_steps`, a factor of the learning rate."""
     return np.sqrt(1 - beta2**n_steps) / (1 - beta1**n_steps)
 
 

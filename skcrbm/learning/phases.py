@@ -73,7 +73,7 @@ def one_model_per_row(energy, n_rows):
 
 
 def clamp_visible(visible, n_hidden):
-    """Return the clamp (N, V + H) that fixes observed outputs and leaves hidden units free."""
+    """Return the clamp (N, V + H), which fixes observed outputs and leaves other units free."""
     return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
 
 
@@ -206,7 +206,7 @@ class ChainStates(NamedTuple):
     """States of persistent chains."""
 
     states: Any  # ndarray (n_chains, n_variables), see `chain_dtype`; None before the first visit
-    visited: np.ndarray  # (n_chains,) of bool, True if a chain has begun
+    visited: np.ndarray  # (n_chains,) of bool: True if `states` has a state of the chain
 
 
 class Chains(Phase):

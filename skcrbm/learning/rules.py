@@ -156,11 +156,11 @@ class _Contrastive(LearningRule):
         self.n_chains = n_chains
 
     def check_conditional(self) -> None:
-        """Raise a ValueError if `n_chains` is given: a conditional model has a chain per row."""
+        """Raise a ValueError if `n_chains` is not None, because there is one chain per row."""
         if self.n_chains is not None:
             raise ValueError(
-                f"n_chains={self.n_chains} is an option of densities; a conditional model has one "
-                f"chain per row: use {type(self).__name__}(n_steps={self.n_steps})"
+                "n_chains must be None for a conditional model, which has one chain per row; got "
+                f"n_chains={self.n_chains}: use {type(self).__name__}(n_steps={self.n_steps})"
             )
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
@@ -292,8 +292,8 @@ class _SampledRule(LearningRule):
             able = ", ".join(repr(n) for n in names if "random_state" in vars(METHODS.get(n)()))
             raise ValueError(
                 f"sampler={self.sampler!r} cannot be used with learning={self!r} on "
-                f"{type(energy).__name__}: it must answer {quoted(sorted(answers))} and have an "
-                f"option random_state, as {able} do"
+                f"{type(energy).__name__}: the sampler must be able to return "
+                f"{quoted(sorted(answers))} and have an option random_state; use one of {able}"
             )
         return sampler
 
@@ -351,8 +351,8 @@ class PMPLearning(_SampledRule):
         """Raise a ValueError if an option does not apply to conditional models."""
         if self.n_samples is not None:
             raise ValueError(
-                f"n_samples={self.n_samples} is an option of densities; a conditional model draws "
-                "one sample per row"
+                "n_samples must be None for a conditional model, which draws one sample per row; "
+                f"got n_samples={self.n_samples}"
             )
         self._sweeps()
 
@@ -376,8 +376,8 @@ class PMPLearning(_SampledRule):
         plain = isinstance(sampler, PerturbAndMaxProduct)
         if not plain or repr(sampler) != repr(PerturbAndMaxProduct(sampler.max_iter)):
             raise ValueError(
-                "the sampler of a conditional model must be 'perturb_and_max_product' or "
-                f"PerturbAndMaxProduct(max_iter=...) without other options; got {sampler!r}"
+                "sampler must be 'perturb_and_max_product' or PerturbAndMaxProduct(max_iter=...) "
+                f"without other options for a conditional model; got {sampler!r}"
             )
         return sampler.max_iter
 

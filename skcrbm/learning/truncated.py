@@ -1,4 +1,4 @@
-"""Learning layered models through a fixed number of inference iterations."""
+"""Learning rules of layered models: gradients through a fixed number of inference iterations."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _whole_vectors(batch):
 
 
 def targets_of(visible: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
-    """Return targets (n_outputs, n_states, n) as probabilities of states, NaN if not observed.
+    """Return target probabilities (n_outputs, n_states, n) of the states, NaN if not observed.
 
     `visible` (n, V) is one-hot for a single categorical node, else 0/1 for each binary node.
     """

@@ -61,7 +61,7 @@ class _Label:
     # Cached inputs (n, D + 1) of `rows`, or their products (n, n) if `wide`; None if not cached.
     held: np.ndarray | None
     wide: bool  # True if there are at least as many columns of X as free variables
-    mean_square: float  # mean of the diagonal of the products of the inputs
+    mean_square: float  # mean squared length of the inputs
     # (n, L + 1): signs of the other labels (0 for this label); the last column has the residuals
     # ``sign * margin - field``. Without pair weights (n, 1); then L is 0 in the shapes below.
     right: np.ndarray

@@ -2,10 +2,9 @@
 
 `dual_coordinate` solves the problem for pairs of labels. As there, each step changes the dual
 variable of one row and one output. Here cliques may have any size, several cliques may share a
-weight, and training may also end by the duality gap. The weights are sums over dual variables,
-which an optional L1 penalty shrinks (soft-thresholds). A shrunk sum changes by no more than the sum
-itself. So each step can use the optimum of the problem without the L1 penalty, without
-overshooting.
+weight, and training may also end by the duality gap. Each weight is a sum over dual variables,
+which is soft-thresholded if there is an L1 penalty. Soft-thresholding makes the change of a sum
+smaller, never larger. So a step that is optimal without the L1 penalty does not overshoot.
 """
 
 from __future__ import annotations

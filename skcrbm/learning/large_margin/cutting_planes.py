@@ -28,7 +28,7 @@ _LEAST_UNIT = 1e-30
 _SLOPE = 1e-12
 # A plane is dropped after this number of iterations with a dual variable of 0.
 _IDLE = 50
-# ICM finds the planes as long as its planes are violated, except in every tenth iteration.
+# ICM finds the planes as long as its planes are violated, except in every `_DRAFTS`-th iteration.
 _DRAFTS = 10
 # A violation smaller than this share of the objective comes from rounding.
 _ROUNDING = 1e-9
@@ -241,7 +241,7 @@ def fit_cutting_planes(
 def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     planes = _Planes(problem.n_parameters)
     vector, lower = np.zeros(problem.n_parameters), 0.0
-    best: Any = None  # vector, half its square, risk
+    best: Any = None  # (vector, half its squared length, risk) with the lowest objective
     n_iter, n_open, reason = 0, 0, "max_iter"
     draft = problem.draft
 
