@@ -293,7 +293,7 @@ class LossPlateau(Options):
         Stop after this number of epochs in which the loss has not fallen by more than `tol`. "auto"
         is 10 with averaged gradient descent, else 25.
     tol : float, default=0.0
-        Decrease of the loss that is too small to count as an improvement.
+        Largest decrease of the loss that does not count as an improvement.
 
     Examples
     --------
@@ -330,7 +330,7 @@ class EarlyStopping(LossPlateau):
         Stop after this number of epochs in which the validation score has not risen by more than
         `tol`. "auto" is 10 with averaged gradient descent, else 25.
     tol : float, default=0.0
-        Increase of the score that is too small to count as an improvement.
+        Largest increase of the score that does not count as an improvement.
     refit : bool, default=True
         Train again from the start on all rows, for the best number of epochs.
 

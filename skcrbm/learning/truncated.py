@@ -138,7 +138,7 @@ class TruncatedLikelihood(Objective):
         return Step(gradient, loss, self._converged(trace, n))
 
     def _loss(self, output, batch):
-        """Return the loss and its gradient in the scores of the output (n_outputs, n_states, n)."""
+        """Return the loss and its gradient (n_outputs, n_states, n) in the scores of the output."""
         p = probabilities(output.astype(np.float64), len(batch))
         target = targets_of(batch.visible, p.shape)
         weight = np.where(np.isnan(target[:, :1]), 0.0, batch.weight)

@@ -82,7 +82,7 @@ class _Label:
         return inputs[:, kept] if self.wide else inputs
 
     def factorise(self, ridge):
-        """Factorise M, the products of the inputs of the free variables plus `ridge` times I.
+        """Factorise M: the products of the inputs of the free variables, plus `ridge` times I.
 
         Returns ``P' M^-1 [P, r]`` (L, L + 1) with the signs P and residuals r, from which the step
         of the pair weights is computed. `direction` uses the factors.

@@ -22,7 +22,8 @@ from skcrbm.utils.parallel import linear_fields, one_blas_thread
 # Ridge that makes the system regular if planes are linearly dependent, relative to the mean square
 # of the active planes.
 _RIDGE = 1e-13
-# Smallest scale relative to the offsets, so that planes with slope 0 give finite numbers.
+# The quadratic program is divided by a scale. Its smallest value is this share of the offsets, so
+# that planes with slope 0 give finite numbers.
 _LEAST_UNIT = 1e-30
 # The quadratic program is solved if no slope exceeds the active slopes by more than this share.
 _SLOPE = 1e-12
