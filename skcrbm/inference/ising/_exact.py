@@ -175,7 +175,10 @@ def _draw(method, energy, query):
 
 
 def _n_low(coupling):
-    """Choose the number of low units so that exponentials of their pair scores are in range."""
+    """Return the number of low units: the first free labels, whose states are tabulated.
+
+    The number is limited so that exponentials of pair scores of low units are in range.
+    """
     k = min(len(coupling), _MAX_LOW)
     norm = np.abs(np.triu(coupling[:k, :k])).sum(0).cumsum()
     return int(np.count_nonzero(norm <= PRODUCT_LIMIT))

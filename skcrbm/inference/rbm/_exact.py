@@ -261,8 +261,8 @@ def _sums_of_one(layers):
 def _log_weights(layers, row, states):
     """Return log-weights (K,) of states (K, k) of a row, and the inputs (K, m) to the other layer.
 
-    A clamped unit must be off here, because its effect is in the fields: other states have
-    log-weight -inf.
+    The effect of clamped units is included in the fields, so only states in which they are off
+    count; other states have log-weight -inf.
     """
     k = states.shape[1]
     free, free_other = layers.free[row, :k], layers.free[row, k:]
@@ -326,12 +326,12 @@ def _bits(numbers, k):
 
 
 def _n_low(k, m):
-    """Return how many of k enumerated units are low units; tables have an entry per low state."""
+    """Return the number of low units: the first of k enumerated units, whose states are tabulated."""
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
 
 
 def _low_log_gain(coupling):
-    """Return, for all states of the low units, the sum of couplings (k, m) to the units on."""
+    """Return the inputs (m, 2^n_low) to the summed units, for all states of the low units."""
     n_low = _n_low(*coupling.shape)
     states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
     return np.ascontiguousarray((states @ coupling[:n_low]).T)
