@@ -326,7 +326,7 @@ def _bits(numbers, k):
 
 
 def _n_low(k, m):
-    """Return the number of low units: the first of k enumerated units, whose states are tabulated."""
+    """Return the number of low units, the first of k enumerated units; tables hold their states."""
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
 
 
