@@ -66,8 +66,8 @@ def cross_validated_thresholds(
     n_rows = np.count_nonzero(~np.isnan(visible).all(axis=1))
     if by_number and n_rows < n_folds:
         raise ValueError(
-            f"decode='threshold' uses {n_folds}-fold cross-validation and needs at least {n_folds} "
-            f"rows of positive weight with an observed label; got {n_rows}"
+            f"decode='threshold' needs at least {n_folds} rows of positive weight with an "
+            f"observed label, one for each fold of its cross-validation; got {n_rows}"
         )
     seed = rng.randint(np.iinfo(np.int32).max)
     cv = rule.cv
