@@ -1,4 +1,4 @@
-"""The estimators: one file each, over one base."""
+"""Classifiers of the public API; each has its own file, and `_base.py` has their base classes."""
 
 from skcrbm.estimators._crbm import CRBMClassifier
 from skcrbm.estimators._decoded import DecodedClassifier

@@ -321,7 +321,7 @@ def test_warm_start_goes_on_with_what_was_found():
     X, Y = independent()
     model = default(warm_start=True).fit(X, Y).fit(X, Y)
     assert model.n_hidden_ == 0
-    with pytest.raises(ValueError, match="n_hidden=3 differs from the 8 hidden units"):
+    with pytest.raises(ValueError, match="n_hidden=3 differs from n_hidden=8 of the earlier fit"):
         model.set_params(n_hidden=3).fit(X, Y)
 
 
