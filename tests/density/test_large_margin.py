@@ -162,6 +162,7 @@ def test_weights_of_rows_are_copies(gaps):
     np.testing.assert_array_equal(weighted.weights_, copied.weights_)
 
 
+@pytest.mark.deep
 def test_a_fit_is_determined_and_can_be_copied(gaps):
     model = LargeMarginMarkovNetwork(3, random_state=0).fit(gaps)
     again = clone(model).fit(sparse.csr_matrix(np.nan_to_num(gaps, nan=0.0)))

@@ -55,6 +55,7 @@ def test_equals_naive(graph, dtype, damping, clamped):
         np.testing.assert_allclose(result.trace[n], expected.trace, atol=atol)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("damping", [0.0, 0.5])
 def test_fixed_point(graph, damping):
