@@ -8,6 +8,7 @@ and t if the pairs differ between positions (T matrices).
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,39 +25,82 @@ _ERROR = 1e-8
 # ------------------------------------------------------------------ features of the positions
 
 
-@jit(fastmath={"contract"})
-def add_features(data, indices, indptr, first, labels, coef, scores):
-    """Add the products of sparse rows and packed coefficients to scores (T, K).
+class Packed(NamedTuple):
+    """Layout of the coefficients of sparse features.
 
-    The rows are in CSR format. Column j has the coefficients coef[first[j]:first[j + 1]], which
-    belong to the states labels[first[j]:first[j + 1]].
+    Column j has the coefficients first[j] to first[j + 1] - 1, which belong to the states labels.
+    Columns with many states are computed by dense rows, whose lanes are all states: dense[j] is the
+    number of this row, or -1.
     """
+
+    first: np.ndarray  # (D + 1,) int64
+    labels: np.ndarray  # (P,) int32
+    dense: np.ndarray  # (D,) int32
+
+
+@jit
+def _fill_rows(packed, coef, rows):
+    """Copy the coefficients of columns with dense rows to rows (R, K), which holds zeros."""
+    for j in range(packed.dense.shape[0]):
+        if packed.dense[j] >= 0:
+            for p in range(packed.first[j], packed.first[j + 1]):
+                rows[packed.dense[j], packed.labels[p]] = coef[p]
+
+
+@jit
+def _add_rows(packed, rows, gradient):
+    """Add the entries of rows (R, K) that belong to coefficients to their gradient."""
+    for j in range(packed.dense.shape[0]):
+        if packed.dense[j] >= 0:
+            for p in range(packed.first[j], packed.first[j + 1]):
+                gradient[p] += rows[packed.dense[j], packed.labels[p]]
+
+
+@jit(fastmath={"contract"})
+def add_features(data, indices, indptr, packed, coef, rows, scores):
+    """Add the products of the rows of a CSR matrix and the coefficients to scores (T, K).
+
+    rows (R, K) is a work array of zeros, with a row for each column that has a dense row.
+    """
+    _fill_rows(packed, coef, rows)
     for t in range(scores.shape[0]):
         for e in range(indptr[t], indptr[t + 1]):
             x = data[e]
             j = indices[e]
-            for p in range(first[j], first[j + 1]):
-                scores[t, labels[p]] += x * coef[p]
+            row = packed.dense[j]
+            if row >= 0:
+                for k in range(np.uintp(scores.shape[1])):
+                    scores[t, k] += x * rows[row, k]
+            else:
+                for p in range(packed.first[j], packed.first[j + 1]):
+                    scores[t, packed.labels[p]] += x * coef[p]
 
 
 @jit(fastmath={"contract"})
-def add_feature_sums(data, indices, indptr, first, labels, values, gradient):
+def add_feature_sums(data, indices, indptr, packed, values, rows, gradient):
     """Add the sum over the rows of x[j] * values[label] to the gradient of each coefficient.
 
-    This is the transpose of `add_features`: values is (T, K), and gradient has the form of `coef`.
+    This is the transpose of `add_features`: values is (T, K), gradient (P,) has the form of the
+    coefficients, and rows (R, K) is a work array of zeros.
     """
     for t in range(values.shape[0]):
         for e in range(indptr[t], indptr[t + 1]):
             x = data[e]
             j = indices[e]
-            for p in range(first[j], first[j + 1]):
-                gradient[p] += x * values[t, labels[p]]
+            row = packed.dense[j]
+            if row >= 0:
+                for k in range(np.uintp(values.shape[1])):
+                    rows[row, k] += x * values[t, k]
+            else:
+                for p in range(packed.first[j], packed.first[j + 1]):
+                    gradient[p] += x * values[t, packed.labels[p]]
+    _add_rows(packed, rows, gradient)
 
 
 # ----------------------------------------------------------------------------- probabilities
 
 
-@jit(fastmath={"contract", "reassoc"})
+@jit(fastmath={"contract"})
 def _times_row(weight, row, out):
     """Add weight * row to out; all rows are (K,)."""
     for j in range(np.uintp(out.shape[0])):
@@ -71,7 +115,7 @@ def _sum(row):
     return total
 
 
-@jit(fastmath={"contract", "reassoc"})
+@jit(fastmath={"contract"})
 def _scale(row, factor):
     for j in range(np.uintp(row.shape[0])):
         row[j] *= factor
@@ -85,25 +129,11 @@ def _dot(row, other):
     return total
 
 
-@jit(fastmath={"contract", "reassoc"})
-def _dot_and_add(row, v, weight, sums):
-    """Return the inner product of row and v, and add weight * v to sums; all are (K,)."""
-    total = 0.0
+@jit(fastmath={"contract"})
+def _set_products(row, v, weight, out):
+    """Set out to weight * row * v; all rows are (K,)."""
     for j in range(np.uintp(row.shape[0])):
-        total += row[j] * v[j]
-        sums[j] += weight * v[j]
-    return total
-
-
-@jit(fastmath={"contract", "reassoc"})
-def _dot_and_set(row, v, weight, out):
-    """Return the inner product of row and v, and set out to weight * row * v; all are (K,)."""
-    total = 0.0
-    for j in range(np.uintp(row.shape[0])):
-        product = row[j] * v[j]
-        total += product
-        out[j] = weight * product
-    return total
+        out[j] = weight * (row[j] * v[j])
 
 
 @jit
@@ -206,12 +236,12 @@ def forward_backward(start, scores, factors, first, last, weight, marginals, pai
                 for j in range(np.uintp(n_states)):
                     v[j] = scores[t + 1, j] * beta[j]
                 for i in range(n_states):
+                    row = factors[t + 1 if several else 0, i]
+                    beta[i] = _dot(row, v)
                     if several:
-                        share = weight[c] * alpha[i]
-                        out = pair_sums[t + 1, i]
-                        beta[i] = _dot_and_set(factors[t + 1, i], v, share, out)
+                        _set_products(row, v, weight[c] * alpha[i], pair_sums[t + 1, i])
                     else:
-                        beta[i] = _dot_and_add(factors[0, i], v, alpha[i], sums[i])
+                        _times_row(alpha[i], v, sums[i])
             for j in range(np.uintp(n_states)):
                 alpha[j] *= beta[j]
             valid &= abs(_sum(alpha) - 1) < _ERROR  # False if a number is infinite or NaN

@@ -7,15 +7,16 @@ all others: L-BFGS takes all sequences at once, stochastic solvers take mini-bat
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from skcrbm.energies.chain import ChainModel, ChainParams
 from skcrbm.inference.chains import ImpossiblePathError, chain_marginals, path_log_weights
 from skcrbm.kernels.chains import pseudo_likelihood
+from skcrbm.learning.chain_model import ChainModel, ChainParams
 from skcrbm.learning.data import Source
 from skcrbm.learning.lbfgs import descend
 from skcrbm.learning.objectives import Objective, Step
@@ -35,13 +36,15 @@ _PATH_ITERATIONS = 100
 SHARE = 1e-6
 
 
-class SequenceBatch(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class SequenceBatch:
     """Sequences, one after the other."""
 
     X: Any  # ndarray or CSR matrix (T, D), features of all positions
     start: np.ndarray  # (n + 1,): sequence c has the positions start[c] to start[c + 1] - 1
     path: np.ndarray  # (T,) classes as 0..K-1, `MISSING` if not observed
     weight: np.ndarray  # (n,)
+    _pieces: dict = field(default_factory=dict, repr=False)  # parts that were cut before
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -74,12 +77,11 @@ class SequenceBatch(NamedTuple):
         `n_entries` is the number of entries of the largest array per position. The parts do not
         depend on the number of threads.
         """
-        size = max(1, CHAIN_ENTRIES // n_entries)
-        if self.start[-1] <= size:
-            return [self]
-        part_of = self.start[:-1] // size
-        cuts = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), len(self)]
-        return [self.part(a, b) for a, b in pairwise(cuts)]
+        if n_entries not in self._pieces:
+            part_of = self.start[:-1] // max(1, CHAIN_ENTRIES // n_entries)
+            cuts = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), len(self)]
+            self._pieces[n_entries] = [self.part(a, b) for a, b in pairwise(cuts)]
+        return self._pieces[n_entries]
 
 
 class SequenceSource(Source):
