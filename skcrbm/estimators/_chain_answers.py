@@ -216,7 +216,7 @@ class ChainAnswers(BaseEstimator):
             pairs = np.broadcast_to(energies.pairs, (length, n_states, n_states))[1:]
             scopes = np.stack([np.arange(length - 1), np.arange(1, length)], axis=1)
             factors.append(TableFactors(scopes, pairs.copy()))
-        return FactorGraphEnergy(length, factors, n_states=n_states)
+        return FactorGraphEnergy(factors, n_variables=length, n_states=n_states)
 
     def _given(self, X, y_known, name="y_known") -> SequenceBatch:
         """Validate the rows of a question; missing labels have the code `MISSING`."""

@@ -161,6 +161,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     [['DET', 'NOUN'], ['NOUN', 'VERB']]
     """
 
+    _progress: Any
     _state = ("_model", "_rows", "_progress", "_rng")
 
     _parameter_constraints: ClassVar[dict] = {
@@ -456,7 +457,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         if partial or len(sequences) < _LEAST_SEQUENCES:
             return _PLAIN_ALPHA
         source = SequenceSource(sequences)
-        rest, held_out = source.split(_HELD_OUT, rng)
+        rest, held_out = source.split(_HELD_OUT, rng)  # there are enough sequences
         return choose_alpha(model, rest.all, held_out, objective, self.l1_ratio)
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:

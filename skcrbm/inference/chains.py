@@ -77,7 +77,7 @@ def chain_marginals(energies: ChainEnergies, weight: np.ndarray) -> ChainMargina
     if not several:
         pairs *= factors
     log_z = _with_maxima(log_z, energies, most_pairs, most_first, most_last)
-    for c in np.flatnonzero(np.isnan(log_z)):
+    for c in np.flatnonzero(np.isnan(log_z)).tolist():
         one = energies.chain(c)
         part = slice(energies.start[c], energies.start[c + 1])
         tables = np.zeros((len(one.scores), *factors.shape[1:]))
@@ -158,7 +158,7 @@ def sample_paths(energies: ChainEnergies, uniform: np.ndarray) -> np.ndarray:
         paths,
         log_z,
     )
-    for c in np.flatnonzero(np.isnan(log_z)):
+    for c in np.flatnonzero(np.isnan(log_z)).tolist():
         part = slice(energies.start[c], energies.start[c + 1])
         paths[:, part] = _sample_slowly(energies.chain(c), uniform[:, part], c)
     return paths

@@ -22,12 +22,12 @@ from skcrbm.kernels.chains import Packed, add_feature_sums, add_features
 class ChainParams(NamedTuple):
     """Parameters of a chain model with K classes."""
 
-    coef: np.ndarray  # coefficients of the features, in the form of `Columns`
-    intercept: np.ndarray  # (K,)
-    transition: np.ndarray  # (K, K), from the row to the column
-    first: np.ndarray  # (K,)
-    last: np.ndarray  # (K,)
-    pair_coef: np.ndarray  # coefficients of features of pairs; empty if there are no such features
+    coef: Any  # coefficients of the features, in the form of `Columns`
+    intercept: Any  # (K,)
+    transition: Any  # (K, K), from the row to the column
+    first: Any  # (K,)
+    last: Any  # (K,)
+    pair_coef: Any  # coefficients of features of pairs; empty if there are no such features
 
 
 class DenseColumns(NamedTuple):
@@ -174,27 +174,20 @@ class ChainModel(NamedTuple):
             start, scores, pairs, p.first + self.forbidden[1], p.last + self.forbidden[2]
         )
 
-    def gradient(self, X: Any, start: np.ndarray, states, pairs) -> ChainParams:
-        """Return the gradient by the parameters from the gradient by the log-weights.
+    def add_gradient(self, X: Any, start: np.ndarray, states, pairs, total: ChainParams) -> None:
+        """Add the gradient by the parameters to `total`, given the gradient by the log-weights.
 
         `states` (T, K) is the gradient by the scores, `pairs` the gradient by the pairs, with one
         matrix (1, K, K) or with T matrices.
         """
-        p = self.params
-        coef = np.zeros(p.coef.shape)
-        self.columns.add_sums(X, states, coef)
-        pair_coef = np.zeros(p.pair_coef.shape)
+        self.columns.add_sums(X, states, total.coef)
         if self.pair_columns is not None:
             flat = pairs[: X.shape[0]].reshape(X.shape[0], -1)
-            self.pair_columns.add_sums(X, flat, pair_coef)
-        return ChainParams(
-            coef,
-            states.sum(0),
-            pairs.sum(0),
-            states[start[:-1]].sum(0),
-            states[start[1:] - 1].sum(0),
-            pair_coef,
-        )
+            self.pair_columns.add_sums(X, flat, total.pair_coef)
+        total.intercept[...] += states.sum(0)
+        total.transition[...] += pairs.sum(0)
+        total.first[...] += states[start[:-1]].sum(0)
+        total.last[...] += states[start[1:] - 1].sum(0)
 
 
 def columns_for(X: Any, outputs: np.ndarray, n_outputs: int, features: str) -> Columns:

@@ -6,6 +6,7 @@ all others: L-BFGS takes all sequences at once, stochastic solvers take mini-bat
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,7 +102,7 @@ class SequenceSource(Source):
         for start in range(0, self.n_rows, size):
             yield self.all.take(order[start : start + size])
 
-    def split(self, fraction, rng, stratify=False):
+    def split(self, fraction: float, rng, stratify: bool = False) -> Any:
         """Hold out a fraction of the sequences for validation; see `Source`."""
         n_held = int(np.ceil(fraction * self.n_rows))
         if n_held >= self.n_rows:
@@ -170,28 +171,21 @@ class ChainObjective(Objective):
         """Return the vector for L-BFGS; see `Objective`."""
         return ChainCoordinates(model, self.trained)
 
-    def step(self, model, batch: SequenceBatch, clock, state):
+    def step(self, model, batch: Any, clock, state):
         """Return the `Step` of a batch; see `Objective`."""
-        total, loss = None, 0.0
+        gradient, loss = ChainParams(*map(np.zeros_like, model.params)), 0.0
         pieces = batch.pieces(_entries(model))
-        for piece, (losses, states, pairs) in zip(
-            pieces, ordered_map(partial(self._residuals, model), pieces, self.n_jobs)
-        ):
-            gradient = model.gradient(piece.X, piece.start, states, pairs)
-            if total is None:
-                total = gradient
-            else:
-                for a, b in zip(total, gradient):
-                    a += b
+        residuals = ordered_map(partial(self._residuals, model), pieces, self.n_jobs)
+        for piece, (losses, states, pairs) in zip(pieces, residuals):
+            model.add_gradient(piece.X, piece.start, states, pairs, gradient)
             loss += losses
-        gradient = ChainParams(
-            *(g if used else np.zeros_like(g) for g, used in zip(total, self.trained))
-        )
+        for part, used in zip(gradient, self.trained):
+            part[...] *= used
         return Step(gradient, loss, len(batch)), state
 
-    def _residuals(self, model, piece):
+    @abstractmethod
+    def _residuals(self, model, piece) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the loss, and its gradient by the scores (T, K) and by the pairs."""
-        raise NotImplementedError
 
 
 def _entries(model):
@@ -215,7 +209,7 @@ class ChainLikelihood(ChainObjective):
             subtract_path(piece, states, pairs)
         return float(losses @ piece.weight), states, pairs
 
-    def score(self, model, batch, epoch):
+    def score(self, model, batch: Any, epoch):
         """Return the mean log-likelihood of held-out sequences."""
         return log_likelihoods(model, batch, self.n_jobs) @ batch.weight / batch.weight.sum()
 
@@ -233,7 +227,7 @@ class ChainPseudoLikelihood(ChainObjective):
         pseudo_likelihood(*energies, piece.path, piece.weight, states, pairs, losses)
         return float(losses @ piece.weight), states, pairs
 
-    def score(self, model, batch, epoch):
+    def score(self, model, batch: Any, epoch):
         """Return minus the mean loss of held-out sequences."""
         pieces = batch.pieces(_entries(model))
         total = sum(loss for loss, _, _ in map(partial(self._residuals, model), pieces))
@@ -302,7 +296,7 @@ def choose_alpha(
     model: ChainModel,
     rest: SequenceBatch,
     held_out: SequenceBatch,
-    objective: ChainObjective,
+    objective: Objective,
     l1_ratio: float,
 ) -> float:
     """Return the penalty with the best score on held-out sequences.
@@ -319,7 +313,7 @@ def choose_alpha(
             reached = function, minimizer
         function, minimizer = reached
         model = model._replace(params=function.coordinates.params(minimizer.x))
-        score = objective.score(model, held_out, 0)
+        score = objective.score(model, held_out, 0)  # pyright: ignore[reportArgumentType]
         if score > best_score:
             best, best_score, worse = alpha, score, 0
         else:

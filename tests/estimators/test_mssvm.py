@@ -304,7 +304,7 @@ def test_pipeline_and_nested_parameters(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"inference": SumProduct()}, "finds no best state, which max-margin learning needs"),
+        ({"inference": SumProduct()}, "cannot find a best state, which max-margin learning needs"),
         (
             {"inference": ["icm", "guess"]},
             "inference must be one of 'exact', .*got 'guess'",
