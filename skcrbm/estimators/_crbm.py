@@ -188,8 +188,9 @@ class CRBMClassifier(RBMClassifier):
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Weights of the rows by their classes. 1-D y: a dict of class: weight, or "balanced",
         ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label, a list with a dict of
-        0 and 1 for each label, or the weights (n_outputs,) of the positive class; because the
-        loss belongs to whole rows, the weights of a row's labels are multiplied, as in
+        0 and 1 for each label, the weights (n_outputs,) of the positive class, or for a data frame
+        a dict by label name, such as ``{"town": 3.0}`` or ``{"town": {0: 1.0, 1: 3.0}}``. Because
+        the loss belongs to whole rows, the weights of a row's labels are multiplied, as in
         scikit-learn's forests, so with many labels few rows may count. Multiplied with
         `sample_weight`; the sum of all weights stays the same. Not "balanced" in `partial_fit`.
     warm_start : bool, default=False

@@ -119,7 +119,9 @@ class LMBMClassifier(PairwiseClassifier):
     class_weight : "balanced", dict, list of dict or array-like, default=None
         Factors of C. For 1-D y: a dict of class: weight, or "balanced",
         ``n_samples / (n_classes * count)``. For 2-D y: "balanced" for each label,
-        a dict of 0 and 1 for each label, or the weights (n_outputs,) of the positive class.
+        a list with a dict of 0 and 1 for each label, the weights (n_outputs,) of the positive
+        class, or for a data frame a dict by label name, such as ``{"town": 3.0}`` or
+        ``{"town": {0: 1.0, 1: 3.0}}``.
     warm_start : bool, default=False
         If True, `fit` starts from the dual variables of the previous fit, if X has as many rows.
         The problem is convex, so only the time changes.

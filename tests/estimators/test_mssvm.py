@@ -381,7 +381,7 @@ def test_inference_out_of_reach_fails_before_the_training(data):
 
 @pytest.mark.parametrize("inference", [["milp"], ["icm", "ais"], [SumProduct(), BPChain()]])
 def test_a_list_may_hold_methods_for_best_states_and_marginals_only(data, inference):
-    with pytest.raises(ValueError, match=r"inference may hold 'exact', .*'gibbs'.*; got"):
+    with pytest.raises(ValueError, match=r"inference may contain 'exact', .*'gibbs'.*; got"):
         MSSVMCRBM(inference=inference).fit(*data)
 
 

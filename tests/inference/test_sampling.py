@@ -124,7 +124,7 @@ def test_init_continues_the_chains():
     np.testing.assert_array_equal(second.state.states, whole.state.states)
     assert second.state.step == whole.state.step
     assert (second.n_iter == 30).all()
-    with pytest.raises(ValueError, match=r"init must hold 4 chains for each of 3 models"):
+    with pytest.raises(ValueError, match=r"init must contain 4 chains for each of 3 models"):
         infer(energy, Gibbs(n_chains=4), init=first)
     both = infer(energy, Gibbs(random_state=0), returns=("marginals", "samples"), n_samples=5)
     again = infer(energy, Gibbs(), returns=("marginals", "samples"), n_samples=5, init=both)
