@@ -13,6 +13,7 @@ from skcrbm.learning.rules import (
     Likelihood,
     PersistentContrastiveDivergence,
     PMPLearning,
+    PseudoLikelihood,
 )
 from skcrbm.learning.solvers import (
     LBFGS,
@@ -39,5 +40,6 @@ __all__ = [
     "LossPlateau",
     "PMPLearning",
     "PersistentContrastiveDivergence",
+    "PseudoLikelihood",
     "SGD",
 ]

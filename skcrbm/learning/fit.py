@@ -349,7 +349,7 @@ class _FullBatchRun:
         history = History()
         number = progress.n_epochs
         line = LiveLine(plan.verbose, "Iteration", plan.max_iter, number)
-        share = relative_tolerance(plan.model.params.weights.shape[1])
+        share = relative_tolerance(plan.objective, plan.model)
         steps = descend(
             plan.model, batch, plan.objective, plan.penalty, plan.max_iter, share, plan.solver.tol
         )

@@ -21,7 +21,7 @@ from scipy.sparse import issparse
 from skcrbm.inference.base import MagnitudeError
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Objective, Step
-from skcrbm.learning.penalties import L2
+from skcrbm.learning.penalties import L2, ElasticNet
 from skcrbm.utils.columns import dense_chunks
 from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.parallel import one_blas_thread
@@ -51,7 +51,7 @@ _MAX_EVALUATIONS = 25
 
 def descend(
     model,
-    batch: Batch,
+    batch: Any,
     objective: Objective,
     penalty: L2,
     max_iter: int,
@@ -65,8 +65,13 @@ def descend(
     """
     # Ignore overflow on purpose: the objective becomes inf, and the line search rejects the step.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        function = RowsObjective(model, batch, objective, penalty)
-        minimizer = Minimizer(function, function.coordinates.vector(model.params))
+        smooth = L2(penalty.factors) if isinstance(penalty, ElasticNet) else penalty
+        function = RowsObjective(model, batch, objective, smooth)
+        start = function.coordinates.vector(model.params)
+        if isinstance(penalty, ElasticNet):
+            minimizer = OrthantMinimizer(function, start, function.coordinates.lengths(penalty))
+        else:
+            minimizer = Minimizer(function, start)
     if not np.isfinite(minimizer.value):
         raise FloatingPointError(
             "the objective is not finite at the initial parameters; scale the columns of X"
@@ -93,9 +98,11 @@ def fit_rows(model, batch: Batch, objective: Objective, penalty: L2, max_iter: i
     return model._replace(params=function.coordinates.params(minimizer.x))
 
 
-def relative_tolerance(n_hidden: int) -> float:
+def relative_tolerance(objective: Objective, model) -> float:
     """Return the argument `share` of `descend` for a final fit."""
-    return _CONVEX_SHARE if n_hidden == 0 else _SHARE
+    if objective.share is not None:
+        return objective.share
+    return _CONVEX_SHARE if model.params.weights.shape[1] == 0 else _SHARE
 
 
 class RowsObjective:
@@ -105,10 +112,12 @@ class RowsObjective:
     its gradient must be the gradient of its loss.
     """
 
-    def __init__(self, model, batch: Batch, objective: Objective, penalty: L2):
+    def __init__(self, model, batch: Any, objective: Objective, penalty: L2):
         self.model, self.objective, self.penalty = model, objective, penalty
         self.blocks = batch.blocks()
-        self.coordinates = CenteredCoordinates(model, batch, penalty)
+        self.coordinates: Any = objective.coordinates(model, batch, penalty)
+        if self.coordinates is None:
+            self.coordinates = CenteredCoordinates(model, batch, penalty)
         self.total = float(batch.weight.sum())
         self.n_evaluations = 0
 
@@ -217,6 +226,69 @@ class Minimizer:
                 return x, value, gradient, info
             step = 2 * low if high == np.inf else (low + high) / 2
         return lower
+
+
+class OrthantMinimizer(Minimizer):
+    """Minimiser of a smooth function plus ``sum of lengths * |x|`` (OWL-QN [1]_).
+
+    ``evaluate(x)`` returns the smooth function and its gradient; lengths (n,) are factors of the
+    absolute values. A step stays in one orthant, so that parameters become exactly 0. `value` is
+    the whole objective.
+
+    References
+    ----------
+    .. [1] Andrew and Gao (2007). Scalable training of L1-regularized log-linear models. ICML.
+    """
+
+    def __init__(self, evaluate, x, lengths: np.ndarray):
+        self.lengths = lengths
+
+        def with_lengths(x):
+            value, gradient, info = evaluate(x)
+            return value + float(lengths @ np.abs(x)), gradient, info
+
+        super().__init__(with_lengths, x)
+
+    def iterate(self):
+        """Take a step; return False if no step leads down."""
+        x = self.x
+        slope = self._pseudo_gradient()
+        smooth, self.gradient = self.gradient, slope
+        direction = self._direction()
+        self.gradient = smooth
+        direction[direction * slope >= 0] = 0.0
+        if not -ddot(slope, direction) > 0:
+            if not self._pairs:
+                return False
+            self._pairs.clear()
+            return self.iterate()
+        orthant = np.where(x != 0, np.sign(x), -np.sign(slope))
+        step = 1.0 if self._pairs else min(1.0, 1 / np.sqrt(-ddot(slope, direction)))
+        for _ in range(_MAX_EVALUATIONS):
+            new = x + step * direction
+            new[new * orthant < 0] = 0.0
+            value, gradient, info = self.evaluate(new)
+            if value <= self.value + _DECREASE * ddot(slope, new - x):
+                break
+            step /= 2
+        else:
+            if not self._pairs:
+                return False
+            self._pairs.clear()
+            return self.iterate()
+        moved, change = new - x, gradient - self.gradient
+        curvature = ddot(moved, change)
+        if curvature > 1e-10 * ddot(change, change):
+            self._pairs.append((moved, change, curvature))
+        self.x, self.value, self.gradient, self.info = new, value, gradient, info
+        return True
+
+    def _pseudo_gradient(self):
+        """Return the derivative in the direction of steepest descent, 0 at a minimum."""
+        x, g, lengths = self.x, self.gradient, self.lengths
+        outside = g + np.sign(x) * lengths
+        at_zero = np.where(g + lengths < 0, g + lengths, np.where(g - lengths > 0, g - lengths, 0))
+        return np.where(x != 0, outside, at_zero)
 
 
 class CenteredCoordinates:

@@ -68,6 +68,16 @@ class Objective(ABC):
     keeps_chains: bool = False
     #: A later fit continues from the state only if its objective has the same key.
     state_key: Any = None
+    #: Share of the objective that ten iterations of L-BFGS must gain, if they are to go on; None
+    #: chooses the share by the number of hidden units.
+    share: float | None = None
+
+    def coordinates(self, model, batch: Batch, penalty) -> Any:
+        """Return the map between parameters and the vector of L-BFGS.
+
+        None stands for the coordinates of conditional RBMs, `CenteredCoordinates`.
+        """
+        return None
 
     def start(self, n_rows: int) -> Any:
         """Return the state before the first batch of `n_rows` rows; None if there is no state."""

@@ -17,6 +17,7 @@ from skcrbm.inference import InferenceMethod, PerturbAndMaxProduct, available_me
 from skcrbm.inference.base import methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint, quoted
 from skcrbm.inference.registry import METHODS
+from skcrbm.learning.chains import ChainLikelihood, ChainPseudoLikelihood
 from skcrbm.learning.objectives import Contrast, DensityContrast, Objective
 from skcrbm.learning.phases import (
     Chains,
@@ -31,7 +32,7 @@ from skcrbm.learning.phases import (
 )
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
-Kind = Literal["conditional", "density", "layered"]
+Kind = Literal["conditional", "density", "layered", "chain"]
 
 # Default number of states that are drawn from a density in each step.
 _N_STATES = 100
@@ -79,6 +80,10 @@ class LearningRule(Options):
     def layered(self, inference, n_jobs: int | None = None) -> Objective:
         """Return the objective of a layered model; `inference` is a `TruncatedInference`."""
         raise TypeError(f"{type(self).__name__} does not train layered models")
+
+    def chain(self, trained: tuple[bool, ...], n_jobs: int | None = None) -> Objective:
+        """Return the objective of a chain; see `ChainObjective` for the arguments."""
+        raise TypeError(f"{type(self).__name__} does not train chains")
 
     def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
         """Return a copy of the rule's sampler, or None if the rule has no sampler.
@@ -135,8 +140,38 @@ class Likelihood(LearningRule):
             state_key=self.name,
         )
 
+    def chain(self, trained, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a chain, whose marginals are exact."""
+        return ChainLikelihood(trained, n_jobs)
+
     def _model_phase(self, inference, sampler, n_jobs):
         return Expected(inference, n_jobs)
+
+
+class PseudoLikelihood(LearningRule):
+    """Pseudo-likelihood of chains; the name is "pseudo_likelihood".
+
+    The loss is minus the sum of the log-probabilities of each label given both neighbours [1]_. It
+    costs less than the likelihood, but weights learned by it trust the neighbours too much:
+    prediction does not know them. Every label must be observed.
+
+    References
+    ----------
+    .. [1] Besag (1975). Statistical analysis of non-lattice data. The Statistician 24.
+
+    Examples
+    --------
+    >>> from skcrbm import ChainCRF
+    >>> from skcrbm.learning import PseudoLikelihood
+    >>> model = ChainCRF(learning=PseudoLikelihood())  # the same as learning="pseudo_likelihood"
+    """
+
+    name = "pseudo_likelihood"
+    needs_complete = True
+
+    def chain(self, trained, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a chain."""
+        return ChainPseudoLikelihood(trained, n_jobs)
 
 
 class _Contrastive(LearningRule):
@@ -494,6 +529,7 @@ LEARNING_RULES = Registry(
     "learning",
     {
         "mle": "skcrbm.learning.rules:Likelihood",
+        "pseudo_likelihood": "skcrbm.learning.rules:PseudoLikelihood",
         "cd": "skcrbm.learning.rules:ContrastiveDivergence",
         "pcd": "skcrbm.learning.rules:PersistentContrastiveDivergence",
         "cd_percloss": "skcrbm.learning.rules:CDPercLoss",
@@ -510,6 +546,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "conditional": ("mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
     "layered": ("backprop", "analytic"),
+    "chain": ("mle", "pseudo_likelihood"),
 }
 
 

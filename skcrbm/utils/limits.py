@@ -97,6 +97,9 @@ CACHED_ENTRIES = 2**16
 #: Numbers in a block of rows in NumPy: tens of megabytes.
 BLOCK_ENTRIES = 2**21
 
+#: Log-weights of chains that are computed at once: a megabyte or two, which fits the cache.
+CHAIN_ENTRIES = 2**18
+
 #: Rows up to which a fit with more columns than rows is done in the space of the rows: its matrix
 #: of N x N numbers then takes up to 70 MB, its factorisation a second.
 ROTATED_ROWS = 3000
