@@ -2,7 +2,7 @@
 
 Every model gets the same features: the words and tags of parts of speech of up to two neighbours,
 pairs of neighbouring words, and pairs and triples of tags. Prints a Markdown table with a row per
-model: F1 of whole chunks, share of right tokens, seconds of training and of prediction, which
+model: F1 of whole chunks, share of right tokens, processor seconds of training and of prediction, which
 include the conversion of the dicts. The row of crfsuite needs python-crfsuite.
 
     python -m examples.studies.chunking                     # about ten minutes
@@ -163,11 +163,11 @@ def main(arguments=None):
     print("| model | F1 of chunks | tokens right | fit, s | predict, s | iterations |")
     print("|---|---|---|---|---|---|")
     for name, model in models(len(X), options.max_iter).items():
-        started = time.perf_counter()
+        started = time.process_time()
         model.fit(X, y)
-        fitted = time.perf_counter()
+        fitted = time.process_time()
         predicted = model.predict(X_test)
-        seconds = fitted - started, time.perf_counter() - fitted
+        seconds = fitted - started, time.process_time() - fitted
         f1, right = scores([list(labels) for labels in predicted], y_test)
         n_iter = getattr(model, "n_iter_", "")
         print(
