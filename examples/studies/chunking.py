@@ -2,8 +2,8 @@
 
 Every model gets the same features: the words and tags of parts of speech of up to two neighbours,
 pairs of neighbouring words, and pairs and triples of tags. Prints a Markdown table with a row per
-model: F1 of whole chunks, share of right tokens, processor seconds of training and of prediction, which
-include the conversion of the dicts. The row of crfsuite needs python-crfsuite.
+model: F1 of whole chunks, share of right tokens, and processor seconds of training and prediction,
+which include the conversion of the features. The row of crfsuite needs python-crfsuite.
 
     python -m examples.studies.chunking                     # about ten minutes
     python -m examples.studies.chunking --sentences 1000
