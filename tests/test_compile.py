@@ -111,5 +111,5 @@ print(len(adam.step_rows.signatures), len(adam.bring_up_rows.signatures))
     "options", [{"estimators": ["LMBM"]}, {"dtypes": ["float16"]}, {"estimators": "MSSVMCRBM"}]
 )
 def test_unknown_names_are_refused(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))} must be a list of some of"):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be a list of names from"):
         compile_kernels(**options)

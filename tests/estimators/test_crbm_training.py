@@ -84,9 +84,9 @@ def test_partial_fit_with_classes():
     for _ in range(30):
         model.partial_fit(X, y)
     assert len(np.unique(model.predict(X))) > 1
-    with pytest.raises(ValueError, match=r"classes that were not given at first: \[9\]"):
+    with pytest.raises(ValueError, match=r"classes that the model does not know: \[9\]"):
         model.partial_fit(X, np.full(90, 9))
-    with pytest.raises(ValueError, match="classes that were not given"):
+    with pytest.raises(ValueError, match="classes that the model does not"):
         quick().partial_fit(X, y, classes=[0, 1])
 
 

@@ -259,7 +259,7 @@ def test_class_vector(kind, classes):
         model.predict_topk(X, 4)
     with pytest.raises(ValueError, match="n_samples must be an int"):
         model.sample(X, 0)
-    with pytest.raises(ValueError, match="classes that were not given"):
+    with pytest.raises(ValueError, match="classes that the model does not"):
         model.score_samples(X, np.array(["other"] * 60))
 
 
