@@ -1,4 +1,4 @@
-"""scikit-learn's pipeline with all prediction methods of its last step; transformers of sequences."""
+"""scikit-learn's pipeline with all methods of its last step; transformers of sequences."""
 
 from collections.abc import Iterable
 from itertools import pairwise
