@@ -80,6 +80,8 @@ class SumProduct(MessagePassing):
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the
     beliefs of the previous iteration; OR and AND factors take time in proportion to their inputs.
+    A table whose variables are all in another table is first added to it, because messages between
+    the two would go in a circle.
     Entry probabilities come from the beliefs of the factors, which agree with the marginals at
     convergence. A model whose messages or factors show that no state is possible is reported as
     not converged.
