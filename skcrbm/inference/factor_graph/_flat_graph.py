@@ -74,6 +74,8 @@ class FlatGraph(NamedTuple):
 def flat_graph(energy):
     """Return the `FlatGraph` of a `FactorGraphEnergy`.
 
+    Tables with equal scopes, or scopes inside another scope, are added up; see `merging`.
+
     A ValueError is raised if a table has too many variables for the kernels.
     """
     if energy.graph.max_arity > MAX_TABLE_VARIABLES:
@@ -82,13 +84,16 @@ def flat_graph(energy):
             f"tables of at most {MAX_TABLE_VARIABLES} variables. Use 'exact' or 'gibbs'"
         )
     variables, arity, logs, sizes, place = [], [], [], [], []
-    for group in energy.tables:
-        n_factors, k = group.variables.shape
-        variables.append(group.variables.reshape(-1))
+    merging = energy.graph.merging
+    tables = energy.graph.tables(merging.add(energy.log_potentials.astype(np.float64)))
+    for group, kept in zip(tables, merging.kept, strict=True):
+        scopes = group.variables[kept]
+        n_factors, k = scopes.shape
+        variables.append(scopes.reshape(-1))
         arity.append(np.full(n_factors, k))
-        logs.append(group.log_potentials.astype(np.float64))
+        logs.append(group.log_potentials[kept])
         sizes.append(np.full(n_factors, 2**k))
-        place.append(group.entries)
+        place.append(group.entries[kept])
     n_tables = sum(map(len, arity))
     highest = [part.max(axis=1) for part in logs]
     hard = any((part == -np.inf).any() for part in logs)

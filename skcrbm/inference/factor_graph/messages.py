@@ -154,6 +154,8 @@ class _Run:
                 kernel = self.odds_kernel(self, dtype)
                 self._run(rows, kernel.n_rows, kernel)
         answer = self.answer
+        if "statistics" in query.returns:
+            energy.graph.merging.spread(answer["statistics"][0])
         if "log_partition" in query.returns:
             answer["log_partition"] = self.log_partition + energy.offset
         if query.return_trace:

@@ -84,7 +84,8 @@ class SumProduct(MessagePassing):
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
     of the previous iteration. The time for an OR or AND factor is proportional to the number of its
-    inputs. Entry probabilities are the beliefs of the factors, which agree with the marginals at
+    inputs. A table whose variables are all in another table is first added to that table, because
+    messages between the two would go in a circle. Entry probabilities are the beliefs of the factors, which agree with the marginals at
     convergence. If messages or factors show that a model has no possible state, the model is
     reported as not converged.
 
