@@ -1,4 +1,4 @@
-"""Factors of the loss of labels and rows by `class_weight`."""
+"""Weights of labels and rows by the parameter `class_weight`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from skcrbm.utils.validation import NothingToLearnError
 
 
 def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return weights (N,) of the rows, for a loss of whole rows.
+    """Return the row weights (N,) multiplied by class weights, for losses of whole rows.
 
-    The weight of a row is multiplied by the factors of its observed labels (N, V), as in the
-    forests of scikit-learn, or by its own factor (N, 1). The sum of the weights stays the same.
+    If `factors` is (N, V), the weight of a row is multiplied by the factors of all its observed
+    labels, as in scikit-learn's forests; if it is (N, 1), by the factor of the row. The result is
+    scaled such that the sum of the weights stays the same.
     """
     if factors.shape[1] == 1:  # all units of a row share a factor
         visible = visible[:, :1]
     with np.errstate(divide="ignore"):
         log = np.log(np.where(np.isnan(visible), 1.0, factors))
-    total = log.sum(axis=1)  # products of many labels overflow
+    total = log.sum(axis=1)  # sums of logarithms, because products of many factors overflow
     if total.max() == -np.inf:
         raise NothingToLearnError(
-            "class_weight gives every row a weight of 0: there is nothing to fit"
+            "class_weight gives every row a weight of 0, so there is nothing to fit"
         )
     found = weight * np.exp(total - total.max())
     return found * (weight.sum() / found.sum())
@@ -33,11 +34,11 @@ def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) ->
 def weights_by_label(
     class_weight: Any, visible: np.ndarray, weight: np.ndarray, names: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return factors (N, L) of the loss of the labels of a 2-D y.
+    """Return the weights (N, L) of the losses of single labels of a 2-D y.
 
-    `class_weight` is "balanced", a dict by the `names` (L,) of the labels, a list with a dict of 0
-    and 1 for each label, or the weights (L,) of the positive class. "balanced" takes the weights
-    (N,) of the rows into account.
+    `class_weight` is a list with a dict {0: weight, 1: weight} for each label, weights (L,) of the
+    positive class, a dict by the `names` (L,) of the labels, or "balanced", which uses the row
+    weights `weight` (N,).
     """
     n_visible = visible.shape[1]
     if isinstance(class_weight, str):
@@ -118,7 +119,7 @@ def _number(value):
 
 
 def _balanced(column, weight):
-    """Return factors (N,) that give each class in the column half of the observed weight."""
+    """Return weights (N,) that make the total weights of the values 0 and 1 in `column` equal."""
     mass = np.array([weight[column == 0].sum(), weight[column == 1].sum()])
     factor = np.divide(mass.sum(), 2.0 * mass, out=np.ones(2), where=mass > 0)
     return np.where(column == 1, factor[1], factor[0])
@@ -127,9 +128,9 @@ def _balanced(column, weight):
 def weights_by_class(
     class_weight: Any, classes: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Return factors (N, 1) of the loss of the rows of a 1-D y.
+    """Return the weights (N, 1) of the rows of a 1-D y by their classes.
 
-    `class_weight` is "balanced" or a dict of class: weight.
+    `class_weight` is "balanced" or a dict {class: weight}.
     """
     index = np.searchsorted(classes, y)
     if isinstance(class_weight, str):
@@ -142,7 +143,7 @@ def weights_by_class(
             raise ValueError("class_weight must hold finite numbers that are not negative")
     else:
         raise ValueError(
-            "class_weight for 1-D y must be 'balanced' or a dict of class: weight; "
+            "class_weight for 1-D y must be 'balanced' or a dict {class: weight}; "
             f"got {class_weight!r}"
         )
     return factor[index][:, None]

@@ -234,7 +234,7 @@ def test_labels_that_are_constant_or_rare():
         assert proba[:, 7].mean() == pytest.approx(1 / 150, rel=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "y holds labels of which all observed entries are equal")
+        warnings.filterwarnings("ignore", "y holds labels whose observed entries are all equal")
         constant = default().fit(np.ones((60, 3)), np.ones((60, 2), int))
     assert (constant.predict(np.ones((1, 3))) == 1).all()
     assert (constant.visible_coef_ == 0).all()
@@ -293,7 +293,7 @@ def test_scale_of_weights_does_not_matter():
 def test_what_lbfgs_cannot_do(options, named):
     X, Y = make_data()
     model = quick(solver="lbfgs", **options)
-    with pytest.raises(ValueError, match=f"solver='lbfgs' .* excludes {named}"):
+    with pytest.raises(ValueError, match=f"solver='lbfgs' .* cannot be used with {named}"):
         model.fit(X, Y)
     with pytest.raises(NotFittedError):
         model.predict(X)
@@ -305,7 +305,7 @@ def test_what_lbfgs_cannot_do(options, named):
 
 def test_partial_fit_goes_by_adam():
     X, Y = make_data()
-    with pytest.raises(ValueError, match="excludes partial_fit"):
+    with pytest.raises(ValueError, match="cannot be used with partial_fit"):
         quick(solver="lbfgs").partial_fit(X, Y)
     fresh = default(n_hidden=2).partial_fit(2 * X, Y)  # columns of mean square above 1
     assert fresh.alpha_ == 0.1
@@ -332,7 +332,7 @@ def test_warm_start_goes_on_with_what_was_found():
     X, Y = independent()
     model = default(warm_start=True).fit(X, Y).fit(X, Y)
     assert model.n_hidden_ == 0
-    with pytest.raises(ValueError, match="n_hidden=3 differs from the 8 hidden units"):
+    with pytest.raises(ValueError, match="n_hidden=3 differs from n_hidden=8 of the earlier fit"):
         model.set_params(n_hidden=3).fit(X, Y)
 
 

@@ -167,7 +167,7 @@ def test_cliques_by_the_names_of_labels(data):
     assert model.cliques_ == [(3, 0, 1)]
     by_number = make(cliques=[{0, 1, 3}]).fit(X, Y)
     np.testing.assert_allclose(model.clique_coef_, by_number.clique_coef_, atol=1e-6)
-    with pytest.raises(ValueError, match="cliques names 'e', which is no label; labels are: 'a'"):
+    with pytest.raises(ValueError, match="cliques contains the unknown label 'e'; labels are: 'a'"):
         make(cliques=[("d", "a", "e")]).fit(X, frame)
 
 
@@ -382,11 +382,11 @@ def test_settings_found_do_not_depend_on_the_units(data):
         ({"cliques": [(0, 1, 1)]}, "distinct sets without repeated labels"),
         ({"cliques": [(0, 1, 2), (2, 1, 0)]}, "distinct sets"),
         ({"cliques": []}, "cliques must hold at least one"),
-        ({"cliques": [("a", "b", "c")]}, "'a', which is no label"),
-        ({"inference": "milp"}, "inference='milp' handles only pairs of labels; with larger"),
+        ({"cliques": [("a", "b", "c")]}, "unknown label 'a'"),
+        ({"inference": "milp"}, "inference='milp' supports only pairs of labels; use"),
         (
             {"inference": "icm", "decode": "hinge"},
-            "only pairs of labels with decode='hinge'; with larger",
+            "only pairs of labels with decode='hinge'; use",
         ),
         ({"C": 1e300, "margin": 1e300}, "training overflowed: X, C or 1 / pairwise_penalty"),
     ],

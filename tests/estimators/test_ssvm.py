@@ -176,7 +176,7 @@ def test_warnings(data):
 def test_rounding_that_ends_training_is_told():
     rng = np.random.default_rng(1)
     X, Y = 1e8 * rng.normal(size=(5, 1)), rng.integers(0, 2, (5, 4))
-    with pytest.warns(ConvergenceWarning, match="at the accuracy of rounding"):
+    with pytest.warns(ConvergenceWarning, match="rounding errors allow no further"):
         model = SSVMClassifier().fit(X, Y)
     assert model.dual_gap_ > model.tol
     np.testing.assert_allclose(objective(model, X, Y), model.objective_, rtol=1e-9)

@@ -80,8 +80,8 @@ BAD_INDICATORS = {
     "some_empty": ([[], ["sun"]], LISTED),
     "series_of_lists": (pd.Series([["sun"], ["sea"]]), LISTED),
     "lists_of_one_length": ([[1, 4], [3, 2]], "other values: 1, 2, 3, 4 .*MultiLabelBinarizer"),
-    "column_with_nan": ([[1], [NAN]], "y contains NaN or infinity, and has one column, which"),
-    "column_frame": (pd.DataFrame({"a": [None, 1]}, dtype=object), "and has one column, which"),
+    "column_with_nan": ([[1], [NAN]], "y contains NaN or infinity. A y with a single column is"),
+    "column_frame": (pd.DataFrame({"a": [None, 1]}, dtype=object), "A y with a single column is"),
     "two": ([[0, 2], [1, 1]], "cross_val_predict"),
     "two_and_nan": ([[0, 2], [NAN, 1]], "cross_val_predict"),
     "inf": ([[0, np.inf], [1, 1]], "holds infinity"),
@@ -168,7 +168,7 @@ def test_given_classes():
     targets = make_targets(["b", "b"], classes=["c", "a", "b"])
     assert targets.classes.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(targets.encode(["b", "c"]), [[0, 1, 0], [0, 0, 1]])
-    with pytest.raises(ValueError, match=r"classes that were not given at first: \['d'\]"):
+    with pytest.raises(ValueError, match=r"classes that the model does not know: \['d'\]"):
         targets.encode(["a", "d"])
 
 
@@ -211,7 +211,7 @@ def test_pandas_na_is_not_observed():
 
 
 def test_classes_of_several_types_are_refused():
-    with pytest.raises(ValueError, match="y must hold labels of one type"):
+    with pytest.raises(ValueError, match="y must hold labels of a single, sortable type"):
         make_targets(np.array(["a", 1, "a"], dtype=object))
 
 
