@@ -162,7 +162,7 @@ intersphinx_mapping = {name: (site, inventory(name)) for name, site in SITES.ite
 
 # --- gallery -----------------------------------------------------------------------------------
 
-QUICK = r"plot_(which_labels|bounds_on_log_z)"
+QUICK = r"plot_(which_labels|bounds_on_log_z|pictures_of_a_fit)"
 quick_gallery = os.environ.get("SKCRBM_GALLERY", "all") == "quick"
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
@@ -184,6 +184,7 @@ sphinx_gallery_conf = {
             "plot_which_labels.py",
             "plot_known_labels.py",
             "plot_label_dependency.py",
+            "plot_pictures_of_a_fit.py",
             "plot_fill_in_digits.py",
             "plot_bounds_on_log_z.py",
             "plot_chained_samples.py",
