@@ -60,8 +60,8 @@ def infer(
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
-        "simulated_annealing", "branch_and_bound", "milp", "mplp", "linear_program",
-        "dual_decomposition", "bp_chain", "ais", or a configured object such as
+        "simulated_annealing", "map_search", "branch_and_bound", "milp", "mplp",
+        "linear_program", "dual_decomposition", "bp_chain", "ais", or a configured object such as
         ``SumProduct(damping=0.5)``. A name stands for the object with its default options.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are for
