@@ -1,4 +1,4 @@
-"""Cliques of LMBMClassifier, and the choice of C and pairwise_penalty if they are "auto"."""
+"""Automatic choices of LMBMClassifier (C and pairwise_penalty), and its cliques."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def label_cliques(estimator) -> list[tuple[int, ...]]:
             f"{words}, because all pairs have a weight in any case; cliques[{wrong[0]}] is "
             f"{list(found[wrong[0]])}"
         )
-    # Sort the labels of sets and sets of cliques, because their order differs between processes.
+    # Sort labels and cliques that the user gave as sets, because the order of a set of strings
+    # differs between processes.
     found = [tuple(sorted(c)) if isinstance(g, Set) else c for c, g in zip(found, cliques)]
     return sorted(found) if isinstance(cliques, Set) else found
 

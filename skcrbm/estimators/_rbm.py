@@ -45,7 +45,7 @@ class CRBMPlan(NamedTuple):
     """Everything that is decided before the training of a conditional RBM."""
 
     training: Plan
-    data: Rows  # training rows, X with the scales of the user
+    data: Rows  # training rows, with X before any scaling
     method: InferenceMethod  # method of training (and, for MSSVMCRBM, of the best labels)
     marginal_method: InferenceMethod  # method of `predict_proba`
     attributes: dict[str, Any]  # fitted attributes that are known before training, such as alpha_
@@ -202,7 +202,7 @@ class RBMClassifier(
     ) -> dict[str, Any]:
         """Return the fitted attributes for a model at the end of an epoch.
 
-        The coefficients of `model` apply to X with the scales of the user.
+        The coefficients of `model` apply to X before any scaling.
         """
         params = model.params
         method, marginals = (m.at_epoch(epoch) for m in (plan.method, plan.marginal_method))

@@ -18,7 +18,7 @@ def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) ->
     labels, as in scikit-learn's forests; if it is (N, 1), by the factor of the row. The result is
     scaled such that the sum of the weights stays the same.
     """
-    if factors.shape[1] == 1:  # all units of a row share a factor
+    if factors.shape[1] == 1:  # one factor for each row
         visible = visible[:, :1]
     with np.errstate(divide="ignore"):
         log = np.log(np.where(np.isnan(visible), 1.0, factors))
