@@ -7,6 +7,7 @@ from skcrbm._version import __version__
 __all__ = [
     "MSSVMCRBM",
     "CRBMClassifier",
+    "ChainCRF",
     "DecodedClassifier",
     "ImageCRBM",
     "LMBMClassifier",

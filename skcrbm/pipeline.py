@@ -1,12 +1,19 @@
-"""scikit-learn's pipeline with all prediction methods of its last step, such as `sample`."""
+"""scikit-learn's pipeline with all methods of its last step; transformers of sequences."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
 
 from sklearn import pipeline
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.targets.sequences import positions
 from skcrbm.utils.classifiers import call_given, final_model, inner_method
 from skcrbm.utils.labels import RANK, ranked_index
 
-__all__ = ["Pipeline", "make_pipeline"]
+__all__ = ["Pipeline", "SequenceTransformer", "make_pipeline"]
 
 
 def _final_has(name):
@@ -323,3 +330,74 @@ def _rows(index, numbered):
     if numbered.names[-1] != RANK:
         return index
     return ranked_index(index, len(numbered) // max(len(index), 1))
+
+
+class SequenceTransformer(TransformerMixin, BaseEstimator):
+    """Apply a transformer of rows to all positions of a list of sequences.
+
+    `ChainCRF` takes lists of sequences, and scikit-learn's transformers take tables. This class
+    puts the positions of all sequences into one table (or one list, if positions are dicts or
+    strings), and cuts the result into sequences again.
+
+    Parameters
+    ----------
+    transformer : transformer
+        For example ``StandardScaler()`` for arrays, ``FeatureHasher()`` for dicts, or a pipeline of
+        transformers. A clone is fitted.
+
+    Attributes
+    ----------
+    transformer_ : transformer
+        Fitted transformer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skcrbm import ChainCRF
+    >>> from skcrbm.pipeline import SequenceTransformer, make_pipeline
+    >>> X = [np.array([[100.0], [300.0]]), np.array([[310.0], [90.0], [120.0]])]
+    >>> y = [["low", "high"], ["high", "low", "low"]]
+    >>> model = make_pipeline(SequenceTransformer(StandardScaler()), ChainCRF(alpha=0.1))
+    >>> model.fit(X, y).predict(X)[1].tolist()
+    ['high', 'low', 'low']
+    """
+
+    def __init__(self, transformer: Any):
+        self.transformer = transformer
+
+    def fit(self, X: Iterable, y: Any = None):
+        """Fit the transformer on the positions of all sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Arrays or sparse matrices (n_positions, n_features), or lists of dicts or strings.
+        y : None
+            Ignored.
+        """
+        rows, _ = positions(X)
+        self.transformer_ = clone(self.transformer).fit(rows)
+        return self
+
+    def transform(self, X: Iterable) -> list:
+        """Transform the sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of arrays or sparse matrices (n_positions, n_new_features)
+        """
+        check_is_fitted(self, "transformer_")
+        rows, start = positions(X)
+        rows = self.transformer_.transform(rows)
+        return [rows[a:b] for a, b in pairwise(start)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.dict = True
+        return tags

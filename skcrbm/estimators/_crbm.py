@@ -183,7 +183,8 @@ class CRBMClassifier(RBMClassifier):
         Weights of the classes, which multiply the weights of the rows. For a 1-D y: a dict
         {class: weight}, or "balanced" for ``n_samples / (n_classes * count)``. For a 2-D y: a list
         with a dict {0: weight, 1: weight} for each label, an array (n_outputs,) with weights of the
-        positive class, or "balanced" for each label. The weights of all labels of a row are
+        positive class, "balanced" for each label, or for a data frame a dict by label name, such
+        as ``{"town": 3.0}`` or ``{"town": {0: 1.0, 1: 3.0}}``. The weights of a row's labels are
         multiplied, as in scikit-learn's forests, so that with many labels a few rows can dominate.
         The sum of the row weights stays the same. `partial_fit` does not support "balanced".
     warm_start : bool, default=False

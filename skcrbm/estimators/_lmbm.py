@@ -19,6 +19,7 @@ from skcrbm.estimators._lmbm_auto import (
     choose_penalties,
     label_cliques,
     label_energy,
+    mean_one,
 )
 from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
@@ -75,7 +76,9 @@ class LMBMClassifier(PairwiseClassifier):
         columns internally, so that the units of X do not matter: columns with two values to 0/1,
         and other columns to a standard deviation of 1/2 (sparse columns keep their zeros). `coef_`
         still applies to the given columns. "auto" then searches C in steps of sqrt(10) around
-        3 / v, where v is the sum of the variances of the scaled columns; see Notes.
+        3 / v, where v is the sum of the variances of the scaled columns (see Notes), for weights
+        with mean 1, so that the scale of `sample_weight` does not matter either. `C_` is the C for
+        the given weights.
     margin : float, default=1.0
         Margin gamma. There is no need to search it: the weights for a margin of k and C are k times
         the weights for a margin of 1 and C / k.
@@ -122,7 +125,8 @@ class LMBMClassifier(PairwiseClassifier):
         Weights of the classes, which multiply C. For a 1-D y: a dict {class: weight}, or "balanced"
         for ``n_samples / (n_classes * count)``. For a 2-D y: a list with a dict
         {0: weight, 1: weight} for each label, an array (n_outputs,) with weights of the positive
-        class, or "balanced" for each label.
+        class, "balanced" for each label, or for a data frame a dict by label name, such as
+        ``{"town": 3.0}`` or ``{"town": {0: 1.0, 1: 3.0}}``.
     warm_start : bool, default=False
         If True and X has the same number of rows as in the previous fit, `fit` starts from the dual
         variables of that fit. The problem is convex, so this saves time without changing the model.
@@ -281,6 +285,7 @@ class LMBMClassifier(PairwiseClassifier):
             0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
             Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
+            With ``C="auto"`` only the ratios of the weights count.
 
         Returns
         -------
@@ -304,6 +309,7 @@ class LMBMClassifier(PairwiseClassifier):
         method = self._search_method()  # raise an error before training, not after it
         inputs, visible, weight = training_rows(self, X, y, sample_weight, reset=not warm)
         require_observed(~np.isnan(visible))
+        weight, mean_weight = mean_one(weight) if is_auto(self.C) else (weight, 1.0)
         factors = self._targets.loss_factors(self.class_weight, visible, weight)
         cliques = label_cliques(self)
         if cliques:
@@ -322,7 +328,7 @@ class LMBMClassifier(PairwiseClassifier):
         if dual is None or dual.shape != signs.shape:
             dual = chosen.dual
         else:  # dual variables scale with C
-            dual = dual * (chosen.C / self.C_ if columns is not None else 1.0)
+            dual = dual * (chosen.C / mean_weight / self.C_ if columns is not None else 1.0)
 
         def attributes(fitted):
             coef, intercept = fitted.coef, fitted.intercept
@@ -330,7 +336,7 @@ class LMBMClassifier(PairwiseClassifier):
                 coef, intercept = columns.as_given(coef, intercept)
             return {
                 "label_sets_": label_sets,
-                "C_": chosen.C,
+                "C_": chosen.C / mean_weight,
                 "pairwise_penalty_": chosen.penalty,
                 "coef_": coef,
                 "intercept_": intercept,

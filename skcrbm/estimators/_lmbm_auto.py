@@ -121,6 +121,16 @@ def as_sparse_if_faster(X):
     return sparse.csr_matrix(X)
 
 
+def mean_one(weight: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return weights with mean 1, for ``C="auto"``, and the mean of the given weights.
+
+    The result is rounded to single precision: weights and their multiples become the same numbers,
+    so that a fit cannot take another path because of the last digit.
+    """
+    mean = float(weight.mean())
+    return (weight / mean).astype(np.float32).astype(weight.dtype), mean
+
+
 class ChosenPenalties(NamedTuple):
     """Values of C and eta; `tried` and `dual` are None without a search."""
 

@@ -31,20 +31,53 @@ def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) ->
     return found * (weight.sum() / found.sum())
 
 
-def weights_by_label(class_weight: Any, visible: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def weights_by_label(
+    class_weight: Any, visible: np.ndarray, weight: np.ndarray, names: np.ndarray | None = None
+) -> np.ndarray:
     """Return the weights (N, L) of the losses of single labels of a 2-D y.
 
     `class_weight` is a list with a dict {0: weight, 1: weight} for each label, weights (L,) of the
-    positive class, or "balanced", which uses the row weights `weight` (N,).
+    positive class, a dict by the `names` (L,) of the labels, or "balanced", which uses the row
+    weights `weight` (N,).
     """
     n_visible = visible.shape[1]
     if isinstance(class_weight, str):
         return np.column_stack([_balanced(column, weight) for column in visible.T])
     if isinstance(class_weight, dict):
+        pairs = _pairs_by_name(class_weight, names)
+    else:
+        pairs = _pairs_in_order(class_weight, n_visible)
+    if not (np.isfinite(pairs) & (pairs >= 0)).all():
+        raise ValueError("class_weight must hold finite numbers that are not negative")
+    return np.where(visible == 1, pairs[:, 1], pairs[:, 0])
+
+
+def _pairs_by_name(class_weight, names):
+    """Return the weights (L, 2) of 0 and 1 from a dict by label name; 1 if a name is missing."""
+    if names is None:
         raise ValueError(
             "class_weight for 2-D y must be 'balanced', a list with a dict for each label, or the "
-            "weights (n_outputs,) of the positive class; got a dict"
+            "weights (n_outputs,) of the positive class; got a dict, which needs the names of the "
+            "labels: pass y as a data frame"
         )
+    place = {name: column for column, name in enumerate(names)}
+    unknown = [name for name in class_weight if name not in place]
+    if unknown:
+        raise ValueError(
+            f"class_weight holds names that are not labels of y: {unknown[:5]}; the labels are "
+            f"{list(names)[:10]}{' and others' if len(names) > 10 else ''}"
+        )
+    pairs = np.ones((len(names), 2))
+    for name, value in class_weight.items():
+        if isinstance(value, dict):
+            pairs[place[name]] = _pair(value)
+        else:
+            pairs[place[name], 1] = _number(value)
+    return pairs
+
+
+def _pairs_in_order(class_weight, n_visible):
+    """Return the weights (L, 2) of 0 and 1 from dicts or numbers in the order of the labels."""
     are_dicts = {isinstance(w, dict) for w in class_weight}
     if len(are_dicts) == 2:
         raise ValueError("class_weight must hold a dict for each label or numbers, not both")
@@ -54,27 +87,35 @@ def weights_by_label(class_weight: Any, visible: np.ndarray, weight: np.ndarray)
                 f"class_weight must hold a dict for each of the {n_visible} labels, "
                 f"got {len(class_weight)}"
             )
-        wrong = {key for w in class_weight for key in w} - {0, 1}
-        if wrong:
-            raise ValueError(f"class_weight holds keys that are not 0 or 1: {sorted(wrong)}")
-        pairs = np.array([[w.get(0, 1.0), w.get(1, 1.0)] for w in class_weight], np.float64)
-    else:
-        positive = check_array(
-            class_weight,
-            ensure_2d=False,
-            ensure_min_samples=0,
-            dtype=np.float64,
-            input_name="class_weight",
+        return np.array([_pair(w) for w in class_weight])
+    positive = check_array(
+        class_weight,
+        ensure_2d=False,
+        ensure_min_samples=0,
+        dtype=np.float64,
+        input_name="class_weight",
+    )
+    if positive.shape != (n_visible,):
+        raise ValueError(
+            f"class_weight must have shape ({n_visible},), a weight of the positive class "
+            f"of each label; got {positive.shape}"
         )
-        if positive.shape != (n_visible,):
-            raise ValueError(
-                f"class_weight must have shape ({n_visible},), with the weight of the positive "
-                f"class of each label; got {positive.shape}"
-            )
-        pairs = np.column_stack([np.ones(n_visible), positive])
-    if not (np.isfinite(pairs) & (pairs >= 0)).all():
-        raise ValueError("class_weight must hold finite numbers that are not negative")
-    return np.where(visible == 1, pairs[:, 1], pairs[:, 0])
+    return np.column_stack([np.ones(n_visible), positive])
+
+
+def _pair(value):
+    """Return the weights of 0 and 1 in a dict, 1 if the dict does not hold them."""
+    wrong = set(value) - {0, 1}
+    if wrong:
+        raise ValueError(f"class_weight holds keys that are not 0 or 1: {sorted(wrong, key=str)}")
+    return _number(value.get(0, 1.0)), _number(value.get(1, 1.0))
+
+
+def _number(value):
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"class_weight must hold numbers, got {value!r}") from error
 
 
 def _balanced(column, weight):

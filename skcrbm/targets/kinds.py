@@ -279,7 +279,7 @@ class MultilabelTargets(Targets):
         """Return the weights (N, L) of the labels, or ones (N, 1) without `class_weight`."""
         if class_weight is None:
             return np.ones((len(visible), 1))
-        return weights_by_label(class_weight, visible, weight)
+        return weights_by_label(class_weight, visible, weight, self.names)
 
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
         """Return the share of the rows in which all observed labels are predicted correctly."""

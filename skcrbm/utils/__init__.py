@@ -1,1 +1,1 @@
-"""Helpers that know nothing about models: validation of arguments, options, threads, pickles."""
+"""Helpers that are independent of models: validation of arguments, options, threads, pickling."""

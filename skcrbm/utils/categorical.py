@@ -6,11 +6,13 @@ import numpy as np
 
 
 def one_against_rest(log_weights: np.ndarray) -> np.ndarray:
-    """Return the log-odds (..., K) of each state against all others, given log-weights (..., K).
+    """Return the log-odds (..., K) of each state against all other states.
 
-    They are -inf for a state of weight 0, and inf if all other states have weight 0.
+    `log_weights` (..., K) holds the log-weights of the K states. The log-odds are -inf for a state
+    of weight 0, and inf if all other states have weight 0.
     """
-    # Log-sums over the states before and after each state: the rest without it.
+    # Add the log-sums over the states before and after each state. Subtracting the state from the
+    # sum over all states would cancel.
     empty = np.full((*log_weights.shape[:-1], 1), -np.inf)
     below = np.logaddexp.accumulate(np.concatenate([empty, log_weights], axis=-1), axis=-1)
     back = np.concatenate([empty, log_weights[..., ::-1]], axis=-1)

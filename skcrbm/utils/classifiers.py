@@ -1,4 +1,8 @@
-"""Other classifiers: the model inside a pipeline or search, and the forms of its probabilities."""
+"""Access to classifiers of other libraries.
+
+The functions find the model inside a pipeline or search, call its methods, and convert its
+predicted probabilities to arrays of a common form.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,11 @@ from skcrbm.utils.validation import as_float_array
 
 
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the model that predicts, and the rows X as this model gets them.
+    """Return the model inside pipelines and searches that predicts, and X transformed for it.
 
-    It is the last step of a `Pipeline`, the best model of a fitted search such as `GridSearchCV`,
-    and the estimator that a search tries if it was not fitted. `model` must be fitted if X is
-    given.
+    The final model is the last step of a `Pipeline`, the best model of a fitted search such as
+    `GridSearchCV`, or the estimator of a search that is not fitted. X is passed through the
+    earlier steps of the pipeline, so `model` must be fitted if X is given.
     """
     while True:
         if isinstance(model, Pipeline):
@@ -40,10 +44,12 @@ def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
 
 
 def inner_method(model: Any, method: str) -> Callable | None:
-    """Return a method of the final model as a function of the rows for the fitted outer model.
+    """Return a method of the final model as a function that takes the X of the outer model.
 
-    The result is None if the final model has no such method. The rows of known labels are matched
-    with X before the steps of a pipeline, because these may return arrays without an index.
+    For example, the function for a `Pipeline` first applies the earlier steps to X, then calls the
+    method of the last step. The result is None if the final model has no method of this name. The
+    rows of `y_known` are matched with the rows of X before the steps of a pipeline, because the
+    steps may return arrays without an index.
     """
     bound = getattr(final_model(model)[0], method, None)
     if bound is None:
@@ -61,7 +67,7 @@ def inner_method(model: Any, method: str) -> Callable | None:
 
 @contextlib.contextmanager
 def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
-    """Name the alternative if the `fit` of an estimator refuses a 2-D y or missing labels."""
+    """Extend the error of an estimator's `fit` about a 2-D y or missing labels by a remedy."""
     try:
         yield
     except ValueError as error:
@@ -81,7 +87,10 @@ def explained_fit(estimator: Any, y: Any) -> Iterator[None]:
 
 
 def check_outer_fitted(model: Any, attributes: Any = None) -> None:
-    """Raise a NotFittedError that names FrozenEstimator if only the inner estimator is fitted."""
+    """Raise a NotFittedError if a meta-estimator is not fitted.
+
+    If its inner estimator is fitted, the message recommends `FrozenEstimator`, which keeps it.
+    """
     try:
         check_is_fitted(model, attributes)
     except NotFittedError as error:
@@ -92,17 +101,17 @@ def check_outer_fitted(model: Any, attributes: Any = None) -> None:
             raise error from None
         outer, name = type(model).__name__, type(inner).__name__
         raise NotFittedError(
-            f"This {outer} is not fitted yet, although its {name} is: fit would fit a clone of it. "
-            f"To keep the fitted {name}, use sklearn.frozen: "
+            f"This {outer} is not fitted yet. Its {name} is fitted, but fit of {outer} would fit a "
+            f"clone of it. To keep the fitted {name}, use sklearn.frozen: "
             f"{outer}(FrozenEstimator(model)).fit(X, y)"
         ) from None
 
 
 def call_given(model: Any, method: str, X: Any, y_known: Any, **options: Any) -> Any:
-    """Call a method of a fitted model, given known labels unless `y_known` is None.
+    """Call a method of a fitted model with X, and with the known labels unless `y_known` is None.
 
-    The model itself or its final model has the method. A ValueError is raised if labels are known
-    and the model cannot condition on them.
+    If the model does not have the method, the method of its final model is called. A ValueError is
+    raised if `y_known` is given and the method does not take it.
     """
     if y_known is None and hasattr(model, method):
         return getattr(model, method)(X, **options)
@@ -112,21 +121,26 @@ def call_given(model: Any, method: str, X: Any, y_known: Any, **options: Any) ->
     if function is None or "y_known" not in inspect.signature(function).parameters:
         raise ValueError(
             f"y_known needs an estimator whose {method} takes y_known, such as CRBMClassifier, "
-            "MSSVMCRBM or LMBMClassifier: itself, as the last step of a Pipeline, or in "
-            f"GridSearchCV. {type(model).__name__} returns probabilities label by label and cannot "
-            "condition them on known labels; if labels are independent given x, set the "
-            "probabilities of the known labels to 0 or 1 and use skcrbm.decoding.decode_marginals"
+            "MSSVMCRBM or LMBMClassifier. The estimator may also be the last step of a Pipeline, "
+            f"or the estimator of GridSearchCV. {type(model).__name__} predicts each label "
+            "separately and cannot condition its probabilities on known labels. If you assume "
+            "that labels are independent given x, set the probabilities of the known labels to 0 "
+            "or 1 and use skcrbm.decoding.decode_marginals"
         )
     return function(X, y_known=y_known, **options)
 
 
-# Units in the last place of 1 by which probabilities may lie outside of [0, 1], as means over the
-# trees of a forest do.
+# Tolerance for probabilities outside of [0, 1], in units of machine epsilon. Means over the trees
+# of a forest, for example, may exceed 1 by rounding.
 _ROUNDING = 8
 
 
 def is_list_of_outputs(values: Any) -> bool:
-    """Return True for a list of 2-D arrays, the form of scikit-learn's multi-output estimators."""
+    """Return True if `values` is a list of 2-D arrays.
+
+    The multi-output estimators of scikit-learn return probabilities as a list of one array per
+    output.
+    """
     return isinstance(values, (list, tuple)) and all(np.ndim(value) == 2 for value in values)
 
 
@@ -149,11 +163,12 @@ def positive_columns(
 
 
 def label_marginals(proba: Any, classes: Sequence | None = None, name: str = "proba") -> np.ndarray:
-    """Return P(y_i = 1), (N, L) of float64, from both forms in which classifiers return it.
+    """Return the probabilities P(y_i = 1) as a float64 array (N, L).
 
-    `proba` is an array (N, L) or a list of L arrays (N, 2). `classes` are the classes of each
-    label; with these a label may have an array (N, 1) if its classifier saw a single class.
-    Error messages call `proba` by `name`.
+    `proba` is an array (N, L) or a list of L arrays (N, 2), the two forms that `predict_proba` of
+    multi-label classifiers returns. `classes` holds the classes of each label. If it is given, the
+    array of a label may be (N, 1), from a classifier that saw a single class in its fit. `name` is
+    the name of the argument in error messages.
     """
     if is_list_of_outputs(proba):
         proba = positive_columns(proba, classes, name)
@@ -165,14 +180,18 @@ def label_marginals(proba: Any, classes: Sequence | None = None, name: str = "pr
 
 
 def _both(part, classes):
-    """Return the columns of both classes, although fit may have seen a single class."""
+    """Return an array (N, 2), with a column of 0 for a class that the classifier did not see."""
     if part.shape[1:] != (1,):
         return part
     return np.hstack([1 - part, part] if classes[0] == 1 else [part, 1 - part])
 
 
 def proba_of_classes(proba: Any, classes: Any, all_classes: np.ndarray) -> np.ndarray:
-    """Return probabilities (N, K) of all classes, 0 for classes that a classifier did not see."""
+    """Return the probabilities (N, K) of all classes.
+
+    `classes` holds the classes that the classifier saw in its fit. The other classes get
+    probability 0.
+    """
     proba = np.asarray(proba)
     if classes is None or len(classes) == len(all_classes):
         return proba

@@ -1,4 +1,4 @@
-"""Columns of X brought to a common scale, and the matching change of coefficients."""
+"""Scaling of the columns of X, and conversion of coefficients between scaled and given columns."""
 
 from __future__ import annotations
 
@@ -16,28 +16,35 @@ from skcrbm.utils.warnings import warn_user
 # A sparse column is constant up to rounding if its variance is below the square of this share of
 # its largest absolute value.
 _CONSTANT = 1e-7
-# Narrower columns count as constant, because the inverse of their width overflows.
+# Columns with a smaller range count as constant, because the inverse of their range overflows.
 _LEAST_WIDTH = 1e-290
 # Beginning of the warning about columns on different scales.
 SCALES = "The columns of X are not on one scale, or far from standard deviation 1"
-# Range of the largest standard deviation without a warning, and the largest ratio of the upper to
-# the lower quartile. The ratio of pixels that are nearly always off is far lower.
+# `warn_of_scales` warns if the largest standard deviation of a column is outside of _LEAST_SD to
+# _MOST_SD, or if the upper quartile of the standard deviations exceeds the lower quartile by more
+# than the factor _SD_RATIO. Images, whose border pixels are nearly always off, stay far below this
+# factor.
 _LEAST_SD, _MOST_SD, _SD_RATIO = 0.01, 20.0, 1000.0
-_ROWS_CHECKED = 4096  # for a warning
+_ROWS_CHECKED = 4096  # number of rows that `warn_of_scales` reads, about
 
 
 class Columns(Versioned):
-    """Columns of X brought to a scale that does not depend on their units.
+    """Scaling of the columns of X that makes a fit independent of the units of the columns.
 
-    The scaled column is ``z = (x - shift) * factor``. A dense column of two values becomes 0 and 1;
-    any other dense column becomes (x - mean) / (2 sd), with the sd of a balanced 0/1 column. A
-    sparse column keeps its zeros: it is divided by the root mean square of its nonzero entries, or
-    by 2 sd if that is larger, so that a column of 0 and c also becomes 0 and 1. Columns that are
-    constant up to rounding become 0.
+    The scaled column is ``z = (x - shift) * factor``:
+
+    - A dense column of two values becomes 0 and 1.
+    - Any other dense column becomes (x - mean) / (2 sd). Its standard deviation is then 0.5, as in
+      a balanced 0/1 column.
+    - A sparse column is not shifted, so that its zeros remain 0. It is divided by the root mean
+      square of its nonzero entries, or by 2 sd if that is larger. A column of 0 and c thus becomes
+      0 and 1.
+    - A column that is constant up to rounding becomes 0.
 
     X is an ndarray or CSR matrix (N, D), and a row of weight k counts as k copies. `centre` also
-    shifts two-valued columns of a dense X to mean 0. Intercepts then learn independently of the
-    coefficients, which gradient descent needs; with free intercepts the best model is the same.
+    shifts two-valued columns of a dense X to mean 0. Gradient descent needs this, because it
+    decouples the intercepts from the coefficients. If the intercepts are not penalised, the shift
+    does not change the best model.
     """
 
     _warns_of_version = False
@@ -52,13 +59,14 @@ class Columns(Versioned):
         share = weight / weight.sum()
         scales = _sparse_scales if sparse.issparse(X) else _dense_scales
         shift, width, unit, second, varies = scales(X, share, centre)
-        # A column is `width` times a column with this unit and variance.
+        # `unit` and `second` (a variance) describe the column after a division by `width`, which
+        # keeps squares from overflowing.
         inside = np.divide(1.0, unit, out=np.zeros_like(unit), where=varies & (unit > 0))
         narrow = varies & (width < _LEAST_WIDTH)
         if narrow.any():
             warn_user(
-                f"{narrow.sum()} columns of X vary by less than {_LEAST_WIDTH:g} and count as "
-                "constant. Multiply X by a number, or use a scaler"
+                f"{narrow.sum()} columns of X vary by less than {_LEAST_WIDTH:g} and are treated "
+                "as constant. Multiply X by a large number, or use a scaler"
             )
         inside[narrow] = 0.0
         self.shift = shift
@@ -66,14 +74,14 @@ class Columns(Versioned):
         self.variance = float((second * inside**2).sum())
 
     def transform(self, X: Any, dtype: Any = np.float64) -> Any:
-        """Return z (N, D) for X, dense or CSR."""
+        """Return the scaled columns z (N, D) of X, an ndarray or CSR matrix."""
         if not sparse.issparse(X):
             if dtype == np.float64:
                 Z = np.subtract(X, self.shift, dtype=dtype)
                 Z *= self.factor
                 return Z
             Z = np.empty(X.shape, dtype)
-            for rows in dense_chunks(X):  # rounded once
+            for rows in dense_chunks(X):  # compute in float64 and round the result once
                 Z[rows] = (X[rows] - self.shift) * self.factor
             return Z
         Z = X.astype(np.float64)  # a copy
@@ -81,7 +89,7 @@ class Columns(Versioned):
         return Z.astype(dtype, copy=False)
 
     def for_rows(self, X: Any) -> Columns:
-        """Return these columns for another X, without a shift if that X is sparse."""
+        """Return the scaling for another X: the same, but without shifts if that X is sparse."""
         if not sparse.issparse(X) or not self.shift.any():
             return self
         unshifted = copy(self)
@@ -89,7 +97,7 @@ class Columns(Versioned):
         return unshifted
 
     def inside(self, coef, intercept):
-        """Return the coefficients (K, D) and intercepts (K,) for z that match those for x.
+        """Convert coefficients (K, D) and intercepts (K,) of x to the equivalent values for z.
 
         The effect of constant dense columns moves into the intercepts.
         """
@@ -97,16 +105,16 @@ class Columns(Versioned):
         return coef * scale, intercept + coef @ self.shift
 
     def as_given(self, coef, intercept):
-        """Return the coefficients (K, D) and intercepts (K,) for x that match those for z."""
+        """Convert coefficients (K, D) and intercepts (K,) of z to the equivalent values for x."""
         coef = coef * self.factor
         return coef, intercept - coef @ self.shift
 
 
 class LazyRows:
-    """Rows of a dense X (N, D) in float64, computed when they are needed.
+    """Rows of a dense X (N, D) in float64 that are computed only when NumPy reads them.
 
-    `columns` scales the rows, unless it is None. `index` selects rows of X without a copy; by
-    default all rows are selected.
+    This avoids a float64 copy of a large X. `columns` scales the rows, unless it is None. `index`
+    selects rows of X without a copy; by default all rows are selected.
     """
 
     def __init__(
@@ -117,40 +125,48 @@ class LazyRows:
         self.dtype = np.dtype(np.float64)
 
     def __getitem__(self, rows):
-        """Return the given rows, still to be computed."""
+        """Return the selected rows as `LazyRows`, without computing them."""
         if self.index is None and isinstance(rows, slice):
             return LazyRows(self.X[rows], self.columns)
         index = np.arange(len(self.X)) if self.index is None else self.index
         return LazyRows(self.X, self.columns, index[rows])
 
     def __array__(self, dtype=None, copy=None):
-        """Compute all rows."""
+        """Compute all selected rows."""
         X = self.X if self.index is None else self.X[self.index]
         return X.astype(np.float64) if self.columns is None else self.columns.transform(X)
 
 
 def in_double(X: Any, columns: Columns | None = None) -> Any:
-    """Return X in float64, scaled by `columns` unless it is None; `LazyRows` if X is large."""
+    """Return X in float64, scaled by `columns` unless that is None.
+
+    A large dense X is returned as `LazyRows`, which converts rows only when they are read.
+    """
     if sparse.issparse(X) or X.size <= BLOCK_ENTRIES:
         return X.astype(np.float64, copy=False) if columns is None else columns.transform(X)
     return X if columns is None and X.dtype == np.float64 else LazyRows(X, columns)
 
 
 def dense_chunks(X: np.ndarray, n_more: int = 0) -> list[slice]:
-    """Cut the rows of a dense X, with n_more numbers per row, into blocks of a few megabytes."""
+    """Cut the rows of a dense X into blocks of some megabytes.
+
+    `n_more` is the number of further numbers per row that the caller computes for a block.
+    """
     return row_chunks(X.shape[0], max(1, BLOCK_ENTRIES // max(1, X.shape[1] + n_more)))
 
 
 def warn_of_scales(
     X: Any, weight: np.ndarray, name: str, partial: bool = False, remedy: str | None = None
 ) -> None:
-    """Warn if columns that an estimator does not scale have very different or large scales.
+    """Warn if the columns of X have very different scales, or all very large or small scales.
 
-    Columns with NaN are ignored. `name` is the name of the estimator, `partial` is True if X holds
-    a part of the rows, and `remedy` replaces the advice to use a scaler.
+    This is for estimators that do not scale their columns. Columns with NaN are ignored. `name` is
+    the name of the estimator, `partial` is True if X holds only a part of the rows, and `remedy`
+    replaces the advice to use a scaler.
     """
     scales = _sparse_scales if sparse.issparse(X) else _dense_scales
-    step = -(-len(weight) // _ROWS_CHECKED)  # X may be larger than the memory
+    # Read a sample of the rows only, because X may be a memory map that is larger than the memory.
+    step = -(-len(weight) // _ROWS_CHECKED)
     X, weight = X[::step], weight[::step]
     with np.errstate(invalid="ignore"):
         _, width, _, second, varies = scales(X, weight / weight.sum(), False)
@@ -163,17 +179,22 @@ def warn_of_scales(
         return
     scaler = "MaxAbsScaler()" if sparse.issparse(X) else "StandardScaler()"
     if remedy is None and partial:
-        remedy = f"Scale all parts of X with the same {scaler}, fitted before"
+        remedy = f"Fit one {scaler} and scale all parts of X with it"
     elif remedy is None:
         remedy = f"Scale X, as in skcrbm.pipeline.make_pipeline({scaler}, {name}())"
     warn_user(
-        f"{SCALES} ({low:.2g} to {high:.2g}), and {name} does not scale them: it may learn "
+        f"{SCALES} ({low:.2g} to {high:.2g}). {name} does not scale the columns and may learn "
         f"from the largest columns only, or overfit. {remedy}"
     )
 
 
 def _dense_scales(X, share, centre):
-    """Return the shift, width, unit and variance (D,) of each column, and True if it varies."""
+    """Return the arrays (D,) shift, width, unit, variance and varies of the columns.
+
+    `width` is the range of a column. `unit` and the variance are those of the column divided by
+    its width: `unit` is the number that the scaling divides by. `varies` is False for columns that
+    are constant up to rounding.
+    """
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     rounding = 10.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
     varies = high - low > rounding
@@ -181,7 +202,7 @@ def _dense_scales(X, share, centre):
     two_valued = np.ones(X.shape[1], dtype=bool)
     mean, second = np.zeros((2, X.shape[1]))
 
-    def units():  # in [0, 1]: their squares do not overflow
+    def units():  # columns mapped to [0, 1], whose squares do not overflow
         for rows in dense_chunks(X):
             yield rows, (X[rows] - low) / width
 
@@ -195,7 +216,7 @@ def _dense_scales(X, share, centre):
 
 
 def _sparse_scales(X, share, centre):
-    """Return the values of `_dense_scales` for a CSR matrix, whose columns are not shifted."""
+    """Return the same arrays as `_dense_scales` for a CSR matrix; all shifts are 0."""
     n_columns = X.shape[1]
     top = np.zeros(n_columns)
     np.maximum.at(top, X.indices, np.abs(X.data))
@@ -209,7 +230,7 @@ def _sparse_scales(X, share, centre):
     filled = total(shares * (values != 0))
     square = total(shares * values**2)
     mean = total(shares * values)
-    # The variance around the mean; entries that are not stored are 0.
+    # Variance around the mean, to which each entry that is not stored adds its share of mean^2.
     second = total(shares * ((values - mean[X.indices]) ** 2 - mean[X.indices] ** 2)) + mean**2
     varies = second > _CONSTANT**2 * square
     second = np.where(varies, second, 0.0)

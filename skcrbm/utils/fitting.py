@@ -1,4 +1,4 @@
-"""Around every fit: restoring the previous model after an error, callbacks, progress lines."""
+"""Support for `fit` methods: restoring the model after an error, callbacks, progress lines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from skcrbm.utils.warnings import warn_user
 
 
 def all_or_nothing(fit: Callable) -> Callable:
-    """Decorate a method that learns: if it raises, the estimator gets its previous state back.
+    """Decorate a fit method so that the estimator gets its previous state back if it raises.
 
-    An interrupt always leaves as a KeyboardInterrupt, although compiled code may turn it into
-    another error. This must come before decorators that set attributes for the duration of the
+    An interrupt is always raised as KeyboardInterrupt, although compiled code may turn it into
+    another error. Put this decorator above decorators that set attributes for the duration of the
     call.
     """
 
@@ -30,10 +30,10 @@ def all_or_nothing(fit: Callable) -> Callable:
             try:
                 return fit(estimator, *args, **kwargs)
             except BaseException:
-                estimator.__dict__ = before  # in a single step: no state in between can be seen
+                estimator.__dict__ = before  # one assignment, so an interrupt cannot split it
                 raise
         except BaseException as error:
-            estimator.__dict__ = before  # again: an interrupt may have come first
+            estimator.__dict__ = before  # again, in case an interrupt came before the first one
             if isinstance(error, Exception) and _interrupted(error, handled):
                 raise KeyboardInterrupt from error
             raise
@@ -42,9 +42,9 @@ def all_or_nothing(fit: Callable) -> Callable:
 
 
 def skip_empty_batches(partial_fit: Callable) -> Callable:
-    """Decorate a `partial_fit`, so that it skips rows without anything to learn from.
+    """Decorate a `partial_fit` so that it skips batches without an observed label.
 
-    `all_or_nothing` must be the next decorator: it restores the model.
+    Put `all_or_nothing` directly below this decorator, because it restores the model.
     """
 
     @functools.wraps(partial_fit)
@@ -58,8 +58,11 @@ def skip_empty_batches(partial_fit: Callable) -> Callable:
 
 
 def _interrupted(error, handled):
-    """Return True if an interrupt caused the error; `handled` is the error handled before."""
-    seen = [handled]  # causes may form a circle
+    """Return True if an interrupt caused the error.
+
+    `handled` is the error that the caller was already handling; it does not count as a cause.
+    """
+    seen = [handled]  # the chain of causes may be circular
     while error is not None and not any(error is other for other in seen):
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -69,17 +72,17 @@ def _interrupted(error, handled):
 
 
 def forget(estimator: Any, state: Iterable[str] = ()) -> None:
-    """Delete the attributes that end in an underscore and the attributes named in `state`."""
+    """Delete the fitted attributes (`name_`) of an estimator, and the attributes in `state`."""
     for name in [name for name in vars(estimator) if name.endswith("_") or name in state]:
         delattr(estimator, name)
 
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # older scikit-learn: stand-ins that do nothing
+except ImportError:  # older scikit-learn has no callbacks: define replacements that do nothing
 
     class CallbackSupportMixin:
-        """Stand-in without callbacks."""
+        """Empty replacement for the mixin of scikit-learn."""
 
     def with_callbacks(method):
         """Return the method unchanged."""
@@ -87,11 +90,11 @@ except ImportError:  # older scikit-learn: stand-ins that do nothing
 
 
 class EpochCallbacks:
-    """Calls the hooks of an estimator's callbacks for the fit and for each epoch of it.
+    """Calls the callbacks of an estimator at the begin and end of the fit and of each epoch.
 
-    `max_subtasks` is the number of epochs, None if it is not known in advance. Callbacks see X and
-    y as the user passed them; `sample_weight` is handed to them as metadata. `task_name` is
-    another word for an epoch, such as "pass".
+    `max_subtasks` is the number of epochs, or None if it is not known in advance. Callbacks get X
+    and y as the user passed them, and `sample_weight` as metadata. `task_name` is the word for an
+    epoch, such as "pass".
     """
 
     def __init__(
@@ -124,9 +127,10 @@ class EpochCallbacks:
             self.epoch.call_on_fit_task_begin(**self.data)
 
     def end_epoch(self, fitted_attributes):
-        """End the task of the epoch; return True if a callback asks to stop.
+        """End the task of the epoch and return True if a callback asks to stop the fit.
 
-        `fitted_attributes` is called if a callback wants a fitted estimator.
+        `fitted_attributes` is a function that returns the fitted attributes by name. It is called
+        only if a callback needs a fitted estimator.
         """
         if self.epoch is None:
             return False
@@ -140,7 +144,8 @@ class EpochCallbacks:
     def inner_fit(self, estimator, task_name):
         """Run the fit of an inner estimator as a task of this fit.
 
-        The inner estimator gets the callbacks that propagate, such as scikit-learn's progress bar.
+        The inner estimator gets those callbacks that scikit-learn propagates to inner estimators,
+        such as the progress bar.
         """
         if self.root is None or not self.any:
             yield
@@ -169,11 +174,14 @@ def pass_hooks(
     attributes: Callable[[Any], dict],
     summary: Callable[[float, float], str] = _violation_and_share,
 ) -> Iterator[dict[str, Callable]]:
-    """Give the hooks that a large margin solver calls at each pass; empty if nobody listens.
+    """Provide the functions that a large margin solver calls at the begin and end of each pass.
 
-    `attributes` makes the fitted attributes from the solver's state; `summary` makes the text of
-    the live line from the two measures that the solver reports. `unit` is the word for a pass. The
-    keys are "on_pass_begin" and "on_pass_end".
+    The functions print the progress and run the callbacks. Their keys are "on_pass_begin" and
+    "on_pass_end". The dict is empty if nothing is printed and there are no callbacks.
+
+    `unit` is the word for a pass in the progress line. `attributes` converts the state of the
+    solver to fitted attributes. `summary` converts the two measures of progress that the solver
+    reports to the text of the progress line.
     """
     line = LiveLine(estimator.verbose, unit.capitalize(), estimator.max_iter)
     if not line.verbose and not callbacks.any:
@@ -201,12 +209,13 @@ def warn_of_early_end(
 ) -> None:
     """Warn if a large margin solver was interrupted, or did not converge in `max_iter` passes.
 
-    `state` says how close to the optimum the fit is, `advice` how to converge.
+    `state` is a phrase that tells how far the fit is from the optimum, and `advice` is a sentence
+    on how to reach convergence.
     """
     if fitted.reason == "interrupted":
         warn_user(
-            f"Training interrupted in {unit} {fitted.n_iter + 1}; keeping the weights learned so "
-            f"far, with {state}."
+            f"Training interrupted in {unit} {fitted.n_iter + 1}; the model keeps the weights "
+            f"learned so far, with {state}."
         )
     elif fitted.reason == "max_iter":
         warn_user(
@@ -215,31 +224,31 @@ def warn_of_early_end(
         )
 
 
-# Least number of seconds between two updates of a live line, because terminals are slow, and
-# between two lines of a file.
+# Least number of seconds between two updates of a progress line in a terminal (terminals are
+# slow), and between two progress lines in a file.
 _PAUSE, _FILE_PAUSE = 0.1, 30.0
 
 
 def rewrites_lines(stream: Any) -> bool:
-    """Return True if a carriage return overwrites a line of the stream: a terminal or notebook."""
+    """Return True if the stream is a terminal or notebook, which can overwrite its last line."""
     isatty = getattr(stream, "isatty", None)
     return type(stream).__module__.startswith("ipykernel.") or bool(isatty and isatty())
 
 
 def say(verbose: bool | int, line: str) -> None:
-    """Print a permanent line if `verbose` is true."""
+    """Print a line that will not be overwritten, if `verbose` is true."""
     if verbose:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
 class LiveLine:
-    """Progress of a loop, as printed text.
+    """Prints the progress of a loop.
 
-    ``verbose=1`` prints a line that is overwritten in a terminal or notebook; in a file, a line
-    every `_FILE_PAUSE` seconds and at the end. 2 or more prints a line for each step, 0 nothing.
-    `unit` is the name of a step, `total` the largest number of steps, and `first` the number of
-    steps that earlier calls did.
+    With ``verbose=1`` a terminal or notebook shows a single line that is overwritten at each step;
+    a file gets a line every `_FILE_PAUSE` seconds and at the end. With 2 or more each step prints a
+    line, and with 0 nothing is printed. `unit` is the word for a step, `total` is the largest
+    number of steps, and `first` is the number of steps that earlier calls made.
     """
 
     def __init__(
@@ -253,7 +262,11 @@ class LiveLine:
         self._last = -_PAUSE if self._live else self._started
 
     def step(self, number: int, figures: str, seconds: float) -> None:
-        """Report a step: its number from 0, earlier calls included, figures, and duration."""
+        """Report a step that took `seconds`.
+
+        `number` counts from 0 and includes the steps of earlier calls. `figures` is the text about
+        the step, such as its loss.
+        """
         if self.verbose > 1:
             self.show(f"{self.unit} {number + 1}  {figures}  {seconds:.2f} s")
         elif self.verbose:
@@ -268,7 +281,7 @@ class LiveLine:
             self.show(text)
 
     def show(self, text: str) -> None:
-        """Overwrite the last text."""
+        """Replace the text of the progress line, or print a new line if `verbose` is above 1."""
         if self.verbose > 1:
             say(self.verbose, text)
         elif self.verbose:
@@ -277,7 +290,7 @@ class LiveLine:
                 self._write()
 
     def end(self) -> None:
-        """Write the last text, and leave it on the screen."""
+        """Write the last text and end the line, so that it stays on the screen."""
         if self._text is not None:
             self._write()
         if self._written:

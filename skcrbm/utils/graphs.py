@@ -1,4 +1,4 @@
-"""Cliques that a user lists or asks for by size, and elimination orders of graphs."""
+"""Cliques of a graph that a user lists or asks for by size, and elimination orders of graphs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Largest number of cliques by size: beyond, their index arrays would take gigabytes.
+# Largest number of cliques in `cliques_of_sizes`. The index arrays of more cliques would take
+# gigabytes.
 MAX_CLIQUES = 10**7
 
 
 def cliques_of_sizes(
     n_variables: int, sizes: Iterable[int], argument: str, variables: str
 ) -> list[tuple[int, ...]]:
-    """Return all cliques of these sizes; a ValueError if there are more than ten million.
+    """Return all cliques of the given sizes; raise a ValueError if there are over ten million.
 
-    The error names the argument with its value, and `variables`, such as "labels".
+    For the error message, `argument` is the argument of the user with its value, and `variables`
+    is the word for variables, such as "labels".
     """
     n_cliques = sum(comb(n_variables, k) for k in sizes)
     if n_cliques > MAX_CLIQUES:
         raise ValueError(
-            f"{argument} makes {n_cliques} cliques of {variables}, more than {MAX_CLIQUES}; lower "
-            "it, or list the cliques of the model"
+            f"{argument} makes {n_cliques} cliques of {variables}, more than {MAX_CLIQUES}; choose "
+            "a lower value, or list the cliques of the model"
         )
     return list(chain.from_iterable(combinations(range(n_variables), k) for k in sizes))
 
@@ -33,9 +35,10 @@ def cliques_of_sizes(
 def checked_cliques(
     cliques: Any, n_variables: int, requirement: str, variables: str
 ) -> list[tuple[int, ...]]:
-    """Return listed cliques as tuples; a ValueError unless they are distinct sets of variables.
+    """Return the cliques of a user as tuples, after checking that they are distinct sets.
 
-    The error begins with the requirement, and names `variables`, such as "columns of X".
+    A ValueError is raised for invalid cliques. Its message begins with `requirement`, and
+    `variables` is its word for variables, such as "columns of X".
     """
     try:
         scopes = [np.asarray(scope) for scope in cliques]
@@ -46,7 +49,7 @@ def checked_cliques(
         whole = scope.ndim == 1 and scope.size > 0 and scope.dtype.kind in "iu"
         if not whole or scope.min() < 0 or scope.max() >= n_variables:
             raise ValueError(
-                f"{requirement}; cliques[{j}] must hold numbers of {variables}, from 0 to "
+                f"{requirement}; cliques[{j}] must hold indices of {variables}, integers from 0 to "
                 f"{n_variables - 1}; got {scope.tolist()}"
             )
         clique = tuple(scope.tolist())
@@ -58,13 +61,13 @@ def checked_cliques(
         seen.add(frozenset(clique))
         found.append(clique)
     if not found:
-        raise ValueError("cliques must hold at least one scope")
+        raise ValueError("cliques must hold at least one clique")
     return found
 
 
-# Steps after which the search gives up the rest of a graph: about three seconds.
+# Number of steps after which the search for an order stops early: about three seconds.
 _MAX_WORK = 5 * 10**7
-# Logarithm to base 2 of the number of entries of a table at which the search gives up.
+# The search also stops when a table has more than 2**_LOG_LARGEST entries.
 _LOG_LARGEST = 32.0
 
 
@@ -72,14 +75,15 @@ class Elimination(NamedTuple):
     """An order in which to eliminate the variables of a graph."""
 
     order: list[int]
-    # Other variables in the table of each variable when its turn comes.
+    # For each variable of `order`, its neighbours at the time of its elimination. Eliminating the
+    # variable makes a table over it and these neighbours.
     neighbours: list[set[int]]
-    # False if the graph was too large to be searched to the end.
+    # False if the search stopped early because the graph is too large.
     complete: bool
 
     @property
     def width(self) -> int:
-        """Largest number of neighbours; a lower bound if the search was not complete."""
+        """Largest number of neighbours; only a lower bound if the search is not complete."""
         return max(map(len, self.neighbours), default=0)
 
 
@@ -88,11 +92,13 @@ def min_fill(
     variables: Iterable[int],
     counts: Sequence[int] | None = None,
 ) -> Elimination:
-    """Return the min-fill order: the next variable joins the fewest new pairs of neighbours.
+    """Return the min-fill elimination order of a graph.
 
-    Ties go to the variable with fewer neighbours, then to the smaller number. `scopes` holds the
-    variables of each factor, and `counts` the number of states of each variable, two by default.
-    The search gives up at a table that no memory holds.
+    Eliminating a variable connects all pairs of its neighbours. The heuristic always eliminates
+    the variable that adds the fewest new edges. It breaks ties by the fewer neighbours, then by the
+    smaller index. `scopes` holds the variables of each factor, and `counts` holds the number of
+    states of each variable, two by default. The search stops early if a table would not fit into
+    memory.
     """
     joined = {int(v): set() for v in variables}
     work = 0
@@ -115,8 +121,8 @@ def min_fill(
             return len(near) + 1.0
         return log2(counts[v]) + sum(log2(counts[u]) for u in near)
 
-    # A variable with at most one neighbour is always next. The fill of the other variables is
-    # counted only when no such variable is left: on a tree it is never counted.
+    # A variable with at most one neighbour adds no edge, so it is always eliminated first. The new
+    # edges of other variables are counted only when no such variable is left, on a tree never.
     leaves = [(len(near), v) for v, near in joined.items() if len(near) < 2]
     heapq.heapify(leaves)
     stale, current, heap = set(joined), {}, []
@@ -137,7 +143,7 @@ def min_fill(
             best = heapq.heappop(heap)
             v = best[2]
             if v not in joined or current.get(v) != best:
-                continue  # an outdated entry
+                continue  # an outdated entry of the heap
         near = joined.pop(v)
         order.append(v)
         neighbours.append(near)
@@ -159,7 +165,7 @@ def min_fill(
 
 
 def _next_leaf(leaves, joined):
-    """Pop the next variable with at most one neighbour, None if there is none."""
+    """Pop a variable with at most one neighbour, or return None if no such variable is left."""
     while leaves:
         degree, v = heapq.heappop(leaves)
         if v in joined and len(joined[v]) == degree:

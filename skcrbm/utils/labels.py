@@ -1,8 +1,8 @@
-"""Validation of y (0/1 matrices, classes, images, names of labels), with one error text per fault.
+"""Validation of labels: 0/1 matrices, vectors of classes, images, and names of labels.
 
-Missing labels are NaN in matrices. `skcrbm.targets` decides which kind of y was given; everything
-that takes labels from a user validates them by these functions. The second half of the module
-answers questions about validated matrices, such as their distinct rows.
+All public functions validate labels from users here, so that the same fault always gives the same
+error message. Missing labels are NaN in matrices. `skcrbm.targets` determines the kind of a y. The
+end of the module computes properties of validated matrices, such as their distinct rows.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from skcrbm.utils.warnings import warn_user
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _PREFIX = "y must be a 0/1 indicator matrix (n_samples, n_outputs), NaN where not observed"
-_MAX_LISTED = 20  # names in an error message
+_MAX_LISTED = 20  # largest number of names in an error message
 # Beginning of the warning about labels that were observed with a single value.
-ONE_VALUE = "y holds labels of which all observed entries are equal"
-RANK = "rank"  # name of the index level that counts the answers to a row
+ONE_VALUE = "y holds labels whose observed entries are all equal"
+RANK = "rank"  # name of the index level for the rank of an answer, if a row has several answers
 
 
 # ----------------------------------------------------------------------- 0/1 matrices
 
 
 def with_dimensions(y: Any, name: str = "y") -> Any:
-    """Return y unchanged if it has `ndim`, else as an ndarray; masked entries become NaN.
+    """Return y with an attribute `ndim`: lists become arrays, and masked entries become NaN.
 
-    A ValueError is raised if y is ragged, a container without rows, or holds lists of tags.
+    A ValueError is raised if y is ragged, has no rows (a scalar or generator), or holds lists of
+    strings such as tags.
     """
     try:
         array = y if hasattr(y, "ndim") else np.asarray(y)
@@ -53,7 +54,7 @@ def with_dimensions(y: Any, name: str = "y") -> Any:
     if array.ndim == 0:
         raise ValueError(
             f"{name} must be an array, data frame or sparse matrix with a row for each sample, got "
-            f"{type(y).__name__}; collect a lazy frame, and make a list of a generator"
+            f"{type(y).__name__}; collect a lazy frame, or convert a generator to a list"
         )
     if isinstance(y, (list, tuple)) and _lists_tags(array):
         raise ValueError(
@@ -66,7 +67,7 @@ def with_dimensions(y: Any, name: str = "y") -> Any:
 
 
 def _lists_tags(array):
-    """Return True if each row of an array holds several strings, and no string twice."""
+    """Return True if each row of an array holds several distinct strings."""
     if array.ndim != 2 or array.dtype.kind not in "US" or array.shape[1] < 2:
         return False
     return all(len(set(row)) == len(row) for row in array.tolist())
@@ -81,14 +82,14 @@ def _ragged_text(name):
 
 
 def _advice_on_strings(y, name, columns):
-    """Return the conversion of strings (N, L) to 0/1 that the values suggest."""
+    """Return advice on how to convert strings y (N, L) to 0/1, guessed from their values."""
     values = sorted({str(value) for value in y.flat if isinstance(value, (str, bytes))})
-    if len(values) <= 2:  # the last in this order: "yes", "true", "on", "present", "1"
+    if len(values) <= 2:  # the positive value sorts last: "yes", "true", "on", "present", "1"
         gaps = not all(isinstance(value, (str, bytes)) for value in y.flat)
         if gaps and len(values) == 1:  # a sparse format stores only the positive labels
             return (
-                f"convert it with {name} == {values[-1]!r}, which makes all other entries 0; put "
-                "NaN only where a label is unknown, not where it is off"
+                f"convert it with {name} == {values[-1]!r}, which makes all other entries 0; write "
+                "NaN only for labels that are unknown, not for labels that are off"
             )
         then = ", and put NaN where it is missing" if gaps else ""
         return f"convert it with {name} == {values[-1]!r}{then}"
@@ -106,20 +107,20 @@ def _advice_on_strings(y, name, columns):
 def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.ndarray:
     """Return a copy of a 2-D y in a float `dtype`, with values 0, 1 and NaN.
 
-    A ValueError about any other value names the argument and the usual conversion.
+    A ValueError about other values names the argument and recommends a conversion.
     """
     prefix = _PREFIX.replace("y", name, 1)
     if sparse.issparse(y):
         y = y.toarray()
     columns = is_frame(y)
-    if hasattr(y, "isna"):  # pandas: a missing value of any type is not observed
+    if hasattr(y, "isna"):  # pandas: None, NaN and pd.NA all mean "not observed"
         y = y.astype(object).where(y.notna(), np.nan)
     y = np.asarray(with_dimensions(y, name))
     if y.dtype.kind in "US" or (
         y.dtype == object and any(isinstance(value, (str, bytes)) for value in y.flat)
     ):
         raise ValueError(f"{prefix}; it holds strings: {_advice_on_strings(y, name, columns)}")
-    if y.dtype.kind not in "biufO":  # complex numbers and dates would be cast in silence
+    if y.dtype.kind not in "biufO":  # NumPy would silently cast complex numbers and dates
         raise ValueError(f"{prefix}; it holds values of type {y.dtype}")
     if y.dtype.kind in "biuf" and y.size and _is_indicator(y):
         return y.astype(dtype)
@@ -160,12 +161,12 @@ def indicator_with_nan(y: Any, name: str = "y", dtype: Any = np.float64) -> np.n
 
 
 def _row_blocks(y):
-    """Cut the rows of y into blocks that take little memory beside a large y."""
+    """Cut the rows of y into blocks, so that temporary arrays stay small compared with y."""
     return row_chunks(len(y), max(1, BLOCK_ENTRIES // max(1, y[:1].size)))
 
 
 def _is_indicator(y):
-    """Return True if all entries of numbers y (N, ...) are 0, 1 or NaN."""
+    """Return True if all entries of a numeric array y (N, ...) are 0, 1 or NaN."""
     for rows in _row_blocks(y):
         part = y[rows]
         if not ((part == 0) | (part == 1) | (part != part)).all():
@@ -177,8 +178,8 @@ def positive_labels(y: Any) -> sparse.csc_matrix:
     """Return a CSC matrix (n, L) with a 1 for each positive label; NaN counts as 0."""
     if y is None or np.ndim(y) != 2:
         raise ValueError(
-            f"{_PREFIX}; for classes in a 1-D y use scikit-learn's StratifiedKFold and "
-            "StratifiedShuffleSplit"
+            f"{_PREFIX}; for a 1-D y of classes use StratifiedKFold or StratifiedShuffleSplit of "
+            "scikit-learn"
         )
     if not sparse.issparse(y):
         return sparse.csc_matrix(indicator_with_nan(y, dtype=np.float32) == 1)
@@ -196,20 +197,20 @@ def require_zero_or_one(observed: np.ndarray, name: str = "y") -> None:
 
 
 def without_known(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
-    """Return targets (N, L) with NaN in place of the entries that are known, which do not count.
+    """Return targets (N, L) with NaN for known labels, which a score must not count.
 
-    `known` is (N, L) with NaN for entries that are not known, or None.
+    `known` (N, L) holds NaN for the labels that are not known, or is None.
     """
     if known is None:
         return y
     left = np.where(np.isnan(known), y, np.nan)
     if np.isnan(left).all():
-        raise ValueError("y_known holds every observed entry of y: there is nothing to score")
+        raise ValueError("y_known holds every observed label of y, so no label is left to score")
     return left
 
 
 def require_observed(observed: np.ndarray, name: str = "y", entry: str = "entry") -> None:
-    """Raise an error if no entry is observed; `observed` is False in rows of weight 0."""
+    """Raise an error unless `observed`, which must be False in rows of weight 0, has a True."""
     if not observed.any():
         raise NothingToLearnError(
             f"{name} holds no observed {entry} in the rows with a positive sample_weight: "
@@ -227,7 +228,10 @@ def require_complete(visible: np.ndarray, reason: str) -> None:
 
 
 def class_vector(y: Any, warn: bool) -> np.ndarray:
-    """Return a 1-D y without NaN; a column is accepted, with scikit-learn's warning if asked."""
+    """Return y as a vector of classes, which must not have missing values.
+
+    A matrix of one column is converted to a vector, with scikit-learn's warning if `warn` is True.
+    """
     y = y.toarray() if sparse.issparse(y) else y
     y = with_dimensions(y)
     column = y.ndim == 2
@@ -235,7 +239,7 @@ def class_vector(y: Any, warn: bool) -> np.ndarray:
         y = column_or_1d(y)
     except ValueError as error:
         raise ValueError(f"y must hold a label for each row: {error}") from error
-    if column and warn:  # the warning of scikit-learn itself would point into this file
+    if column and warn:  # scikit-learn would issue this warning with the line number of this file
         warn_user(
             "A column-vector y was passed when a 1d array was expected. Please change the shape of "
             "y to (n_samples,), for example using ravel().",
@@ -244,23 +248,23 @@ def class_vector(y: Any, warn: bool) -> np.ndarray:
     found = _missing_classes(y)
     if found and column:
         raise ValueError(
-            f"y contains {found}, and has one column, which makes it a 1-D y: a 1-D y needs a "
-            "label in every row. Leave out the rows without a label; NaN (not observed) needs a y "
-            "of two columns or more"
+            f"y contains {found}. A y with a single column is treated as a 1-D y, which needs a "
+            "label in every row: drop the rows without a label. Only a y with two or more columns "
+            "may contain NaN (not observed)"
         )
     if found:
         raise ValueError(f"y contains {found}; only a 2-D indicator y may hold NaN (not observed)")
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # casts of large labels to integers
+        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn casts labels to integers
             check_classification_targets(y)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"y must hold labels of one type, which can be sorted: {error}") from error
+        raise ValueError(f"y must hold labels of a single, sortable type: {error}") from error
     return y
 
 
 def distinct_classes(classes: Any) -> np.ndarray:
-    """Return the sorted distinct labels (K,) of an argument `classes`; ValueError if invalid."""
-    form = "classes must be a vector of labels of one type, which can be sorted"
+    """Validate an argument `classes` and return its sorted distinct labels (K,)."""
+    form = "classes must be a vector of labels of a single, sortable type"
     try:
         labels = np.asarray(classes)
         if labels.ndim == 1 and len(labels) and not _missing_classes(labels):
@@ -271,7 +275,7 @@ def distinct_classes(classes: Any) -> np.ndarray:
 
 
 def _missing_classes(y):
-    """Name the values of y (N,) that cannot be classes; "" if there are no such values."""
+    """Return the name of the missing or infinite values in y (N,), or "" if there are none."""
     if y.dtype == object and any(v is None or v != v for v in y):
         return "NaN or None"
     if y.dtype.kind == "f" and not np.isfinite(y).all():
@@ -296,16 +300,19 @@ def is_images(y: Any, name: str) -> bool:
 
 
 def binary_images(images: Any, name: str) -> np.ndarray:
-    """Return images as an ndarray; a ValueError about grey images says how to make them binary."""
+    """Return images as an ndarray, after checking that they are binary.
+
+    A ValueError about grey images recommends a conversion.
+    """
     images = np.asarray(with_dimensions(images, name))
     if images.dtype.kind in "iuf" and not np.isin(images[~np.isnan(images)], (0, 1)).all():
-        if np.isnan(images).any():  # which a comparison would make 0
+        if np.isnan(images).any():  # a plain comparison would turn NaN into 0
             recipe = f"np.where(np.isnan({name}), np.nan, {name} > np.nanmax({name}) / 2)"
         else:
             recipe = f"{name} > {name}.max() / 2"
         raise ValueError(
-            f"{name} must hold binary images, of 0, 1 and NaN where not observed; make grey images "
-            f"binary, as in {recipe}"
+            f"{name} must hold binary images of 0 and 1, with NaN for pixels that are not "
+            f"observed. Convert grey images, as in {recipe}"
         )
     return images
 
@@ -318,8 +325,8 @@ def flat_images(
 ) -> np.ndarray:
     """Return images (N, height, width) as rows of pixels (N, height * width).
 
-    A ValueError names the shape that `n_pixels` and `shape`, (height, width), ask for if the
-    images have another shape, or no pixels.
+    A ValueError is raised if the images have no pixels, or do not have the expected number of
+    pixels `n_pixels` and the expected `shape` (height, width); None allows any value.
     """
     found = images.shape[1:]
     pixels = math.prod(found)
@@ -341,8 +348,8 @@ def flat_images(
 def label_names_of(y: Any, argument: str = "y") -> np.ndarray | None:
     """Return the column names (L,) of a data frame, or the name (1,) of a series.
 
-    The data frame may come from any library. The result is None if y has no names. A ValueError
-    is raised if two columns have the same name.
+    The data frame may come from any library. The result is None if y has no names. A ValueError is
+    raised if two columns have the same name.
     """
     if is_frame(y):
         names = list(y.columns)
@@ -352,18 +359,16 @@ def label_names_of(y: Any, argument: str = "y") -> np.ndarray | None:
         return None
     doubled = sorted({str(name) for name in names if names.count(name) > 1})
     if doubled:
-        raise ValueError(
-            f"{argument} has more than one column of the same name: {', '.join(doubled)}"
-        )
-    found = np.empty(len(names), dtype=object)  # a name may be a tuple
+        raise ValueError(f"{argument} has several columns with the same name: {', '.join(doubled)}")
+    found = np.empty(len(names), dtype=object)  # np.array would split names that are tuples
     for i, name in enumerate(names):
         found[i] = name
     return found
 
 
 def is_frame(y: Any) -> bool:
-    """Return True if y is a data frame, of any library."""
-    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # no lazy frame
+    """Return True if y is a data frame of any library."""
+    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # lazy: no `shape`
 
 
 def indicator_by_name(
@@ -373,11 +378,12 @@ def indicator_by_name(
     argument: str = "y",
     dtype: Any = np.float64,
 ) -> np.ndarray:
-    """Return a 2-D y as `indicator_with_nan` does, the columns of a data frame matched by name.
+    """Return y as a 0/1/NaN matrix (N, n_labels) with its columns in the order of the labels.
 
-    Labels without a column become NaN. Other containers than data frames are taken by position.
-    If the labels of the model have no names (`names` is None), a data frame is taken by position,
-    too, with a warning. A ValueError lists columns that are not labels of the model.
+    The columns of a data frame are matched with the `names` of the labels, and labels without a
+    column become NaN. Other containers are taken by position, and so is a data frame if the labels
+    of the model have no names (`names` is None), then with a warning. A ValueError lists columns
+    that are not labels of the model.
     """
     values = indicator_with_nan(y, argument, dtype)
     columns = label_names_of(y, argument) if is_frame(y) else None
@@ -387,14 +393,14 @@ def indicator_by_name(
     unknown = [name for name in columns if name not in place]
     if unknown and names is None:
         warn_user(
-            f"{argument} has names of labels, but this model was fitted on a y without names: its "
-            "columns are taken by position"
+            f"{argument} has column names, but this model was fitted on a y without column names. "
+            f"The columns of {argument} are taken by position"
         )
         return values
     if unknown:
         raise ValueError(
-            f"{argument} has columns that are no labels of this model: {_listed(unknown)}. Its "
-            f"labels are {_listed(names)}"
+            f"{argument} has columns that are not labels of this model: {_listed(unknown)}. The "
+            f"labels of the model are {_listed(names)}"
         )
     full = np.full((len(values), n_labels), np.nan, dtype)
     full[:, [place[name] for name in columns]] = values
@@ -404,41 +410,44 @@ def indicator_by_name(
 def in_rows_of(y_known: Any, X: Any) -> Any:
     """Return a pandas `y_known` with its rows in the order of the index of X.
 
-    `y_known` is returned unchanged unless both have an index, and for a single row. A ValueError is
-    raised if the two indices differ and do not hold the same values, each once.
+    `y_known` is returned unchanged if X or `y_known` has no pandas index, or if there is a single
+    row. A ValueError is raised if the two indices differ and cannot be matched, because they hold
+    different or repeated values.
     """
     rows, known_rows = getattr(X, "index", None), getattr(y_known, "index", None)
     if not (hasattr(rows, "get_indexer") and hasattr(known_rows, "get_indexer")):
         return y_known
     if len(rows) != len(known_rows) or len(rows) == 1 or known_rows.equals(rows):
-        return y_known  # another number of rows is refused as a wrong shape
+        return y_known  # the caller raises an error about a wrong number of rows
     if rows.is_unique and known_rows.is_unique:
         place = known_rows.get_indexer(rows)
         if (place >= 0).all():
             return y_known.iloc[place]
     raise ValueError(
-        "The rows of y_known cannot be matched with the rows of X: their indices differ, and do "
-        "not hold the same values, each once. If both have their rows in the same order, pass "
+        "The rows of y_known cannot be matched with the rows of X: their indices differ, and hold "
+        "different or repeated values. If the rows of X and y_known are in the same order, pass "
         "X.reset_index(drop=True) and y_known.reset_index(drop=True)"
     )
 
 
 def refuse_sparse_known(y_known: Any) -> None:
-    """Raise a ValueError if `y_known` is sparse and its zeros are not stored."""
+    """Raise a ValueError if `y_known` is a sparse matrix or frame that does not store zeros."""
     dtypes = y_known.dtypes if is_frame(y_known) else ()
     fills = [dtype.fill_value for dtype in dtypes if hasattr(dtype, "fill_value")]
-    if sparse.issparse(y_known) or any(fill == fill for fill in fills):  # NaN may be left out
+    # A sparse column may leave out NaN: entries that are not stored are then unknown labels.
+    if sparse.issparse(y_known) or any(fill == fill for fill in fills):
         raise ValueError(
-            "y_known must be dense, with NaN for labels that are not known: the zeros that a "
-            "sparse matrix does not store would count as labels known to be off. Begin with "
-            "known = np.full((n_samples, n_outputs), np.nan) and write the known labels into it"
+            "y_known must be dense, with NaN for labels that are not known. The zeros that a "
+            "sparse matrix does not store would count as labels known to be 0. Start with "
+            "known = np.full((n_samples, n_outputs), np.nan) and fill in the known labels"
         )
 
 
 def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
-    """Warn if labels of 0/1/NaN (N, L) have no observed 0, or have gaps and no observed 1.
+    """Warn about labels of a 0/1/NaN matrix (N, L) whose observed entries are all equal.
 
-    A label without gaps that is always 0 is ordinary, such as a rare label in a fold of rows.
+    A label that is always 0 gets the warning only if some of its entries are missing. Without
+    missing entries it is ordinary, for example a rare label in a fold of the rows.
     """
     off, on = np.zeros((2, visible.shape[1]), bool)
     gaps = np.zeros(visible.shape[1], bool)
@@ -454,17 +463,18 @@ def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
             found.append(f"{_listed(few)} {'has' if len(few) == 1 else 'have'} no observed {value}")
     if found:
         warn_user(
-            f"{ONE_VALUE}: {'; '.join(found)}. The model learns to predict this value. NaN means "
-            "that a label is unknown; write 0 where a label is off"
+            f"{ONE_VALUE}: {'; '.join(found)}. The model will always predict this value. Write NaN "
+            "only for labels that are unknown, and 0 for labels that are off"
         )
 
 
 def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
     """Return a data frame y with its columns in the order of `names`.
 
-    `names` is an array of names, or a data frame whose column names count. y is returned
-    unchanged unless both sides have names, and the two sets are equal or hold only strings. A
-    ValueError is raised if two sets of strings differ.
+    `names` is an array of names, or a data frame whose columns are in the wanted order. y is
+    returned unchanged if it is not a data frame or `names` has no names. If the two sets of names
+    differ, a ValueError is raised if all names are strings; otherwise, for example with the column
+    numbers of a frame made of an array, y is returned unchanged.
     """
     if not is_frame(y) or not (is_frame(names) or all_strings(names)):
         return y
@@ -476,14 +486,17 @@ def in_order_of(y: Any, names: Any, argument: str = "y") -> Any:
         if not (all_strings(has) and all_strings(wanted)):
             return y
         raise ValueError(
-            f"{argument} has columns with the names {_listed(has)}, where {_listed(wanted)} are "
-            "expected"
+            f"{argument} has columns with the names {_listed(has)}, but the expected names are "
+            f"{_listed(wanted)}"
         )
     return y[list(wanted)]
 
 
 def ranked_index(index: Any, n_ranks: int) -> Any:
-    """Return a pandas index with all levels of `index`, or a range, and last the rank."""
+    """Return a pandas index that repeats each entry of `index` for n_ranks ranks.
+
+    The rank is the last level of the new index.
+    """
     import pandas as pd
 
     rows = [row if isinstance(row, tuple) else (row,) for row in index]
@@ -495,7 +508,7 @@ def ranked_index(index: Any, n_ranks: int) -> Any:
 
 
 def all_strings(names: Any) -> bool:
-    """Return True if there are names, and all are strings."""
+    """Return True if `names` is not None and all names are strings."""
     return names is not None and all(isinstance(name, str) for name in names)
 
 
@@ -509,9 +522,9 @@ def _listed(names):
 
 
 def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each label of 0/1/NaN (N, L) the weights (L,) of its positive and observed rows.
+    """Return two weights (L,) of each label: of the rows with a 1, and of its observed rows.
 
-    `weight` (N,) holds the weights of the rows.
+    `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows.
     """
     on, observed = np.zeros((2, visible.shape[1]))
     for rows in _row_blocks(visible):
@@ -522,7 +535,7 @@ def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray
 
 
 def _bits(y, complete):
-    """Pack rows of y (N, L) of 0/1 into bytes of eight labels; `complete` drops rows with NaN."""
+    """Pack rows of a 0/1 matrix y (N, L) into bytes; `complete` drops the rows with NaN."""
     parts = [np.empty((0, -(-y.shape[1] // 8)), np.uint8)]
     for rows in _row_blocks(y):
         part = y[rows]
@@ -532,7 +545,7 @@ def _bits(y, complete):
 
 
 def _distinct(bits, n_labels):
-    # Sorting strings of bits takes milliseconds where np.unique(axis=0) takes many seconds.
+    # Sorting bytes objects takes milliseconds if np.unique(axis=0) takes many seconds.
     found = sorted({row.tobytes() for row in bits})
     bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), bits.shape[1])
     return np.unpackbits(bits, axis=1, count=n_labels).astype(np.int8)
@@ -544,25 +557,25 @@ def distinct_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def signs_of(visible: np.ndarray) -> np.ndarray:
-    """Return int8 signs of 0/1/NaN entries: -1 for 0, +1 for 1, 0 for NaN."""
+    """Return 0/1/NaN entries as int8 signs: -1 for 0, +1 for 1, 0 for NaN."""
     return np.subtract(visible == 1, visible == 0, dtype=np.int8)
 
 
 def visible_of(signs: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return the 0/1/NaN entries of signs, the inverse of `signs_of`."""
+    """Return the 0/1/NaN entries for int8 signs, the inverse of `signs_of`."""
     return np.where(signs == 0, dtype.type(np.nan), (signs > 0).astype(dtype))
 
 
 def label_sets_of(visible: np.ndarray) -> np.ndarray:
-    """Return the distinct complete rows of visible (N, V) as int8; there may be 0 rows."""
+    """Return the distinct rows of visible (N, V) without NaN as int8; the result may be empty."""
     return _distinct(_bits(visible, complete=True), visible.shape[1])
 
 
 def may_be_empty(y: np.ndarray) -> bool:
-    """Return True if y (N, L) of 0/1/NaN allows rows without a positive label.
+    """Return True if rows without a positive label seem to be valid, judging from y (N, L).
 
-    The answer is False if some row has a positive label and no complete row is all 0. Rows with
-    missing entries and no positive label decide nothing. A single label may always be 0.
+    The result is False if y has several labels, some row has a positive label, and no complete row
+    is all 0. Rows with missing entries and no positive label are ignored.
     """
     if y.shape[1] < 2:
         return True
@@ -570,10 +583,10 @@ def may_be_empty(y: np.ndarray) -> bool:
 
 
 def unseen_share(y: np.ndarray) -> float:
-    """Estimate the share of new rows whose label set does not occur in y (N, L) of 0/1/NaN.
+    """Estimate the share of new rows whose label set does not occur in y, a 0/1/NaN matrix (N, L).
 
-    This is the estimate of Good and Turing: the share of complete rows whose label set occurs
-    only once. It is 1 if no row is complete.
+    This is the Good-Turing estimate: the share of complete rows whose label set occurs only once.
+    It is 1 if no row is complete.
     """
     bits = _bits(y, complete=True)
     if not len(bits):

@@ -1,8 +1,9 @@
-"""Objects that carry options, such as ``Adam(learning_rate=0.01)``, and names that stand for them.
+"""Hyperparameters whose value is a name or a configured object.
 
-A hyperparameter takes a name or a configured object; a name stands for the object with its
-defaults. `Registry` knows the names, `resolve_options` returns the object, and
-`options_constraint` describes the hyperparameter to scikit-learn's validation.
+Some hyperparameters take an object with options, such as ``Adam(learning_rate=0.01)``, or a name,
+such as "adam", which means the object with its default options. `Registry` maps the names to
+classes, `resolve_options` returns the object for a value, and `options_constraint` describes the
+valid values to scikit-learn's validation.
 """
 
 from __future__ import annotations
@@ -44,9 +45,12 @@ class Registry:
         return name in self.locations
 
     def register(self, name: str, location: str) -> None:
-        """Add an entry of another package; ValueError if the name has another location."""
+        """Add an entry, for example from another package.
+
+        A ValueError is raised if the name is already registered with another location.
+        """
         if self.locations.get(name, location) != location:
-            raise ValueError(f"{name!r} is taken: it is {self.locations[name]}")
+            raise ValueError(f"{name!r} is already registered, as {self.locations[name]}")
         self.locations[name] = location
 
     def names(self) -> list[str]:
@@ -59,10 +63,11 @@ class Registry:
         argument: str | None = None,
         usable: Callable[[], Sequence[str]] | None = None,
     ) -> Any:
-        """Return the object behind `name`; a ValueError lists the usable names.
+        """Import and return the object that is registered under `name`.
 
-        `argument` is the name of the argument that took the name, `kind` by default. `usable`
-        returns the names that the error lists, by default all names.
+        If the name is unknown, a ValueError about the argument lists the valid names. `argument` is
+        the name of the user's argument, `kind` by default. `usable` is a function that returns the
+        valid names; by default all registered names are listed.
         """
         if not isinstance(name, str) or name not in self.locations:
             names = self.names() if usable is None else usable()
@@ -77,7 +82,7 @@ class Registry:
 
 
 class Integer(Interval):
-    """Constraint of an int from `least` to `most`, NumPy's included, bools excluded."""
+    """Constraint for Python and NumPy integers from `least` to `most`; bools are invalid."""
 
     def __init__(self, least: int | None = None, most: int | None = None):
         low, high = least is not None, most is not None
@@ -90,10 +95,11 @@ class Integer(Interval):
 
 
 def check_parameters(estimator: Any, names: Iterable[str]) -> None:
-    """Raise scikit-learn's error if one of these hyperparameters is invalid.
+    """Raise scikit-learn's error if one of the named hyperparameters is invalid.
 
-    It checks hyperparameters that methods of a fitted estimator read, because `set_params` may
-    have changed them after the fit. scikit-learn's ``skip_parameter_validation`` is respected.
+    Methods such as `predict` call this for the hyperparameters that they read, because
+    `set_params` may have changed them after the fit. Nothing is checked under scikit-learn's option
+    ``skip_parameter_validation``.
     """
     if get_config()["skip_parameter_validation"]:
         return
@@ -105,9 +111,10 @@ def check_parameters(estimator: Any, names: Iterable[str]) -> None:
 
 
 def tags_of_inner(estimator: Any) -> Any:
-    """Return the tags of the estimator inside a meta-estimator, or None for another object.
+    """Return the tags of the estimator inside a meta-estimator.
 
-    `fit` refuses other objects. Tags must not raise, because a repr reads them, too.
+    The result is None if the object is not an estimator. No error is raised then, because the repr
+    of the meta-estimator reads the tags, too; `fit` raises the error.
     """
     if isinstance(estimator, type) or not hasattr(estimator, "__sklearn_tags__"):
         return None
@@ -115,10 +122,11 @@ def tags_of_inner(estimator: Any) -> Any:
 
 
 class Options(Versioned, BaseEstimator, ABC):
-    """Base of the objects that hold options and nothing else.
+    """Base class of objects that hold options, such as `Adam`.
 
-    Subclasses take their options as keyword arguments of ``__init__`` and describe them in
-    ``_parameter_constraints``, so that `clone`, `repr`, searches and pickles work.
+    A subclass takes its options as keyword arguments of ``__init__`` and lists their valid values
+    in ``_parameter_constraints``. `clone`, `repr`, searches over the options and pickling then work
+    as for estimators.
     """
 
     _warns_of_version = False
@@ -138,26 +146,19 @@ T = TypeVar("T", bound=Options)
 def resolve_options(
     value: str | T, registry: Registry, kind: type[T], argument: str, names: Sequence[str] = ()
 ) -> T:
-    """Return the object that a name stands for, or the given object, with its options checked.
+    """Return the configured object for the value of a hyperparameter, and check its options.
 
-    Parameters
-    ----------
-    value : str or object
-    registry : Registry
-        Names of the objects; an entry is a class or a function without arguments.
-    kind : type
-        Class of the objects.
-    argument : str
-        Hyperparameter that took the value, for error messages.
-    names : sequence of str
-        Names that can be used there, for error messages; by default all names.
+    `value` is a registered name or an object of class `kind`. For a name, the registered class or
+    function is called without arguments. `argument` is the name of the hyperparameter, and `names`
+    are the names that it accepts, by default all registered names; both are used in error
+    messages.
 
     Raises
     ------
     ValueError
-        If the name is unknown or an option invalid.
+        If the name is unknown or an option is invalid.
     TypeError
-        If `value` is neither a name nor an object of this kind.
+        If `value` is neither a string nor an object of class `kind`.
     """
     names = list(names) or registry.names()
     if isinstance(value, str):
@@ -172,12 +173,12 @@ def resolve_options(
 
 
 def _example(registry, names):
-    """Return a configured object as code, for error messages."""
+    """Return the code of a configured object, such as "Adam()", for error messages."""
     return f"{type(registry.get(names[0])()).__name__}()"
 
 
 class _OptionsObject(HasMethods):
-    """Constraint of a hyperparameter: an instance (not the class itself) of a kind of options."""
+    """Constraint for an instance of one of the classes `kinds`; the class itself is invalid."""
 
     def __init__(self, kinds, example):
         super().__init__(["check_options"])
@@ -193,22 +194,10 @@ class _OptionsObject(HasMethods):
 def options_constraint(
     names: Sequence[str], kinds: type | tuple[type, ...], example: str, *, auto: bool = False
 ) -> list:
-    """Return the constraint of a hyperparameter that takes a name or a configured object.
+    """Return the ``_parameter_constraints`` of a hyperparameter that takes a name or an object.
 
-    Parameters
-    ----------
-    names : sequence of str
-    kinds : type or tuple of types
-        Classes of the objects.
-    example : str
-        A configured object as code, for error messages.
-    auto : bool, default=False
-        True if "auto" is a valid name, too.
-
-    Returns
-    -------
-    list
-        For scikit-learn's ``_parameter_constraints``.
+    Valid values are the `names`, instances of the classes `kinds`, and "auto" if `auto` is True.
+    `example` is the code of a valid object, for error messages.
     """
     return [StrOptions({*names, *(["auto"] if auto else [])}), _OptionsObject(kinds, example)]
 
@@ -219,10 +208,10 @@ def is_auto(value: Any) -> bool:
 
 
 def option_name(value: Any) -> str:
-    """Return the name of a hyperparameter that is a name or a configured object."""
+    """Return the value of a hyperparameter if it is a name, or the name of a configured object."""
     return value if isinstance(value, str) else value.name
 
 
 def resolved(value: Any, automatic: Any) -> Any:
-    """Return a hyperparameter, or its automatic value if it is a string such as "auto"."""
+    """Return `automatic` if `value` is a string such as "auto", else return `value`."""
     return automatic if isinstance(value, str) else value

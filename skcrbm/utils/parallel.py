@@ -1,4 +1,4 @@
-"""Work over rows, in blocks and threads; results do not depend on the number of threads."""
+"""Computation over rows in blocks and threads, with results independent of the thread number."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from threadpoolctl import ThreadpoolController
 
 from skcrbm.utils.limits import BLOCK_ENTRIES
 
-_LEAST_ROWS = 64  # rows of a matrix product, because each product reads all coefficients
+# Least number of rows in a block of a matrix product. Each product reads all coefficients, so small
+# blocks would be slow.
+_LEAST_ROWS = 64
 
 
 class _Pool:
-    """Up to n threads that take tasks off a queue.
+    """Up to `n_threads` threads that take tasks off a queue.
 
-    In `concurrent.futures` an interrupt of the caller can leave a lock locked for ever, and then
-    threads and the caller deadlock. Here the caller takes no lock that a thread needs.
+    `concurrent.futures` is not used, because there an interrupt of the caller can leave a lock
+    locked for ever, and then the threads and the caller deadlock. In this class the caller takes no
+    lock that a thread needs.
     """
 
     def __init__(self, n_threads):
@@ -39,7 +42,7 @@ class _Pool:
             with suppress(RuntimeError):  # without a new thread the caller runs the task
                 start_new_thread(_work, (self._tasks,))
                 self._n_started += 1
-        if self._n_started:  # else no thread would ever take the task
+        if self._n_started:  # without any thread the task would stay in the queue for ever
             self._tasks.put(task)
 
 
@@ -54,12 +57,12 @@ def _pool(n_threads):
 
 
 def row_chunks(n_rows: int, size: int) -> list[slice]:
-    """Return slices of at most `size` rows, independent of the number of threads."""
+    """Cut n_rows rows into slices of at most `size` rows, independent of the thread number."""
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
 def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Return ``X coef' + intercept`` (N, K) without a copy of a dense X in another dtype."""
+    """Return ``X coef' + intercept`` (N, K); a dense X is converted to the dtype by blocks."""
     dtype = np.result_type(X.dtype, coef)
     coef = coef.astype(dtype, copy=False)
     if issparse(X) or X.dtype == dtype:
@@ -74,9 +77,9 @@ def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray
 def ordered_map(function: Callable, items: Sequence, n_jobs: int | None) -> Iterator:
     """Yield ``function(item)`` in the order of items, computed by up to n_jobs threads.
 
-    At most n_jobs results wait at any time, which bounds the memory. The functions are compiled
-    kernels that release the GIL. The caller is one of the n_jobs threads: an additional thread
-    would compete with the others for a processor.
+    `function` should call compiled kernels that release the GIL. About n_jobs results are kept at
+    any time, which bounds the memory. The caller is one of the n_jobs threads and computes items,
+    too, because an additional thread would compete with the others for a processor.
     """
     n_jobs = min(effective_n_jobs(n_jobs), len(items))
     if n_jobs <= 1:
@@ -92,7 +95,7 @@ def ordered_map(function: Callable, items: Sequence, n_jobs: int | None) -> Iter
                 yield _first_result(waiting)
         while waiting:
             yield _first_result(waiting)
-    finally:  # after an interrupt no thread may write into abandoned arrays
+    finally:  # after an interrupt wait for running tasks, which write into arrays of the caller
         for task in waiting:
             if not task.claim(_CALLER):
                 task.wait()
@@ -102,7 +105,10 @@ _CALLER, _POOL = "caller", "pool"
 
 
 class _Task:
-    """A call that runs once, in the caller or a thread of the pool, whichever claims it first."""
+    """A function call that either the caller or a thread of the pool runs, and only once.
+
+    The first to claim the task runs it.
+    """
 
     def __init__(self, function, item):
         self.function, self.item = function, item
@@ -112,8 +118,11 @@ class _Task:
         self.finished = False
 
     def claim(self, by):
-        """Return True if `by` claimed the call first; asking again is safe after an interrupt."""
-        return self._claimed.setdefault("by", by) == by  # in a single step
+        """Claim the call for `by`, `_CALLER` or `_POOL`, and return True if this succeeds.
+
+        A repeated claim by the same side succeeds again, so an interrupted claim can be repeated.
+        """
+        return self._claimed.setdefault("by", by) == by  # setdefault is atomic
 
     def run(self):
         """Run the call in a thread of the pool, unless the caller has claimed it."""
@@ -122,9 +131,9 @@ class _Task:
             self._running.release()
 
     def make(self):
-        """Run the call in the caller, which has claimed it; errors are raised later."""
+        """Run the call in the caller, which must have claimed it; an error is stored for later."""
         if not self.finished:
-            self._call(Exception)  # an interrupt is raised at once
+            self._call(Exception)  # a KeyboardInterrupt is raised at once
 
     def _call(self, kept):
         try:
@@ -134,13 +143,17 @@ class _Task:
         self.finished = True
 
     def wait(self):
-        """Wait for the thread that runs the call; only the caller waits."""
-        if not self.finished:  # an interrupt may have come when it finished
+        """Wait until the thread of the pool has finished the call; only the caller may wait."""
+        if not self.finished:  # an interrupted earlier wait may have acquired the lock already
             self._running.acquire()
 
 
 def _first_result(waiting):
-    """Return the result of the first task; while waiting, the caller runs unclaimed tasks."""
+    """Remove the first task and return its result, or raise its error.
+
+    While a thread of the pool runs this task, the caller runs later tasks that no thread has
+    claimed.
+    """
     task = waiting[0]
     if task.claim(_CALLER):
         task.make()
@@ -152,8 +165,8 @@ def _first_result(waiting):
                 later.make()
         task.wait()
     waiting.popleft()
-    # Empty the task, because the queue of the pool may hold it for long, and the traceback of an
-    # error holds it, too.
+    # Clear the task to free memory: the queue of the pool and the traceback of an error may keep a
+    # reference to the task for long.
     result, error = task.result, task.error
     task.result = task.error = None
     try:
@@ -161,7 +174,7 @@ def _first_result(waiting):
             raise error
         return result
     finally:
-        del error  # else the error and its traceback would hold each other
+        del error  # breaks the reference cycle of the error and its traceback
 
 
 @functools.cache
@@ -170,15 +183,16 @@ def _blas_libraries():
 
 
 _limit_lock = threading.Lock()
-_inside = set()  # a token of each block that is running
-_to_restore = []  # each library and its number of threads, while limited
+_inside = set()  # a token for each active `one_blas_thread` block
+_to_restore = []  # pairs of a BLAS library and its number of threads before the limit
 
 
 @contextmanager
 def one_blas_thread():
-    """Run matrix products in a single thread, because more threads may change the last bit.
+    """Limit BLAS to a single thread, because the last bits of products depend on the threads.
 
-    The limit applies to the whole process, so the last of several threads to leave lifts it.
+    The limit applies to the whole process. If several threads use this context manager, the last
+    thread to leave restores the number of BLAS threads.
     """
     token = object()
     try:
@@ -187,7 +201,7 @@ def one_blas_thread():
             yield
         finally:
             _lift(token)
-    finally:  # again, in case an interrupt came before
+    finally:  # again, in case an interrupt came during the first call
         _lift(token)
 
 
@@ -211,7 +225,7 @@ def _lift(token):
 
 
 def _after_fork():
-    """Forget the threads of the parent, which do not survive a fork, and their limits."""
+    """Reset the pools and the BLAS limit in a child process, which has no threads of its parent."""
     global _limit_lock
     _pool.cache_clear()
     _limit_lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Pickles that record the version that wrote them."""
+"""Pickled states that record the version of skcrbm, so that an old pickle gives a clear message."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _KEY = "_skcrbm_version"
 
 
 class Versioned:
-    """Base of objects that users pickle: the state holds the version, as in scikit-learn.
+    """Base class of objects that users pickle; adds the version of skcrbm to the state.
 
-    It must come before a base that defines a state, such as `BaseEstimator`. The state of another
-    version is refused if it lacks an attribute; else it is accepted, with a warning unless the
-    object is a part of a model.
+    Loading a state of another version warns, as in scikit-learn, or raises a ValueError if the
+    state lacks an attribute that this version needs. List this class before a base that defines
+    ``__getstate__``, such as `BaseEstimator`.
     """
 
-    #: Attributes of every object, or of every fitted estimator. Fields of dataclasses and
-    #: parameters of estimators need not be listed.
+    #: Attributes that every object (of estimators: every fitted object) has. Fields of dataclasses
+    #: and parameters of estimators need not be listed.
     _saved: ClassVar[tuple] = ()
-    #: False for parts of a model, whose pickle warns once, by its name.
+    #: False for parts of a model, so that loading a model warns only once, with the model's name.
     _warns_of_version: ClassVar[bool] = True
 
     def __getstate__(self):
@@ -38,24 +38,23 @@ class Versioned:
 
 
 def state_with_version(state: dict | None) -> dict[str, Any]:
-    """Return the state of an object with the version of skcrbm added."""
+    """Return a copy of the state of an object with the version of skcrbm added."""
     return {**(state or {}), _KEY: __version__}
 
 
 def checked_state(cls: type, state: dict) -> dict[str, Any]:
-    """Return the state without the version; warn if another version wrote it.
+    """Return the state without the version, and warn if another version wrote the state.
 
-    Parts of a model do not warn, because the model does.
-
-    A ValueError is raised if an attribute that objects of the class need is missing. This is
-    checked for equal versions, too, because versions under development share a number.
+    Parts of a model do not warn, because the model does. A ValueError is raised if an attribute
+    that objects of the class need is missing. This is checked for equal versions, too, because the
+    number of a version does not change during development.
     """
     state = dict(state)
     version = state.pop(_KEY, "before 0.1")
     needed = [field.name for field in fields(cls)] if is_dataclass(cls) else []
     if hasattr(cls, "_get_param_names"):  # an estimator
         needed += cls._get_param_names()
-        # In the same version the state may be the partly fitted copy that a callback gets.
+        # In the same version, attributes may be missing from a partly fitted copy for a callback.
         fitted = any(name.endswith("_") for name in state) and version != __version__
         needed += cls._saved if fitted else ()
     else:
@@ -64,8 +63,8 @@ def checked_state(cls: type, state: dict) -> dict[str, Any]:
     if missing:
         raise ValueError(
             f"this {cls.__name__} was saved by skcrbm {version} and lacks attributes that skcrbm "
-            f"{__version__} needs: {', '.join(missing)}. Load it with the skcrbm that saved "
-            "it, or create it again"
+            f"{__version__} needs: {', '.join(missing)}. Load it with the version of skcrbm that "
+            "saved it, or create it again"
         )
     if version != __version__ and getattr(cls, "_warns_of_version", True):
         warn_user(

@@ -1,4 +1,4 @@
-"""Gradients with few rows that are not 0, which come from sparse inputs."""
+"""Gradients of weights of sparse inputs, in which only few rows are not 0."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import numpy as np
 
 
 def columns_used(matrix: Any) -> np.ndarray:
-    """Return the columns of a CSR matrix that have entries, in increasing order."""
+    """Return the indices of the columns of a CSR matrix that have entries, in increasing order."""
     used = np.zeros(matrix.shape[1], bool)
     used[matrix.indices] = True
     return np.flatnonzero(used)
 
 
 class RowSparse:
-    """A matrix with few rows that are not 0; it acts as the flat array of its entries.
+    """A matrix in which only few rows are not 0.
 
-    `rows` (n,) are the numbers of these rows in increasing order, `values` (n, H) their entries,
-    and `n_rows` is the number of all rows.
+    In sums it acts as the flat array of its entries. `rows` (n,) holds the indices of the nonzero
+    rows in increasing order, `values` (n, H) holds their entries, and `n_rows` is the number of
+    all rows.
     """
 
-    # This class computes sums with arrays: NumPy would compute them entry by entry.
+    # Makes NumPy call `__radd__` and `__rsub__` for array + matrix and array - matrix.
     __array_ufunc__ = None
 
     def __init__(self, rows: np.ndarray, values: np.ndarray, n_rows: int):
@@ -31,11 +32,11 @@ class RowSparse:
 
     @property
     def dtype(self):
-        """The dtype of the values."""
+        """Dtype of the values."""
         return self.values.dtype
 
     def astype(self, dtype, copy=True):
-        """Return the matrix with values of another dtype."""
+        """Return the matrix with its values converted to another dtype."""
         return RowSparse(self.rows, self.values.astype(dtype, copy=copy), self.shape[0])
 
     def toarray(self):
@@ -45,7 +46,7 @@ class RowSparse:
         return full.ravel()
 
     def of(self, flat):
-        """Return a copy (n, H) of these rows of a flat array of the same size."""
+        """Return a copy (n, H) of the rows `self.rows` of a matrix given as a flat array."""
         return flat.reshape(self.shape)[self.rows]
 
     def __array__(self, dtype=None, copy=None):

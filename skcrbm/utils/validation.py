@@ -1,4 +1,4 @@
-"""Validation of the arguments that users pass: kernel arrays, counts, X, row weights."""
+"""Validation of arguments that users pass: arrays for kernels, counts, X and row weights."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, validat
 
 
 class NothingToLearnError(ValueError):
-    """No row with a positive weight has an observed entry: `fit` fails, `partial_fit` skips it."""
+    """Raised if no row with a positive weight has an observed label.
+
+    `fit` raises this error, while `partial_fit` skips the batch.
+    """
 
 
 def kernel_array(array: Any, dtype: Any = None) -> np.ndarray:
     """Return `array` in the layout for which kernels are compiled: C order, aligned, writable.
 
-    A read-only array has another type for the compiler, which would compile every kernel again.
+    For Numba a read-only array has another type, so a kernel would be compiled again for it.
     """
     array = np.asarray(array)
     if array.flags.carray and (dtype is None or array.dtype == dtype):
-        return array  # a shortcut, because training calls this thousands of times
+        return array  # the fast path, because training calls this thousands of times
     return np.require(array, dtype, "CAW")
 
 
 def as_real(array: Any, name: str, shape: str) -> np.ndarray:
     """Return `array` as a float32 or float64 ndarray.
 
-    A ValueError names the argument and its expected shape if `array` is ragged, or not real and
-    numeric.
+    If `array` is ragged or not real-valued, a ValueError names the argument and the expected shape.
     """
     try:
         result = np.asarray(array)
@@ -47,10 +49,10 @@ def as_real(array: Any, name: str, shape: str) -> np.ndarray:
 
 
 def as_float_array(array: Any, name: str, shape: str) -> np.ndarray:
-    """Return `array` as a finite float32 or float64 array of the given rank, ready for kernels.
+    """Return `array` as a float32 or float64 array for kernels, with finite entries.
 
-    `shape` is the expected shape as text, as in "(N, L)"; the number of its comma-separated
-    entries is the rank. A ValueError names the argument and the shape.
+    `shape` is the expected shape as text, such as "(N, L)". Only its number of dimensions is
+    checked. If `array` is invalid, a ValueError names the argument and the shape.
     """
     result = as_real(array, name, shape)
     if result.ndim != shape.count(",") + (not shape.endswith(",)")):
@@ -59,9 +61,9 @@ def as_float_array(array: Any, name: str, shape: str) -> np.ndarray:
 
 
 def as_row_fields(array: Any, name: str, width: int, n_label: str) -> np.ndarray:
-    """Return finite fields as (N, width); a single row (width,) becomes (1, width).
+    """Return finite fields as an array (N, width); a single row (width,) becomes (1, width).
 
-    `n_label` is the letter for the width in the error message.
+    `n_label` is the letter for the width in error messages, such as "H".
     """
     shape = f"({n_label},) or (N, {n_label}) with {n_label} = {width}"
     result = as_real(array, name, shape)
@@ -77,7 +79,7 @@ def _finite(array, name, shape):
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return an int argument; ValueError unless it is an int of at least `least`."""
+    """Return an argument as int, or raise a ValueError unless it is an int of at least `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an int of at least {least}, got {value!r}")
     return int(value)
@@ -96,9 +98,10 @@ def checked_features(
 ) -> Any:
     """Return X as an ndarray or canonical CSR matrix (N, D), float32 or float64, in C order.
 
-    `reset` sets `n_features_in_` and `feature_names_in_` of the estimator; otherwise X must agree
-    with them. `as_rows` makes rows of an ndarray X with more than two dimensions, which is refused
-    without it. Errors about any other X name it.
+    If `reset` is True, `n_features_in_` and `feature_names_in_` of the estimator are set; otherwise
+    X must agree with these attributes. `as_rows` is a function that converts an X with more than
+    two dimensions, such as images, to a 2-D array; without it such an X is an error. All error
+    messages name X.
     """
     try:
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
@@ -106,15 +109,18 @@ def checked_features(
             X = as_rows(np.asarray(X))
         if getattr(X, "ndim", 2) > 2:
             raise ValueError(
-                f"{_FORM}, got {X.ndim} dimensions; use X.reshape(len(X), -1), or for images as "
-                "outputs skcrbm.ImageCRBM, which takes them as they are"
+                f"{_FORM}, got {X.ndim} dimensions; use X.reshape(len(X), -1), or to predict "
+                "images skcrbm.ImageCRBM, which takes X and y as images"
             )
         if np.ma.is_masked(X):
             remedy = "X.astype(float).filled(np.nan)" if allow_nan else "an imputed X"
-            raise ValueError(f"X must not have masked entries, which would be read; pass {remedy}")
+            raise ValueError(
+                "X must not have masked entries, because their hidden values would be used; pass "
+                f"{remedy}"
+            )
         if hold_dates(X):
-            raise TypeError("it holds dates or times, which would silently be counts of a unit")
-        with np.errstate(over="ignore", invalid="ignore"):  # inf is refused
+            raise TypeError("it holds dates or times; convert them to numbers with a unit")
+        with np.errstate(over="ignore", invalid="ignore"):  # inf gives an error of its own
             finite = "allow-nan" if allow_nan else True
             X = validate_data(
                 estimator,
@@ -129,9 +135,9 @@ def checked_features(
     except (OverflowError, TypeError, ValueError) as error:
         if "X contains NaN" in str(error):
             raise ValueError(
-                f"Input X contains NaN, and {type(estimator).__name__} takes no missing features. "
-                "Impute them, or use a classifier that takes them, as in DecodedClassifier("
-                "OneVsRestClassifier(HistGradientBoostingClassifier()))"
+                f"Input X contains NaN, and {type(estimator).__name__} does not support missing "
+                "features. Impute the missing values, or use a classifier that supports NaN, as in "
+                "DecodedClassifier(OneVsRestClassifier(HistGradientBoostingClassifier()))"
             ) from error
         if "X" in str(error):
             raise
@@ -140,10 +146,10 @@ def checked_features(
 
 
 def canonical(matrix: Any, ensure_all_finite: bool | str = "allow-nan") -> Any:
-    """Return a CSR or CSC matrix with sorted indices and neither duplicate entries nor zeros.
+    """Return a CSR or CSC matrix with sorted indices, without duplicate entries and stored zeros.
 
-    The given matrix is not changed. SciPy adds up entries with the same indices, but code that
-    reads `indices` and `data` would treat them as different features.
+    Entries with the same indices are added up, as SciPy does in products. Code that reads `indices`
+    and `data` directly would treat them as separate entries. The given matrix is not changed.
     """
     stored = np.count_nonzero(matrix.data)
     if matrix.has_canonical_format and stored == matrix.nnz:
@@ -159,7 +165,10 @@ def canonical(matrix: Any, ensure_all_finite: bool | str = "allow-nan") -> Any:
 
 
 def note_features(estimator: Any, X: Any) -> None:
-    """Set `n_features_in_` and `feature_names_in_` of an estimator that passes X on unchanged."""
+    """Set `n_features_in_` and `feature_names_in_` of an estimator, without validating X.
+
+    This is for meta-estimators, which pass X on to their inner estimator unchanged.
+    """
     try:
         validate_data(estimator, X, skip_check_array=True)
     except (LookupError, TypeError, ValueError) as error:
@@ -168,7 +177,7 @@ def note_features(estimator: Any, X: Any) -> None:
 
 
 def count_rows(X: Any) -> int:
-    """Return the number of rows of an X that is passed on unchanged; a TypeError names X."""
+    """Return the number of rows of an X that is not validated otherwise; a TypeError names X."""
     try:
         return _num_samples(X)
     except TypeError as error:
@@ -176,7 +185,7 @@ def count_rows(X: Any) -> int:
 
 
 def check_same_length(X: Any, y: Any, *others: Any) -> None:
-    """Raise a TypeError or ValueError unless all have the same number of rows; None is ignored."""
+    """Raise an error unless all arrays have the same number of rows; None is ignored."""
     try:
         check_consistent_length(X, y, *others)
     except TypeError as error:
@@ -184,7 +193,7 @@ def check_same_length(X: Any, y: Any, *others: Any) -> None:
 
 
 def filled_with_nan(array: Any) -> Any:
-    """Return a masked array as an ndarray with NaN in its masked entries, any other as it is."""
+    """Return a masked array as an ndarray with NaN in masked entries; return other arrays as is."""
     if not isinstance(array, np.ma.MaskedArray):
         return array
     if not np.ma.is_masked(array):
@@ -193,8 +202,11 @@ def filled_with_nan(array: Any) -> Any:
 
 
 def hold_dates(values: Any) -> bool:
-    """Return True if an array-like holds dates or times, which casts to float turn into counts."""
-    if hasattr(values, "dtypes") and hasattr(values, "columns"):  # a data frame, of any library
+    """Return True if an array-like holds dates or times.
+
+    A cast to float would silently turn these into numbers that depend on their unit.
+    """
+    if hasattr(values, "dtypes") and hasattr(values, "columns"):  # a data frame of any library
         kinds = {getattr(dtype, "kind", "") for dtype in values.dtypes}
     else:
         kinds = {getattr(getattr(values, "dtype", None), "kind", "")}
@@ -207,8 +219,8 @@ def hold_dates(values: Any) -> bool:
 def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
     """Return the weights (N,) of the rows of X as float64.
 
-    `sample_weight` is an array (N,), a float for all rows, or None. A ValueError is raised if
-    weights are negative, not numbers, or all 0.
+    `sample_weight` is an array (N,), a number for all rows, or None for weights of 1. A ValueError
+    is raised if weights are negative, not numbers, or all 0.
     """
     try:
         given = np.asarray(sample_weight)
@@ -218,7 +230,7 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
             raise TypeError("they are dates or times")
         if given.dtype.kind in "buif" and not given.any():
             raise NothingToLearnError(
-                "sample_weight is zero for every row: there is nothing to fit"
+                "sample_weight is zero for every row, so there is nothing to fit"
             )
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     except (OverflowError, TypeError, ValueError) as error:
@@ -228,7 +240,7 @@ def check_sample_weight(sample_weight: Any, X: Any) -> np.ndarray:
 
 
 def weighted_rows(arrays: tuple, sample_weight: Any) -> tuple[tuple, np.ndarray]:
-    """Return the rows with positive weight of all arrays (N, ...), and their weights."""
+    """Remove the rows of weight 0 from all arrays (N, ...); return the arrays and the weights."""
     weight = check_sample_weight(sample_weight, arrays[0])
     keep = weight > 0
     if keep.all():

@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user's program, however deep they arise."""
+"""Warnings that show the line of the user's program that called the library."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import warnings
 import joblib
 import sklearn
 
-# Files between the call of a user and the place of a warning: this package, the wrappers of
-# scikit-learn around methods, context managers used as decorators, parallel calls.
+# Files whose frames may lie between the line of the user and the warning: this package, wrappers of
+# scikit-learn and joblib, and context managers.
 _INNER = (
     *(
         os.path.dirname(os.path.abspath(file)) + os.sep
@@ -22,13 +22,13 @@ _INNER = (
 
 
 def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning at the innermost line outside of this package and its wrappers.
+    """Issue a warning that is attributed to the innermost line outside of the files in `_INNER`.
 
-    `warnings.warn` counts frames instead, so that every change of the call path would shift the
-    line (``skip_file_prefixes`` needs Python 3.12).
+    The `stacklevel` of `warnings.warn` would depend on the number of calls in between, and its
+    ``skip_file_prefixes`` needs Python 3.12.
     """
     frame = sys._getframe(1)
-    # The outermost frame of a thread may be within the package: no frame of the user is left.
+    # In a thread all frames may be inside the package; then the outermost frame is used.
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         frame = frame.f_back
     warnings.warn_explicit(

@@ -162,6 +162,7 @@ def test_weights_of_rows_are_copies(gaps):
     np.testing.assert_array_equal(weighted.weights_, copied.weights_)
 
 
+@pytest.mark.deep
 def test_a_fit_is_determined_and_can_be_copied(gaps):
     model = LargeMarginMarkovNetwork(3, random_state=0).fit(gaps)
     again = clone(model).fit(sparse.csr_matrix(np.nan_to_num(gaps, nan=0.0)))
@@ -362,8 +363,8 @@ def test_cliques_of_more_than_six_columns():
         ({"cliques": "pairs"}, "cliques must be 'pairwise', an int"),
         ({"cliques": 0}, "cliques must be 'pairwise', an int"),
         ({"cliques": []}, "cliques must hold at least one"),
-        ({"cliques": [[0], [4]]}, r"cliques\[1\] must hold numbers of columns"),
-        ({"cliques": [[0], []]}, r"cliques\[1\] must hold numbers of columns"),
+        ({"cliques": [[0], [4]]}, r"cliques\[1\] must hold indices of columns"),
+        ({"cliques": [[0], []]}, r"cliques\[1\] must hold indices of columns"),
         ({"cliques": [[0, 1], [1, 0]]}, "distinct sets"),
         ({"cliques": [[0, 0]]}, "without repeated columns of X"),
         ({"cliques": 1, "ties": [0, 1]}, "ties must be None, numbers of groups"),

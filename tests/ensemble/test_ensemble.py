@@ -48,6 +48,7 @@ EXPECTED = dict.fromkeys(
 )
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @parametrize_with_checks(
     [

@@ -234,7 +234,7 @@ def test_labels_that_are_constant_or_rare():
         assert proba[:, 7].mean() == pytest.approx(1 / 150, rel=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "y holds labels of which all observed entries are equal")
+        warnings.filterwarnings("ignore", "y holds labels whose observed entries are all equal")
         constant = default().fit(np.ones((60, 3)), np.ones((60, 2), int))
     assert (constant.predict(np.ones((1, 3))) == 1).all()
     assert (constant.visible_coef_ == 0).all()

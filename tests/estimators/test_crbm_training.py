@@ -416,7 +416,7 @@ def test_early_stopping_falls_back_where_rows_are_too_few():
     assert model.validation_scores_ is None
     assert_same_parameters(model, quick(early_stopping=False).fit(X[:1], Y[:1]), atol=1e-12)
     partly = np.where(np.arange(30)[:, None] == 5, Y, np.nan)
-    with pytest.warns(UserWarning, match="no observed output; training goes on without"):
+    with pytest.warns(UserWarning, match="no observed output; training continues without"):
         quick(early_stopping=True).fit(X, partly)
 
 

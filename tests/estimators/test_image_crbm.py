@@ -163,7 +163,7 @@ SHAPE = r"must have shape \(n_samples, height, width\) or \(n_samples, n_pixels\
         (NOISY, CLEAN[..., None], rf"^y {SHAPE}8, 6, 1\)"),
         (NOISY, CLEAN[:, :, :0], rf"^y {SHAPE}8, 0\)"),
         (NOISY, CLEAN[:, :1, :1], r"^y must hold images of more than one pixel"),
-        (NOISY, CLEAN * 255.0, r"^y must hold binary images, .*, as in y > y.max\(\) / 2"),
+        (NOISY, CLEAN * 255.0, r"^y must hold binary images .*, as in y > y.max\(\) / 2"),
         (NOISY, GAPS * 255, r"^y must hold binary .*, as in np.where\(np.isnan\(y\), np.nan, y > "),
         (NOISY, CLEAN.astype(str), r"^y must be .*holds strings: convert it with y == '1'"),
         (NOISY, np.full(CLEAN.shape, np.nan), "^y holds no observed entry"),

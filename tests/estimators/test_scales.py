@@ -77,7 +77,7 @@ def test_pieces_warn_once(data):
     X, Y = data
     model = CRBMClassifier(n_hidden=0)
     (warning,) = said(model.partial_fit, 1000 * X, Y)
-    assert "with the same StandardScaler(), fitted before" in warning
+    assert "Fit one StandardScaler() and scale all parts of X with it" in warning
     assert not said(model.partial_fit, 1000 * X, Y)
 
 

@@ -70,7 +70,7 @@ def test_images_score_the_pixels_that_are_not_known():
 
 def test_errors_name_the_argument():
     model = CRBM.fit(X, Y)
-    with pytest.raises(ValueError, match="y_known holds every observed entry of y"):
+    with pytest.raises(ValueError, match="y_known holds every observed label of y"):
         model.score(X, Y, y_known=Y)
     with pytest.raises(ValueError, match="y_known must have shape"):
         model.score(X, Y, y_known=KNOWN[:, :2])

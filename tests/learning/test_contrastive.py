@@ -60,6 +60,7 @@ def flat(gradient):
     return np.concatenate([g.ravel() for g in gradient])
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", ["cd", "pcd"])
 def test_long_chains_give_the_gradient_of_the_likelihood(name):

@@ -77,7 +77,9 @@ def test_names_go_in_and_come_out(data, name):
     for array, frame in zip(arrays, (model.predict(X), model.predict_proba(X)), strict=True):
         pd.testing.assert_frame_equal(frame, pd.DataFrame(array, X.index, NAMES))
     assert model.score(X, Y[SHUFFLED]) == model.score(X, Y) == model.score(X, Y.to_numpy())
-    with pytest.raises(ValueError, match="y has columns that are no labels of this model: 'beach'"):
+    with pytest.raises(
+        ValueError, match="y has columns that are not labels of this model: 'beach'"
+    ):
         model.score(X, Y.rename(columns={"Beach": "beach"}))
 
 
@@ -102,7 +104,7 @@ def test_known_labels_are_matched_by_name(data, fitted):
         fitted.sample(X, 3, y_known=known, random_state=0),
     )
     for wrong in ({"Beach": "beach", "Fall": "Autumn"}, {"Beach": 0, "Fall": 2}):
-        with pytest.raises(ValueError, match="y_known has columns that are no labels") as error:
+        with pytest.raises(ValueError, match="y_known has columns that are not labels") as error:
             fitted.predict(X, y_known=frame.rename(columns=wrong))
         for name in (*wrong.values(), *NAMES):
             assert repr(name) in str(error.value)
@@ -132,7 +134,7 @@ def test_targets_are_matched_by_name(data, fitted):
     np.testing.assert_array_equal(
         fitted.score_samples(X, Y[["Sunset", "Field", "Fall"]]), fitted.score_samples(X, partly)
     )
-    with pytest.raises(ValueError, match="no labels of this model: 'Meer'"):
+    with pytest.raises(ValueError, match="not labels of this model: 'Meer'"):
         fitted.score_samples(X, Y.rename(columns={"Beach": "Meer"}))
     sets = pd.DataFrame(np.eye(4, dtype=int), columns=NAMES)
     top = fitted.predict_topk(X, 2, candidates=sets.to_numpy())
@@ -190,7 +192,7 @@ def test_without_names(data):
         model.label_names_  # noqa: B018
     frame = model.set_label_output("pandas").predict(X)
     assert list(frame.columns) == [0, 1, 2, 3]
-    with pytest.warns(UserWarning, match="y has names of labels, but this model was fitted on a y"):
+    with pytest.warns(UserWarning, match="y has column names, but this model was fitted on a y"):
         named = model.score(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -206,7 +208,7 @@ def test_names_that_are_no_strings(data):
     assert model.score(X, Y.set_axis([10, 11, 12, 13], axis=1)[[13, 11, 10, 12]]) == model.score(
         X, Y.to_numpy()
     )
-    with pytest.raises(ValueError, match="y has more than one column of the same name: Beach"):
+    with pytest.raises(ValueError, match="y has several columns with the same name: Beach"):
         crbm().fit(X, Y.rename(columns={"Fall": "Beach"}))
 
 
@@ -248,7 +250,10 @@ def test_a_column_under_another_name_is_refused(data):
     for method in (model.partial_fit, model.score, model.score_samples):
         with pytest.warns(DataConversionWarning):
             model.fit(X, Y[["Fall"]])
-        with pytest.raises(ValueError, match="y has columns with the names 'Beach', where 'Fall'"):
+        with pytest.raises(
+            ValueError,
+            match="y has columns with the names 'Beach', but the expected names are 'Fall'",
+        ):
             method(X, Y[["Beach"]])
 
 

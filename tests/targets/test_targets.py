@@ -80,8 +80,8 @@ BAD_INDICATORS = {
     "some_empty": ([[], ["sun"]], LISTED),
     "series_of_lists": (pd.Series([["sun"], ["sea"]]), LISTED),
     "lists_of_one_length": ([[1, 4], [3, 2]], "other values: 1, 2, 3, 4 .*MultiLabelBinarizer"),
-    "column_with_nan": ([[1], [NAN]], "y contains NaN or infinity, and has one column, which"),
-    "column_frame": (pd.DataFrame({"a": [None, 1]}, dtype=object), "and has one column, which"),
+    "column_with_nan": ([[1], [NAN]], "y contains NaN or infinity. A y with a single column is"),
+    "column_frame": (pd.DataFrame({"a": [None, 1]}, dtype=object), "A y with a single column is"),
     "two": ([[0, 2], [1, 1]], "cross_val_predict"),
     "two_and_nan": ([[0, 2], [NAN, 1]], "cross_val_predict"),
     "inf": ([[0, np.inf], [1, 1]], "holds infinity"),
@@ -211,7 +211,7 @@ def test_pandas_na_is_not_observed():
 
 
 def test_classes_of_several_types_are_refused():
-    with pytest.raises(ValueError, match="y must hold labels of one type"):
+    with pytest.raises(ValueError, match="y must hold labels of a single, sortable type"):
         make_targets(np.array(["a", 1, "a"], dtype=object))
 
 

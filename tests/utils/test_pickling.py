@@ -195,7 +195,7 @@ def test_versions_under_development_share_a_number(thing):
         missing = tuple(thing.get_params(deep=False))
     state = thing.__getstate__()
     del state[missing[-1]]
-    with pytest.raises(ValueError, match=f"needs: {missing[-1]}\\. Load it with the skcrbm that"):
+    with pytest.raises(ValueError, match=f"needs: {missing[-1]}\\. Load it with the version of"):
         rebuilt(thing, state)
 
 
