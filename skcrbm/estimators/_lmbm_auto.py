@@ -122,10 +122,10 @@ def as_sparse_if_faster(X):
 
 
 def mean_one(weight: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return weights with mean 1, for ``C="auto"``, and the mean of the given weights.
+    """Return the weights divided by their mean, for ``C="auto"``, and the mean.
 
-    The result is rounded to single precision: weights and their multiples become the same numbers,
-    so that a fit cannot take another path because of the last digit.
+    The result is rounded to single precision, so that weights and multiples of them give exactly
+    the same numbers and lead to exactly the same fit.
     """
     mean = float(weight.mean())
     return (weight / mean).astype(np.float32).astype(weight.dtype), mean
@@ -225,7 +225,7 @@ class PenaltySearch:
     tried: list = field(default_factory=list)
 
     def __post_init__(self):
-        self._dual: list[Any] = [None] * len(self.folds)  # dual variables of each fold, over C
+        self._dual: list[Any] = [None] * len(self.folds)  # of each fold, divided by C
         tests = np.concatenate([test for _, test in self.folds])
         self._share = self.weight[tests] / self.weight[tests].sum()
         self._errors_without_pairs = {}  # maps C to errors (n, 2) of the test rows
