@@ -85,9 +85,9 @@ class SumProduct(MessagePassing):
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
     of the previous iteration. The time for an OR or AND factor is proportional to the number of its
     inputs. A table whose variables are all in another table is first added to that table, because
-    messages between the two would go in a circle. Entry probabilities are the beliefs of the factors, which agree with the marginals at
-    convergence. If messages or factors show that a model has no possible state, the model is
-    reported as not converged.
+    messages between the two would go in a circle. Entry probabilities are the beliefs of the
+    factors, which agree with the marginals at convergence. If messages or factors show that a model
+    has no possible state, the model is reported as not converged.
 
     Messages are kept as odds, at one division for each edge and iteration, if products of messages
     fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5. Otherwise they
