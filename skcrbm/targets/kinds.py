@@ -194,7 +194,7 @@ class Targets(Versioned, ABC):
     def framed(self, values: np.ndarray, index: Any, container: str = "pandas") -> Any:
         """Return predictions (N, L) as a data frame, or (N,) of a 1-D y as a series.
 
-        `container` is "pandas" or "polars", which ignores `index`.
+        `container` is "pandas" or "polars"; polars ignores `index`.
         """
 
 

@@ -68,7 +68,7 @@ class FeatureIndex:
         return self.columns.__getitem__
 
     def _matrix(self, columns, data, by_dict, lengths):
-        """Return the CSR matrix of features, of which `columns` are the columns, or -1 if unknown.
+        """Return the CSR matrix of features; `columns` are their columns, or -1 if unknown.
 
         A feature that occurs twice in a collection of strings counts once.
         """
@@ -264,19 +264,9 @@ def is_missing(label: Any) -> bool:
 def flat_labels(y: Any, start: np.ndarray, name: str = "y") -> list:
     """Return the labels of all positions as one list, with None for missing labels.
 
-    Parameters
-    ----------
-    y : list of sequences of labels
-        None in place of a sequence means that all its labels are missing.
-    start : ndarray (n + 1,)
-        First positions of the sequences of X.
-    name : str
-        Name of the argument for error messages.
-
-    Raises
-    ------
-    ValueError
-        If the number of sequences, or the length of a sequence, differs from X.
+    None in place of a sequence means that all its labels are missing. Raise a ValueError if the
+    number of sequences, or the length of a sequence, differs from X, whose first positions are
+    `start` (n + 1,). Error messages refer to `y` as `name`.
     """
     if isinstance(y, np.ndarray) and y.ndim == 2:
         y = list(y)
@@ -333,10 +323,7 @@ def find_classes(labels: Iterable, name: str = "y") -> np.ndarray:
 def codes_of(labels: list, classes: np.ndarray, name: str = "y") -> np.ndarray:
     """Return the index in `classes` of each label, (T,), or `MISSING` if a label is missing.
 
-    Raises
-    ------
-    ValueError
-        If a label is not in `classes`.
+    Raise a ValueError, which refers to the labels as `name`, if a label is not in `classes`.
     """
     code = {label: k for k, label in enumerate(classes.tolist())}
     code[None] = MISSING
