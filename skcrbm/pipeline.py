@@ -314,7 +314,7 @@ def make_pipeline(*steps, **options):
 
 
 def _with_rows_of(X, answer):
-    """Return an answer of the last step; if it and X are pandas objects, with the index of X."""
+    """Return the answer of the last step; give it the index of X if both are pandas objects."""
     if not hasattr(X, "iloc"):
         return answer
     if isinstance(answer, tuple):
