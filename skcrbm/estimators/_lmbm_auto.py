@@ -25,9 +25,10 @@ from skcrbm.utils.parallel import linear_fields
 
 # Maximum number of labels in a clique, whose weight becomes a table of the factor graph.
 MAX_ORDER = MAX_TABLE_VARIABLES
-# C times the total variance of the columns, eta / (C N), and number of rows: with fewer rows there
-# is no search and these values are used. With more rows the search for C starts near _C.
-_C, _RATIO, _FEW_ROWS = 3.0, 3.0, 50
+# With fewer rows than this there is no search. C times the total variance of the columns is then
+# _C, and eta / (C N) is _RATIO. With more rows the search for C starts near _C.
+_FEW_ROWS = 50
+_C, _RATIO = 3.0, 3.0
 # Up to this share of non-zero entries the sparse kernel is faster than the dense kernel.
 _MOSTLY_ZERO = 0.2
 # Number of folds of the split; the search evaluates folds until they have this many rows in total.

@@ -32,8 +32,8 @@ from skcrbm.utils.warnings import warn_user
 
 # Mean absolute error of a marginal above which `fit` warns that belief propagation is unreliable.
 _TRUSTED_ERROR = 0.1
-# The automatic batch size: up to the first number of rows a step reads all rows, with more rows it
-# reads a mini-batch of the second number.
+# The automatic batch size: each step reads all rows if there are at most _FULL_BATCH_ROWS, else a
+# mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
 # early_stopping="auto" holds out validation rows if there are at least this many rows. With a
 # solver that averages its iterates the second number applies: the validation scores of averaged
