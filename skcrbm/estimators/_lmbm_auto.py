@@ -33,9 +33,8 @@ _C, _RATIO = 3.0, 3.0
 _MOSTLY_ZERO = 0.2
 # Number of folds of the split; the search evaluates folds until they have this many rows in total.
 _N_FOLDS, _FOLD_ROWS = 5, 3000
-# Factor between two values of C, and the number of such steps from the middle at which the search
-# starts, and between which it stays. Smaller values of C are usually better, so the search starts
-# one step below the middle.
+# The search tries C = centre * _STEP**k, for k between _LIMITS, starting at k = _START. This is one
+# step below the centre, because smaller values of C are usually better.
 _STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
 # Values of eta / (C N), tried in order until a value gives worse labels or a slow label search.
 _RATIOS = (10.0, 3.0, 1.0, 0.3, 0.1)
