@@ -168,7 +168,7 @@ def search_penalty(
         objective=Likelihood().conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
-        # Without hidden units `max_iter` is a number of epochs and does not limit the search.
+        # For stochastic training `max_iter` is a number of epochs, which does not limit the search.
         max_iter=settings.max_iter if with_hidden else None,
         n_jobs=settings.n_jobs,
         live=LiveLine(settings.verbose),
