@@ -1,4 +1,4 @@
-"""scikit-learn's pipeline with all methods of its last step; transformers of sequences."""
+"""scikit-learn's pipeline with all methods of its last step, and a transformer of sequences."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -314,7 +314,7 @@ def make_pipeline(*steps, **options):
 
 
 def _with_rows_of(X, answer):
-    """Return an answer of the last step; if it and X are pandas objects, with the index of X."""
+    """Return the answer of the last step; give it the index of X if both are pandas objects."""
     if not hasattr(X, "iloc"):
         return answer
     if isinstance(answer, tuple):
@@ -335,15 +335,15 @@ def _rows(index, numbered):
 class SequenceTransformer(TransformerMixin, BaseEstimator):
     """Apply a transformer of rows to all positions of a list of sequences.
 
-    `ChainCRF` takes lists of sequences, and scikit-learn's transformers take tables. This class
-    puts the positions of all sequences into one table (or one list, if positions are dicts or
-    strings), and cuts the result into sequences again.
+    `ChainCRF` takes lists of sequences, but scikit-learn's transformers take tables. This class
+    puts the positions of all sequences into a single table (or a single list, if positions are
+    dicts or strings), transforms it, and splits the result into sequences again.
 
     Parameters
     ----------
     transformer : transformer
-        For example ``StandardScaler()`` for arrays, ``FeatureHasher()`` for dicts, or a pipeline of
-        transformers. A clone is fitted.
+        Transformer of the positions, for example ``StandardScaler()`` for arrays,
+        ``FeatureHasher()`` for dicts, or a pipeline of transformers. A clone of it is fitted.
 
     Attributes
     ----------
@@ -381,7 +381,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Iterable) -> list:
-        """Transform the sequences.
+        """Transform the positions of the sequences.
 
         Parameters
         ----------

@@ -107,7 +107,7 @@ class LabelVectors(NamedTuple):
         """Return the probabilities P(y_i = 1, y_k = 1) of pairs of labels, (N, L, L)."""
         posterior = self.posterior
         n_labels = posterior.energy.n_visible
-        # Energies of pairs of labels have these probabilities as their expected statistics.
+        # Energies of pairs of labels compute these probabilities in a single run of inference.
         if posterior.energy.statistic_shapes == ((n_labels, n_labels),):
             return posterior.infer(returns="pairwise", pairwise="per_example").pairwise
         marginals = expit(posterior.log_odds())
@@ -156,8 +156,8 @@ class LabelVectors(NamedTuple):
 class Classes(NamedTuple):
     """Distribution p(y | x) of the classes of a 1-D y.
 
-    The methods have the arguments of `LabelVectors`, and ignore those about methods and candidates,
-    because the probabilities of all classes are known.
+    The methods have the same arguments as in `LabelVectors`. They ignore arguments such as `method`
+    and `candidates`, because the exact probabilities of all classes are known.
     """
 
     targets: Targets  # kind and encoding of the 1-D y

@@ -75,10 +75,10 @@ class LMBMClassifier(PairwiseClassifier):
         given columns of X: scale them first, for example with `StandardScaler`. "auto" scales the
         columns internally, so that the units of X do not matter: columns with two values to 0/1,
         and other columns to a standard deviation of 1/2 (sparse columns keep their zeros). `coef_`
-        still applies to the given columns. "auto" then searches C in steps of sqrt(10) around
-        3 / v, where v is the sum of the variances of the scaled columns (see Notes), for weights
-        with mean 1, so that the scale of `sample_weight` does not matter either. `C_` is the C for
-        the given weights.
+        still applies to the given columns. "auto" also divides the row weights by their mean, so
+        that the scale of `sample_weight` does not matter either; `C_` applies to the given weights.
+        "auto" then searches C in steps of sqrt(10) around 3 / v, where v is the sum of the
+        variances of the scaled columns; see Notes.
     margin : float, default=1.0
         Margin gamma. There is no need to search it: the weights for a margin of k and C are k times
         the weights for a margin of 1 and C / k.
@@ -285,7 +285,7 @@ class LMBMClassifier(PairwiseClassifier):
             0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
             Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
-            With ``C="auto"`` only the ratios of the weights count.
+            With ``C="auto"`` the scale of the weights does not matter.
 
         Returns
         -------
@@ -322,7 +322,7 @@ class LMBMClassifier(PairwiseClassifier):
             warn_of_scales(inputs, weight, type(self).__name__)
         chosen = choose_penalties(self, inputs, visible, weight, factors, columns, cliques, rng)
         label_sets, signs = label_sets_of(visible), signs_of(visible)
-        del visible  # no copy of the labels during the training
+        del visible  # save memory during training
         limit = chosen.C * weight[:, None] * factors
         problem = LargeMarginProblem(inputs, signs, limit, self.margin, chosen.penalty, cliques)
         if dual is None or dual.shape != signs.shape:
@@ -347,7 +347,7 @@ class LMBMClassifier(PairwiseClassifier):
                 "n_iter_": fitted.n_iter,
             }
 
-        # Callbacks score on the rows as passed, rows of weight 0 included.
+        # Callbacks compute scores on all given rows, including rows of weight 0.
         callbacks = EpochCallbacks(self, self.max_iter, X, y, sample_weight, "pass")
         with pass_hooks(self, "pass", callbacks, attributes) as hooks:
             fitted = fit_large_margin(

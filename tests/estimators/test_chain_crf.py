@@ -410,7 +410,7 @@ def test_errors_of_predictions():
         model.score([np.zeros((1, 4))], [["z"]])
     with pytest.raises(ValueError, match="early_stopping is for stochastic solvers"):
         ChainCRF(early_stopping=True).fit(X, y)
-    with pytest.raises(ValueError, match="needs every label"):
+    with pytest.raises(ValueError, match="needs complete labels"):
         ChainCRF(learning="pseudo_likelihood").fit(X, [None, *y[1:]])
 
 

@@ -283,7 +283,7 @@ def test_scale_of_weights_does_not_matter():
 def test_what_lbfgs_cannot_do(options, named):
     X, Y = make_data()
     model = quick(solver="lbfgs", **options)
-    with pytest.raises(ValueError, match=f"solver='lbfgs' .* excludes {named}"):
+    with pytest.raises(ValueError, match=f"solver='lbfgs' .* cannot be used with {named}"):
         model.fit(X, Y)
     with pytest.raises(NotFittedError):
         model.predict(X)
@@ -295,7 +295,7 @@ def test_what_lbfgs_cannot_do(options, named):
 
 def test_partial_fit_goes_by_adam():
     X, Y = make_data()
-    with pytest.raises(ValueError, match="excludes partial_fit"):
+    with pytest.raises(ValueError, match="cannot be used with partial_fit"):
         quick(solver="lbfgs").partial_fit(X, Y)
     fresh = default(n_hidden=2).partial_fit(X, Y)
     assert fresh.alpha_ == 0.1
