@@ -20,6 +20,7 @@ from skcrbm.estimators._crbm_auto import (
     PenaltySettings,
     choose_solver,
     make_penalty,
+    partial_scale,
     path_record,
     search_convex_penalty,
     search_penalty,
@@ -156,6 +157,7 @@ class CRBMClassifier(RBMClassifier):
         "auto" is "lbfgs" if it can be used, "asgd" for ``learning="mle"`` with approximate
         inference, and "adam" in all other cases and in `partial_fit`. The solvers' own "auto"
         settings are: a batch of all rows up to 200 rows, else of 20 rows, and ``average=False``.
+        With ``alpha="auto"`` the batches of `partial_fit` have 20 rows.
     max_iter : int, default=200
         Maximum number of iterations of L-BFGS in a single fit, or of epochs of the other solvers.
     alpha : float or "auto", default="auto"
@@ -168,10 +170,11 @@ class CRBMClassifier(RBMClassifier):
         the penalty is not searched, but is 0.003 times the total variance of the scaled columns.
         Solvers other than L-BFGS use the best penalty of the model without hidden units, searched
         on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is `partial_fit`,
-        "auto" is 0.1 for the given columns.
+        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00025.
     alpha_hidden : float or "auto", default="auto"
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``. It should be small, so that W can grow. "auto"
-        is 0.1 / max(n_samples, 40) with L-BFGS, else 0.
+        is 0.1 / max(n, 40) with L-BFGS, else 0; n is the number of rows, or the sum of the weights
+        if `alpha` is a number.
     early_stopping : bool, "auto" or object, default="auto"
         Stopping rule of all solvers except L-BFGS. True stands for ``EarlyStopping()``: hold out
         15% of the rows, find the epoch with the best validation score, and fit again on all rows.
@@ -432,8 +435,8 @@ class CRBMClassifier(RBMClassifier):
         -----
         A call in which no row of positive weight has an observed label does nothing.
 
-        The automatic learning rate depends on the number of rows of the first call. If the calls
-        get few rows each, set it with ``solver=Adam(learning_rate=...)``.
+        The automatic learning rate depends on the number of rows of the first call. If `alpha` and
+        `solver` are "auto", it also depends on the scale of the columns.
         """
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -496,7 +499,10 @@ class CRBMClassifier(RBMClassifier):
         source = ArraySource(design.X, rows.visible, rows.weight)
 
         # Search the penalty, unless it is a number or an earlier fit has found it.
-        alpha: Any = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        adapted = partial and is_auto(self.alpha) and is_auto(self.solver)
+        scale = partial_scale(design.X, rows.weight) if adapted else 1.0
+        alpha: Any = self.alpha
+        alpha = getattr(self, "alpha_", PLAIN_ALPHA * scale**2) if is_auto(alpha) else alpha
         search = columns is not None and not partial
         search = search and not (resume and self._columns is not None)
         settings = PenaltySettings(
@@ -524,11 +530,12 @@ class CRBMClassifier(RBMClassifier):
         stochastic = {}
         if not full_batch:
             hold_out = holds_out_automatically(n_rows, solver)
+            batch_size = automatic_batch_size(n_rows, partial=adapted)
             stochastic = {
                 "stopping": resolve_stopping(self.early_stopping, hold_out),
-                "batch_size": solver.rows_per_step(n_rows, automatic_batch_size(n_rows)),
+                "batch_size": solver.rows_per_step(n_rows, batch_size),
                 "average": solver.keeps_average(False),
-                "rate_factors": crbm_rate_factors(solver),
+                "rate_factors": crbm_rate_factors(solver, scale),
                 "stratify": not self._targets.multilabel,
                 "mean_square": mean_square(design.X, rows.weight) if averaged else 0.0,
             }

@@ -14,7 +14,7 @@ import numpy as np
 from skcrbm.energies.rbm import ConditionalRBM
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.learning.data import Batch, smoothed_log_odds
+from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
 from skcrbm.learning.lbfgs import fit_rows
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2, crbm_penalty
@@ -34,9 +34,9 @@ from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
-# Value of alpha="auto" if the first call is `partial_fit`, which neither searches for a penalty nor
-# scales the columns.
-PLAIN_ALPHA = 0.1
+# Value of alpha="auto" in a first `partial_fit`, which searches no penalty and scales no columns,
+# for columns with a mean square of 1; the least root mean square of columns that it is adapted to.
+PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.05
 # Penalty divided by the total variance of the columns, if there are too few rows for a search. It
 # is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
@@ -63,6 +63,16 @@ _HIDDEN_FACTOR = 2.0
 # Hidden units may increase the log loss of the marginals by this share of the log loss, or by this
 # share of the gain in log-likelihood, whichever is more.
 _TOLERATED, _OF_GAIN = 0.01, 0.1
+
+
+def partial_scale(X: Any, weight: np.ndarray) -> float:
+    """Return the root mean square of the columns of the first rows of `partial_fit`, at most 1.
+
+    Sparse columns, such as words, have a small scale and large coefficients. A penalty and a step
+    size for standardised columns would hold these coefficients near 0.
+    """
+    scale = np.sqrt(mean_square(X, weight) / max(1, X.shape[1]))
+    return float(np.clip(scale, _LEAST_SCALE, 1.0)) if scale > 0 else 1.0
 
 
 def choose_solver(
@@ -124,7 +134,9 @@ def make_penalty(
     `every_intercept` it pulls all intercepts; otherwise only those that would become infinite,
     because their labels are 0 in all rows or 1 in all rows.
     """
-    weak = _WEAK / max(len(visible), MIN_SEARCH_ROWS)
+    # With a given penalty, weights count as copies of rows. With a search only their ratios count.
+    n_rows = len(visible) if every_intercept else float(weight.sum())
+    weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)

@@ -19,7 +19,7 @@ from skcrbm.estimators._lmbm_auto import (
     choose_penalties,
     label_cliques,
     label_energy,
-    mean_one,
+    weights_of_search,
 )
 from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
@@ -74,11 +74,11 @@ class LMBMClassifier(PairwiseClassifier):
         Weight of the margin loss of each label of each row; U in [1]_. A number applies to the
         given columns of X: scale them first, for example with `StandardScaler`. "auto" scales the
         columns internally, so that the units of X do not matter: columns with two values to 0/1,
-        and other columns to a standard deviation of 1/2 (sparse columns keep their zeros). `coef_`
-        still applies to the given columns. "auto" also divides the row weights by their mean, so
-        that the scale of `sample_weight` does not matter either; `C_` applies to the given weights.
-        "auto" then searches C in steps of sqrt(10) around 3 / v, where v is the sum of the
-        variances of the scaled columns; see Notes.
+        and other columns to a standard deviation of 1/2 (sparse columns keep their zeros).
+        `visible_coef_` still applies to the given columns. "auto" then searches C in steps of
+        sqrt(10) around 3 / v, where v is the sum of the variances of the scaled columns (see
+        Notes), for weights with mean 1, so that the scale of `sample_weight` does not matter
+        either. `C_` is the C for the given weights.
     margin : float, default=1.0
         Margin gamma. There is no need to search it: the weights for a margin of k and C are k times
         the weights for a margin of 1 and C / k.
@@ -147,11 +147,14 @@ class LMBMClassifier(PairwiseClassifier):
         Record of the search, with an entry for each pair of values tried: "C", "pairwise_penalty",
         and the "hamming" loss and "jaccard" index of the held-out rows. It exists only if there was
         a search.
-    coef_ : ndarray (n_outputs, n_features)
+    visible_coef_ : ndarray (n_outputs, n_features)
         Weights of the inputs on the labels, a_i in row i, with a single row for a binary 1-D y and
         a row per class for a multiclass y.
-    intercept_ : ndarray (n_outputs,)
+    visible_intercept_ : ndarray (n_outputs,)
         Biases b of the labels.
+    coef_, intercept_ : ndarray
+        `visible_coef_` and `visible_intercept_` of a model without weights of pairs, which is
+        linear.
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
         Weights S of the pairs of labels, symmetric with zero diagonal.
     cliques_ : list of tuples of int
@@ -285,7 +288,7 @@ class LMBMClassifier(PairwiseClassifier):
             0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
             Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
-            With ``C="auto"`` the scale of the weights does not matter.
+            If ``C="auto"`` searches C, on 50 rows and more, only the ratios of the weights count.
 
         Returns
         -------
@@ -302,14 +305,14 @@ class LMBMClassifier(PairwiseClassifier):
             If training ended after `max_iter` passes with a `dual_gap_` above 0.01. The message
             also contains the violation, which is compared with `tol`.
         """
-        warm = self.warm_start and hasattr(self, "coef_")
+        warm = self.warm_start and hasattr(self, "visible_coef_")
         dual = getattr(self, "_dual", None) if warm else None
         if not warm:
             forget(self, self._state)
         method = self._search_method()  # raise an error before training, not after it
         inputs, visible, weight = training_rows(self, X, y, sample_weight, reset=not warm)
         require_observed(~np.isnan(visible))
-        weight, mean_weight = mean_one(weight) if is_auto(self.C) else (weight, 1.0)
+        weight, mean_weight = weights_of_search(self, visible, weight)
         factors = self._targets.loss_factors(self.class_weight, visible, weight)
         cliques = label_cliques(self)
         if cliques:
@@ -338,8 +341,8 @@ class LMBMClassifier(PairwiseClassifier):
                 "label_sets_": label_sets,
                 "C_": chosen.C / mean_weight,
                 "pairwise_penalty_": chosen.penalty,
-                "coef_": coef,
-                "intercept_": intercept,
+                "visible_coef_": coef,
+                "visible_intercept_": intercept,
                 "pairwise_coef_": fitted.pairwise,
                 "cliques_": cliques if len(fitted.clique) else [],
                 "clique_coef_": fitted.clique,

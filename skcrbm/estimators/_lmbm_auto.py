@@ -121,14 +121,22 @@ def as_sparse_if_faster(X):
     return sparse.csr_matrix(X)
 
 
-def mean_one(weight: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the weights divided by their mean, for ``C="auto"``, and the mean.
+def weights_of_search(estimator, visible, weight) -> tuple[np.ndarray, float]:
+    """Return the weights with mean 1 if C is searched, and the mean of the given weights.
 
-    The result is rounded to single precision, so that weights and multiples of them give exactly
-    the same numbers and lead to exactly the same fit.
+    So the result does not depend on the scale of the weights. It is rounded to single precision:
+    weights and their multiples become the same numbers, and a fit cannot take another path because
+    of the last digit. If C is not searched, weights count as numbers of copies.
     """
+    if not is_auto(estimator.C) or _has_few_rows(visible):
+        return weight, 1.0
     mean = float(weight.mean())
     return (weight / mean).astype(np.float32).astype(weight.dtype), mean
+
+
+def _has_few_rows(visible):
+    """Return True if there are too few rows with an observed label for a search."""
+    return np.count_nonzero(~np.isnan(visible).all(axis=1)) < _FEW_ROWS
 
 
 class ChosenPenalties(NamedTuple):
@@ -158,7 +166,7 @@ def choose_penalties(
         return ChosenPenalties(C, penalty)
     if find_C:
         C = _C / columns.variance if columns.variance > 0 else _C
-    if np.count_nonzero(~np.isnan(visible).all(axis=1)) < _FEW_ROWS:
+    if _has_few_rows(visible):
         return ChosenPenalties(C, _RATIO * C * weight.sum() if find_penalty else penalty)
     splitter = MultilabelStratifiedKFold(
         _N_FOLDS, shuffle=True, random_state=rng.randint(np.iinfo(np.int32).max)

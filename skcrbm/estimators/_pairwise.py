@@ -31,21 +31,21 @@ MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
     """Base class of models with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
 
-    A subclass learns a (`coef_`), b (`intercept_`) and s (`pairwise_coef_`), and has the
-    hyperparameters `inference`, `decode` and `n_jobs`.
+    A subclass learns a (`visible_coef_`), b (`visible_intercept_`) and s (`pairwise_coef_`). It has
+    the hyperparameters `inference`, `decode` and `n_jobs`.
     """
 
     inference: InferenceOption
     decode: Any
     n_jobs: int | None
     label_sets_: Any
-    coef_: np.ndarray
-    intercept_: np.ndarray
+    visible_coef_: np.ndarray
+    visible_intercept_: np.ndarray
     pairwise_coef_: np.ndarray
 
     _saved = (
         *("n_features_in_", "classes_", "_targets", "n_iter_", "dual_gap_"),
-        *("coef_", "intercept_", "pairwise_coef_"),
+        *("visible_coef_", "visible_intercept_", "pairwise_coef_"),
     )
     #: Names of the methods that can find the best labels.
     _searches: tuple = ()
@@ -54,18 +54,40 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
 
     def __sklearn_is_fitted__(self):
         # Not `classes_`, which exists already if the first fit fails or is interrupted.
-        return hasattr(self, "coef_")
+        return hasattr(self, "visible_coef_")
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of the inputs on the labels of a model without weights of pairs."""
+        return self._of_linear_model("coef_")
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Biases of the labels of a model without weights of pairs."""
+        return self._of_linear_model("intercept_")
+
+    def _of_linear_model(self, name):
+        """Return an attribute by which other libraries recognise a linear model."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
+        if np.any(self.pairwise_coef_) or np.any(getattr(self, "clique_coef_", 0)):
+            raise AttributeError(
+                f"this {type(self).__name__} has weights of pairs of labels, so that it is not "
+                f"linear in X and has no {name}; visible_{name} holds the part that is linear, "
+                "pairwise_coef_ the weights of the pairs"
+            )
+        return getattr(self, f"visible_{name}")
 
     def _posterior_of(self, X, known):
         """Return the `Posterior` of the Boltzmann machines of the rows of X."""
         method = first_that_answers(self.inference, {"marginals"})
         if method is None:
-            few = len(self.coef_) <= AUTO_EXACT_LABELS
+            few = len(self.visible_coef_) <= AUTO_EXACT_LABELS
             method = "exact" if few else "tree_reweighted"
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-            fields = linear_fields(X, self.coef_, self.intercept_)
+            fields = linear_fields(X, self.visible_coef_, self.visible_intercept_)
         if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # also raises if it is NaN
-            raise ValueError("X times coef_ is too large; scale the columns of X")
+            raise ValueError("X times visible_coef_ is too large; scale the columns of X")
         return Posterior(
             self._energy_of(fields),
             resolve_method(method, valid_names=lambda: [*MARGINAL_METHODS]).with_defaults(

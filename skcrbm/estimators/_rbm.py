@@ -305,9 +305,14 @@ def check_inference_cost(
     warn_user(message)
 
 
-def automatic_batch_size(n_rows: int, full_batch_rows: int = _FULL_BATCH_ROWS) -> int:
-    """Return the batch size for ``batch_size="auto"``."""
-    return n_rows if n_rows <= full_batch_rows else _BATCH_ROWS
+def automatic_batch_size(
+    n_rows: int, full_batch_rows: int = _FULL_BATCH_ROWS, partial: bool = False
+) -> int:
+    """Return the number of rows per step that ``batch_size="auto"`` stands for.
+
+    `partial_fit` takes mini-batches of few rows, too: it makes a single pass over them.
+    """
+    return n_rows if n_rows <= full_batch_rows and not partial else _BATCH_ROWS
 
 
 def holds_out_automatically(n_rows: int, solver: StochasticSolver) -> bool:

@@ -99,11 +99,14 @@ class SSVMClassifier(PairwiseClassifier):
 
     Attributes
     ----------
-    coef_ : ndarray (n_outputs, n_features)
+    visible_coef_ : ndarray (n_outputs, n_features)
         Weights of the inputs on the labels, a_i in row i, with a single row for a binary 1-D y and
         a row per class for a multiclass y.
-    intercept_ : ndarray (n_outputs,)
+    visible_intercept_ : ndarray (n_outputs,)
         Biases b of the labels.
+    coef_, intercept_ : ndarray
+        `visible_coef_` and `visible_intercept_` of a model without weights of pairs, which is
+        linear.
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
         Weights S of the pairs of labels, symmetric with zero diagonal.
     objective_ : float
@@ -243,8 +246,8 @@ class SSVMClassifier(PairwiseClassifier):
         def attributes(fitted):
             return {
                 "label_sets_": label_sets,
-                "coef_": fitted.coef,
-                "intercept_": fitted.intercept,
+                "visible_coef_": fitted.coef,
+                "visible_intercept_": fitted.intercept,
                 "pairwise_coef_": fitted.pairwise,
                 "objective_": fitted.objective,
                 "dual_gap_": fitted.gap,

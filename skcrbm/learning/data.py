@@ -356,10 +356,16 @@ def mean_square(X, weight):
     return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
 
 
-def crbm_rate_factors(solver: Solver) -> CRBMParams:
-    """Return the relative learning rates of the parameters of a conditional RBM."""
-    factor = _ADAM_WEIGHTS_RATE if isinstance(solver, Adam) else 1.0
-    return CRBMParams(factor, 1.0, 1.0, 1.0, 1.0)
+def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
+    """Return the relative learning rates of the parameters of a conditional RBM.
+
+    With the automatic step size of Adam, columns of a smaller scale get a larger rate, because
+    their coefficients have further to go.
+    """
+    if not isinstance(solver, Adam):
+        return CRBMParams(1.0, 1.0, 1.0, 1.0, 1.0)
+    inputs = 1.0 / column_scale if isinstance(solver.learning_rate, str) else 1.0
+    return CRBMParams(_ADAM_WEIGHTS_RATE, inputs, inputs, 1.0, 1.0)
 
 
 def crbm_params(

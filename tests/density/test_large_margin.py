@@ -117,7 +117,7 @@ def test_pairs_are_those_of_the_classifier_without_inputs(X):
     classifier = LMBMClassifier(C=0.05, pairwise_penalty=1.0, tol=1e-10)
     classifier.fit(np.zeros((len(X), 1)), X.astype(int))
     model = LargeMarginMarkovNetwork(C=0.05, tol=1e-10).fit(X)
-    np.testing.assert_allclose(model.weights_[:4], classifier.intercept_, atol=1e-6)
+    np.testing.assert_allclose(model.weights_[:4], classifier.visible_intercept_, atol=1e-6)
     pairs = classifier.pairwise_coef_[np.triu_indices(4, 1)]
     np.testing.assert_allclose(model.weights_[4:], pairs, atol=1e-6)
 

@@ -125,7 +125,7 @@ def test_a_clique_that_is_never_observed_changes_nothing(data):
     pairs = make(cliques=None, tol=1e-10).fit(X, Y)
     model = make(cliques=[(2, 0, 1)], tol=1e-10).fit(X, Y)
     np.testing.assert_array_equal(model.clique_coef_, 0)
-    np.testing.assert_allclose(model.coef_, pairs.coef_, atol=1e-7)
+    np.testing.assert_allclose(model.visible_coef_, pairs.visible_coef_, atol=1e-7)
     np.testing.assert_allclose(model.pairwise_coef_, pairs.pairwise_coef_, atol=1e-7)
 
 
@@ -176,7 +176,7 @@ def test_without_pairs_there_are_no_cliques(data):
     model = make(pairwise_penalty=np.inf).fit(X, Y)
     assert model.cliques_ == []
     np.testing.assert_array_equal(
-        model.coef_, make(pairwise_penalty=np.inf, cliques=2).fit(X, Y).coef_
+        model.visible_coef_, make(pairwise_penalty=np.inf, cliques=2).fit(X, Y).visible_coef_
     )
     for y in (Y[:, 0], Y[:, 0] + Y[:, 1]):  # nor are there labels to join
         assert make().fit(X, y).cliques_ == []
@@ -204,7 +204,7 @@ def test_warm_start(data):
 
 def scores_and_losses(model, X, known=None):
     """Scores and hinge losses (N, 2**L) of all label vectors, from the formulas."""
-    fields = X @ model.coef_.T + model.intercept_
+    fields = X @ model.visible_coef_.T + model.visible_intercept_
     cliques = [*combinations(range(L), 2), *model.cliques_]
     weights = [*model.pairwise_coef_[np.triu_indices(L, 1)], *model.clique_coef_]
     terms = products(SIGNS, cliques) * weights
@@ -271,7 +271,7 @@ def test_probabilities_are_those_of_all_label_vectors(with_known, data, known, f
 def test_scores_are_fields_at_the_predicted_labels(data, fitted):
     X, _ = data
     signs = 2.0 * fitted.predict(X) - 1
-    pull = X @ fitted.coef_.T + fitted.intercept_ + signs @ fitted.pairwise_coef_
+    pull = X @ fitted.visible_coef_.T + fitted.visible_intercept_ + signs @ fitted.pairwise_coef_
     for clique, weight in zip(fitted.cliques_, fitted.clique_coef_, strict=True):
         for i in clique:
             pull[:, i] += weight * signs[:, [k for k in clique if k != i]].prod(axis=1)
@@ -315,7 +315,7 @@ def test_searches_that_take_cliques(data, fitted):
 def test_no_empty_prediction(data):
     X, Y = data
     model = make().fit(X[Y.any(axis=1)], Y[Y.any(axis=1)])
-    model.intercept_ = model.intercept_ - 3.0
+    model.visible_intercept_ = model.visible_intercept_ - 3.0
     assert not model.allow_empty_
     labels, objective, gap = model.predict_with_gap(X)
     assert labels.any(axis=1).all()
@@ -364,7 +364,9 @@ def test_settings_found_do_not_depend_on_the_units(data):
         model = LMBMClassifier(cliques=3, random_state=0).fit(X, Y)
         other = LMBMClassifier(cliques=3, random_state=0, n_jobs=2).fit(1000 * X, Y)
     assert set(model.path_) == {"C", "pairwise_penalty", "hamming", "jaccard"}
-    np.testing.assert_allclose(other.coef_, model.coef_ / 1000, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        other.visible_coef_, model.visible_coef_ / 1000, rtol=1e-6, atol=1e-9
+    )
     np.testing.assert_array_equal(other.predict(1000 * X), model.predict(X))
 
 
