@@ -83,7 +83,8 @@ class SumProduct(MessagePassing):
     A table whose variables are all in another table is first added to it, because messages between
     the two would go in a circle.
     Entry probabilities come from the beliefs of the factors, which agree with the marginals at
-    convergence. A model whose messages or factors show that no state is possible is reported as
+    convergence. If variables have more than two states, they are visited in turn, forward and
+    backward, which takes fewer iterations; on trees two are enough. A model whose messages or factors show that no state is possible is reported as
     not converged.
 
     Messages are kept as odds, at one division for each edge and iteration, if products of
