@@ -84,8 +84,8 @@ class SumProduct(MessagePassing):
     the two would go in a circle.
     Entry probabilities come from the beliefs of the factors, which agree with the marginals at
     convergence. If variables have more than two states, they are visited in turn, forward and
-    backward, which takes fewer iterations; on trees two are enough. A model whose messages or factors show that no state is possible is reported as
-    not converged.
+    backward, which takes fewer iterations; on trees two are enough. A model whose messages or
+    factors show that no state is possible is reported as not converged.
 
     Messages are kept as odds, at one division for each edge and iteration, if products of
     them fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5. Otherwise
