@@ -64,6 +64,7 @@ SOLVERS = {
     ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
     ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_mean_field",
     ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_mean_field",
+    ("mean_field", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_mean_field",
     ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
     ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
     ("sum_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_sum_product",

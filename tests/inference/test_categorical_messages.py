@@ -118,6 +118,41 @@ def test_upper_bound(seed):
         assert log_z - 1e-6 < found.log_partition[n] < log_z + 2
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_mean_field_of_binary_models(held):
+    rng = np.random.default_rng(1)
+    scopes = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4, 0), (1, 4)]
+    tables = [rng.normal(0, 0.5, (2,) * len(scope)) for scope in scopes]
+    tables[1][0, 1] = -np.inf
+    binary = FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 5)))
+    if held:
+        binary = binary.condition([np.nan, 1, np.nan, np.nan, np.nan])
+    other = CategoricalGraphEnergy.from_binary(binary)
+    one, two = (
+        infer(e, "mean_field", tol=1e-13, max_iter=5000, returns=ASKED) for e in (binary, other)
+    )
+    np.testing.assert_allclose(two.marginals[..., 1], one.marginals, atol=1e-8)
+    np.testing.assert_allclose(two.pairwise, one.pairwise, atol=1e-8)
+    np.testing.assert_allclose(two.log_partition, one.log_partition, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_lower_bound(seed):
+    """Mean field stays below log Z, with zeros and evidence, and no iteration lowers it."""
+    energy = tree(seed, zeros=0.1).condition(held_in(tree(seed)))
+    bounds = []
+    for max_iter in (1, 2, 5, 200):
+        found = infer(
+            energy, "mean_field", max_iter=max_iter, returns=ASKED, pairwise="per_example"
+        )
+        bounds.append(found.log_partition)
+    assert (np.diff(bounds, axis=0) > -1e-9).all()
+    log_z = infer(energy, "exact", returns="log_partition").log_partition
+    assert (bounds[-1][found.converged] <= log_z[found.converged] + 1e-9).all()
+    again = infer(energy, "mean_field", init=found, n_jobs=2)
+    np.testing.assert_allclose(again.marginals, found.marginals, atol=1e-4)
+
+
 def test_logic():
     energy = with_logic(2)
     found = infer(energy, SumProduct(damping=0.5, max_iter=500), returns=ASKED)
@@ -182,7 +217,7 @@ def test_contradictions(method):
     assert not np.isnan(found.log_odds).any()
 
 
-@pytest.mark.parametrize("method", ["sum_product", "tree_reweighted", "max_product"])
+@pytest.mark.parametrize("method", ["sum_product", "tree_reweighted", "max_product", "mean_field"])
 @pytest.mark.parametrize("n", [0, 2])
 def test_no_tables(method, n):
     field = np.zeros((2, n, 3 if n else 1))

@@ -10,15 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import empty_result
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.factor_graph.messages import factor_appearance
-from skcrbm.inference.methods._messages import Messages, convergence_slack
+from skcrbm.inference.methods._messages import Beliefs, Messages, convergence_slack
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
 from skcrbm.kernels.categorical_logs import improve, pass_logs, sum_logs
+from skcrbm.kernels.categorical_mean_field import mean_field_of_states
 from skcrbm.kernels.categorical_weights import pass_weights
 from skcrbm.kernels.scalar import MAX, SUM
 from skcrbm.utils.limits import CACHED_ENTRIES
@@ -27,6 +29,10 @@ from skcrbm.utils.validation import kernel_array
 
 # Largest log-ratio of weights at a variable that sums of weights take without a loss.
 _REACH = 300.0
+# Mean field: cost of an entry of weight 0, besides a multiple of the largest log-ratio of weights.
+_COST, _COST_FACTOR = 2000.0, 16.0
+# Smallest number of messages per call of the kernel of mean field: a call has a cost.
+_CHUNK = 2**12
 # Rounds of coordinate ascent that a state of max-product may take.
 _ROUNDS = 100
 # A score is better than another if it is larger by this share of the magnitudes.
@@ -56,6 +62,53 @@ def solve_max_product(method, energy, query):
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields
+
+
+def solve_mean_field(method, energy, query):
+    """Answer by coordinate ascent; see `MeanField`."""
+    graph = StateGraph(energy)
+    logs, n = graph.kernel_graph(True), energy.n_models
+    answer = empty_result(energy, query)
+    answer["converged"][:] = False
+    trace = np.full((n, method.iterations if query.return_trace else 0), np.nan)
+    log_z, cost = np.zeros(n), _COST + _COST_FACTOR * graph.reach
+    held = kernel_array(~energy.free)
+    start = graph.own
+    if query.start is not None:
+        start = -np.logaddexp(0.0, -query.start.log_odds.astype(np.float64))[:, graph.has_state]
+        start = np.where(graph.own == -np.inf, -np.inf, np.maximum(start, -cost[:, None]))
+    beliefs = kernel_array(softmax(graph.as_table(start), axis=2)[:, graph.has_state])
+
+    def run(rows):
+        answers = answer["n_iter"][rows], answer["converged"][rows], log_z[rows], trace[rows]
+        options = method.iterations, float(method.tolerance)
+        mean_field_of_states(
+            logs, graph.variables, held[rows], graph.own[rows], cost[rows], beliefs[rows], options,
+            answers, graph.work(),
+        )  # fmt: skip
+
+    size = max(1, _CHUNK // max(1, graph.n_messages))
+    for _ in ordered_map(run, row_chunks(n, size), query.n_jobs):
+        pass
+    with np.errstate(divide="ignore"):
+        logs_of_beliefs = graph.as_table(np.log(beliefs))
+    log_odds = log_odds_of_weights(logs_of_beliefs, graph.has_state)
+    answer["log_odds"] = log_odds.astype(energy.dtype)
+    if "log_partition" in query.returns:
+        answer["log_partition"] = log_z + graph.offset
+    if "statistics" in query.returns:
+        means = np.exp(logs_of_beliefs)
+        if query.per_example:
+            for m in range(n):
+                part = energy.sum_statistics(means[m : m + 1], np.ones(1))
+                (answer["statistics"][0][m],) = part
+        else:
+            answer["statistics"] = energy.sum_statistics(means, query.sample_weight)
+    if query.return_trace:
+        answer["trace"] = trace
+    if query.return_state:
+        answer["state"] = Beliefs(answer["log_odds"].copy())
+    return answer
 
 
 class _Run:
