@@ -112,8 +112,8 @@ def infer(
     -----
     UserWarning
         If no state of a factor graph agrees with `clamp` and has a positive weight, as far as
-        each factor shows it in turn, or if a sampler ends in states of weight 0. "exact" raises a
-        ValueError instead.
+        each factor shows it in turn, or if a search or a sampler ends in states of weight 0.
+        "exact" raises a ValueError instead.
 
     Notes
     -----
@@ -326,7 +326,7 @@ def _complete(fields, energy, query):
 
 
 def _warn_of_zero_weights(energy, query, fields):
-    """Warn if evidence contradicts a factor graph, or if states of a sampler have weight 0.
+    """Warn if evidence contradicts a factor graph, or if states that were found have weight 0.
 
     Samples with the probability of their draw may have weight 0: it is part of their weights.
     """
@@ -340,6 +340,13 @@ def _warn_of_zero_weights(energy, query, fields):
                 "positive weight, and answers have no meaning"
             )
             return
+    if "assignment" in fields and "map" in query.returns:
+        zero = energy.score(fields["assignment"]) == -np.inf
+        if zero.any():
+            warn_user(
+                f"the states of {_counted(zero)} have weight 0: the method has found no state of "
+                "positive weight. Try 'max_product' with damping=0.5, or 'exact'"
+            )
     state = fields.get("state")
     states = state.states if isinstance(state, Chains) else fields.get("samples")
     if states is None or "sample_log_prob" in query.returns:

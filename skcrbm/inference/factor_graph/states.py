@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from skcrbm.energies.states import log_odds_of_weights
 from skcrbm.inference.base import empty_result
+from skcrbm.inference.factor_graph._better_states import improve_states
 from skcrbm.inference.factor_graph._state_graph import StateGraph
 from skcrbm.inference.factor_graph.messages import factor_appearance
 from skcrbm.inference.methods._messages import Beliefs, Messages, convergence_slack
@@ -59,6 +60,7 @@ def solve_max_product(method, energy, query):
         return fields, energy.score(fields["assignment"])
 
     fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
+    improve_states(method, energy, query, fields, StateGraph(energy).factors)
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields

@@ -169,10 +169,16 @@ class MaxProduct(StateMessagePassing):
     (Ping and Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the
     visible units take the values that their beliefs prefer, and the hidden units their
     conditional mode.
-    The best of all these states is returned, so that a run that oscillates is not wasted. In a
-    `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs of
-    the previous iteration, and all variables take the values that their beliefs prefer; a model
-    whose state is impossible is reported as not converged.
+    The best of all these states is returned, so that a run that oscillates is not wasted.
+
+    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
+    of the previous iteration, and all variables take the values that their beliefs prefer. If two
+    values of a variable are equally good, variables are decided one after the other, each given
+    the variables before it, which is exact on trees. On graphs with circles the state is at least
+    as good as the states that coordinate ascent ("icm") finds from it and from the fields. A model
+    has not converged if its state is impossible, which `infer` warns of, or if coordinate ascent
+    improves the state. Converged messages on a graph with circles do not prove that a state is the
+    best.
 
     Parameters
     ----------
