@@ -122,7 +122,7 @@ def infer(
     UserWarning
         If `clamp` contradicts a factor graph, so that no state has a positive weight. The check
         propagates impossible values from factor to factor, and may miss contradictions in graphs
-        with loops. Also if a sampler ends in states of weight 0. "exact" raises a ValueError
+        with loops. Also if a search or a sampler ends in states of weight 0. "exact" raises a ValueError
         instead of a warning.
 
     Notes
@@ -333,7 +333,7 @@ def _complete(fields, energy, query):
 
 
 def _warn_of_zero_weights(energy, query, fields):
-    """Warn if evidence contradicts a factor graph, or if states of a sampler have weight 0.
+    """Warn if evidence contradicts a factor graph, or if states that were found have weight 0.
 
     Samples that come with "sample_log_prob" may have weight 0: they are meant for importance
     weights, in which a weight of 0 is valid.
@@ -349,6 +349,13 @@ def _warn_of_zero_weights(energy, query, fields):
                 "meaning"
             )
             return
+    if "assignment" in fields and "map" in query.returns:
+        zero = energy.score(fields["assignment"]) == -np.inf
+        if zero.any():
+            warn_user(
+                f"the states of {_counted(zero)} have weight 0: the method has found no state of "
+                "positive weight. Try 'max_product' with damping=0.5, or 'exact'"
+            )
     state = fields.get("state")
     states = state.states if isinstance(state, Chains) else fields.get("samples")
     if states is None or "sample_log_prob" in query.returns:
