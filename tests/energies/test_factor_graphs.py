@@ -379,7 +379,7 @@ pair = TableFactors([[0, 5]], np.zeros(4))
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: tables([[0, 1, 0]], np.zeros(8)), r"repeat a variable in a scope; scope 0 is \[0, 1, 0\]"),
+        (lambda: tables([[0, 1, 0]], np.zeros(8)), r"in a scope; scope 0 is \[0, 1, 0\]"),
         (lambda: tables([[]], np.zeros(1)), "at least one variable per factor"),
         (lambda: tables([0, 1], np.zeros(4)), r"integers of shape \(F, m\)"),
         (lambda: tables([[0.5, 1]], np.zeros(4)), "variables must be integers"),
@@ -391,8 +391,8 @@ pair = TableFactors([[0, 5]], np.zeros(4))
         (lambda: tables([[0]], [0, np.nan]), r"NaN or \+inf"),
         (lambda: tables([[0]], [0, np.inf]), r"NaN or \+inf"),
         (lambda: tables([[0]], ["a", "b"]), "log_potentials must be a real array"),
-        (lambda: OrFactors([[0, 1]], [1]), "repeat a variable in a factor; factor 0 has variable 1 twice"),
-        (lambda: OrFactors([[0, 0]], [1]), "repeat a variable in a factor; factor 0 has variable 0 twice"),
+        (lambda: OrFactors([[0, 1]], [1]), "in a factor; factor 0 has variable 1 twice"),
+        (lambda: OrFactors([[0, 0]], [1]), "in a factor; factor 0 has variable 0 twice"),
         (lambda: AndFactors([[0], [1]], [2]), "outputs must hold one variable for each of 2"),
         (lambda: OrFactors([[0], []], [1, 2]), "at least one variable per factor; factor 1"),
         (lambda: OrFactors([[0.5]], [1]), r"inputs\[0\] must be integers"),
