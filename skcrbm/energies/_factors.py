@@ -373,11 +373,9 @@ def count_states(
 ) -> np.ndarray:
     """Return the number of states (n,) of each variable, as int64.
 
-    Raises
-    ------
-    ValueError
-        If `n_states` is not a whole number of at least 1 (or one for each variable), if a table
-        has another number of states, or if an OR or AND joins a variable without two states.
+    A ValueError is raised if `n_states` is not a positive integer or an array of these (n,), if the
+    factors disagree about a variable with `n_states` or with each other, or if an OR or AND factor
+    has a variable that does not have two states.
     """
     counts = np.zeros(n_variables, np.int64)
     for part in factors:
@@ -387,8 +385,8 @@ def count_states(
                 counts[column] = k
                 if len(other):
                     raise ValueError(
-                        f"tables must agree in the number of states of variable {other[0]}; a "
-                        f"table has {k} for it, and another table has another number"
+                        f"tables must agree in the number of states of variable {other[0]}; one "
+                        f"table has {k} states for this variable, another has a different number"
                     )
     for part in factors:
         if not isinstance(part, TableFactors):
@@ -414,8 +412,8 @@ def count_states(
                 if (counts[column] != 2).any():
                     v = column[counts[column] != 2][0]
                     raise ValueError(
-                        f"OR and AND factors take variables of two states; variable {v} has "
-                        f"{counts[v]}"
+                        f"OR and AND factors need variables with two states; variable {v} has "
+                        f"{counts[v]} states"
                     )
     return counts
 
@@ -431,7 +429,10 @@ def _as_counts(n_states, n_variables):
 
 
 def has_categories(factors: Any, field: Any, n_states: Any) -> bool:
-    """Return True unless all variables have two states; invalid arguments count as 0/1."""
+    """Return True if a variable has more or fewer than two states.
+
+    Invalid arguments give False, so that the constructor for 0/1 variables raises the error.
+    """
     if n_states is not None:
         return bool(np.any(np.asarray(n_states) != 2))
     parts = factors if isinstance(factors, (list, tuple)) else [factors]

@@ -311,7 +311,7 @@ def test_cut_off_uai_text():
     FactorGraphEnergy.from_uai(GOOD)
     words = GOOD.split()
     for n in range(len(words)):
-        with pytest.raises(ValueError, match=r"UAI text ends .*, where .* was expected"):
+        with pytest.raises(ValueError, match=r"UAI text ends .*, but .* was expected"):
             FactorGraphEnergy.from_uai(" ".join(words[:n]))
 
 
@@ -327,7 +327,7 @@ def test_cut_off_uai_text():
         ("5 6", "5 -6", "number of at least 0"),
         ("5 6", "5 nan", "a finite number"),
         ("5 6", "5 six", "a finite number"),
-        ("5 6", "5 6 7", "no word after the last table"),
+        ("5 6", "5 6 7", "must end after the last table"),
     ],
 )
 def test_bad_uai_text(old, new, message):
@@ -423,8 +423,8 @@ pair = TableFactors([[0, 5]], np.zeros(4))
         (lambda: graph.from_energy(OneHotRBMEnergy([[1.0]], [0.0], [0.0])), "OneHotRBMEnergy"),
         (lambda: graph.from_energy(3), "energy must be an RBMEnergy.*got int"),
         (lambda: of_edges([[0, 0]]), "different variables"),
-        (lambda: of_edges([[0, 1], [1, 0]]), r"each pair once; \[0, 1\]"),
-        (lambda: of_edges([[0, 3]]), "edges name variable 3"),
+        (lambda: of_edges([[0, 1], [1, 0]]), r"repeat a pair; \[0, 1\]"),
+        (lambda: of_edges([[0, 3]]), "edges hold variable 3"),
         (lambda: of_edges([[0, 1, 2]]), r"edges must have shape \(E, 2\)"),
         (lambda: of_edges([[0, 1]], [1.0, 2.0]), r"weights must have shape \(1,\)"),
         (lambda: of_edges([[0, 1]], [np.inf]), "weights must be finite"),
