@@ -122,8 +122,8 @@ def infer(
     UserWarning
         If `clamp` contradicts a factor graph, so that no state has a positive weight. The check
         propagates impossible values from factor to factor, and may miss contradictions in graphs
-        with loops. Also if a search or a sampler ends in states of weight 0. "exact" raises a ValueError
-        instead of a warning.
+        with loops. Also if a search or a sampler ends in states of weight 0. "exact" raises a
+        ValueError instead of a warning.
 
     Notes
     -----
