@@ -86,11 +86,10 @@ class StateGraph:
         """Return new work arrays of the kernels."""
         shapes = [part.shape for part in self._tables]
         size = max(map(math.prod, shapes), default=1)
-        tables = (np.empty(size) for _ in range(3))
-        states = (np.empty(self.energy.n_levels) for _ in range(3))
-        return CategoricalWork(
-            *tables, *states, np.zeros(max(map(len, shapes), default=1), np.uintp)
-        )
+        tables = [np.empty(size) for _ in range(3)]
+        states = [np.empty(self.energy.n_levels) for _ in range(3)]
+        digits = np.zeros(max(map(len, shapes), default=1), np.uintp)
+        return CategoricalWork._make([*tables, *states, digits])
 
     def as_table(self, flat: np.ndarray) -> np.ndarray:
         """Return log-weights (R, n, K) from flat arrays (R, S); -inf for missing states."""
