@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -46,6 +47,7 @@ from skcrbm.targets.sequences import (
     find_classes,
     flat_labels,
 )
+from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
@@ -58,6 +60,8 @@ from skcrbm.utils.validation import check_sample_weight
 
 # Value of alpha="auto" in `partial_fit`, or if there are too few sequences for a search.
 _PLAIN_ALPHA = 0.01
+# Advice of the warning about scales.
+_SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
 # The search for alpha="auto" holds out this share of the sequences. It needs at least this many
 # sequences in total.
 _HELD_OUT, _LEAST_SEQUENCES = 0.2, 5
@@ -366,6 +370,9 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
             )
         model = self._model if resume else self._first_model(sequences, partial)
         self._check_possible(model, sequences)
+        if not (resume or issparse(sequences.X)):
+            weight = np.repeat(sequences.weight, np.diff(sequences.start))
+            warn_of_scales(sequences.X, weight, type(self).__name__, partial, _SCALE)
         trained = self._trained()
         objective = rule.chain(trained, self.n_jobs)
         alpha: Any = self.alpha

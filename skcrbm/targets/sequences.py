@@ -257,8 +257,10 @@ def positions(X: Any) -> tuple[Any, np.ndarray]:
 
 
 def is_missing(label: Any) -> bool:
-    """Return True if a label is None or NaN, which stand for missing labels."""
-    return label is None or (isinstance(label, float) and math.isnan(label))
+    """Return True if a label is None, NaN or pandas' NA, which stand for missing labels."""
+    if label is None or (isinstance(label, float) and math.isnan(label)):
+        return True
+    return type(label).__name__ == "NAType"
 
 
 def flat_labels(y: Any, start: np.ndarray, name: str = "y") -> list:
