@@ -52,6 +52,8 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
+# A line per parameter in long signatures, which the style sheet puts into a box that scrolls.
+maximum_signature_line_length = 88
 templates_path = ["_templates"]
 # These tables are parts of pages.
 exclude_patterns = [

@@ -38,7 +38,7 @@ def read_svmlight(
     r"""Read multi-label data from a file in svmlight (libsvm) format.
 
     A line holds the numbers of the labels of a row, separated by commas, then ``index:value`` of
-    its features. The file is read by :func:`sklearn.datasets.load_svmlight_file`, and the label
+    its features. The file is read by scikit-learn's ``load_svmlight_file``, and the label
     numbers become an array of 0 and 1. A first line "n_samples n_features n_labels", as in the
     extreme classification repository, is understood.
 
@@ -194,7 +194,7 @@ def read_csv(
 ) -> Bunch | tuple:
     r"""Read multi-label data from a CSV file with a header and a column per label.
 
-    The file is read by :func:`pandas.read_csv`, so pandas must be installed.
+    The file is read by ``pandas.read_csv``, so pandas must be installed.
 
     Parameters
     ----------

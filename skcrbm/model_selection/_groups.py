@@ -72,7 +72,6 @@ class MultilabelStratifiedGroupKFold(BaseCrossValidator):
     See Also
     --------
     MultilabelStratifiedKFold : Folds of the same size, without groups.
-    sklearn.model_selection.StratifiedGroupKFold : Folds for a single target.
 
     Notes
     -----
@@ -160,7 +159,7 @@ def multilabel_train_test_split(
 ) -> list[Any]:
     """Split rows into a training part and a test part with equal shares of each label.
 
-    scikit-learn's :func:`~sklearn.model_selection.train_test_split` with ``stratify=y`` needs two
+    scikit-learn's ``train_test_split`` with ``stratify=y`` needs two
     rows of each combination of labels, and refuses most multi-label data.
 
     Parameters
