@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -21,9 +22,9 @@ from skcrbm.utils.validation import as_float_array
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
     """Return the model that predicts, and the rows X as this model gets them.
 
-    It is the last step of a `Pipeline`, the best model of a fitted search such as `GridSearchCV`,
-    and the estimator that a search tries if it was not fitted. `model` must be fitted if X is
-    given.
+    It is the last step of a `Pipeline`, the model inside of a `FrozenEstimator`, the best model of
+    a fitted search such as `GridSearchCV`, and the estimator that a search tries if it was not
+    fitted. `model` must be fitted if X is given.
     """
     while True:
         if isinstance(model, Pipeline):
@@ -31,6 +32,8 @@ def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
                 if X is not None and step is not None and step != "passthrough":
                     X = step.transform(X)
             model = model.steps[-1][1]
+        elif isinstance(model, FrozenEstimator):
+            model = model.estimator
         elif hasattr(model, "best_estimator_"):
             model = model.best_estimator_
         elif isinstance(model, BaseSearchCV):
