@@ -28,7 +28,7 @@ def _answer(self, method, X, *args, **options):
 class Pipeline(pipeline.Pipeline):
     """scikit-learn's `Pipeline` with the additional prediction methods of this package.
 
-    `sample`, `predict_topk`, `predict_pairwise_proba`, `predict_with_gap` and
+    `sample`, `predict_topk`, `predict_pairwise_proba`, `score_label_sets`, `predict_with_gap` and
     ``score_samples(X, y)`` transform X by the first steps and call the method of the same name of
     the last step (or of its best model, if the last step is a search). The pipeline has one of
     these methods only if the last step has it. `predict`, `predict_proba`, `predict_log_proba`,
@@ -228,6 +228,24 @@ class Pipeline(pipeline.Pipeline):
             Drawn labels.
         """
         return _answer(self, "sample", X, *args, **options)
+
+    @available_if(_final_has("score_label_sets"))
+    def score_label_sets(self, X, *args, **options):
+        """Return log-probabilities of several label vectors by the method of the last step.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs of the first step.
+        *args, **options
+            Arguments of the method, see :meth:`skcrbm.CRBMClassifier.score_label_sets`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_sets)
+            Values of log p(y | x).
+        """
+        return _answer(self, "score_label_sets", X, *args, **options)
 
     @available_if(_final_has("predict_topk"))
     def predict_topk(self, X, *args, **options):

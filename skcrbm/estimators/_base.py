@@ -338,6 +338,42 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
                 )
             return joint.log_proba_of(visible, method, random_state)
 
+    def score_label_sets(self, X, label_sets, y_known=None, *, method="exact", random_state=None):
+        """Return the log-probabilities of several label vectors in each row.
+
+        Use it to compare candidates, or to enumerate p(y | x): with all 2^L label vectors the
+        exponentials of a row add up to 1.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        label_sets : array-like of shape (n_sets, n_outputs)
+            Label vectors of 0 and 1, the same for all rows. Data frames are matched by name.
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels that are known beforehand, and NaN for the other labels. A vector that
+            contradicts the known labels of a row has the value -inf there.
+        method : str or object, default="exact"
+            Method that computes log Z, as in `score_samples`.
+        random_state : int, RandomState or None, default=None
+            Seed of "ais".
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_sets)
+            Values of log p(y | x, y_known).
+
+        Raises
+        ------
+        ValueError
+            If y was 1-D in `fit`, an argument is invalid, or the model is too large for `method`.
+        """
+        check_is_fitted(self)
+        self._targets.require_multilabel("score_label_sets")
+        with one_blas_thread():
+            joint = self._joint(X, y_known)
+            return joint.log_proba_of_sets(label_sets, method, random_state)
+
     def predict_topk(
         self, X, k=1, y_known=None, *, candidates="auto", method="exact", random_state=None
     ):
