@@ -102,10 +102,28 @@ def contract_logs(kind, graph, e, weight, out, work):
 
 
 @jit(allocates=False)
-def receive_logs(kind, graph, e, weight, out, work):
+def add_weights(graph, weights, e, row, across, n_other, first, weight, out, work):
+    """Fill out (k,) with the logarithms of a table of pairs times weights, if nothing underflows.
+
+    One exponential for each state of the other variable, instead of each entry. Numbers that may
+    have lost terms become NaN.
+    """
+    old, at = work.old, graph.table[e]
+    for b in range(n_other):
+        old[b] = math.exp(weight[first + b])
+    for a in range(graph.message_start[e + ONE] - graph.message_start[e]):
+        total = 0.0
+        for b in range(n_other):
+            total += weights[at + a * row + b * across] * old[b]
+        out[a] = math.log(total) if total > 1e-200 else math.nan
+
+
+@jit(allocates=False)
+def receive_logs(kind, graph, weights, e, weight, out, work):
     """Fill out (k,) with the message that edge e gets, its largest number 0.
 
-    Return False, and a message of zeros, if all states have weight 0.
+    `weights` (T,) are the exponentials of the tables, which only sums need. Return False, and a
+    message of zeros, if all states have weight 0.
     """
     message_start = graph.message_start
     k = message_start[e + ONE] - message_start[e]
@@ -178,7 +196,9 @@ def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
 
 
 @jit(allocates=False)
-def sweep_logs(kind, graph, rho, forward, damping, held, own, message, sent, before, belief, work):
+def sweep_logs(
+    kind, graph, weights, rho, forward, damping, held, own, message, sent, before, belief, work
+):
     """Visit all free variables once; return False if all states of a variable have weight 0."""
     new, behind = work.new, work.behind
     n = np.uintp(graph.order.shape[0])
@@ -192,7 +212,7 @@ def sweep_logs(kind, graph, rho, forward, damping, held, own, message, sent, bef
                 belief[start + a] = before[start + a]
             continue
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
-            good &= receive_logs(kind, graph, e, sent, new, work)
+            good &= receive_logs(kind, graph, weights, e, sent, new, work)
             at = graph.message_start[e]
             for a in range(k):
                 old = message[at + a]
@@ -212,7 +232,8 @@ def change_of_logs(after, before, slack, rounding):
     for s in range(np.uintp(after.shape[0])):
         x, y = after[s], before[s]
         if x != y:
-            change = max(change, abs(math.exp(x) - math.exp(y)))
+            if max(x, y) > -50.0:
+                change = max(change, abs(math.exp(x) - math.exp(y)))
             moved |= abs(x - y) > slack + rounding * abs(x)
     return change, moved
 
@@ -237,7 +258,7 @@ def decode(graph, forward, held, own, sent, state, work):
             total[a] = own[start + a]
         if not held[v]:
             for e in range(first, last):
-                receive_logs(MAX, graph, e, sent, new, work)
+                receive_logs(MAX, graph, graph.tables, e, sent, new, work)
                 for a in range(k):
                     total[a] += new[a]
         best = np.uintp(state[v]) if state[v] >= 0 else ZERO
@@ -274,13 +295,14 @@ def score_of(graph, own, state, variables):
 
 
 @jit
-def pass_logs(graph, rho, variables, models, start, options, answers, states, work):
+def pass_logs(graph, weights, rho, variables, models, start, options, answers, states, work):
     """Pass messages for N models, in turn, until each model has converged.
 
     Parameters
     ----------
     graph : CategoricalGraph
         Tables are logarithms, to the power 1 / rho.
+    weights : (T,) exponentials of the tables
     rho : (E,) float64 weights of the factors, by edge
     variables : (E,) uintp variable of each edge
     models : CategoricalModels
@@ -314,8 +336,8 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
         for iteration in range(max_iter):
             forward = iteration % 2 == 0
             good &= sweep_logs(
-                kind, graph, rho, forward, damping, held[m], own[m], message[m], sent[m], before,
-                after, work,
+                kind, graph, weights, rho, forward, damping, held[m], own[m], message[m], sent[m],
+                before, after, work,
             )  # fmt: skip
             change, moved = change_of_logs(after, before, slack, rounding)
             before, after = after, before
@@ -338,6 +360,45 @@ def pass_logs(graph, rho, variables, models, start, options, answers, states, wo
                 break
         answers.good[m] = good
         copy_into(before, belief)
+
+
+@jit(allocates=False)
+def attains(graph, e, variables, sent, state, margin, work):
+    """Return True if a state has the best entry of a factor given all that its variables send."""
+    message_start, scopes, digits = graph.message_start, graph.scopes, work.digits
+    scope, m = graph.scope[e], graph.arity[e]
+    for j in range(m):
+        digits[j] = ZERO
+    high = own = -math.inf
+    for s in range(table_size(graph, e)):
+        code = s
+        if graph.kind[e] == POTTS:
+            code = ONE if digits[0] == digits[1] else ZERO
+        x, same = graph.tables[graph.table[e] + code], True
+        for j in range(m):
+            other = scopes[scope + j]
+            x += sent[message_start[other] + digits[j]]
+            same &= digits[j] == np.uintp(state[variables[other]])
+        high = max(high, x)
+        if same:
+            own = x
+        for i in range(m):
+            j = m - ONE - i
+            other = scopes[scope + j]
+            digits[j] += ONE
+            if digits[j] < message_start[other + ONE] - message_start[other]:
+                break
+            digits[j] = ZERO
+    return own >= high - margin
+
+
+@jit
+def agreement(graph, variables, models, state, margin, agrees, work):
+    """Set agrees (N,) to False if a factor has a better entry than that of the state (N, n)."""
+    for m in range(state.shape[0]):
+        for e in range(np.uintp(variables.shape[0])):
+            if agrees[m] and graph.slot[e] == ZERO:
+                agrees[m] = attains(graph, e, variables, models.sent[m], state[m], margin[m], work)
 
 
 @jit

@@ -20,7 +20,7 @@ from skcrbm.inference.factor_graph.messages import factor_appearance
 from skcrbm.inference.methods._messages import Beliefs, Messages, convergence_slack
 from skcrbm.inference.random_numbers import best_of_restarts
 from skcrbm.kernels.arguments import CategoricalAnswers, CategoricalModels, CategoricalOptions
-from skcrbm.kernels.categorical_logs import improve, pass_logs, sum_logs
+from skcrbm.kernels.categorical_logs import agreement, improve, pass_logs, sum_logs
 from skcrbm.kernels.categorical_mean_field import mean_field_of_states
 from skcrbm.kernels.categorical_weights import pass_weights
 from skcrbm.kernels.scalar import MAX, SUM
@@ -217,7 +217,7 @@ class _Run:
         self._pass(np.flatnonzero(left), rows, models, found, states, work, in_logs=True)
         beliefs = graph.as_table(found.belief)
         if self.kind == MAX:
-            self._store_states(rows, own, found, states, answer, work)
+            self._store_states(rows, models, found, states, answer, work)
             log_odds = _gains(beliefs)
         else:
             log_odds = log_odds_of_weights(beliefs, graph.has_state)
@@ -257,7 +257,10 @@ class _Run:
         out = CategoricalAnswers(*(kernel_array(array[some]) for array in found))
         if in_logs:
             best = tuple(kernel_array(array[some]) for array in states)
-            pass_logs(self.logs, self.rho, self.variables, part, start, options, out, best, work)
+            pass_logs(
+                self.logs, np.exp(self.logs.tables), self.rho, self.variables, part, start, options,
+                out, best, work,
+            )  # fmt: skip
             for whole, array in zip(states, best, strict=True):
                 whole[some] = array
         else:
@@ -275,18 +278,20 @@ class _Run:
             whole[kept] = array[good[some]]
         return good
 
-    def _store_states(self, rows, own, found, states, answer, work):
+    def _store_states(self, rows, models, found, states, answer, work):
         """Improve the states of max-product, and store them."""
         state, score = states
         decoded = score.copy()
         held = kernel_array(~self.energy.free[rows])
-        improve(self.logs, self.variables, held, own, state, score, _ROUNDS, work)
+        improve(self.logs, self.variables, held, models.own, state, score, _ROUNDS, work)
         margin = _BETTER * (1.0 + np.abs(np.where(np.isfinite(decoded), decoded, 0.0)))
         better = score > decoded + margin
         flat = np.cumsum(self.energy.n_states) - self.energy.n_states + state
         agrees = np.take_along_axis(found.belief, flat, axis=1) >= -margin[:, None]
+        agrees = agrees.all(axis=1) & ~better & (score > -np.inf) & answer["converged"][rows]
+        agreement(self.logs, self.variables, models, state, margin, agrees, work)
         answer["assignment"][rows] = state
-        answer["converged"][rows] &= ~better & (score > -np.inf) & agrees.all(axis=1)
+        answer["converged"][rows] = agrees
 
 
 def _gains(scores):
