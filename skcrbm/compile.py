@@ -19,8 +19,8 @@ import skcrbm
 
 __all__ = ["compile_kernels"]
 
-# With a limit of a single node the search ends on no row, so that the kernel for rows with a long
-# search is called as well.
+# With a limit of one node, the first search finishes no row, so that the kernel that handles
+# unfinished rows is compiled as well.
 _HARD_ROWS = {"inference": skcrbm.inference.BranchAndBound(node_limit=1)}
 # With so many input weights, of which a batch reads few, Adam uses its kernel for sparse updates.
 _MANY_LEVELS = {

@@ -1,4 +1,4 @@
-"""scikit-learn's pipeline with all methods of its last step; transformers of sequences."""
+"""scikit-learn's pipeline with all methods of its last step, and a transformer of sequences."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -28,7 +28,7 @@ def _answer(self, method, X, *args, **options):
 class Pipeline(pipeline.Pipeline):
     """scikit-learn's `Pipeline` with the additional prediction methods of this package.
 
-    `sample`, `predict_topk`, `predict_pairwise_proba`, `predict_with_gap` and
+    `sample`, `predict_topk`, `predict_pairwise_proba`, `score_label_sets`, `predict_with_gap` and
     ``score_samples(X, y)`` transform X by the first steps and call the method of the same name of
     the last step (or of its best model, if the last step is a search). The pipeline has one of
     these methods only if the last step has it. `predict`, `predict_proba`, `predict_log_proba`,
@@ -229,6 +229,24 @@ class Pipeline(pipeline.Pipeline):
         """
         return _answer(self, "sample", X, *args, **options)
 
+    @available_if(_final_has("score_label_sets"))
+    def score_label_sets(self, X, *args, **options):
+        """Return log-probabilities of several label vectors by the method of the last step.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs of the first step.
+        *args, **options
+            Arguments of the method, see :meth:`skcrbm.CRBMClassifier.score_label_sets`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_sets)
+            Values of log p(y | x).
+        """
+        return _answer(self, "score_label_sets", X, *args, **options)
+
     @available_if(_final_has("predict_topk"))
     def predict_topk(self, X, *args, **options):
         """Return the most probable label vectors of each row, with their probabilities.
@@ -314,7 +332,7 @@ def make_pipeline(*steps, **options):
 
 
 def _with_rows_of(X, answer):
-    """Return an answer of the last step; if it and X are pandas objects, with the index of X."""
+    """Return the answer of the last step; give it the index of X if both are pandas objects."""
     if not hasattr(X, "iloc"):
         return answer
     if isinstance(answer, tuple):
@@ -335,15 +353,15 @@ def _rows(index, numbered):
 class SequenceTransformer(TransformerMixin, BaseEstimator):
     """Apply a transformer of rows to all positions of a list of sequences.
 
-    `ChainCRF` takes lists of sequences, and scikit-learn's transformers take tables. This class
-    puts the positions of all sequences into one table (or one list, if positions are dicts or
-    strings), and cuts the result into sequences again.
+    `ChainCRF` takes lists of sequences, but scikit-learn's transformers take tables. This class
+    puts the positions of all sequences into a single table (or a single list, if positions are
+    dicts or strings), transforms it, and splits the result into sequences again.
 
     Parameters
     ----------
     transformer : transformer
-        For example ``StandardScaler()`` for arrays, ``FeatureHasher()`` for dicts, or a pipeline of
-        transformers. A clone is fitted.
+        Transformer of the positions, for example ``StandardScaler()`` for arrays,
+        ``FeatureHasher()`` for dicts, or a pipeline of transformers. A clone of it is fitted.
 
     Attributes
     ----------
@@ -381,7 +399,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Iterable) -> list:
-        """Transform the sequences.
+        """Transform the positions of the sequences.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ from skcrbm.utils.validation import (
     note_features,
 )
 
-# Probabilities this near to 0 or 1 count as 0 or 1.
+# Probabilities that differ from 0 or 1 by less than this count as 0 or 1.
 _TINY = 1e-12
 
 
@@ -299,13 +299,13 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         return logit(np.clip(responses, self._clip, 1 - self._clip))
 
     def _calibrator(self, score, target, weight):
-        """Fit the calibrator of a label on its observed entries with positive weight."""
+        """Fit the calibrator of a label on the rows of positive weight in which it is observed."""
         seen = ~np.isnan(target) & (weight > 0)
         if not seen.any():
             return None
         score, target, weight = score[seen], target[seen], weight[seen]
         if self.method == "isotonic":
-            least = 1 / (weight.sum() + 2)  # else the log loss of new rows could be infinite
+            least = 1 / (weight.sum() + 2)  # keeps the log loss of new rows finite
             regression = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip")
             return regression.fit(score, target, sample_weight=weight)
         # Platt's targets are (n_1 + 1) / (n_1 + 2) for positive rows and 1 / (n_0 + 2) for negative

@@ -1,9 +1,9 @@
-"""Decoding: from a distribution over outputs to one output vector.
+"""Decoding: the choice of a single output vector, given a distribution over output vectors.
 
-`rules.py` holds the rules that an estimator takes as `decode`, by name or as an object, and
-`posterior.py` their input: the posterior of a model, or the predictions of any classifier. The
-searches behind the rules are in `best_states.py`, `expected.py`, `_model_expected.py` and
-`thresholds.py`. The functions exported here take the predictions of any classifier: marginals, a
+`rules.py` defines the rules that an estimator accepts as `decode`, by name or as an object.
+`posterior.py` defines their input: the posterior of a model, or the predictions of any classifier.
+The algorithms of the rules are in `best_states.py`, `expected.py`, `_model_expected.py` and
+`thresholds.py`. The functions exported here take predictions of any classifier: marginals, a
 distribution over label sets, or joint samples.
 """
 

@@ -1,4 +1,4 @@
-"""Labels of the largest expected Jaccard index and F1 under a model's p(y | x)."""
+"""Labels with the largest expected Jaccard index or F1 under the p(y | x) of a model."""
 
 from __future__ import annotations
 
@@ -23,20 +23,24 @@ from skcrbm.inference import infer
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 
-# A model puts some four fifths of its mass on the label sets of fit if there are few.
+# Constants of `_seen_factor`. A model typically gives the label sets seen in fit a total
+# probability of about 4/5, which is odds of 4 : 1, if there are few sets.
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
-# Number of probable label sets whose best competes; sizes around the best size that compete.
+# Candidates of `decode_expected_jaccard`: the number of most probable label sets that it compares,
+# and the differences from the best number of labels that it tries.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
-# Larger logarithms of shares are rounding errors of numbers beyond 1e15, and would overflow.
+# Cap for logarithms of probabilities. Large values are rounding errors of numbers beyond 1e15, and
+# their exponential would overflow.
 _LARGE = 700.0
 
 
 def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray:
-    """Return the outputs (N, V) of the largest expected F1 among all output vectors.
+    """Return the output vectors (N, V) with the largest expected F1 among all output vectors.
 
-    The expectation is over all output vectors given the known outputs: under p(v | x) with exact
-    inference, else under independent outputs with the method's marginals, because log Z, which the
-    other methods approximate, enters exponentially. See `decode_marginals` for the accuracy.
+    With exact inference the expectation is under p(v | x), given the known outputs. With any other
+    method the outputs are treated as independent, with the marginals of the method. The joint
+    distribution would need exp(log Z), which amplifies the errors of an approximate log Z. See
+    `decode_marginals` for the accuracy.
     """
     n_labels = posterior.energy.n_visible
     nodes, weight = inverse_nodes(2 * n_labels)
@@ -49,12 +53,17 @@ def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray
 
 
 def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.ndarray:
-    """Return the outputs (N, V) of the largest expected Jaccard index among some candidates.
+    """Return the output vectors (N, V) with the largest expected Jaccard index of some candidates.
 
-    The candidates are the k most probable outputs, for the k that is best if outputs are
-    independent, k - 1 and k + 1; the best of the 16 most probable label sets seen in fit; and the
-    empty vector, unless it is excluded. The expectation is as in `decode_expected_f1`, with the
-    label sets seen in fit up to four times as probable as under the model; see `_seen_factor`.
+    The candidates are:
+
+    - the vectors of the k - 1, k and k + 1 most probable outputs, with the k that is best if
+      outputs are independent;
+    - the best of the 16 most probable label sets seen in fit;
+    - the empty vector, if `allow_empty` is True.
+
+    The expectation is as in `decode_expected_f1`, except that label sets seen in fit count as up to
+    four times as probable as under the model; see `_seen_factor`.
     """
     sets = posterior.label_sets.astype(np.float64)
     n_labels = posterior.energy.n_visible
@@ -85,7 +94,10 @@ def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.nd
 
 
 def _by_rows(posterior, decide, entries):
-    """Return the labels (N, V) of ``decide(model, allow_empty)``, in blocks that bound memory."""
+    """Return the labels (N, V) of ``decide(model, allow_empty)``, computed in blocks of rows.
+
+    `entries` is the number of array entries that a row needs; it determines the size of the blocks.
+    """
     energy = posterior.energy
     result = np.empty((energy.n_models, energy.n_visible), np.int8)
     kind = _Joint if posterior.method.name == "exact" else _Independent
@@ -97,23 +109,30 @@ def _by_rows(posterior, decide, entries):
 
 
 def _seen_factor(unseen_share):
-    """Return the factor on the probability of a label set that was seen in fit.
+    """Return the factor by which a label set seen in fit is more probable than under the model.
 
-    With the factor, the odds of a seen set are the odds by Good and Turing if the model says 4 : 1;
-    it is held to [1, 4]. On splits of training rows, a larger factor gained nothing if label sets
-    recur, and any factor above 1 lost if a third of the sets are new.
+    `unseen_share` is the Good-Turing estimate of the share of new rows with a label set that was
+    not seen. The factor raises the odds of a seen set from 4 : 1, a typical value of models, to the
+    odds by this estimate. It is limited to [1, 4]: in experiments on splits of training rows, a
+    larger factor did not help, and if a third of the label sets were new, any factor above 1 hurt.
     """
     odds = (1 - unseen_share) / max(unseen_share, 1e-9)
     return min(max(odds / _MASS_ODDS, 1.0), _MAX_FACTOR)
 
 
 def _expected(sets, weight, candidates, zero_division):
-    """Return the mean Jaccard index (N, C) of candidates (N, C, L) with weighted sets (K, L)."""
+    """Return the expected Jaccard index (N, C) of candidates (N, C, L).
+
+    The expectation is over label sets (K, L) with the probabilities `weight` (N, K).
+    """
     return (jaccard(candidates, sets, zero_division) @ weight[:, :, None])[:, :, 0]
 
 
 def _best_seen(sets, weight, zero_division):
-    """Return the set (N, L) of the largest expected index among the most probable label sets."""
+    """Return the label set (N, L) with the largest expected Jaccard index.
+
+    Only the most probable label sets compete.
+    """
     n_kept = min(_SEEN_CANDIDATES, len(sets))
     # A stable order, so that ties do not depend on the other rows of the batch.
     kept = np.argsort(-weight, axis=1, kind="stable")[:, :n_kept]
@@ -122,10 +141,10 @@ def _best_seen(sets, weight, zero_division):
 
 
 class _Model(ABC):
-    """Distribution over the label vectors of each row, given the known outputs."""
+    """Base class of distributions over the label vectors of each row, given the known outputs."""
 
     marginals: np.ndarray  # (N, L), float64
-    empty: np.ndarray  # (N,), probability that no label is on
+    empty: np.ndarray  # (N,), probability of the empty label vector
 
     def __init__(self, posterior):
         self.known = posterior.known
@@ -144,17 +163,21 @@ class _Model(ABC):
 
     @abstractmethod
     def _mass(self, sets, log_weight) -> np.ndarray:
-        """Return the total probability (N,) of label sets (K, L) with these log-weights."""
+        """Return the total probability (N,) of label sets (K, L) with log-weights (N, K)."""
 
     def with_known(self, labels):
-        """Return labels (N, ..., L) with the known outputs written over them."""
+        """Return labels (N, ..., L), overwritten by the known outputs."""
         if self.known is None:
             return labels
         known = self.known.reshape(len(labels), *(1,) * (labels.ndim - 2), labels.shape[-1])
         return np.where(np.isnan(known), labels, known)
 
     def seen(self, sets, factor):
-        """Return weights (N, K) of the label sets, which sum to 1, and their total share (N,)."""
+        """Return probabilities (N, K) of the label sets seen in fit and a mixture weight (N,).
+
+        Multiplying the probabilities of these sets by `factor` makes the distribution a mixture:
+        of the sets, with this weight, and of the model, with the remaining weight.
+        """
         if not len(sets):
             return np.empty((len(self.marginals), 0)), np.zeros(len(self.marginals))
         log_weight = unchecked(self.energy.log_weight_of_sets)(sets)
@@ -182,7 +205,7 @@ class _Joint(_Model):
         return result.marginals[:, : energy.n_visible].astype(np.float64), result.log_partition
 
     def on(self, nodes):
-        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes."""
+        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""
         result = np.empty((len(self.marginals), len(nodes), self.marginals.shape[1]))
         for q, t in enumerate(nodes):
             tilted, offset = self.energy.tilted(np.log(t))
@@ -192,10 +215,11 @@ class _Joint(_Model):
         return result
 
     def jaccard(self, candidates):
-        """Return the expected Jaccard index (N, C) of candidates (N, C, L) that are not empty.
+        """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L).
 
-        ``E[|y and A| t^|y - A|]`` is the number of labels of A that are on in a model in which
-        the fields of all others are shifted, times the ratio of the partition functions.
+        For a candidate A, ``E[|y and A| t^|y - A|]`` is computed from a model in which the fields
+        of all labels outside of A are shifted by log t. It is the expected number of labels of A
+        that are on in this model, times the ratio of the two partition functions.
         """
         n, n_candidates, n_labels = candidates.shape
         chosen = candidates.reshape(-1, n_labels)
@@ -216,7 +240,7 @@ class _Joint(_Model):
 
 
 class _Independent(_Model):
-    """Independent labels with the marginals that the inference method gives."""
+    """Independent labels with the marginals that the inference method computes."""
 
     def __init__(self, posterior):
         super().__init__(posterior)
@@ -226,11 +250,11 @@ class _Independent(_Model):
         n_labels = self.energy.n_visible
         self.marginals = result.marginals[:, :n_labels].astype(np.float64)
         self.empty = (1 - self.marginals).prod(axis=1)
-        # Certain labels get finite log-odds, so that 0 times these is 0.
+        # Make infinite log-odds of certain labels finite, because 0 * inf is NaN.
         self.log_odds = np.clip(result.log_odds[:, :n_labels].astype(np.float64), -700, 700)
 
     def on(self, nodes):
-        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes."""
+        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""
         return independent_on(self.marginals, nodes)
 
     def jaccard(self, candidates):

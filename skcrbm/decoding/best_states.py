@@ -1,4 +1,8 @@
-"""The best outputs of a row: among label sets seen in fit, among all vectors, by hinge loss."""
+"""Search for the best output vector of each row.
+
+The candidates are the label sets seen in fit or all output vectors, and the objective is the
+probability, the best state, or the hinge loss.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,14 @@ from skcrbm.utils.limits import AUTO_EXACT_UNITS, BLOCK_ENTRIES, ESTIMATOR_TOL
 from skcrbm.utils.parallel import row_chunks
 
 _RESTARTS = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
-# The state that message passing finds is improved by flips as long as that is cheap.
+# Largest number of couplings and of label sets for which results are improved by flips of single
+# outputs, because flips would be slow beyond.
 _POLISHED_COUPLINGS, _POLISHED_SETS = 2**12, 2**12
-# Number of labels that are held on in turn if the best outputs are empty and must not be.
+# If the best output vector is empty, but `allow_empty` is False, the search is repeated with a
+# label clamped to 1, for this number of labels.
 _FIRST_LABELS = 10
-# Lower than the score of any label set, but higher than the score of an impossible set.
+# Score of the empty set if `allow_empty` is False: below all other possible sets, but above
+# impossible sets, which have the score -inf.
 _LAST = np.finfo(np.float64).min
 
 
@@ -28,11 +35,11 @@ _LAST = np.finfo(np.float64).min
 
 
 def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> Iterator[tuple]:
-    """Iterate over blocks of rows with the label sets that they can choose from.
+    """Iterate over blocks of rows, with the candidate label sets of each block and their scores.
 
-    Known outputs restrict the sets to those that agree with them. If no set agrees, all sets
-    compete with the known outputs written over them. `hidden` says whether a score sums the hidden
-    units out ("marginal") or takes their best values ("max").
+    Only label sets that agree with the known outputs of a row are possible. If no set agrees, the
+    candidates are all sets overwritten by the known outputs. `hidden` determines whether scores sum
+    out the hidden units ("marginal") or maximise over them ("max").
 
     Yields
     ------
@@ -40,12 +47,14 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
     sets : ndarray (K, V) of 0/1
         Distinct label sets.
     log_weight : ndarray (len(rows), K)
-        ``-F(v | x)``, and -inf if a set contradicts a known output; at least one set of each row
-        is possible.
+        ``-F(v | x)``, or -inf for a set that contradicts a known output. Each row has at least one
+        possible set.
     """
     sets, known = posterior.label_sets, posterior.known
     if not len(sets):
-        raise ValueError("there are no label sets to choose from: no row of y was complete in fit")
+        raise ValueError(
+            "there are no label sets to choose from, because no row of y was complete in fit"
+        )
     for rows in row_chunks(posterior.shape[0], max(1, BLOCK_ENTRIES // max(1, len(sets)))):
         score = posterior.log_weight_of_sets(rows, sets, hidden)
         if known is None:
@@ -65,9 +74,10 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
 
 
 def best_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> np.ndarray:
-    """Return the label sets (N, V) of the best score ``-F(v | x)``; no inference is needed.
+    """Return the label sets (N, V) with the highest score ``-F(v | x)``; this needs no inference.
 
-    If the empty vector is excluded, it is chosen only if no other set agrees with known outputs.
+    If `allow_empty` is False, the empty set is chosen only if no other set agrees with the known
+    outputs.
     """
     result = np.empty((posterior.shape[0], posterior.label_sets.shape[1]), np.int8)
     for rows, sets, log_weight in weighted_label_sets(posterior, hidden):
@@ -81,19 +91,21 @@ def best_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> 
 
 
 def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
-    """Return the best outputs (N, V): the vector of highest probability, or of the best state.
+    """Return the most probable output vectors, or the outputs of the most probable states (N, V).
 
-    Exact for at most 10 outputs ("marginal_map") or units in the smaller layer ("map"). Beyond, the
-    better of two vectors, the state that message passing finds and the best label set seen in
-    fit, both improved by flips of single outputs up to a local optimum: strong couplings lead
-    messages astray. Models with more than 4096 couplings are left to the messages, and more than
-    4096 label sets are not tried. Energies without message passing take their first method that
-    answers the query, such as branch and bound.
+    The result is exact for at most 10 outputs (query "marginal_map") or at most 10 units in the
+    smaller layer (query "map"). For larger models message passing may fail with strong couplings.
+    Its result and the best label set seen in fit are therefore improved by flips of single outputs
+    up to a local optimum, and the better vector is returned. Models with more than 4096 couplings
+    use the result of message passing, and more than 4096 label sets are not tried. Energies without
+    message passing use their first method that answers the query, such as branch and bound.
 
-    If the best vector is empty and the empty vector is excluded, the search is repeated with a
-    label held on, for each of the ten labels that cost least: exact for up to ten outputs.
+    If the best vector is empty, but `allow_empty` is False, the search is repeated for each of the
+    ten labels that cost least to switch on, with this label clamped to 1. This is exact for up to
+    ten outputs.
 
-    `query` is "marginal_map" or "map"; `hidden` is how a score treats the hidden units.
+    `query` is "marginal_map" or "map". `hidden` determines whether scores sum out the hidden units
+    ("marginal") or maximise over them ("max").
     """
     visible = _search(posterior, query, hidden)
     if posterior.allow_empty:
@@ -105,7 +117,7 @@ def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
         return visible
     gain = energy.rows(rows).visible_log_odds(visible[rows], hidden)
     first = np.argsort(-np.where(free[rows], gain, -np.inf), axis=1, kind="stable")
-    for label in first[:, :_FIRST_LABELS].T:  # each in turn is held on
+    for label in first[:, :_FIRST_LABELS].T:  # clamp each label to 1 in turn
         possible = np.flatnonzero(free[rows, label])
         index = rows[possible]
         known = np.full(visible.shape, np.nan) if posterior.known is None else posterior.known
@@ -122,11 +134,12 @@ def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
 
 
 def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
-    """Return the outputs of the best state, minus its score, and how much higher others may be.
+    """Return the outputs of the best state, minus its score, and a bound on the optimality gap.
 
-    The outputs are those that the method proves, without the flips of `best_outputs`. If they are
-    empty and must not be, the search is repeated with each free label held on in turn, and the best
-    answer is taken: exact if the method is.
+    The method itself proves the bound, so its outputs are not improved by flips as in
+    `best_outputs`. If the outputs of a row are empty, but `allow_empty` is False, the search is
+    repeated with each free label clamped to 1 in turn, and the best answer is returned. The answer
+    is exact if the method is exact.
     """
     labels, value, gap = (np.array(part) for part in _certified(posterior))
     if posterior.allow_empty:
@@ -151,13 +164,14 @@ def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
 
 
 def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:
-    """Return the labels of the least hinge loss, their loss, and how much lower it may be.
+    """Return the labels with the least hinge loss, their loss, and a bound on the optimality gap.
 
-    The loss is ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L; with
-    cliques of more than two labels the margins are ``y_i`` times half of the log-odds of label i
-    given the others. Known labels stay, and the loss counts their margins, too. Of equal losses the
-    highest score is taken, then the first vector in lexicographic order; beyond 20 labels the fixed
-    order of the search decides. The method is the posterior's for "map", or branch and bound.
+    The loss is ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L. With
+    cliques of more than two labels, the expression in parentheses is half of the log-odds of label
+    i given the other labels. Known labels are clamped, and their terms are part of the loss. Ties
+    are broken by the higher score, then by the lexicographic order of the vectors (with more than
+    20 labels, by the fixed order of the search). The method is the posterior's method for "map", or
+    branch and bound.
     """
     method = posterior.state_methods.get("map") or resolve_method("branch_and_bound")
     energy, evidence = posterior.energy, posterior.evidence()
@@ -168,12 +182,12 @@ def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:
 
 
 def _free_outputs(posterior, shape):
-    """Return which outputs are not known, as bool of this shape (N, V)."""
+    """Return a bool array of the given shape (N, V), True for outputs that are not known."""
     return np.ones(shape, bool) if posterior.known is None else np.isnan(posterior.known)
 
 
 def _certified(posterior):
-    """Return the outputs, minus the score of their state, and how much higher others may be."""
+    """Return the outputs of the best state, minus its score, and a bound on the optimality gap."""
     energy = posterior.energy
     method = posterior.state_methods.get("map") or _method_for(energy, "map")[0]
     bounded = "map_bound" in method.supports(energy)
@@ -194,7 +208,7 @@ def _search(posterior, query, hidden):
 
 
 def _method_for(energy, query):
-    """Return the method for best states, and whether its answer should be improved by flips."""
+    """Return the method for best states, and True if its answer should be improved by flips."""
     if energy.n_enumerated(query) <= AUTO_EXACT_UNITS:
         return Exact(), False
     passing = {"map": MaxProduct, "marginal_map": MixedProduct}[query](**_RESTARTS)
@@ -205,7 +219,7 @@ def _method_for(energy, query):
 
 
 def _best_after_flips(posterior, visible, hidden):
-    """Improve the outputs that messages found and the best label set; return the better vector."""
+    """Improve the given outputs and the best label set by flips, and return the better vector."""
     energy = posterior.energy
     visible = _improve_by_flips(posterior, visible, hidden)
     if 0 < len(posterior.label_sets) <= _POLISHED_SETS:
@@ -218,7 +232,7 @@ def _best_after_flips(posterior, visible, hidden):
 
 
 def _improve_by_flips(posterior, visible, hidden):
-    """Flip the unknown output that raises ``log_weight`` most, until no flip raises it."""
+    """Flip the free output that increases ``log_weight`` most, until no flip increases it."""
     energy = posterior.energy
     visible = visible.copy()
     free = _free_outputs(posterior, visible.shape)

@@ -1,9 +1,10 @@
-"""Label vectors with the largest expected Jaccard index or F1, from any classifier's predictions.
+"""Label vectors with the largest expected Jaccard index or F1, from predictions of any classifier.
 
-Both metrics divide by a number of labels n, and ``1 / n`` is the integral of ``t^(n - 1)`` over
-[0, 1]. By quadrature an expected metric is thus a sum over few t of ``E[y_i t^|y|]``, the
-generating function of the number of labels on. It is a product if labels are independent. If they
-depend on each other, it is the marginal of y_i under a model whose fields are shifted by log t.
+Both metrics divide by a number of labels n, and ``1 / n`` is the integral of ``t^(n - 1)`` over t
+in [0, 1]. By numerical quadrature of the integral, an expected metric is a weighted sum of
+``E[y_i t^|y|]`` over a few nodes t, where ``|y|`` is the number of labels on. If labels are
+independent, this expectation is a product. If they depend on each other, it follows from the
+marginal of y_i under a model whose fields are shifted by log t.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, TIE
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import as_float_array
 
-#: Metrics of rows whose expectation can be maximised, and their short names.
+#: Metrics of a row whose expectation can be maximised, with their short names.
 METRICS = {name: name.removesuffix("_samples") for name in scores_maximized_by("expectation")}
-# Largest union of label sets for which the quadrature is exact, with half as many nodes.
+# Largest divisor n for which the quadrature of 1 / n is exact. It needs half as many nodes.
 _EXACT_UNION = 24
 
 
@@ -34,40 +35,41 @@ def decode_marginals(
     zero_division: float = 1.0,
     allow_empty: bool = True,
 ) -> np.ndarray:
-    """Return the label vectors of the largest expected metric, for labels independent given x.
+    """Return the label vectors with the largest expected metric, if labels are independent given x.
 
-    Under independence, the best vector for both metrics consists of the k most probable labels for
-    some k. For "f1" the best k and its value come from ``P(y_i = 1, |y| = s)`` (GFM [1]_), for
-    "jaccard" from the distribution of the number of labels that are on but left out. Both are sums
-    over the nodes of a quadrature of 1 / n: exact up to 12 labels ("jaccard": 24), with an error
-    of at most 1e-4 beyond.
+    Under independence, the best vector for both metrics consists of the k most probable labels, for
+    some k. For "f1" the best k follows from the probabilities ``P(y_i = 1, |y| = s)`` (GFM [1]_),
+    for "jaccard" from the distribution of the number of true labels that are not predicted. The
+    expectations are computed by a quadrature of 1 / n that is exact up to 12 labels (for "jaccard"
+    up to 24). With more labels the error is at most 1e-4.
 
     Parameters
     ----------
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
-        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. Labels of
-        probability 0 or 1, such as known labels, are predicted so.
+        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. A label with
+        probability 0 or 1, such as a known label, is always predicted as 0 or 1.
     metric : {"f1_samples", "jaccard_samples"}, default="f1_samples"
-        Metric of each row: ``2 |v y| / (|v| + |y|)`` or ``|v y| / |v or y|``. Short forms are
-        "f1" and "jaccard".
+        Metric of the prediction v for the true labels y of a row: F1 is
+        ``2 |v and y| / (|v| + |y|)``, and the Jaccard index is ``|v and y| / |v or y|``. The short
+        names "f1" and "jaccard" are accepted, too.
     zero_division : {1.0, 0.0}, default=1.0
         Score of a row without true and predicted labels, as in scikit-learn's `f1_score`. With 0,
-        which is the default there, predicting no label never gains anything.
+        the default of scikit-learn, an empty prediction is never better than another prediction.
     allow_empty : bool, default=True
-        Whether a row may be predicted to have no label. Set it to False if every row has a label,
-        for example if no row of the training set is empty: then the best vector with a label on is
-        predicted, except in rows in which no label is possible. A single label may always be off.
+        If False, a row with a possible label (probability above 0) is predicted to have at least
+        one label. Set it to False if every row has a label, for example if no row of the training
+        set is empty. With a single label this option has no effect.
 
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        0/1 labels. Of equally good vectors the vector with the fewest labels is taken, then the
-        more probable labels, then the first labels.
+        0/1 labels. Ties are broken by the fewest labels, then by the more probable labels, then by
+        the order of the labels.
 
     Raises
     ------
     ValueError
-        If the metric is unknown, or a value is not a probability.
+        If the metric is unknown, or `proba` is invalid.
 
     References
     ----------
@@ -113,25 +115,25 @@ def decode_label_sets(
     zero_division: float = 1.0,
     allow_empty: bool = True,
 ) -> np.ndarray:
-    """Return the label vectors of the largest expected metric, for a distribution over label sets.
+    """Return the label vectors with the largest expected metric under a distribution of label sets.
 
-    For "jaccard" the answer is the best of the label sets themselves, for "f1" the best of all 2^L
-    label vectors, exactly, from ``P(y_i = 1, |y| = s)`` (GFM [1]_).
+    For "jaccard" the result is the best of the given label sets. For "f1" it is the best of all 2^L
+    label vectors, computed exactly from ``P(y_i = 1, |y| = s)`` (GFM [1]_).
 
     Parameters
     ----------
     label_sets : array-like of shape (n_sets, n_labels)
-        Distinct 0/1 vectors, such as those seen in training.
+        Distinct 0/1 vectors, such as the label sets seen in training.
     proba : array-like of shape (n_samples, n_sets)
-        Probability of each set given x, or numbers proportional to it.
+        Probabilities of the sets given x, or numbers proportional to the probabilities.
     metric, zero_division, allow_empty
-        As in `decode_marginals`.
+        See `decode_marginals`.
 
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
-        0/1 labels. Of equally good vectors the first label set is taken; for "f1" the vector with
-        the fewest labels, then the first labels.
+        0/1 labels. Ties are broken by the order of the label sets. For "f1" they are broken by the
+        fewest labels, then by the order of the labels.
 
     Raises
     ------
@@ -156,12 +158,12 @@ def decode_label_sets(
     weight = as_float_array(proba, "proba", "(n_samples, n_sets)").astype(np.float64)
     if weight.shape[1] != len(sets) or not len(sets):
         raise ValueError(
-            f"proba must have one column for each of the label sets, {len(sets)} and at least "
-            f"one, got shape {weight.shape}"
+            f"proba must have one column for each of the label sets (there are {len(sets)}, and at "
+            f"least one is needed), got shape {weight.shape}"
         )
     if weight.size and not (weight.min() >= 0 and weight.max(axis=1).min() > 0):
-        raise ValueError("proba must not be negative, and not all 0 in a row")
-    weight /= weight.max(axis=1, keepdims=True)  # before the sum, which might be infinite
+        raise ValueError("proba must have nonnegative entries, and a positive entry in each row")
+    weight /= weight.max(axis=1, keepdims=True)  # avoids overflow in the sum
     weight /= weight.sum(axis=1, keepdims=True)
     allow_empty = allow_empty or sets.shape[1] == 1
     size = sets.sum(axis=1).astype(int)
@@ -191,23 +193,23 @@ def decode_samples(
     zero_division: float = 1.0,
     allow_empty: bool = True,
 ) -> np.ndarray:
-    """Return the label vectors of the largest expected metric, estimated from joint samples.
+    """Return the label vectors with the largest expected metric, estimated from joint samples.
 
-    For "jaccard" the candidates are the samples of the row and, for each k, its k most probable
-    labels. For "f1" the answer is the best of all 2^L label vectors under the samples (GFM [1]_).
+    For "jaccard" the candidates are the samples of the row and, for each k, the k most probable
+    labels. For "f1" the result is the best of all 2^L label vectors under the samples (GFM [1]_).
 
     Parameters
     ----------
     samples : array-like of shape (n_samples, n_draws, n_labels)
         0/1 vectors drawn from p(y | x) of each row, for example by `CRBMClassifier.sample`.
     metric, zero_division, allow_empty
-        As in `decode_marginals`.
+        See `decode_marginals`.
 
     Returns
     -------
     ndarray of shape (n_samples, n_labels)
         0/1 labels. Of equally good vectors the k most probable labels with the smallest k are
-        taken, then the first sample; for "f1" as in `decode_marginals`.
+        chosen, then the first sample. For "f1" ties are broken as in `decode_marginals`.
 
     Raises
     ------
@@ -253,15 +255,15 @@ def decode_samples(
 
 
 def _gain_by_size(on):
-    """Return D_ik (N, L, L) in ``[:, k - 1, i]`` from P(y_i = 1, |y| = s) (N, L, L)."""
+    """Return the gains D_ik of `maximize_f1` from ``P(y_i = 1, |y| = s)`` in ``[:, s - 1, i]``."""
     sizes = np.arange(1, on.shape[2] + 1)
     return (2.0 / (sizes[:, None] + sizes)) @ on
 
 
 def _by_blocks(decode, n: int, n_labels: int, entries: int = 0) -> np.ndarray:
-    """Return the labels (n, L) of ``decode(rows)``, in blocks of rows that bound the memory.
+    """Return the labels (n, L) of ``decode(rows)``, computed in blocks of rows to bound the memory.
 
-    A row takes (L + 1)^2 numbers, or `entries` if that is more.
+    A row is assumed to need (L + 1)^2 array entries, or `entries` if this is more.
     """
     result = np.empty((n, n_labels), np.int64)
     size = max(1, BLOCK_ENTRIES // max((n_labels + 1) ** 2, entries))
@@ -272,7 +274,7 @@ def _by_blocks(decode, n: int, n_labels: int, entries: int = 0) -> np.ndarray:
 
 
 def _short_name(metric: str) -> str:
-    """Return "f1" or "jaccard"; ValueError if the metric is unknown."""
+    """Return the short name "f1" or "jaccard" of a metric, after checking that it is valid."""
     if metric not in (*METRICS, *METRICS.values()):
         raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}; got {metric!r}")
     return METRICS.get(metric, metric)
@@ -292,9 +294,10 @@ def _check_states(states, name, shape):
 def inverse_nodes(largest: int) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes t in (0, 1) and weights w (Q,) with ``sum_q w_q t_q^(n - 1) = 1 / n``.
 
-    The sum is exact for n = 1, ..., `largest` up to 24, with ``Q = ceil(largest / 2)`` nodes of
-    Gauss and Legendre. Beyond, its error is below ``1e-4 / n``, with nodes that are denser towards
-    1 by ``t = 1 - (1 - u)^2``; their number grows with the logarithm: 15 for 100, 22 for 350.
+    The formula is for n = 1, ..., `largest`. If `largest` is at most 24, ``Q = ceil(largest / 2)``
+    Gauss-Legendre nodes make it exact. Otherwise the error is below ``1e-4 / n``. The substitution
+    ``t = 1 - (1 - u)^2`` then makes the nodes denser near 1, and Q grows with the logarithm of
+    `largest`: 15 nodes for 100, 22 for 350.
     """
     exact = largest <= _EXACT_UNION
     n_nodes = -(-largest // 2) if exact else max(12, int(np.ceil(5.5 * np.log(largest / 2))) - 7)
@@ -308,14 +311,16 @@ def inverse_nodes(largest: int) -> tuple[np.ndarray, np.ndarray]:
 def maximize_f1(
     empty: np.ndarray, gain: np.ndarray, zero_division: float = 1.0, allow_empty: bool = True
 ) -> np.ndarray:
-    """Return the label vectors (N, L) of the largest expected F1 among all vectors (GFM).
+    """Return the label vectors (N, L) with the largest expected F1 among all vectors (GFM).
 
-    With ``D_ik = sum_s 2 P(y_i = 1, |y| = s) / (k + s)``, the best vector of k labels has the
-    k largest D_ik. `gain` (N, L, L) holds D_ik in ``[:, k - 1, i]`` and `empty` (N,) P(|y| = 0).
-    Of equally good vectors the vector with the fewest labels is taken, then the first labels.
+    The expected F1 of a vector of k labels is the sum of the gains
+    ``D_ik = sum_s 2 P(y_i = 1, |y| = s) / (k + s)`` of its labels i, so the best vector has the k
+    labels with the largest gains. `gain` (N, L, L) holds D_ik in ``[:, k - 1, i]``, and `empty`
+    (N,) holds ``P(|y| = 0)``. Ties are broken by the fewest labels, then by the order of the
+    labels.
     """
     n, n_labels = gain.shape[:2]
-    # Rounded to the digits that rounding errors leave alone: equal labels are taken in order.
+    # Round the gains so that rounding errors do not decide between labels with equal gains.
     gain = np.round(gain, 12)
     size = np.arange(n_labels)
     value = np.sort(gain, axis=2)[:, :, ::-1].cumsum(axis=2)[:, size, size]
@@ -326,11 +331,12 @@ def maximize_f1(
 
 
 def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bool) -> np.ndarray:
-    """Return the index (N,) of the best candidate of each row, by `value` (N, C).
+    """Return the index (N,) of the candidate with the largest `value` (N, C) in each row.
 
-    Values are 0 or more and are compared up to rounding; of equal values the first candidate wins.
-    `empty`, (C,) or (N, C), marks the candidates without a label. If `allow_empty` is False, such
-    a candidate can win only in a row without a `possible` label (N,).
+    Values are nonnegative and compared up to rounding; of equal values the first candidate is
+    chosen. `empty`, (C,) or (N, C), is True for candidates without a label, and `possible` (N,) is
+    True for rows in which a label can be on. If `allow_empty` is False, empty candidates are
+    excluded in these rows.
     """
     if not allow_empty:
         value = np.where(empty & possible[:, None], -1.0, value)
@@ -338,27 +344,28 @@ def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bo
 
 
 def f1_gain(on: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return D_ik (N, L, L) in ``[:, k - 1, i]`` from ``E[y_i t^|y|] / t`` (N, Q, L)."""
+    """Return the gains D_ik of `maximize_f1` from ``E[y_i t^|y|] / t`` (N, Q, L) at nodes t."""
     sizes = np.arange(1, on.shape[2] + 1)
     return (2 * weight * nodes ** sizes[:, None]) @ on
 
 
 def independent_on(p: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Return ``E[y_i t^|y|] / t`` (N, Q, L) for independent labels (N, L)."""
+    """Return ``E[y_i t^|y|] / t`` (N, Q, L) for independent labels with probabilities p (N, L)."""
     factor = 1 - p[:, None, :] * (1 - nodes[:, None])  # at least t, far from 0
     return p[:, None, :] * (factor.prod(axis=2, keepdims=True) / factor)
 
 
 def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:
-    """Return the expected Jaccard index (N, L + 1) of the first k = 0, ..., L independent labels.
+    """Return the expected Jaccard index (N, L + 1) of predicting the first k = 0, ..., L labels.
 
-    The number of labels on among the first k and the number among the others are independent; the
-    union has k labels and the labels on among the others.
+    The labels are independent with probabilities p (N, L). The intersection is then the number of
+    the first k labels that are on, and the union is k plus the number of the other labels that are
+    on. These two numbers are independent.
     """
     n, n_labels = p.shape
     nodes, weight = inverse_nodes(n_labels)
     factor = 1 - p[:, None, :] * (1 - nodes[:, None])
-    left_out = np.ones((n, len(nodes), n_labels))  # E[t^(number on after the first k)]
+    left_out = np.ones((n, len(nodes), n_labels))  # E[t^m], m labels after the first k are on
     left_out[:, :, :-1] = factor[:, :, :0:-1].cumprod(axis=2)[:, :, ::-1]
     power = weight[:, None] * nodes[:, None] ** np.arange(n_labels)
     value = p.cumsum(axis=1) * (power * left_out).sum(axis=1)
@@ -366,13 +373,16 @@ def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:
 
 
 def first_k(order: np.ndarray, k: np.ndarray | int) -> np.ndarray:
-    """Return 0/1 vectors (N, L) with the first k labels of an order (N, L) on; k is (N,) or int."""
+    """Return 0/1 vectors (N, L) in which the first k labels of `order` (N, L) are on.
+
+    k is an integer or an array (N,).
+    """
     rank = np.argsort(order, axis=1)
     return (rank < np.reshape(k, (-1, 1))).astype(np.int64)
 
 
 def jaccard(judges: np.ndarray, candidates: np.ndarray, zero_division: float) -> np.ndarray:
-    """Return the Jaccard index (..., J, C) of 0/1 vectors (..., J, L) and (..., C, L)."""
+    """Return the Jaccard indices (..., J, C) of 0/1 vectors (..., J, L) with (..., C, L)."""
     both = judges @ np.swapaxes(candidates, -1, -2)
     union = judges.sum(axis=-1)[..., :, None] + candidates.sum(axis=-1)[..., None, :] - both
     empty = union == 0

@@ -1,4 +1,4 @@
-"""The input of a decoding rule: the outputs' distribution under a model or any classifier."""
+"""Input of decoding rules: the distribution of the outputs under a model or any classifier."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ from skcrbm.energies import BaseEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod, infer, sample
 
-# Log-probability of an output that a classifier takes for impossible: far below all others, but
-# finite, so that an impossible label set with fewer such outputs is better.
+# Log-probability for outputs with predicted probability 0. It is far below all others but finite,
+# so that label sets with fewer impossible outputs have a higher score.
 _LOG_IMPOSSIBLE = -700.0
 
 
 class Posterior(NamedTuple):
-    """p(v, h | x) of each row of a batch under a model, given the outputs known beforehand.
+    """Distribution p(v, h | x) of each row under a model, given the known outputs.
 
     Parameters
     ----------
     energy : BaseEnergy
-        Energies of the N rows, without the known outputs.
+        Energies of the N rows, in which known outputs are not clamped yet.
     method : InferenceMethod
         Method that computes marginals.
     known : ndarray (N, V) or None
-        Outputs known beforehand (0/1), NaN elsewhere. A rule returns them as given.
+        Known outputs (0/1), with NaN for all other outputs. A rule returns the known outputs
+        unchanged.
     label_sets : ndarray (K, V)
         Distinct output vectors seen in fit.
     n_jobs : int or None
-        Threads over rows.
+        Number of threads over rows.
     hidden : {"marginal", "max"}
-        Whether a score sums the hidden units out or takes their best values.
+        Treatment of hidden units in scores of output vectors: "marginal" sums them out, "max"
+        maximises over them.
     state_methods : dict
-        Query ("map", "marginal_map") -> method that the model was trained with; the rules that
-        search best states use it in place of their default.
+        Methods of inference by query ("map", "marginal_map") that were used in training. Rules that
+        search for best states use these methods instead of their default.
     thresholds : ndarray (V,) or None
         Thresholds on the marginals, fitted by cross-validation.
     margin : float
         Margin of the hinge loss, for the rule `Hinge`.
     allow_empty : bool
-        Whether a rule may predict no label for a row in which labels are possible.
+        If False, a rule must predict at least one label for each row in which a label is possible.
     unseen_share : float
         Estimated share of new rows whose label set is not in `label_sets`.
     zero_division : float
-        Score of a row without true and predicted labels, for rules that leave it at "auto".
+        Score of a row without true and predicted labels, for rules with ``zero_division="auto"``.
     seed : int
-        Seed of the rules that draw samples.
+        Seed of rules that draw samples.
     """
 
     energy: BaseEnergy
@@ -72,12 +74,15 @@ class Posterior(NamedTuple):
         return self.energy.n_models, self.energy.n_visible
 
     def rows(self, index) -> Posterior:
-        """Return the posterior of some rows."""
+        """Return the posterior of the selected rows."""
         known = None if self.known is None else self.known[index]
         return self._replace(energy=self.energy.rows(index), known=known)
 
     def evidence(self) -> np.ndarray | None:
-        """Return the known values of all variables (N, n_variables), NaN where free, or None."""
+        """Return the values (N, n_variables) to clamp, NaN for free variables.
+
+        The result is None if no output is known.
+        """
         if self.known is None:
             return None
         free = np.full((len(self.known), self.energy.n_hidden), np.nan)
@@ -89,13 +94,13 @@ class Posterior(NamedTuple):
         return infer(self.energy, method, clamp=self.evidence(), n_jobs=self.n_jobs, **options)
 
     def log_odds(self) -> np.ndarray:
-        """Return the log-odds (N, V) of the outputs' marginals given the known outputs."""
+        """Return the log-odds (N, V) of the marginals of the outputs, given the known outputs."""
         log_odds = self.infer().log_odds
         assert log_odds is not None
         return log_odds[:, : self.energy.n_visible]
 
     def marginals(self) -> np.ndarray:
-        """Return P(v_i = 1 | x, known), (N, V)."""
+        """Return the probabilities P(v_i = 1 | x, known) (N, V)."""
         return expit(self.log_odds())
 
     def modes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +113,7 @@ class Posterior(NamedTuple):
         return unchecked(self.energy.rows(rows).log_weight_of_sets)(sets, hidden)
 
     def draw(self, n_samples: int) -> np.ndarray:
-        """Return exact samples (N, n_samples, V) from p(v | x, known)."""
+        """Draw exact samples (N, n_samples, V) from p(v | x, known)."""
         states = sample(
             self.energy,
             "exact",
@@ -121,27 +126,28 @@ class Posterior(NamedTuple):
 
 
 class ClassifierPosterior(NamedTuple):
-    """Predictions of any classifier, in the form that decoding rules take.
+    """Predictions of any classifier, as input of decoding rules.
 
-    Outputs are independent given x, unless the classifier has a joint distribution to draw from.
+    Rules treat outputs as independent given x, unless they draw samples from a joint distribution
+    of the classifier.
 
     Parameters
     ----------
     proba : ndarray (N, V)
-        P(v_i = 1 | x) given the known outputs, which have probability 0 or 1.
+        P(v_i = 1 | x), and 0 or 1 for known outputs.
     known : ndarray (N, V) or None
-        Outputs known beforehand (0/1), NaN elsewhere.
+        Known outputs (0/1), with NaN for all other outputs.
     label_sets : ndarray (K, V)
         Distinct output vectors seen in fit.
     thresholds : ndarray (V,) or None
         Thresholds on the probabilities, fitted by cross-validation.
     allow_empty : bool
-        Whether a rule may predict no label for a row in which labels are possible.
+        If False, a rule must predict at least one label for each row in which a label is possible.
     zero_division : float
-        Score of a row without true and predicted labels, for rules that leave it at "auto".
+        Score of a row without true and predicted labels, for rules with ``zero_division="auto"``.
     sampler : callable or None
-        Function of a number of samples that returns draws (N, n_samples, V) from the classifier's
-        joint distribution.
+        Function ``sampler(n_samples)`` that returns samples (N, n_samples, V) from the joint
+        distribution of the classifier.
     """
 
     proba: np.ndarray
@@ -159,7 +165,7 @@ class ClassifierPosterior(NamedTuple):
         return n_rows, n_outputs
 
     def marginals(self) -> np.ndarray:
-        """Return P(v_i = 1 | x, known), (N, V)."""
+        """Return the probabilities P(v_i = 1 | x, known) (N, V)."""
         return self.proba
 
     def modes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -168,34 +174,38 @@ class ClassifierPosterior(NamedTuple):
         return (self.proba >= 0.5).astype(np.int64), score
 
     def log_weight_of_sets(self, rows, sets, hidden: str) -> np.ndarray:
-        """Return log-probabilities (len(rows), K) of output vectors (K, V), as if independent."""
+        """Return log-probabilities (len(rows), K) of output vectors (K, V), if independent."""
         with np.errstate(divide="ignore"):
             on, off = np.log(self.proba[rows]), np.log1p(-self.proba[rows])
         on, off = np.maximum(on, _LOG_IMPOSSIBLE), np.maximum(off, _LOG_IMPOSSIBLE)
         return on @ sets.T.astype(float) + off @ (1.0 - sets.T)
 
     def draw(self, n_samples: int) -> np.ndarray:
-        """Return samples (N, n_samples, V) from the classifier's joint distribution."""
+        """Draw samples (N, n_samples, V) from the joint distribution of the classifier."""
         if self.sampler is None:
-            raise ValueError("n_samples needs a classifier with a joint distribution to draw from")
+            raise ValueError(
+                "n_samples needs a classifier that can draw samples from a joint distribution"
+            )
         return self.sampler(n_samples)
 
 
 class CertifiedLabels(NamedTuple):
-    """Outputs of N rows, with a bound on their distance from the best outputs."""
+    """Outputs of N rows, with a bound on how far their objective may be from the minimum."""
 
     labels: np.ndarray  # (N, V) of 0/1
-    objective: np.ndarray  # (N,), the value that the rule minimises, at these outputs
-    gap: np.ndarray  # (N,), how much lower the minimum may be: 0 if proven, inf if unknown
+    objective: np.ndarray  # (N,), value of the function that the rule minimises
+    # (N,), bound on the difference between `objective` and the minimum: 0 if the outputs are proven
+    # to be optimal, inf if there is no bound.
+    gap: np.ndarray
 
 
 def with_a_label(labels: np.ndarray, score: np.ndarray, allow_empty: bool) -> np.ndarray:
-    """Switch on, in each row without a label on, the label with the highest score.
+    """Return 0/1 labels (N, L) with at least one label on in each row, if this is possible.
 
-    `labels` (N, L) of 0/1 is not changed in place. `score` (N, L) is -inf for a label that cannot
-    be on, such as a label known to be off; a row in which no label can be on stays empty. Among
-    equal scores the first label is taken. With `allow_empty`, or a single label, `labels` is
-    returned as it is.
+    In each empty row, the label with the highest score is switched on (the first of equal scores).
+    `score` (N, L) is -inf for labels that cannot be on, such as labels known to be 0. A row in
+    which no label can be on remains empty. If `allow_empty` is True, or there is a single label,
+    `labels` is returned unchanged.
     """
     n_labels = labels.shape[1]
     if allow_empty or n_labels < 2:
@@ -208,6 +218,6 @@ def with_a_label(labels: np.ndarray, score: np.ndarray, allow_empty: bool) -> np
 
 
 def check_zero_division(value: float) -> None:
-    """Raise a ValueError unless the value of a ratio 0 / 0 is 0 or 1."""
+    """Raise a ValueError unless `zero_division`, the value of a ratio 0 / 0, is 0 or 1."""
     if value not in (0, 1):
         raise ValueError(f"zero_division must be 0 or 1, got {value!r}")

@@ -1,8 +1,8 @@
-"""Decoding rules as objects: how `predict` turns a distribution over outputs into one vector.
+"""Decoding rules: objects with which `predict` chooses an output vector, given a distribution.
 
-A rule has options only, and a method `decode` of a `Posterior` (a model with an energy) or a
-`ClassifierPosterior` (the probabilities of any classifier). A new rule is a class here and a line
-in `DECODERS`.
+A rule holds only options, and its method `decode` takes a `Posterior` (of a model with an energy)
+or a `ClassifierPosterior` (probabilities predicted by any classifier). To add a rule, define a
+class here and add its name to `DECODERS`.
 """
 
 from __future__ import annotations
@@ -55,22 +55,26 @@ _ZERO_DIVISION = [OneOf(Real, {0.0, 1.0}), StrOptions({"auto"})]
 
 
 class DecodingRule(Options):
-    """Base class of the decoding rules: options only, no state, so that `clone` and grids work."""
+    """Base class of the decoding rules.
 
-    #: Query that an energy must answer, such as "map"; None if marginals are enough.
+    A rule holds options and no fitted state, so that `clone` and grid searches over options work.
+    """
+
+    #: Query that the energy must support, such as "map"; None if the rule needs only marginals.
     needs_answer: ClassVar[str | None] = None
-    #: Names of the kinds of energy that the rule serves; None for all.
+    #: Names of the energy classes that the rule supports; None for all.
     needs_kind: ClassVar[frozenset | None] = None
-    #: Whether `decode_with_gap` proves how far the labels may be from the best.
+    #: True if `decode_with_gap` returns a bound on how far the labels may be from the optimum.
     certified: ClassVar[bool] = False
-    #: Whether the rule can decode probabilities of labels from any classifier.
+    #: True if the rule can decode predicted probabilities of any classifier.
     takes_marginals: ClassVar[bool] = True
-    #: True if `DecodedClassifier` should leave the decoding to an estimator that has the rule.
+    #: True if `DecodedClassifier` should use the rule of its inner estimator, if it has this rule,
+    #: because the rule decodes a joint distribution.
     prefers_joint: ClassVar[bool] = False
 
     @classmethod
     def serves(cls, energy_type: type) -> bool:
-        """Return True if the rule can decode this kind of energy."""
+        """Return True if the rule can decode energies of this class."""
         kinds = {kind.__name__ for kind in energy_type.__mro__}
         if cls.needs_kind is not None and not cls.needs_kind & kinds:
             return False
@@ -78,17 +82,21 @@ class DecodingRule(Options):
 
     @abstractmethod
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
-        """Return 0/1 outputs (N, V); known outputs are returned as given."""
+        """Return 0/1 outputs (N, V); known outputs are returned unchanged."""
 
     def decode_with_gap(self, posterior: Posterior) -> CertifiedLabels:
-        """Return the outputs with a certificate; only rules with ``certified = True`` do."""
-        raise NotImplementedError(f"{type(self).__name__} has no certificate")
+        """Return the outputs with a bound on their distance from the optimum.
+
+        Only rules with ``certified = True`` support this.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no certificate of its labels")
 
 
 class Marginal(DecodingRule):
-    """Switch on the outputs with ``P(v_i = 1 | x) >= 0.5``: the least expected Hamming loss.
+    """Switch on the outputs with ``P(v_i = 1 | x) >= 0.5``.
 
-    If no label would be on and every training row had a label, the most probable label goes on.
+    This rule minimises the expected Hamming loss. If no label of a row reaches 0.5 and every
+    training row had a label, the most probable label is switched on.
 
     Examples
     --------
@@ -101,17 +109,17 @@ class Marginal(DecodingRule):
     name = "marginal"
 
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
-        """Return 0/1 outputs (N, V), the mode of each marginal."""
+        """Return the modes of the marginals as 0/1 outputs (N, V)."""
         labels, score = posterior.modes()
         return with_a_label(labels, score, posterior.allow_empty)
 
 
 class LabelSet(DecodingRule):
-    """Choose the most probable of the label sets seen in fit, for subset accuracy.
+    """Choose the most probable of the label sets seen in fit, which suits the subset accuracy.
 
-    Known labels restrict the sets to those that agree with them. If no set agrees, all sets compete
-    with the known labels written over them. A classifier without a joint distribution of its own
-    is decoded as if its labels were independent given x.
+    Only label sets that agree with the known labels are possible. If no set agrees, the candidates
+    are all sets overwritten by the known labels. For a classifier without a joint distribution,
+    labels are treated as independent given x.
 
     Examples
     --------
@@ -125,32 +133,33 @@ class LabelSet(DecodingRule):
     prefers_joint = True
 
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
-        """Return the best of the label sets seen in fit, (N, V)."""
+        """Return the most probable label sets seen in fit (N, V)."""
         hidden = posterior.hidden if isinstance(posterior, Posterior) else "marginal"
         return best_label_sets(posterior, hidden)
 
 
 class ExpectedMetric(DecodingRule):
-    """Choose the labels of the largest expected F1 or Jaccard index of a row.
+    """Choose the label vector with the largest expected F1 or Jaccard index of a row.
 
     Parameters
     ----------
     metric : {"f1", "jaccard"}, default="f1"
-        ``2 |v y| / (|v| + |y|)`` or ``|v y| / |v or y|`` of a row; the names "f1_samples" and
-        "jaccard_samples" stand for the same.
+        Metric of the prediction v for the true labels y of a row: F1 is
+        ``2 |v and y| / (|v| + |y|)``, and the Jaccard index is ``|v and y| / |v or y|``. The names
+        "f1_samples" and "jaccard_samples" are accepted, too.
     zero_division : {"auto", 0.0, 1.0}, default="auto"
-        Score of a row without true and predicted labels. With 0, as in scikit-learn's `f1_score`,
-        predicting no label never gains anything. "auto" is 1 in a model's own `decode` and 0 in
-        `DecodedClassifier`.
+        Score of a row without true and predicted labels. With 0, the default of scikit-learn's
+        `f1_score`, an empty prediction is never better than another prediction. "auto" means 1 in
+        the `decode` of a model and 0 in `DecodedClassifier`.
     n_samples : int, default=None
-        Number of draws from the joint distribution of each row, over which the expectation is
-        taken, with a fixed seed. None: the exact expectation, under p(y | x) for models with exact
-        inference and for labels that are independent given x otherwise.
+        Number of samples from the joint distribution of each row by which the expectation is
+        estimated, with a fixed seed. If None, the expectation is computed without sampling: under
+        p(y | x) for models with exact inference, otherwise as if labels were independent given x.
 
     Notes
     -----
-    The F1 rule is the best of all label vectors; the Jaccard rule the best of some candidates, see
-    `skcrbm.decoding.decode_marginals` and `skcrbm.decoding.decode_samples`.
+    For F1 the result is the best of all label vectors, and for the Jaccard index the best of some
+    candidates. See `skcrbm.decoding.decode_marginals` and `skcrbm.decoding.decode_samples`.
 
     Examples
     --------
@@ -179,11 +188,11 @@ class ExpectedMetric(DecodingRule):
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Name that stands for the rule in `decode`."""
+        """Name of the rule in `decode`."""
         return f"expected_{METRICS.get(self.metric, self.metric)}"
 
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
-        """Return the labels (N, V) of the largest expected metric."""
+        """Return the label vectors (N, V) with the largest expected metric."""
         metric = METRICS.get(self.metric, self.metric)
         zero_division = _or_default(self.zero_division, posterior.zero_division)
         options = {"zero_division": zero_division, "allow_empty": posterior.allow_empty}
@@ -197,31 +206,32 @@ class ExpectedMetric(DecodingRule):
 
 
 def expected_jaccard() -> ExpectedMetric:
-    """Return the rule that the name "expected_jaccard" stands for."""
+    """Return the rule with the name "expected_jaccard"."""
     return ExpectedMetric("jaccard")
 
 
 class Threshold(DecodingRule):
     """Switch on the labels whose probability reaches a threshold fitted by cross-validation.
 
-    `fit` predicts the training rows out of fold and keeps the best of all cut points for the
-    metric as `thresholds_`; that costs as many fits as folds, beside the fit on all rows.
+    `fit` computes out-of-fold probabilities of the training rows and stores the thresholds that
+    maximise the metric as `thresholds_`. This needs a fit for each fold, in addition to the fit on
+    all rows.
 
     Parameters
     ----------
     metric : str, default="f1_samples"
-        Metric that the thresholds maximise: "f1_samples", "jaccard_samples", "f1_micro" or
-        "neg_hamming_loss", with one threshold for all labels, or "f1_macro", with a threshold for
-        each label.
+        Metric to maximise. "f1_samples", "jaccard_samples", "f1_micro" and "neg_hamming_loss" fit a
+        single threshold for all labels, "f1_macro" fits a threshold for each label.
     cv : int, splitter or iterable, default=None
-        Folds of the training rows. An int is a number of folds stratified by labels; None is 5.
+        Folds of the training rows. An integer is a number of folds, stratified by labels; None
+        means 5.
     zero_division : {"auto", 0.0, 1.0}, default="auto"
-        Score of a row without true and predicted labels (of a label, with "f1_macro"). "auto" is 1
-        in a model's own `decode` and 0 in `DecodedClassifier`.
+        Score of a row (with "f1_macro" of a label) without true and predicted labels. "auto" means
+        1 in the `decode` of a model and 0 in `DecodedClassifier`.
 
     See Also
     --------
-    skcrbm.decoding.fit_thresholds : The search, as a function of labels and probabilities.
+    skcrbm.decoding.fit_thresholds : Find the thresholds for given labels and probabilities.
 
     Examples
     --------
@@ -253,7 +263,7 @@ class Threshold(DecodingRule):
     ) -> np.ndarray:
         """Return the best thresholds (V,) for labels y and their out-of-fold probabilities.
 
-        `zero_division` is the value that "auto" stands for.
+        `zero_division` is the value to use if the option of the rule is "auto".
         """
         return fit_thresholds(
             y,
@@ -273,7 +283,7 @@ class Threshold(DecodingRule):
 
 
 class _JointRule(DecodingRule):
-    """Base class of the rules that search the joint distribution of a model."""
+    """Base class of rules that search for a mode of the joint distribution of a model."""
 
     takes_marginals = False
     prefers_joint = True
@@ -282,8 +292,9 @@ class _JointRule(DecodingRule):
 class MarginalMAP(_JointRule):
     """Choose the most probable of all label vectors, with the hidden units summed out.
 
-    Exact for at most 10 outputs. Beyond, the best of the state that mixed-product message passing
-    finds and the best label set seen in fit, both improved by flips of single outputs.
+    The result is exact for at most 10 outputs. With more outputs, the result of mixed-product
+    message passing and the best label set seen in fit are improved by flips of single outputs, and
+    the better vector is chosen.
 
     Examples
     --------
@@ -296,16 +307,16 @@ class MarginalMAP(_JointRule):
     needs_answer = "marginal_map"
 
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
-        """Return ``argmax p(v | x)``, (N, V)."""
+        """Return the most probable outputs ``argmax p(v | x)`` (N, V)."""
         return best_outputs(_of_model(self, posterior), "marginal_map", "marginal")
 
 
 class MAP(_JointRule):
-    """Choose the label part of the most probable state ``argmax p(v, h | x)``.
+    """Choose the labels of the most probable joint state ``argmax p(v, h | x)``.
 
-    Exact if the smaller layer has at most 10 units. Beyond, the state that max-product finds,
-    improved as by `MarginalMAP`; models over pairs and cliques of labels search by branch and
-    bound.
+    The result is exact if the smaller layer has at most 10 units. For larger layers the result of
+    max-product message passing is improved as in `MarginalMAP`. Models with pairs and cliques of
+    labels use branch and bound.
 
     Examples
     --------
@@ -319,19 +330,19 @@ class MAP(_JointRule):
     certified = True
 
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
-        """Return the outputs (N, V) of the best state."""
+        """Return the outputs (N, V) of the most probable state."""
         return best_outputs(_of_model(self, posterior), "map", "max")
 
     def decode_with_gap(self, posterior: Posterior) -> CertifiedLabels:
-        """Return the outputs of the best state, minus its score, and the gap to its bound."""
+        """Return the outputs of the best state, minus its score, and a bound on the gap."""
         return best_outputs_with_gap(posterior)
 
 
 class Hinge(_JointRule):
-    """Choose the labels of the least hinge loss, the rule of the large margin Boltzmann machine.
+    """Choose the labels with the least hinge loss, the rule of the large margin Boltzmann machine.
 
-    Minimises ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over y in {-1, +1}^L. All label
-    vectors compete, the empty vector included.
+    The rule minimises ``sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)`` over all label vectors
+    y in {-1, +1}^L, including the vector without a label.
 
     Examples
     --------
@@ -345,32 +356,26 @@ class Hinge(_JointRule):
     certified = True
 
     def decode(self, posterior: Posterior | ClassifierPosterior) -> np.ndarray:
-        """Return the labels (N, V) of the least hinge loss."""
+        """Return the labels (N, V) with the least hinge loss."""
         return self.decode_with_gap(_of_model(self, posterior)).labels
 
     def decode_with_gap(self, posterior: Posterior) -> CertifiedLabels:
-        """Return the labels, their loss, and how much lower the loss of others may be."""
+        """Return the labels, their hinge loss, and a bound on the gap to the least loss."""
         return least_hinge_loss(posterior)
 
 
 def resolve_decoder(
     decode: str | DecodingRule, argument: str = "decode", possible: Iterable[str] | None = None
 ) -> DecodingRule:
-    """Turn a name or a configured object into a decoding rule, with its options checked.
+    """Return the decoding rule for a name or a configured object, and check its options.
 
-    Parameters
-    ----------
-    decode : str or DecodingRule
-        A name stands for the rule with its defaults.
-    argument : str, default="decode"
-        Name of the argument, for error messages.
-    possible : iterable of str, default=None
-        Names of the rules that are accepted; None: all.
+    A name gives the rule with its default options. `argument` is the name of the argument in error
+    messages, and `possible` holds the names of the accepted rules (None for all rules).
 
     Raises
     ------
     ValueError
-        If the name is unknown, the rule is not possible, or an option is invalid.
+        If the name is unknown, the rule is not accepted, or an option is invalid.
     TypeError
         If `decode` is neither a name nor a rule.
     """
@@ -382,14 +387,14 @@ def resolve_decoder(
 
 
 class _RuleObject(HasMethods):
-    """Constraint: a decoding rule as an object, with a possible name and valid options."""
+    """Constraint for a decoding rule given as an object, with one of the accepted `names`."""
 
     def __init__(self, names: Iterable[str]):
         super().__init__(["decode"])
         self.names = frozenset(names)
 
     def is_satisfied_by(self, val: Any) -> bool:
-        """Return True if `val` is a possible rule; its invalid options raise an error here."""
+        """Return True if `val` is an accepted rule; raise an error if its options are invalid."""
         if not isinstance(val, DecodingRule):
             return False
         val.check_options()
@@ -400,35 +405,26 @@ class _RuleObject(HasMethods):
 
 
 def decoder_constraint(names: Iterable[str], *, auto: bool = False) -> list:
-    """Return the constraint of a parameter that takes a decoding rule, by name or as an object.
+    """Return the ``_parameter_constraints`` of a parameter that takes a decoding rule.
 
-    Parameters
-    ----------
-    names : iterable of str
-        Names of the rules that are possible.
-    auto : bool, default=False
-        Whether "auto" is accepted as well.
-
-    Returns
-    -------
-    list
-        Entry of scikit-learn's ``_parameter_constraints``.
+    Valid values are the `names`, rule objects with these names, and "auto" if `auto` is True.
     """
     names = list(names)
     return [StrOptions({*names, *(["auto"] if auto else [])}), _RuleObject(names)]
 
 
 def decoders_for(energy_type: type) -> list[str]:
-    """Return the names of the decoding rules that serve a kind of energy.
+    """Return the names of the decoding rules that can be used with a class of energies.
 
     Parameters
     ----------
     energy_type : type
-        A subclass of `BaseEnergy`.
+        Subclass of `BaseEnergy`.
 
     Returns
     -------
     list of str
+        Names of the rules, in the order of their registration.
 
     Examples
     --------
@@ -442,7 +438,9 @@ def decoders_for(energy_type: type) -> list[str]:
 
 def _of_model(rule: DecodingRule, posterior: Posterior | ClassifierPosterior) -> Posterior:
     if not isinstance(posterior, Posterior):
-        raise ValueError(f"decode={rule.name!r} needs the joint distribution of a model")
+        raise ValueError(
+            f"decode={rule.name!r} needs a model with a joint distribution of the labels"
+        )
     return posterior
 
 

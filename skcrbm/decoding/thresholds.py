@@ -1,4 +1,4 @@
-"""Thresholds on marginals, fitted to a metric by exact search."""
+"""Thresholds on marginals that maximise a metric, found by exact search."""
 
 from __future__ import annotations
 
@@ -26,52 +26,55 @@ def fit_thresholds(
     zero_division: float = 1.0,
     allow_empty: bool = True,
 ) -> np.ndarray:
-    """Return the thresholds that are best for a metric, among all possible thresholds.
+    """Return the thresholds that maximise a metric, among all possible thresholds.
 
-    `proba` should come from models that were not fitted on these rows, for example by
-    cross-validation; on a model's own training rows the thresholds come out too high.
+    `proba` should come from models that were not fitted on these rows, for example from
+    cross-validation. On the training rows of a model the best thresholds are too high.
 
     Parameters
     ----------
     y : array-like of shape (n_samples, n_labels)
-        Labels 0 and 1, NaN where not observed: these entries are ignored.
+        Labels 0 and 1. Entries that are NaN (not observed) are ignored.
     proba : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
-        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. If both are data frames,
-        the columns of y are matched by name; the thresholds have the order of `proba`.
+        P(y_i = 1 | x) in either form of scikit-learn's `predict_proba`. If y and `proba` are data
+        frames, the columns of y are matched by name with the columns of `proba`, which determine
+        the order of the thresholds.
     metric : str, default="f1_samples"
-        "f1_samples" or "jaccard_samples", averaged over rows; "f1_micro"; "f1_macro",
-        averaged over labels; "neg_hamming_loss", for the least Hamming loss.
+        "f1_samples" or "jaccard_samples" (means over rows), "f1_micro", "f1_macro" (mean over
+        labels), or "neg_hamming_loss".
     per_label : bool, default=None
-        Whether each label gets a threshold of its own. None: True for "f1_macro", which gains by
-        it, and False for the other metrics, which overfit easily. The metrics over rows take a
-        single threshold only.
+        True to fit a threshold for each label, False to fit a single threshold for all labels. None
+        means True for "f1_macro", which benefits most, and False for the other metrics, which
+        overfit easily. "f1_samples" and "jaccard_samples" support a single threshold only.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows.
     zero_division : {1.0, 0.0}, default=1.0
         Score of a row (with "f1_macro" of a label) without true and predicted entries.
     allow_empty : bool, default=True
-        The value that `apply_thresholds` will get. If False, the metrics over rows count the label
-        that goes on in a row without any; the other metrics are searched as if no label did.
+        Value of `allow_empty` in the later call of `apply_thresholds`. If False, the search for
+        "f1_samples" and "jaccard_samples" takes into account that a label is switched on in empty
+        rows. The search for the other metrics ignores this.
 
     Returns
     -------
     ndarray of shape (n_labels,)
-        A label is on if ``proba >= threshold``. Each threshold lies halfway between two values of
-        `proba`, or between a value and 0 or 1, or just above 1 if no lower threshold keeps a label
-        off. Of equally good thresholds the closest to 0.5 is taken, then the higher.
+        Thresholds; a label is predicted if ``proba >= threshold``. A threshold is halfway between
+        two values of `proba`, or between a value and 0 or 1, or just above 1 if some `proba` is 1
+        and no label should be on. Of equally good thresholds the closest to 0.5 is chosen, then
+        the higher.
 
     Raises
     ------
     ValueError
         If the metric or an option is unknown, an array is invalid, or ``per_label=True`` is
-        combined with a metric over rows.
+        combined with "f1_samples" or "jaccard_samples".
 
     Notes
     -----
-    All cut points are tried: if a metric is a mean over rows or labels, each entry that is
-    switched on changes one term, so that a single sort gives the value at every cut. For
-    "f1_micro" with a threshold for each label, the maximum of a ratio of two sums is found by
-    Dinkelbach's iteration, in which labels are independent.
+    The search evaluates every cut between sorted probabilities. If the metric is a mean over rows
+    or labels, moving the cut by an entry changes a single term, so one sort is enough. "f1_micro"
+    with a threshold for each label is a ratio of two sums over labels. Dinkelbach's iteration finds
+    its maximum, because each of its steps maximises a sum over labels separately.
 
     Examples
     --------
@@ -135,9 +138,9 @@ def apply_thresholds(
     thresholds : array-like of shape (n_labels,)
         Threshold of each label.
     allow_empty : bool, default=True
-        Whether a row may have no label on. If False, the label with the largest
-        ``proba - threshold`` goes on in a row in which no label reaches its threshold, unless all
-        probabilities are 0. A single label may always be off.
+        If False, the label with the largest ``proba - threshold`` is switched on in rows in which
+        no label reaches its threshold, unless all probabilities of the row are 0. With a single
+        label this option has no effect.
 
     Returns
     -------
@@ -169,7 +172,7 @@ def _reached(proba, thresholds, allow_empty):
 
 
 def check_threshold_metric(metric: str, per_label: bool | None = None) -> bool:
-    """Return True if each label gets a threshold of its own; ValueError if that is impossible."""
+    """Validate a metric and `per_label`, and return True if each label gets its own threshold."""
     if metric not in THRESHOLD_METRICS:
         raise ValueError(
             f"metric must be one of {', '.join(map(repr, THRESHOLD_METRICS))}; got {metric!r}"
@@ -178,8 +181,9 @@ def check_threshold_metric(metric: str, per_label: bool | None = None) -> bool:
         return metric == "f1_macro"
     if per_label and "thresholds" not in SCORES[metric].maximizers:
         raise ValueError(
-            f"{metric!r} takes a single threshold for all labels: there is no exact search for a "
-            "threshold of each label; 'f1_micro', 'f1_macro' and 'neg_hamming_loss' take both"
+            f"{metric!r} takes a single threshold for all labels, because there is no exact search "
+            "for a threshold of each label. Use per_label=False, or 'f1_micro', 'f1_macro' or "
+            "'neg_hamming_loss'"
         )
     return bool(per_label)
 
@@ -190,27 +194,30 @@ def labels_by_fitted_thresholds(
     known: np.ndarray | None,
     allow_empty: bool,
 ) -> np.ndarray:
-    """Return labels (N, L) by the thresholds (L,) that `fit` found; known labels stay as given.
+    """Return labels (N, L) by the thresholds (L,) that `fit` found; known labels do not change.
 
-    `proba` (N, L) is 0 or 1 for known labels, and `known` (N, L) is NaN for unknown labels.
-    Thresholds of None, because `fit` did not search them, are an error.
+    `proba` (N, L) must be 0 or 1 for known labels, and `known` (N, L) is NaN for unknown labels. A
+    ValueError is raised if `thresholds` is None because `fit` did not search for thresholds.
     """
     if thresholds is None:
         raise ValueError(
-            "decode='threshold' needs thresholds_, which fit finds by cross-validation: set it "
-            "and fit again, or choose another decode"
+            "decode='threshold' needs thresholds_, which fit finds by cross-validation: set "
+            "decode='threshold' and fit again, or choose another decode"
         )
-    if known is not None:  # a threshold of 0 or above 1 must not change a known label
+    if known is not None:  # a fitted threshold of 0 or above 1 could change a known label
         thresholds = np.where(known == 1, 0.0, np.where(known == 0, 2.0, thresholds))
     return _reached(proba, thresholds, allow_empty)
 
 
 class _Sorted:
-    """Entries in G groups of M, by falling probability, with the sums over the first m entries."""
+    """G groups of M entries, sorted by decreasing probability, with cumulative weights.
 
-    proba: np.ndarray  # (G, M), sorted; -1 where not observed, which comes last
-    on: np.ndarray  # (G, M + 1), weight of the first m entries, m = 0, ..., M
-    true_on: np.ndarray  # (G, M + 1), weight of the true entries among these
+    A cut m = 0, ..., M switches on the first m entries of a group.
+    """
+
+    proba: np.ndarray  # (G, M), sorted; -1 for entries that are not observed, which come last
+    on: np.ndarray  # (G, M + 1), weight of the first m entries
+    true_on: np.ndarray  # (G, M + 1), weight of the positive entries among the first m
 
     def __init__(self, proba, y, weight, observed):
         proba = np.where(observed, proba, -1.0)
@@ -236,7 +243,7 @@ def _ratio(numerator, denominator, zero_division):
 
 
 def _cut_of_sum(table, value):
-    """Return the threshold that maximises the sum over groups of values (G, M + 1)."""
+    """Return the threshold for all groups that maximises the sum of their values (G, M + 1)."""
     seen = table.proba.ravel() >= 0
     proba = table.proba.ravel()[seen]
     gain = np.diff(value, axis=1).ravel()[seen]
@@ -246,7 +253,7 @@ def _cut_of_sum(table, value):
 
 
 def _cut_of_each(table, value):
-    """Return the thresholds (G,) that maximise the values (G, M + 1) of each group."""
+    """Return the threshold of each group (G,) that maximises its values (G, M + 1) over cuts."""
     thresholds = np.empty(len(value))
     for group, (proba, total) in enumerate(zip(table.proba, value, strict=True)):
         n = np.count_nonzero(proba >= 0)
@@ -255,15 +262,19 @@ def _cut_of_each(table, value):
 
 
 def _best_cut(proba, value):
-    """Return the threshold of the largest value (m + 1,), by the number of entries switched on."""
-    # Cut m lies above entry m and up to entry m - 1. The ends are 0 and 1, or just above 1.
+    """Return the threshold with the largest value (M + 1,).
+
+    The values are indexed by the number of sorted entries that the threshold switches on.
+    """
+    # Cut m is between entry m - 1, which is on, and entry m, which is off. The limits are 0 and 1,
+    # or a number just above 1.
     top = np.nextafter(1.0, 2.0) if (proba == 1).any() else 1.0
     upper = np.concatenate([[top], proba])
     lower = np.concatenate([proba, [0.0]])
     middle = lower + (upper - lower) / 2
     threshold = np.where(middle > lower, middle, upper)
     possible = upper > lower
-    possible[-1] = True  # all on: also a threshold of 0
+    possible[-1] = True  # a threshold of 0 is possible and switches on all entries
     largest = value[possible].max()
     best = possible & (value >= largest - TIE * np.abs(value).max())
     cuts = threshold[best]
@@ -271,11 +282,11 @@ def _best_cut(proba, value):
 
 
 def _micro_f1_by_label(table):
-    """Return the thresholds (L,) that maximise the F1 of the counts summed over labels."""
+    """Return the thresholds (L,) that maximise the micro-averaged F1, by Dinkelbach's iteration."""
     true = table.true_on[:, -1].sum()
-    level = 0.0 if true > 0 else 1.0  # the value without a label on
+    level = 0.0 if true > 0 else 1.0  # F1 of empty predictions
     while True:
-        # The maximum of 2 true_on - level (on + true) is positive unless the level is the best.
+        # The maximum of 2 true_on - level (on + true) is positive unless `level` is the largest F1.
         thresholds = _cut_of_each(table, 2 * table.true_on - level * table.on)
         first = np.count_nonzero(table.proba >= thresholds[:, None], axis=1)
         index = np.arange(len(first)), first

@@ -1,4 +1,4 @@
-"""Energy functions: the models, apart from how they are inferred or learned."""
+"""Energy functions, which define the models. Inference and learning are in other packages."""
 
 from skcrbm.energies._factor_graph import FactorGraphEnergy
 from skcrbm.energies._factors import AndFactors, OrFactors, TableFactors

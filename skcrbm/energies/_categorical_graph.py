@@ -1,4 +1,4 @@
-"""Factor graphs whose variables have any number of states."""
+"""Factor graphs over variables with any number of states."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ from skcrbm.utils.validation import as_real, kernel_array
 class CategoricalGraphEnergy(FactorGraphEnergy):
     """A batch of Markov random fields over variables with any number of states.
 
-    ``-E_n(x) = sum_i f_n[i, x_i] + sum_a log phi_a(x_a)``. `FactorGraphEnergy` makes an object of
-    this class if a variable has another number of states than two, so that users need not name
-    it. The states of a variable are the integers from 0 to its number of states - 1.
+    The score is ``-E_n(x) = sum_i f_n[i, x_i] + sum_a log phi_a(x_a)``. The constructor of
+    `FactorGraphEnergy` creates an object of this class if a variable has more or fewer than two
+    states, so users do not need this class directly. The states of a variable are integers from 0
+    to its number of states - 1.
 
     Arrays of beliefs have an axis of K states, where K is the largest number of states of a
-    variable. Where a variable has fewer states, fields are 0 and ignored, probabilities are 0 and
-    log-odds are -inf.
+    variable. For variables with fewer states, the remaining entries are 0 in fields and
+    probabilities, and -inf in log-odds.
 
     Parameters
     ----------
     factors : sequence of TableFactors, OrFactors or AndFactors
-        Factors that all models share. OR and AND take variables of two states.
+        Factors that all models share. OR and AND factors need variables with two states.
     field : array-like (n, K) or (N, n, K), default=None
-        Log-weights that are added to each state of each variable, a matrix per model. None is one
-        model with fields of 0.
+        Log-weights that are added to each state of each variable, with a matrix per model. None
+        means a single model with fields of 0.
     n_variables : int, default=None
-        Number of variables n. None takes the length of `n_states` or the shape of `field`, or the
-        largest variable of the factors plus 1.
+        Number of variables n. If None, it is the length of `n_states`, or follows from the shape of
+        `field`, or is the largest index of a variable in the factors plus 1.
     n_states : int or array-like of int (n,), default=None
-        Number of states of each variable. None takes the shapes of the tables, and K for a
-        variable without tables.
+        Number of states of each variable. If None, it follows from the shapes of the tables, and is
+        K for variables without tables.
 
     Attributes
     ----------
@@ -48,13 +49,13 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     field : ndarray (N, n, K)
         Log-weights that are added to each state.
     factors, log_potentials, tables, graph, n_models, n_variables, n_entries, dtype
-        As in `FactorGraphEnergy`.
+        See `FactorGraphEnergy`.
 
     Raises
     ------
     ValueError
-        If an array has the wrong shape or holds NaN or +inf, a factor names a variable that does
-        not exist, or tables disagree about the number of states of a variable.
+        If an array has the wrong shape or holds NaN or +inf, a factor has a variable that does not
+        exist, or tables disagree about the number of states of a variable.
 
     Examples
     --------
@@ -85,7 +86,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         values = np.where(self._has_state, values, 0)
         if not np.isfinite(values).all():
             raise ValueError(
-                "field must be finite; forbid a state by a table of one variable with -inf"
+                "field must be finite; to forbid a state, add a table of one variable with -inf"
             )
         return values
 
@@ -108,7 +109,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @property
     def _has_state(self) -> np.ndarray:
-        """True (n, K) for the states that a variable has."""
+        """Bool array (n, K), True for the states that exist for each variable."""
         return np.arange(self.n_levels) < self.graph.n_states[:, None]
 
     @property
@@ -118,7 +119,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @property
     def belief_shape(self) -> tuple[int, ...]:
-        """(N, n, K): beliefs have a number for each state."""
+        """Shape (N, n, K) of beliefs, with an entry for each state."""
         return self.n_models, self.n_variables, self.n_levels
 
     @property
@@ -133,13 +134,13 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @property
     def is_pairwise(self) -> bool:
-        """False: the variables are not 0/1."""
+        """False, because the variables are not 0/1."""
         return False
 
     def log_fields(self) -> np.ndarray:
-        """Return the fields (N, n, K), float64, with -inf for all states that are impossible.
+        """Return the fields (N, n, K), float64, with -inf for impossible states.
 
-        These are the states that a variable does not have, and those that contradict the evidence.
+        A state is impossible if it does not exist for the variable or contradicts the evidence.
         """
         found = np.where(self._has_state, self.field, -np.inf).astype(np.float64)
         if self.evidence is not None:
@@ -148,12 +149,12 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return found
 
     def logic_tables(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the scope and the log-potentials (2, ..., 2) of each OR and AND factor.
+        """Return each OR and AND factor as a pair of a scope and log-potentials (2, ..., 2).
 
         Raises
         ------
         ValueError
-            If a table would be larger than `MAX_LOGIC_TABLE`.
+            If a table would have more than `MAX_LOGIC_TABLE` entries.
         """
         found = []
         for group, kind in ((self.ors, "or"), (self.ands, "and")):
@@ -161,21 +162,21 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
                 inputs = group.inputs[group.start[f] : group.start[f + 1]]
                 if 2 ** (len(inputs) + 1) > MAX_LOGIC_TABLE:
                     raise ValueError(
-                        f"factors has an OR or AND of {len(inputs)} inputs, which would be a table "
-                        f"of 2^{len(inputs) + 1} entries beside variables of more than two "
-                        f"states; the limit is {MAX_LOGIC_TABLE} entries"
+                        f"factors has an OR or AND of {len(inputs)} inputs. Because some variables "
+                        "have more than two states, it must be converted to a table of "
+                        f"2^{len(inputs) + 1} entries; the limit is {MAX_LOGIC_TABLE} entries"
                     )
                 with np.errstate(divide="ignore"):
                     logs = np.log(logic_table(len(inputs), kind))
                 found.append((np.append(inputs, output), logs.reshape((2,) * (len(inputs) + 1))))
         return found
 
-    # `infer` fixes no categorical variable by its field alone.
+    # `infer` does not clamp categorical variables with large fields, as it does for 0/1 variables.
     own_log_odds = BaseEnergy.own_log_odds
     dominant_fields = BaseEnergy.dominant_fields
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
-        """Return the log-odds (M, K) of held variables with the given values (M,)."""
+        """Return the (infinite) log-odds (M, K) of variables that are clamped to values (M,)."""
         return np.where(np.arange(self.n_levels) == values[:, None], np.inf, -np.inf)
 
     def _check_values(self, evidence):
@@ -185,12 +186,12 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         if wrong.any():
             v = int(np.argwhere(wrong)[0][-1])
             raise ValueError(
-                f"clamp must hold states of the variables, 0 to {self.n_states[v] - 1} for "
-                f"variable {v}, or NaN for a free variable; got {evidence[wrong].flat[0]:g}"
+                f"clamp must hold states of the variables, such as 0 to {self.n_states[v] - 1} for "
+                f"variable {v}, or NaN for free variables; got {evidence[wrong].flat[0]:g}"
             )
 
     def _checked_states(self, states: Any, name: str) -> np.ndarray:
-        """Return states (..., n) as an array, or raise a ValueError if a value is no state."""
+        """Return states (..., n) as an array, or raise a ValueError if a value is not a state."""
         array = np.asarray(states)
         fits = array.dtype.kind in "biuf" and array.shape[-1:] == self.n_states.shape
         if not fits or not ((array >= 0) & (array < self.n_states) & (array == array // 1)).all():
@@ -201,7 +202,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return array
 
     def _checked_means(self, means: Any, name: str) -> np.ndarray:
-        """Return states (S, n), or probabilities (S, n, K), as an array."""
+        """Validate states (S, n) or probabilities (S, n, K), and return them as an array."""
         array = np.asarray(means)
         if array.ndim != 3:
             return self._checked_states(array, name)
@@ -248,12 +249,12 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         states : ndarray of int (N, C, n)
             C states of each model.
         block : slice or ndarray of int
-            A member of `sampling_blocks`.
+            One of `sampling_blocks`.
 
         Returns
         -------
         ndarray (N, C, size of the block, K), float64
-            -inf for states of weight 0, and for states that contradict the evidence.
+            Log-weights; -inf for states of weight 0 and states that contradict the evidence.
         """
         n, n_chains, width = states.shape
         flat = np.asarray(states).reshape(n * n_chains, width).astype(np.int64)
@@ -284,16 +285,16 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return total.reshape(n, n_chains, len(variables), self.n_levels)
 
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-odds (N, C, size of the block, K) of each state given all others.
+        """Return the log-odds (N, C, size of the block, K) of states given the other variables.
 
-        If the others forbid all states of a variable, the states that the variable has are
-        equally probable.
+        If all states of a variable have weight 0 given the other variables, its possible states
+        are treated as equally probable.
         """
         logs = self.conditional_log_weights(states, block)
         return log_odds_of_weights(logs, self._allowed(block)[:, None])
 
     def _allowed(self, block):
-        """Return True (N, size of the block, K) for states that evidence and variables allow."""
+        """Return True (N, size of the block, K) for states that exist and agree with evidence."""
         return self.log_fields()[:, np.arange(self.n_variables)[block]] > -np.inf
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
@@ -306,12 +307,13 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         u : ndarray that broadcasts to (N, C, size of the block)
             Uniform random numbers.
         block : slice or ndarray of int
+            One of `sampling_blocks`.
         """
         return self._draw(expit(log_odds.astype(np.float64)), u)
 
     def _draw(self, chance, u):
         edges = np.cumsum(chance, axis=-1)
-        # The last state of positive probability takes the rounding error of the sum.
+        # If rounding leads beyond all states, choose the last state of positive probability.
         last = chance.shape[-1] - 1 - (chance[..., ::-1] > 0).argmax(axis=-1)
         found = (np.asarray(u)[..., None] * edges[..., -1:] >= edges).sum(axis=-1)
         return np.minimum(found, last).astype(self.state_dtype)
@@ -319,7 +321,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     def draw_independent(self, u: np.ndarray, beliefs: np.ndarray | None = None) -> np.ndarray:
         """Draw states (N or 1, C, n) of independent variables with marginals (N, n, K).
 
-        None: all states of a variable are equally probable.
+        If `beliefs` is None, all states of a variable are equally probable.
         """
         chance = self._has_state if beliefs is None else np.where(self._has_state, beliefs, 0)
         return self._draw(np.asarray(chance, np.float64)[..., None, :, :], u)
@@ -332,10 +334,11 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         Parameters
         ----------
         log_odds : ndarray (..., size of the block, K)
+            Log-odds of the states.
         ties : ndarray (..., size of the block), default=None
-            States that stay unless another state is more probable.
+            States that are kept unless another state is more probable.
         block : slice or ndarray of int
-            All variables by default.
+            Block of variables, by default all variables.
         """
         log_odds = np.where(self._has_state[block], log_odds, -np.inf)
         best = log_odds.argmax(axis=-1)
@@ -351,18 +354,20 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return found[:, 0].astype(self.dtype)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the most probable state (N, n) of each variable; of ties the first."""
+        """Return the most probable state (N, n) of each variable, the first in case of ties."""
         return log_odds.argmax(axis=-1).astype(self.state_dtype)
 
     # ------------------------------------------------- sufficient statistics
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return ((n_entries,),), weighted sums of the probabilities of all entries.
+        """Return a tuple with the weighted sums (n_entries,) of the probabilities of entries.
 
         Parameters
         ----------
-        means : ndarray (S, n) of states, or (S, n, K) of probabilities of independent variables
+        means : ndarray (S, n) or (S, n, K)
+            States, or probabilities of the states of independent variables.
         weight : ndarray (S,)
+            Weight of each state.
         """
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
@@ -382,9 +387,9 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
         return (flat.astype(self.dtype),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states with moments (n, K) and `statistics`."""
+        """Return the mean score of states with means (n, K) and mean `statistics`."""
         (entries,) = statistics
-        seen = entries > 0  # an entry of weight 0 that no state uses must not add NaN
+        seen = entries > 0  # avoids 0 * -inf = NaN for entries of weight 0
         score = self.log_potentials[seen].astype(np.float64) @ entries[seen]
         return float(score + (self.field[0].astype(np.float64) * means).sum() + self.offset[0])
 
@@ -393,10 +398,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
     @classmethod
     def from_binary(cls, energy: FactorGraphEnergy) -> CategoricalGraphEnergy:
-        """Make the same models, evidence included, from a `FactorGraphEnergy` of 0/1 variables.
+        """Convert a `FactorGraphEnergy` of 0/1 variables, including its evidence.
 
-        Fields become log-weights of the state 1, half of them for each state if they act on
-        -1/+1 variables.
+        The field f of a variable becomes the log-weights (0, f) of its states. If the fields
+        multiply -1/+1 variables, the log-weights are (-f/2, f/2).
         """
         other = cls.__new__(cls)
         zero = np.zeros_like(energy.field)
@@ -409,7 +414,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 
 
 def _products(means, group):
-    """Return the probability (S, F, size) of entries from independent variables (S, n, K)."""
+    """Return the probability (S, F, size) of table entries under independent variables.
+
+    `means` (S, n, K) holds the probabilities of their states.
+    """
     found = np.ones((len(means), len(group.variables), 1))
     for column, k in zip(group.variables.T, group.shape, strict=True):
         part = means[:, column, :k].astype(np.float64)

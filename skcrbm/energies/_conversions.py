@@ -1,4 +1,4 @@
-"""Conversions of factor graphs: from other pairwise energies, from and to networks of files."""
+"""Conversions of factor graphs: from pairwise energies, and from and to networks in files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from skcrbm.energies.base import BaseEnergy
 from skcrbm.energies.rbm import RBMEnergy
 from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 
-# Largest number of inputs of an OR or AND that is written as a table, of 2^16 weights.
+# Largest number of inputs of an OR or AND that can be written as a table (of 2^16 weights).
 _MAX_LOGIC_INPUTS = 15
-# Largest |log| of a weight that is written; a float holds larger weights, too.
+# Largest |log| of a weight in a file. The largest float64 is about exp(709).
 _MAX_LOG = 700.0
 
 
@@ -36,12 +36,9 @@ class PairTables(NamedTuple):
 
 
 def pair_tables(energy: BaseEnergy) -> PairTables:
-    """Return the tables of an energy: a table for each coupling that is not 0, or for each edge.
+    """Return an energy as tables, for each nonzero coupling or each edge of a sparse graph.
 
-    Raises
-    ------
-    ValueError
-        If the energy has no pairs of units.
+    A ValueError is raised if the energy is not an RBM or Ising model.
     """
     if isinstance(energy, RBMEnergy) and not energy.categorical:
         i, j = np.nonzero(energy.weights)
@@ -108,28 +105,24 @@ def _weights(logs, name):
         worst = logs[logs > -np.inf]
         worst = worst[np.abs(worst).argmax()]
         raise ValueError(
-            f"{name} of {worst:.4g} cannot be written: the format takes weights, and its exp is "
-            f"no float; the limit is ±{_MAX_LOG:g}"
+            f"{name} of {worst:.4g} cannot be written, because the format needs its exponential, "
+            f"which is not a finite float; the limit is ±{_MAX_LOG:g}"
         )
     return np.exp(logs)
 
 
 def factors_of_network(network: Network) -> tuple[list[Factors], float]:
-    """Return the factors of a network, and the sum of its constants.
+    """Return the factors of a network, and the sum of the logarithms of its constants.
 
-    A large table of 0/1 variables that is an OR or AND of its variables before the last becomes an
-    OR or AND factor, whose cost is in proportion to its inputs.
-
-    Raises
-    ------
-    ValueError
-        If a table over no variable is 0, so that no state has a positive weight.
+    A large table over 0/1 variables becomes an OR or AND factor if its last variable is the OR or
+    AND of the other variables, because the cost of these factors is only linear in the number of
+    inputs. A ValueError is raised if a constant is 0, so that no state has a positive weight.
     """
     scopes, tables, logic = [], [], {"or": [], "and": []}
     with np.errstate(divide="ignore"):
         for f, (scope, table) in enumerate(zip(network.scopes, network.tables, strict=True)):
             if len(scope) == 0 and table == 0:
-                raise ValueError(f"table {f} is the constant 0: no state has a positive weight")
+                raise ValueError(f"table {f} is the constant 0, so no state has a positive weight")
             kind = _logic_kind(table)
             if kind:
                 logic[kind].append(scope)
@@ -146,7 +139,7 @@ def factors_of_network(network: Network) -> tuple[list[Factors], float]:
 
 
 def _logic_kind(table):
-    """Return "or" or "and" if a table of many 0/1 variables is such a function, else ""."""
+    """Return "or" or "and" if a table over many 0/1 variables is an OR or AND, else ""."""
     m = table.ndim
     if not MAX_TABLE_VARIABLES < m <= _MAX_LOGIC_INPUTS + 1 or set(table.shape) != {2}:
         return ""

@@ -1,4 +1,4 @@
-"""Markov random fields on factor graphs: tables, OR and AND over 0/1 variables."""
+"""Markov random fields over 0/1 variables, with table, OR and AND factors."""
 
 from __future__ import annotations
 
@@ -45,57 +45,59 @@ from skcrbm.utils.validation import as_row_fields, kernel_array
 class FactorGraphEnergy(BaseEnergy):
     """A batch of Markov random fields over 0/1 variables that share their factors.
 
-    ``-E_n(x) = f_n' x + sum_a log phi_a(x_a)`` over table factors, OR factors and AND factors. An
-    OR or AND has weight 1 if its output is right, else 0. The fields f differ from row to row.
+    The score is ``-E_n(x) = f_n' x + sum_a log phi_a(x_a)``, with table factors, OR factors and AND
+    factors phi_a. An OR or AND factor has weight 1 if its output is correct, otherwise 0. The
+    models share the factors and have different fields f_n.
 
-    If a variable has another number of states than two, by `n_states` or by the shape of a table,
-    the object is a `CategoricalGraphEnergy`: states are the integers from 0, and fields and
-    beliefs have an axis of states.
+    If `n_states` or the shape of a table gives a variable more or fewer than two states, the new
+    object is a `CategoricalGraphEnergy`. States are then integers from 0, and fields and beliefs
+    have an additional axis of states.
 
     Parameters
     ----------
     factors : sequence of TableFactors, OrFactors or AndFactors
         Factors that all models share.
     field : array-like (n,) or (N, n), default=None
-        Log-odds that are added to each variable, one row per model. None is one model with
-        fields of 0.
+        Fields, the log-odds that are added to each variable, with a row per model. None means a
+        single model with fields of 0.
     n_variables : int, default=None
-        Number of variables n. None takes the number of columns of `field`, or, without fields,
-        the largest variable of the factors plus 1.
+        Number of variables n. If None, it is the number of columns of `field`, or without `field`
+        the largest index of a variable in the factors plus 1.
     n_states : int or array-like of int (n,), default=None
-        Number of states of each variable. None takes the shapes of the tables, and two states for
-        variables without tables.
+        Number of states of each variable. If None, it follows from the shapes of the tables, and is
+        two for variables without tables.
 
     Attributes
     ----------
     factors : tuple of TableFactors, OrFactors and AndFactors
-        The given factors with the present log-potentials.
+        Given factors, with their current log-potentials.
     log_potentials : ndarray (n_entries,)
-        Entries of all tables: by group as given, then by factor, then by entry. The first
-        variable of a scope is the slowest digit of an entry's number (C order).
+        Entries of all tables, in the order of the given factors. The entries of a table are in C
+        order, so that the last variable of a scope changes fastest.
     tables : tuple of TableGroup
-        The same entries by shape of a table: ``shape`` (k1, ..., km), ``variables`` (F, m),
-        ``log_potentials`` (F, k1 * ... * km), and ``entries`` (F,), the position of each table's
-        first entry in `log_potentials`.
+        The same entries, grouped by the shape of the tables. A group has ``shape`` (k1, ..., km),
+        ``variables`` (F, m), ``log_potentials`` (F, k1 * ... * km), and ``entries`` (F,), the
+        position of the first entry of each table in the attribute `log_potentials`.
     ors, ands : LogicGroup
         All OR factors and all AND factors: ``start`` (F + 1,), ``inputs`` (start[F],),
         ``outputs`` (F,).
     field : ndarray (N, n)
-        Log-odds that are added to each variable.
+        Fields of the models.
     graph : FactorGraph
-        The factors without their numbers, which all energies derived from this one share.
+        Structure of the factors without their log-potentials. Energies derived from this energy
+        share it.
     offset : ndarray (N,), float64
-        Constant part of the score; 0 unless the energy comes from `from_energy`.
+        Constant part of the score; it differs from 0 only in energies from conversions.
     n_models, n_variables, n_entries : int
-        Number of models, variables, and entries of all tables.
+        Number of models, of variables, and of entries of all tables.
     dtype : numpy dtype
         float32 if all inputs are float32, else float64.
 
     Raises
     ------
     ValueError
-        If an array has the wrong shape or holds NaN or +inf, or a factor names a variable that
-        does not exist.
+        If an array has the wrong shape or holds NaN or +inf, or a factor has a variable that does
+        not exist.
 
     Examples
     --------
@@ -110,13 +112,13 @@ class FactorGraphEnergy(BaseEnergy):
     _saved = ("graph", "field", "log_potentials", "tables", "_finite")
 
     queries = QUERIES - {"marginal_map"}
-    #: Constant part of the score of every model, besides `offset`.
+    #: Constant part of the score that all models share; it is contained in `offset`.
     constant: float = 0.0
     _centred = False
     _categorical = False
 
     def __new__(cls, factors=(), field=None, *, n_variables=None, n_states=None):
-        """Make a `CategoricalGraphEnergy` if a variable has another number of states than two."""
+        """Create a `CategoricalGraphEnergy` if a variable has more or fewer than two states."""
         if cls is FactorGraphEnergy and has_categories(factors, field, n_states):
             from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
 
@@ -148,7 +150,7 @@ class FactorGraphEnergy(BaseEnergy):
         self._set_log_potentials(np.concatenate([np.empty(0, dtype), *flat]).astype(dtype))
 
     def _checked_field(self, field: Any, dtype: Any) -> np.ndarray:
-        """Return fields as an array, zeros of a dtype if None, or raise a ValueError."""
+        """Validate fields and return them as an array; None gives zeros of the dtype."""
         width = self.graph.n_variables
         if field is None:
             return np.zeros((1, width), dtype)
@@ -171,22 +173,22 @@ class FactorGraphEnergy(BaseEnergy):
         n_variables: int | None = None,
         n_states: ArrayLike | None = None,
     ) -> FactorGraphEnergy:
-        """Make an energy from lists of tables of different sizes.
+        """Create an energy from lists of tables with different shapes.
 
         Parameters
         ----------
         scopes : sequence of index arrays
-            Variables of each table. A table over no variable is a constant.
+            Variables of each table. An empty scope belongs to a constant.
         log_potentials : sequence of array-like (k1, ..., km)
-            Table of each scope; (2**m,) is accepted for variables of two states.
+            Table of each scope. The shape (2**m,) is accepted for variables with two states.
         field, n_variables, n_states
-            As in the constructor.
+            See the constructor.
 
         Returns
         -------
         FactorGraphEnergy
-            Energy with its tables in groups by shape, ascending by number of variables. The
-            tables of a group keep their order. The attribute `constant` holds the sum of the
+            Energy with a `TableFactors` for each shape, sorted by the number of variables. Tables
+            of the same shape keep their order. The attribute `constant` is the sum of the
             constants.
 
         Raises
@@ -201,24 +203,26 @@ class FactorGraphEnergy(BaseEnergy):
 
     @classmethod
     def from_energy(cls, energy: BaseEnergy) -> FactorGraphEnergy:
-        """Make the same models, evidence included, with a table for each coupled pair.
+        """Convert a pairwise energy, including its evidence, to tables over pairs of variables.
 
-        Scores and log Z stay the same. Every edge of a sparse Ising model has a table; other
-        energies have a table for each coupling that is not 0.
+        Scores and log Z do not change. There is a table for each edge of a `SparseIsingEnergy`, or
+        for each nonzero coupling of another energy.
 
         Parameters
         ----------
         energy : RBMEnergy, IsingEnergy or SparseIsingEnergy
+            Energy to convert.
 
         Returns
         -------
         FactorGraphEnergy
-            Energy whose variables are, for an RBM, the visible units and then the hidden units.
+            Energy with the same variables. For an RBM, these are the visible units followed by the
+            hidden units.
 
         Raises
         ------
         ValueError
-            If the energy is of another kind.
+            If the energy is of another class.
         """
         parts = pair_tables(energy)
         other = cls([TableFactors(parts.variables, parts.log_potentials)], parts.field)
@@ -228,24 +232,25 @@ class FactorGraphEnergy(BaseEnergy):
 
     @classmethod
     def from_uai(cls, text: str | os.PathLike) -> FactorGraphEnergy:
-        """Read a model in the format of the UAI competitions, "MARKOV" or "BAYES".
+        """Read a model in the format of the UAI competitions ("MARKOV" or "BAYES").
 
         Parameters
         ----------
         text : str or path
-            A str is a path if a file of this name exists; otherwise it is the text itself. Files
-            that are compressed by gzip are unpacked.
+            Path of a file, or the text itself if no file has this name. Files compressed by gzip
+            are decompressed.
 
         Returns
         -------
         FactorGraphEnergy
             Energy with its tables in the order of `from_tables`. A table of more than six 0/1
-            variables that is an OR or AND, with the output last, becomes such a factor.
+            variables becomes an OR or AND factor if its entries are those of an OR or AND whose
+            output is the last variable.
 
         Raises
         ------
         ValueError
-            If the text is not in this format; the message names the word and its line.
+            If the text is not in this format. The message shows the wrong word and its line.
         """
         return cls._from_network(read_uai(text))
 
@@ -253,17 +258,17 @@ class FactorGraphEnergy(BaseEnergy):
     def from_fg(cls, text: str | os.PathLike) -> FactorGraphEnergy:
         """Read a model in the .fg format of libDAI.
 
-        Variables are numbered in the ascending order of their labels in the file.
+        Variables are numbered in ascending order of their labels in the file.
 
         Parameters
         ----------
         text : str or path
-            As in `from_uai`.
+            Path of a file or the text itself, as in `from_uai`.
 
         Raises
         ------
         ValueError
-            If the text is not in this format; the message names the word and its line.
+            If the text is not in this format. The message shows the wrong word and its line.
         """
         return cls._from_network(read_libdai(text)[0])
 
@@ -275,32 +280,32 @@ class FactorGraphEnergy(BaseEnergy):
         return energy
 
     def to_uai(self, row: int = 0) -> str:
-        """Write one model as text in the format of the UAI competitions.
+        """Return a model as text in the format of the UAI competitions.
 
         Parameters
         ----------
         row : int, default=0
-            Number of the model.
+            Index of the model in the batch.
 
         Returns
         -------
         str
-            Fields and evidence become tables of one variable, OR and AND become tables of
-            zeros and ones.
+            Text with the factors as tables. Fields and evidence become tables of a single
+            variable, and OR and AND factors become tables of zeros and ones.
 
         Raises
         ------
         ValueError
-            If there is no such row, a log-potential does not fit as a weight, or an OR or AND
-            has more than 15 inputs.
+            If the row does not exist, a log-potential is so large that its exponential overflows,
+            or an OR or AND factor has more than 15 inputs.
         """
         if not isinstance(row, Integral) or not -self.n_models <= int(row) < self.n_models:
-            raise ValueError(f"row must be the number of one of {self.n_models} models: {row!r}")
+            raise ValueError(f"row must be the index of one of {self.n_models} models: {row!r}")
         return write_uai(as_network(self, int(row)))
 
     @property
     def factors(self) -> tuple[Factors, ...]:
-        """Tuple of the given factors, with the present log-potentials."""
+        """Tuple of the given factors, with their current log-potentials."""
         return tuple(
             TableFactors(part.variables, self.log_potentials[where].reshape(-1, *part.shape))
             if isinstance(part, TableFactors)
@@ -319,17 +324,17 @@ class FactorGraphEnergy(BaseEnergy):
         return self.graph.ands
 
     def with_log_potentials(self, log_potentials: ArrayLike) -> Self:
-        """Return the same graph, fields and evidence with other tables.
+        """Return the energy with the same graph, fields and evidence, and other tables.
 
         Parameters
         ----------
         log_potentials : array-like (n_entries,)
-            Entries in the order of the attribute `log_potentials`.
+            Entries of all tables, in the order of the attribute `log_potentials`.
 
         Raises
         ------
         ValueError
-            If the shape is another, or a number is NaN or +inf.
+            If the shape is wrong, or an entry is NaN or +inf.
         """
         flat = as_log_potentials(log_potentials, f"({self.n_entries},)")
         if flat.shape != (self.n_entries,):
@@ -341,16 +346,17 @@ class FactorGraphEnergy(BaseEnergy):
         return other
 
     def unflatten(self, flat: ArrayLike) -> tuple[np.ndarray, ...]:
-        """Cut numbers of all entries (..., n_entries) into the given groups of tables.
+        """Split an array (..., n_entries), such as a gradient, into an array for each TableFactors.
 
         Returns
         -------
         tuple of ndarray (..., F, k1, ..., km)
+            Arrays in the shapes of the tables, in the order of the given factors.
 
         Raises
         ------
         ValueError
-            If the last axis has another length.
+            If the last axis does not have length n_entries.
         """
         flat = np.asarray(flat)
         if flat.ndim == 0 or flat.shape[-1] != self.n_entries:
@@ -374,7 +380,7 @@ class FactorGraphEnergy(BaseEnergy):
         return tuple(group.log_potentials for group in self.tables)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the fields, and the ranges of the tables, which are infinite with weights of 0."""
+        """Return the fields, and the ranges of the log-potentials (infinite with weights of 0)."""
         influence = np.zeros(self.n_variables)
         for group in self.tables:
             logs = group.log_potentials.astype(np.float64)
@@ -386,7 +392,7 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.astype(np.float64), influence
 
     def dominant_fields(self) -> np.ndarray:
-        """Return True for large fields of variables that factors with weights of 0 join."""
+        """Return True for large fields of variables in factors that have weights of 0."""
         return np.isinf(self.own_log_odds()[1]) & (np.abs(self.field) > UNDECIDED_FIELD)
 
     @property
@@ -395,13 +401,13 @@ class FactorGraphEnergy(BaseEnergy):
         return self.field.shape[1]
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of variables of the largest table of an elimination."""
+        """Return the number of variables of the largest table in variable elimination."""
         found = self.graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 
     @property
     def max_enumerated(self) -> int:
-        """Number of variables of the largest table that "exact" makes by default."""
+        """Largest number of variables of a table that "exact" makes by default."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
@@ -412,12 +418,12 @@ class FactorGraphEnergy(BaseEnergy):
     @property
     def offset(self) -> np.ndarray:
         """Constant part (N,) of the score."""
-        if self._centred:  # the fields act on -1/+1 variables
+        if self._centred:  # the fields multiply -1/+1 variables
             return self.constant - 0.5 * self.field.sum(axis=1, dtype=np.float64)
         return np.full(self.n_models, self.constant)
 
     def log_fields(self) -> np.ndarray:
-        """Return log-weights (N, n, 2), float64, of both values; -inf contradicts the evidence."""
+        """Return log-weights (N, n, 2), float64, by the fields; -inf contradicts the evidence."""
         field = self.field.astype(np.float64)
         found = np.stack([np.zeros_like(field), field], axis=2)
         if self.evidence is not None:
@@ -428,20 +434,20 @@ class FactorGraphEnergy(BaseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Return the models with weights times ``exp(shift' x)``."""
+        """Multiply the weight of each state x by ``exp(shift' x)``."""
         other, _ = super().tilted(shift)
         return other, self.offset - other.offset
 
     @property
     def has_zeros(self) -> bool:
-        """True if there are entries of -inf, OR factors or AND factors."""
+        """True if there are log-potentials of -inf, OR factors or AND factors."""
         logic = len(self.ors.outputs) + len(self.ands.outputs) > 0
         return logic or bool((self.log_potentials == -np.inf).any())
 
     def scaled(self, beta: float) -> Self:
-        """Return the same fields with all log-potentials times `beta`.
+        """Return the energy with all log-potentials multiplied by `beta`.
 
-        Entries of -inf, OR factors and AND factors stay as they are.
+        Fields, log-potentials of -inf, and OR and AND factors do not change.
         """
         flat = self.log_potentials
         scaled = np.where(flat == -np.inf, flat, np.nan_to_num(flat) * self.dtype.type(beta))
@@ -456,7 +462,7 @@ class FactorGraphEnergy(BaseEnergy):
     # ----------------------------------------------------- weights of states
 
     def _factor_scores(self, states):
-        """Return the score (K,) of states (K, n) by the factors alone."""
+        """Return the part (K,) of the scores of states (K, n) that comes from the factors."""
         bits = np.asarray(states).astype(bool)
         total = np.zeros(len(bits))
         for group in self.tables:
@@ -491,19 +497,19 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def sampling_blocks(self) -> tuple[Block, ...]:
-        """Index arrays of variables that share no factor."""
+        """Index arrays of blocks of variables; variables of the same block share no factor."""
         return self.graph.blocks
 
     def _conditional_log_odds(self, states, block):
-        """Return the log-odds of variables given all others.
+        """Return the log-odds of the variables of a block given all other variables.
 
-        If the others forbid both values, the value that fewer factors forbid is more probable.
+        If both values have weight 0, the value that fewer factors forbid is more probable.
         """
         n, n_chains, width = states.shape
         bits = np.asarray(states).reshape(n * n_chains, width).astype(bool)
         variables = np.arange(width)[block]
         edges = self.graph.edges_of(variables)
-        # Sums of finite log-potentials (off, on), and numbers of weights of 0 (off, on).
+        # Sums of finite log-potentials (off, on), and numbers of factors with weight 0 (off, on).
         total = np.zeros((4, len(bits), len(variables)))
         for group, finite, block in zip(self.tables, self._finite, edges, strict=False):
             code = codes_of(bits, block.scopes) & ~block.bit
@@ -525,7 +531,7 @@ class FactorGraphEnergy(BaseEnergy):
             (self.ands, True, edges[-1]),
         ):
             if len(block.edge):
-                # AND is OR of all variables negated.
+                # An AND is an OR after negating all variables.
                 zeros = or_zeros(group, bits != negated, block.edge)
                 for value in (0, 1):
                     add_edges(total[2 + value], zeros[value != negated], block)
@@ -541,7 +547,7 @@ class FactorGraphEnergy(BaseEnergy):
         return log_odds.reshape(n, n_chains, len(variables))
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds of each variable given all others, (N, n)."""
+        """Return the log-odds (N, n) of each variable given all other variables."""
         states = np.asarray(visible)[:, None]
         return self.conditional_log_odds(states, slice(0, self.n_variables))[:, 0].astype(
             self.dtype
@@ -551,11 +557,11 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((n_entries,),): the probability of every entry of the tables."""
+        """((n_entries,),): the statistics are the probabilities of all entries of the tables."""
         return ((self.n_entries,),)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return ((n_entries,),), weighted sums of the probabilities of all entries."""
+        """Return a tuple with the weighted sums (n_entries,) of the probabilities of entries."""
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
         certain = ((means == 0) | (means == 1)).all()
@@ -576,15 +582,15 @@ class FactorGraphEnergy(BaseEnergy):
         return (flat.astype(self.dtype),)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean score of states with the given moments; no state has weight 0."""
+        """Return the mean score of states with the given moments, all of positive weight."""
         (entries,) = statistics
-        seen = entries > 0  # an entry of weight 0 that no state uses must not add NaN
+        seen = entries > 0  # avoids 0 * -inf = NaN for entries of weight 0
         score = self.log_potentials[seen].astype(np.float64) @ entries[seen]
         return float(score + self.field[0].astype(np.float64) @ means + self.offset[0])
 
     def statistics(self, states: np.ndarray, sample_weight: ArrayLike | None = None) -> np.ndarray:
-        """Return weighted mean frequencies (n_entries,) of all entries in 0/1 states (K, n).
+        """Return the weighted frequencies (n_entries,) of table entries in 0/1 states (K, n).
 
-        The result is the array itself, as in `InferenceResult.pairwise`, not a tuple.
+        The result is an array as in `InferenceResult.pairwise`, not a tuple.
         """
         return super().statistics(states, sample_weight)[0]

@@ -1,4 +1,4 @@
-"""The structure of a factor graph: index arrays that say which variables a factor joins."""
+"""Structure of a factor graph: index arrays of the variables of each factor and vice versa."""
 
 from __future__ import annotations
 
@@ -17,66 +17,75 @@ from skcrbm.utils.pickling import Versioned
 
 
 class TableGroup(NamedTuple):
-    """All table factors of one shape."""
+    """All table factors of the same shape.
 
-    variables: np.ndarray  # int64 (F, m)
-    entries: np.ndarray  # int64 (F,): position of each table's first entry in all log-potentials
-    # (F, k1 * ... * km): entries in C order, the last variable of a scope is the fastest digit
-    log_potentials: np.ndarray
+    In the flat array of all log-potentials, the entries of a table are contiguous.
+    """
+
+    variables: np.ndarray  # int64 (F, m): scope of each table
+    entries: np.ndarray  # int64 (F,): position of the first entry of each table in the flat array
+    log_potentials: np.ndarray  # (F, k1 * ... * km): entries of each table in C order
     shape: tuple[int, ...]  # number of states (k1, ..., km) of the variables of a scope
 
     @property
     def strides(self) -> np.ndarray:
-        """Difference (m,) that a step of each variable makes to the number of an entry."""
+        """Strides (m,): the step between entries if the state of a variable increases by 1."""
         return strides_of(self.shape)
 
 
 class LogicGroup(NamedTuple):
-    """All OR factors, or all AND factors; arrays of int64."""
+    """All OR factors, or all AND factors; the arrays are int64."""
 
-    start: np.ndarray  # (F + 1,): factor f has inputs[start[f]:start[f + 1]], at least one input
-    inputs: np.ndarray  # (start[F],)
-    outputs: np.ndarray  # (F,)
+    start: np.ndarray  # (F + 1,): factor f has the inputs inputs[start[f]:start[f + 1]]
+    inputs: np.ndarray  # (start[F],): input variables of all factors
+    outputs: np.ndarray  # (F,): output variable of each factor
 
 
 class BlockEdges(NamedTuple):
-    """The edges of a block of variables in a group of factors, sorted by variable.
+    """The M edges between a block of variables and a group of factors, sorted by variable.
 
-    All arrays are of int64; the last three are for groups of tables.
+    All arrays are int64. The last three are defined only for groups of tables.
     """
 
-    edge: np.ndarray  # (M,): f * k + j in tables; position in inputs, then outputs, of OR and AND
-    first: np.ndarray  # position of the first edge of each variable that has edges
+    # (M,): number of each edge. The j-th of k variables of table f has the number f * k + j. For OR
+    # and AND, the number is a position in the concatenation of inputs and outputs.
+    edge: np.ndarray
+    first: np.ndarray  # position in `edge` of the first edge of each variable that has edges
     where: np.ndarray  # positions of these variables in the block
     factor: Any = None  # (M,): factor of each edge
-    bit: Any = None  # (M,): difference that its variable makes to the number of an entry
+    bit: Any = None  # (M,): stride of the variable of each edge in the table
     scopes: Any = None  # (M, k): all variables of the factor
 
 
 class Adjacency(NamedTuple):
-    """The factors of each variable; tables come first, then OR, then AND. Arrays of int64."""
+    """The factors of each variable, as E edges. All arrays are int64.
+
+    Factors are numbered as in `FactorGraph.lists`. During a sweep each factor has a number: the
+    sum of the weights of its variables that are on (for a table, the entry of the state).
+    """
 
     start: np.ndarray  # (n + 1,): variable i has the edges start[i] to start[i + 1] - 1
-    factor: np.ndarray  # (E,): factor of each edge, in the order of `FactorGraph.lists`
-    # (E,): difference that the variable makes to the number of the entry of a table; 1 for an
-    # input of an OR, -1 for an input of an AND, 0 for an output
+    factor: np.ndarray  # (E,): factor of each edge
+    # (E,): stride of the variable in a table; 1 for an input of an OR, -1 for an input of an AND, 0
+    # for an output
     weight: np.ndarray
     first_entry: np.ndarray  # (n_tables,): position of the first entry in all log-potentials
-    at_zero: np.ndarray  # (F,): sum of weights to start from: 0, or the inputs of an AND
-    output: np.ndarray  # (F,): output of OR and AND, 0 for tables
+    at_zero: np.ndarray  # (F,): initial value of the sum: number of inputs for an AND, otherwise 0
+    output: np.ndarray  # (F,): output variable of OR and AND, 0 for tables
 
 
 class FactorGraph(Versioned):
-    """The factors without their numbers, shared by all energies with the same factors.
+    """Structure of the factors, without log-potentials; energies with the same factors share it.
 
     Attributes
     ----------
     groups : tuple of (factors, slice)
-        The given factors, and the slice of all log-potentials that belongs to them.
+        The given factors, with their slices of the array of all log-potentials.
     scopes : tuple of (variables, entries)
-        Table factors by shape, ascending by number of variables, as in `TableGroup`.
+        Table factors grouped by shape, sorted by the number of variables; the two arrays are
+        defined in `TableGroup`.
     shapes : tuple of tuple of int
-        Shapes of the tables of each of `scopes`.
+        Shape of the tables in each group of `scopes`.
     n_states : ndarray of int64 (n_variables,)
         Number of states of each variable.
     """
@@ -118,11 +127,11 @@ class FactorGraph(Versioned):
 
     @property
     def max_arity(self) -> int:
-        """Number of variables of the largest table, 0 without tables."""
+        """Number of variables of the largest table, or 0 if there are no tables."""
         return max(map(len, self.shapes), default=0)
 
     def tables(self, flat: np.ndarray) -> tuple[TableGroup, ...]:
-        """Return the groups of tables with flat log-potentials (n_entries,)."""
+        """Return the groups of tables, filled with the log-potentials `flat` (n_entries,)."""
         groups = []
         for (variables, entries), shape in zip(self.scopes, self.shapes, strict=True):
             position = entries[:, None] + np.arange(math.prod(shape))
@@ -130,7 +139,10 @@ class FactorGraph(Versioned):
         return tuple(groups)
 
     def lists(self) -> Iterator[np.ndarray]:
-        """Yield the variables of each factor: tables by number of variables, then OR, then AND."""
+        """Yield the variables of each factor.
+
+        The order is: tables in the order of `scopes`, then OR factors, then AND factors.
+        """
         for variables, _ in self.scopes:
             yield from variables
         for group in (self.ors, self.ands):
@@ -140,19 +152,20 @@ class FactorGraph(Versioned):
 
     @cached_property
     def expanded(self) -> tuple[list[tuple[int, ...]], list[np.ndarray], int]:
-        """The same graph with tables only.
+        """Equivalent graph that has only tables.
 
-        An OR or AND of more than two inputs becomes a chain of factors with two inputs, joined by
-        additional variables, whose numbers follow the others.
+        An OR or AND of more than two inputs becomes a chain of tables with two inputs each. The
+        tables of a chain are connected by auxiliary variables, numbered after the other variables.
 
         Returns
         -------
         scopes : list of tuple of int
-            Scopes of the tables in the order of `tables`, then of the chains, output last.
+            Scopes of the tables in the order of `tables`, followed by the scopes of the chains,
+            with the output last.
         logic : list of ndarray (2**k,)
-            Log-potentials of the chains.
+            Log-potentials of the tables of the chains.
         n_variables : int
-            Number of variables, including the additional variables.
+            Number of variables, including the auxiliary variables.
         """
         scopes = [tuple(scope) for variables, _ in self.scopes for scope in variables.tolist()]
         logic, n = [], self.n_variables
@@ -178,14 +191,14 @@ class FactorGraph(Versioned):
 
     @cached_property
     def elimination(self):
-        """Order in which to eliminate the variables of `expanded`, all of them free."""
+        """Elimination order of all variables of the graph `expanded`."""
         scopes, _, n = self.expanded
         counts = [*self.n_states.tolist(), *(2,) * (n - self.n_variables)]
         return min_fill(scopes, range(n), counts)
 
     @cached_property
     def blocks(self):
-        """Tuple of index arrays: blocks of variables that share no factor."""
+        """Tuple of index arrays of blocks; variables of the same block share no factor."""
         factors_of: list[list[set]] = [[] for _ in range(self.n_variables)]
         for scope in self.lists():
             if len(scope) > 1:
@@ -227,7 +240,10 @@ class FactorGraph(Versioned):
 
     @cached_property
     def _edges(self):
-        """Edges sorted by variable, and their starts, for each group of tables, OR and AND."""
+        """List of pairs (edges sorted by variable, start of each variable).
+
+        There is a pair for each group of tables, then for the OR factors and the AND factors.
+        """
         logic = (np.concatenate([g.inputs, g.outputs]) for g in (self.ors, self.ands))
         every = (*(variables.reshape(-1) for variables, _ in self.scopes), *logic)
         return [self._sorted_edges(variables) for variables in every]
@@ -238,9 +254,11 @@ class FactorGraph(Versioned):
         return np.argsort(variables, kind="stable"), start
 
     def edges_of(self, variables: np.ndarray) -> list[BlockEdges]:
-        """Return the edges of some variables (B,) in each group of `_edges`."""
+        """Return the edges of the given variables (B,) in each group of `_edges`."""
         key = variables.tobytes()
-        if key not in self._block_edges:  # a sampler asks for the same blocks again and again
+        if (
+            key not in self._block_edges
+        ):  # cached, because a sampler uses the same blocks repeatedly
             blocks = [self._block(e, s, variables) for e, s in self._edges]
             for g, (scopes, _) in enumerate(self.scopes):
                 factor, slot = np.divmod(blocks[g].edge, scopes.shape[1])
@@ -261,7 +279,10 @@ class FactorGraph(Versioned):
 
 
 def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the entries (K, F) of states (K, n) of bool in tables of (F, k) variables."""
+    """Return the index (K, F) of the table entry that belongs to each state.
+
+    `bits` (K, n) holds bool states, and `variables` (F, k) holds the scopes of the tables.
+    """
     code = np.zeros((len(bits), len(variables)), np.int64)
     for column in variables.T:
         code *= 2
@@ -270,7 +291,10 @@ def codes_of(bits: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """Return the probability (K, F, 2**k) of entries; independent variables have means (K, n)."""
+    """Return the probability (K, F, 2**k) of table entries under independent variables.
+
+    `means` (K, n) holds the means of the variables, and `variables` (F, k) the scopes.
+    """
     found = np.ones((len(means), len(variables), 1))
     for column in variables.T:
         on = means[:, column, None].astype(np.float64)
@@ -280,7 +304,7 @@ def products_of(means: np.ndarray, variables: np.ndarray) -> np.ndarray:
 
 
 def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
-    """Add values (K, M) of the edges of a block to the total (K, B) of its variables."""
+    """Add values (K, M) of the edges of a block to the totals (K, B) of its variables, in place."""
     if len(block.first):
         total[:, block.where] += np.add.reduceat(values.astype(np.float64), block.first, axis=1)
 
@@ -288,7 +312,10 @@ def add_edges(total: np.ndarray, values: np.ndarray, block: BlockEdges) -> None:
 def or_zeros(
     group: LogicGroup, bits: np.ndarray, edge: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where (K, M) an OR has weight 0 with the variable of an edge off, and with it on."""
+    """Return two bool arrays (K, M), for the variable of an edge off and on.
+
+    An entry is True if the OR factor of the edge then has weight 0, given its other variables.
+    """
     is_input = edge < len(group.inputs)
     n_inputs = len(group.inputs)
     of_input = np.repeat(np.arange(len(group.outputs)), np.diff(group.start))
@@ -305,10 +332,11 @@ def or_zeros(
 
 
 def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
-    """Return the variables of each colour; each variable in turn gets the first free colour.
+    """Colour variables so that variables of the same factor differ; return those of each colour.
 
-    `factors_of` holds an empty set for each factor of each variable; variables of one factor share
-    the set. It collects the colours in use.
+    The colouring is greedy: each variable in turn gets the first free colour. `factors_of` holds a
+    list of sets for each variable, with a set for each of its factors. Variables of the same factor
+    must share the set, which is initially empty and collects the used colours.
     """
     colours = np.empty(len(factors_of), np.int64)
     for v, sets in enumerate(factors_of):
@@ -323,7 +351,7 @@ def colour_classes(factors_of: list[list[set]]) -> tuple[np.ndarray, ...]:
 
 
 def _joined(parts):
-    """Return the `LogicGroup` of several OrFactors, or AndFactors."""
+    """Concatenate several OrFactors, or several AndFactors, to a `LogicGroup`."""
     start, shift = [np.zeros(1, np.int64)], 0
     for part in parts:
         start.append(part.start[1:] + shift)

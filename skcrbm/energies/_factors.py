@@ -1,4 +1,4 @@
-"""Factors of a factor graph: tables, and OR and AND of any number of inputs."""
+"""Factors of factor graphs: tables, and OR and AND factors with any number of inputs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from skcrbm.utils.validation import as_real
 
 
 def as_variables(array: ArrayLike, name: str, shape: str) -> np.ndarray:
-    """Return numbers of variables as an int64 array with the rank of `shape`, a text.
+    """Return indices of variables as an int64 array.
 
-    Raises
-    ------
-    ValueError
-        If they are not whole numbers of at least 0, or have another rank.
+    `shape` is the expected shape as text, such as "(F, m)"; only its number of dimensions is
+    checked. A ValueError is raised if the indices are not nonnegative integers, or the number of
+    dimensions is wrong.
     """
     try:
         given = np.asarray(array)
@@ -33,18 +32,12 @@ def as_variables(array: ArrayLike, name: str, shape: str) -> np.ndarray:
             f"{name} must be integers of shape {shape}, got {given.dtype} of shape {given.shape}"
         )
     if given.size and given.min() < 0:
-        raise ValueError(f"{name} must be numbers of variables, at least 0; got {given.min()}")
+        raise ValueError(f"{name} must be indices of variables, at least 0; got {given.min()}")
     return given.astype(np.int64)
 
 
 def as_log_potentials(array: ArrayLike, shape: str) -> np.ndarray:
-    """Return log-potentials as floats, -inf allowed.
-
-    Raises
-    ------
-    ValueError
-        If a number is not real, or is NaN or +inf.
-    """
+    """Return log-potentials as a float array, or raise a ValueError if an entry is NaN or +inf."""
     values = as_real(array, "log_potentials", shape)
     if np.isnan(values).any() or (values == np.inf).any():
         raise ValueError(
@@ -54,7 +47,7 @@ def as_log_potentials(array: ArrayLike, shape: str) -> np.ndarray:
 
 
 def logic_table(n_inputs: int, kind: str) -> np.ndarray:
-    """Return the weights (2^(n_inputs + 1),) of an OR or AND; the output is the fastest digit."""
+    """Return the table of weights (2^(n_inputs + 1),) of an OR or AND, with the output last."""
     number = np.arange(2**n_inputs)
     output = number > 0 if kind == "or" else number == 2**n_inputs - 1
     return np.column_stack([~output, output]).astype(float).reshape(-1)
@@ -68,18 +61,18 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 class TableFactors(Versioned):
-    """Factors that are tables over m variables each, all of the same shape.
+    """F table factors of the same shape, each over m variables.
 
     Parameters
     ----------
     variables : array-like of int (F, m)
-        Scope of each factor; a variable occurs in a scope at most once.
+        Scope of each factor: the indices of its variables, without repetition.
     log_potentials : array-like (F, k1, ..., km) or (k1, ..., km)
-        Log-weights of the states of a scope: variable j of a scope has kj states. Without the
-        axis of the factors, all factors share the table. -inf is a weight of 0. For variables of
-        two states, (F, 2**m) and (2**m,) are accepted as well, with the first variable as the
-        slowest digit of a state's number (C order). (F, 2**m) is always read in this way, so
-        write a shared table of shape (F, 2**m) as (F, k1, ..., km).
+        Log-weights of the joint states of a scope, whose variable j has kj states. A weight of 0 is
+        -inf. The shape (k1, ..., km) is a table that all factors share. If all variables have two
+        states, the flat shapes (F, 2**m) and (2**m,) in C order are accepted, too (the last
+        variable changes fastest). An array of shape (F, 2**m) is always interpreted as flat
+        tables, so repeat a shared table of this shape along a first axis of length F.
 
     Attributes
     ----------
@@ -93,8 +86,8 @@ class TableFactors(Versioned):
     Raises
     ------
     ValueError
-        If a scope has no variable or the same variable twice, or if the tables have another
-        number of axes or hold NaN or +inf.
+        If a scope is empty or has a variable twice, or if the tables have a wrong shape or hold NaN
+        or +inf.
 
     Examples
     --------
@@ -117,14 +110,14 @@ class TableFactors(Versioned):
         n_factors, m = scopes.shape
         if m == 0:
             raise ValueError(
-                "variables must name at least one variable per factor; "
-                "FactorGraphEnergy.from_tables takes constants"
+                "variables must hold at least one variable per factor; use "
+                "FactorGraphEnergy.from_tables for constants"
             )
         in_order = np.sort(scopes, axis=1)
         twice = np.flatnonzero((in_order[:, 1:] == in_order[:, :-1]).any(axis=1))
         if len(twice):
             raise ValueError(
-                "variables must name each variable once in a scope; scope "
+                "variables must not repeat a variable in a scope; scope "
                 f"{twice[0]} is {scopes[twice[0]].tolist()}"
             )
         sizes = ", ".join(f"k{j + 1}" for j in range(m)) + ("," if m == 1 else "")
@@ -143,15 +136,11 @@ class TableFactors(Versioned):
 
 
 def _table_shape(given: tuple[int, ...], n_factors: int, m: int, expected: str) -> tuple[int, ...]:
-    """Return the number of states of each variable of a scope, from the shape of the tables.
+    """Return the number of states of each variable of a scope, given the shape of the tables.
 
-    Two numbers of axes may fit: (4, 4) is a flat table of two 0/1 variables for each of four
-    factors, or one table of 4 x 4 states for all factors. The flat form goes first.
-
-    Raises
-    ------
-    ValueError
-        If the shape fits no form.
+    A shape may be ambiguous. For example, (4, 4) may be a flat table over two 0/1 variables for
+    each of four factors, or a table of 4 x 4 states that all factors share. It is then interpreted
+    as flat tables.
     """
     if given in ((n_factors, 2**m), (2**m,)):
         return (2,) * m
@@ -163,7 +152,7 @@ def _table_shape(given: tuple[int, ...], n_factors: int, m: int, expected: str) 
 
 
 class _LogicFactors(Versioned):
-    """Factors of weight 1 if the output is the function of the inputs, else 0."""
+    """Base class of OR and AND: weight 1 if the output is the function of the inputs, else 0."""
 
     _warns_of_version = False
 
@@ -185,15 +174,16 @@ class _LogicFactors(Versioned):
         factor = np.repeat(np.arange(len(out)), np.diff(start))
         all_factors = np.concatenate([factor, np.arange(len(out))])
         everything = np.concatenate([flat, out])
-        # Sorting one number per pair of factor and variable takes a fifth of the time of `lexsort`.
+        # Encode each pair of a factor and a variable as a number, because sorting numbers takes a
+        # fifth of the time of `lexsort`.
         width = everything.max(initial=0) + 1
         pairs = np.sort(all_factors * width + everything)
         same = np.flatnonzero(pairs[1:] == pairs[:-1])
         if len(same):
             where, twice = divmod(int(pairs[same[0]]), int(width))
             raise ValueError(
-                "inputs and outputs must name each variable once in a factor; factor "
-                f"{where} has {twice} twice"
+                "inputs and outputs must not repeat a variable in a factor; factor "
+                f"{where} has variable {twice} twice"
             )
         self.start = _read_only(start)
         self.inputs = _read_only(flat)
@@ -207,7 +197,7 @@ class _LogicFactors(Versioned):
 
 
 def _flat_inputs(inputs: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the inputs of all factors in one array, and where each factor's inputs start."""
+    """Return the concatenated inputs of all factors, and the start (F + 1,) of each factor."""
     if isinstance(inputs, np.ndarray) and inputs.ndim == 2:
         flat = as_variables(inputs, "inputs", "(F, k)")
         return flat.reshape(-1), np.arange(len(flat) + 1) * flat.shape[1]
@@ -220,9 +210,9 @@ def _flat_inputs(inputs: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 class OrFactors(_LogicFactors):
-    """Factors that make an output 1 if and only if some of its inputs are 1.
+    """Factors that force an output to be 1 if and only if at least one of its inputs is 1.
 
-    A factor may have any number of inputs; its cost is in proportion to them.
+    A factor may have any number of inputs. Its cost is proportional to this number.
 
     Parameters
     ----------
@@ -234,7 +224,7 @@ class OrFactors(_LogicFactors):
     Attributes
     ----------
     start : ndarray of int64 (F + 1,)
-        The inputs of factor f are ``inputs[start[f]:start[f + 1]]``.
+        Positions in `inputs`: the inputs of factor f are ``inputs[start[f]:start[f + 1]]``.
     inputs : ndarray of int64 (start[F],)
         Input variables of all factors.
     outputs : ndarray of int64 (F,)
@@ -243,7 +233,7 @@ class OrFactors(_LogicFactors):
     Raises
     ------
     ValueError
-        If a factor has no inputs or the same variable twice, or a number is not whole.
+        If a factor has no inputs or a variable twice, or an index is not an integer.
 
     Examples
     --------
@@ -256,7 +246,7 @@ class OrFactors(_LogicFactors):
 
 
 class AndFactors(_LogicFactors):
-    """Factors that make an output 1 if and only if all of its inputs are 1.
+    """Factors that force an output to be 1 if and only if all of its inputs are 1.
 
     Parameters
     ----------
@@ -268,12 +258,12 @@ class AndFactors(_LogicFactors):
     Attributes
     ----------
     start, inputs, outputs : ndarray of int64
-        As in `OrFactors`.
+        See `OrFactors`.
 
     Raises
     ------
     ValueError
-        If a factor has no inputs or the same variable twice, or a number is not whole.
+        If a factor has no inputs or a variable twice, or an index is not an integer.
 
     Examples
     --------
@@ -285,7 +275,7 @@ class AndFactors(_LogicFactors):
     """
 
 
-#: All kinds of factors.
+#: Union of all classes of factors.
 Factors = TableFactors | OrFactors | AndFactors
 
 
@@ -301,8 +291,9 @@ def as_factors(factors: Any) -> tuple[Factors, ...]:
     wrong = [part for part in factors if not isinstance(part, kinds)]
     if wrong:
         raise ValueError(
-            "factors must be a sequence of TableFactors, OrFactors or AndFactors; got "
-            f"{type(wrong[0]).__name__} among them (from_tables takes lists of scopes and tables)"
+            "factors must be a sequence of TableFactors, OrFactors or AndFactors; it holds an "
+            f"object of type {type(wrong[0]).__name__} (for lists of scopes and tables, use "
+            "FactorGraphEnergy.from_tables)"
         )
     return factors
 
@@ -310,7 +301,7 @@ def as_factors(factors: Any) -> tuple[Factors, ...]:
 def count_variables(
     factors: tuple[Factors, ...], field: Any, n_variables: Any, n_states: Any, categorical: bool
 ) -> int:
-    """Return the number of variables; a ValueError if a factor names a larger variable."""
+    """Return the number of variables; raise a ValueError if a factor has a larger index."""
     named = -1
     for part in factors:
         if isinstance(part, TableFactors):
@@ -328,7 +319,8 @@ def count_variables(
         width, source = np.shape(field)[-2 if categorical else -1], "field"
     if named >= width:
         raise ValueError(
-            f"factors name variable {named}; {source} allows the variables 0 to {width - 1}"
+            f"factors hold variable {named}, but {source} allows only the variables 0 to "
+            f"{width - 1}"
         )
     return int(width)
 
@@ -336,15 +328,11 @@ def count_variables(
 def group_tables(
     scopes: Sequence[ArrayLike], log_potentials: Sequence[ArrayLike]
 ) -> tuple[list[TableFactors], float]:
-    """Group tables by their shapes, and add up the constants (tables over no variable).
+    """Group tables by their shapes, and add up the constants (tables with an empty scope).
 
-    Groups are sorted by number of variables, then by shape; the tables of a group keep their order.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of scopes and tables differ, a scope has a variable twice, or a table does
-        not fit its scope; the error names the table.
+    Groups are sorted by the number of variables, then by shape. Tables of a group keep their order.
+    A ValueError is raised if the numbers of scopes and tables differ, a scope has a variable twice,
+    or a table does not fit its scope.
     """
     checked = [as_variables(s, f"scopes[{i}]", "(m,)") for i, s in enumerate(scopes)]
     if len(checked) != len(log_potentials):
@@ -356,13 +344,13 @@ def group_tables(
     for i, (scope, values) in enumerate(zip(checked, log_potentials, strict=True)):
         m = len(scope)
         if len(set(scope.tolist())) < m:
-            raise ValueError(f"scopes[{i}] must name variables, each once; got {scope.tolist()}")
+            raise ValueError(f"scopes[{i}] must not repeat a variable; got {scope.tolist()}")
         table = as_log_potentials(values, f"({2**m},) or an axis for each of {m} variables")
         if m == 0:
             if table.size != 1 or not np.isfinite(table).all():
                 raise ValueError(
-                    f"log_potentials[{i}] is a table over no variable, so it must be one finite "
-                    f"number; got {table.tolist()}"
+                    f"log_potentials[{i}] must be a single finite number, because its scope is "
+                    f"empty; got {table.tolist()}"
                 )
             constant += float(table.reshape(-1)[0])
             continue
@@ -385,11 +373,9 @@ def count_states(
 ) -> np.ndarray:
     """Return the number of states (n,) of each variable, as int64.
 
-    Raises
-    ------
-    ValueError
-        If `n_states` is not a whole number of at least 1 (or one for each variable), if a table
-        has another number of states, or if an OR or AND joins a variable without two states.
+    A ValueError is raised if `n_states` is not a positive integer or an array of these (n,), if the
+    factors disagree about a variable with `n_states` or with each other, or if an OR or AND factor
+    has a variable that does not have two states.
     """
     counts = np.zeros(n_variables, np.int64)
     for part in factors:
@@ -399,8 +385,8 @@ def count_states(
                 counts[column] = k
                 if len(other):
                     raise ValueError(
-                        f"tables must agree in the number of states of variable {other[0]}; a "
-                        f"table has {k} for it, and another table has another number"
+                        f"tables must agree in the number of states of variable {other[0]}; one "
+                        f"table has {k} states for this variable, another has a different number"
                     )
     for part in factors:
         if not isinstance(part, TableFactors):
@@ -426,8 +412,8 @@ def count_states(
                 if (counts[column] != 2).any():
                     v = column[counts[column] != 2][0]
                     raise ValueError(
-                        f"OR and AND factors take variables of two states; variable {v} has "
-                        f"{counts[v]}"
+                        f"OR and AND factors need variables with two states; variable {v} has "
+                        f"{counts[v]} states"
                     )
     return counts
 
@@ -443,7 +429,10 @@ def _as_counts(n_states, n_variables):
 
 
 def has_categories(factors: Any, field: Any, n_states: Any) -> bool:
-    """Return True unless all variables have two states; invalid arguments count as 0/1."""
+    """Return True if a variable has more or fewer than two states.
+
+    Invalid arguments give False, so that the constructor for 0/1 variables raises the error.
+    """
     if n_states is not None:
         return bool(np.any(np.asarray(n_states) != 2))
     parts = factors if isinstance(factors, (list, tuple)) else [factors]

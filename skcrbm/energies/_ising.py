@@ -1,4 +1,4 @@
-"""Pairwise Boltzmann machines (Ising models) over -1/+1 labels."""
+"""Fully visible pairwise Boltzmann machines (Ising models) over -1/+1 labels."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 class IsingEnergy(PairwiseEnergy):
     """A batch of pairwise Boltzmann machines that share their couplings.
 
-    ``-E_n(y) = f_n' y + 1/2 y' S y`` for y in {-1, +1}^L: the fully visible Boltzmann machine. A
-    large-margin Boltzmann machine given x is this energy with fields ``f_n = A x_n + b`` [1]_.
+    The score is ``-E_n(y) = f_n' y + 1/2 y' S y`` for y in {-1, +1}^L. A large margin Boltzmann
+    machine given x is this energy with fields ``f_n = A x_n + b`` [1]_.
 
-    States such as clamps and assignments are passed and returned as 0/1, as with every energy: 0
-    stands for y = -1 and 1 for y = +1. Marginals are P(y_i = +1).
+    As in all energies, states in arguments and results are 0/1: 0 represents y = -1, and 1
+    represents y = +1. Marginals are P(y_i = +1).
 
     Parameters
     ----------
     coupling : array-like of shape (L, L)
         Couplings S, symmetric with a zero diagonal.
     field : array-like of shape (L,) or (N, L)
-        Fields f, one row per model.
+        Fields f, with a row per model.
 
     Attributes
     ----------
     coupling : ndarray (L, L)
+        Couplings S.
     field : ndarray (N, L)
+        Fields f of each model.
     n_models, n_variables : int
+        Number of models N and of labels L.
     dtype : numpy dtype
         Dtype of inference: float32 if both inputs are float32, else float64.
 
@@ -67,7 +70,9 @@ class IsingEnergy(PairwiseEnergy):
         if coupling.shape[0] != coupling.shape[1]:
             raise ValueError(f"coupling must have shape (L, L), got {coupling.shape}")
         if np.diagonal(coupling).any():
-            raise ValueError("coupling must have a zero diagonal: y_i y_i = 1 is a constant")
+            raise ValueError(
+                "coupling must have a zero diagonal, because y_i y_i = 1 is a constant"
+            )
         if not np.array_equal(coupling, coupling.T):
             pairs = np.triu_indices(len(coupling), 1)
             values, coupling = symmetric_values(coupling[pairs], coupling.T[pairs]), coupling.copy()
@@ -88,7 +93,7 @@ class IsingEnergy(PairwiseEnergy):
         return (self.coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return twice the fields, and twice the sums of absolute couplings."""
+        """Return twice the fields, and twice the sum of absolute couplings of each label."""
         return 2.0 * self.field, 2 * np.abs(self.coupling).sum(axis=0, dtype=np.float64)
 
     @property
@@ -98,38 +103,41 @@ class IsingEnergy(PairwiseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((L, L),): P(y_i = +1, y_k = +1), with the marginals on the diagonal."""
+        """((L, L),): the statistics are P(y_i = +1, y_k = +1), with marginals on the diagonal."""
         return (self.coupling.shape,)
 
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Return the models with weights times ``exp(shift' v)`` for v = (y + 1) / 2."""
+        """Multiply the weight of each state y by ``exp(shift' v)`` with v = (y + 1) / 2."""
         half = np.broadcast_to(np.asarray(shift, np.float64) / 2, self.field.shape)
         return self.with_fields(self.field + half), half.sum(axis=1)
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return the fields of the free labels, with the pull of held labels added."""
+        """Return the fields of the free labels plus the couplings to clamped labels, and an offset.
+
+        The offset (N,) is the score of the clamped labels.
+        """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = ~np.isnan(self.evidence)
         signs = np.where(held, 2 * np.nan_to_num(self.evidence) - 1, 0.0)
         coupling = self.coupling.astype(np.float64)
-        # The rounding of a matrix product would depend on the other rows of the batch.
+        # `einsum`, because the rounding of a BLAS product would depend on the other rows.
         pull = np.einsum("nl,lk->nk", signs, coupling)
         offset = (signs * (self.field + 0.5 * pull)).sum(1)
         field = np.where(held, 0.0, self.field + pull)
         return (kernel_array(field, self.dtype),), offset
 
     def scaled(self, beta: float) -> Self:
-        """Return the same fields with the couplings times `beta`."""
+        """Return the energy with the couplings multiplied by `beta`."""
         return self._copy_with(coupling=self.coupling * self.dtype.type(beta))
 
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return factors of the probabilities (N, L, L) of pairs with a held label."""
+        """Return factors of the probabilities (N, L, L) of pairs with a clamped label."""
         return ((values, values + free), (free, values))
 
     def _conditional_log_odds(self, states, block):
@@ -153,7 +161,7 @@ class IsingEnergy(PairwiseEnergy):
         )
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds ``2 (f_i + S_i y)`` of each label given the others, (N, L)."""
+        """Return the log-odds ``2 (f_i + S_i y)`` (N, L) of each label given the other labels."""
         y = 2 * visible.astype(self.dtype) - 1
         log_odds = 2 * (self.field + y @ self.coupling)
         if self.evidence is not None:
@@ -162,17 +170,17 @@ class IsingEnergy(PairwiseEnergy):
         return log_odds.astype(self.dtype, copy=False)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return ((L, L),), the weighted sum of ``u u'`` for u = (y + 1) / 2."""
+        """Return a tuple with the weighted sum (L, L) of ``u u'`` for u = (y + 1) / 2."""
         means = means.astype(self.dtype, copy=False)
         weighted = weight[:, None].astype(self.dtype) * means
         pairs = weighted.T @ means
-        pairs = (pairs + pairs.T) / 2  # symmetric already, up to rounding
+        pairs = (pairs + pairs.T) / 2  # removes asymmetry by rounding
         np.fill_diagonal(pairs, weighted.sum(axis=0))
         return (pairs,)
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
         """Return the mean score of states with the given moments."""
         y = 2 * means.astype(np.float64) - 1
-        # Sum over pairs of <y_i y_k> = 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1.
+        # Sum over pairs of <y_i y_k> = 4 <u_i u_k> - 2 <u_i> - 2 <u_k> + 1 with u = (y + 1) / 2.
         pairs = 2 * np.vdot(self.coupling, statistics[0]) - self.coupling.sum(axis=0) @ y
         return float(self.field[0] @ y + pairs - 0.5 * self.coupling.sum())

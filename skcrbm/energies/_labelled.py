@@ -1,7 +1,8 @@
-"""Ising models of other packages, with labelled variables, as arrays; no other package is imported.
+"""Conversion of Ising models of other packages, whose variables have labels, to arrays.
 
-Spins are -1/+1. The energy E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset is minimised, so
-that fields and couplings of scores have the other sign.
+The other packages are not imported. Their convention for spins s of -1/+1 is an energy
+E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset that is minimised. Scores in this package
+are maximised, so fields and couplings change their sign.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import numpy as np
 
 
 class LabelledModel(NamedTuple):
-    """Arrays of a model of variables with labels, in the signs of a score."""
+    """Model with labelled variables as arrays, with the signs of a score."""
 
-    labels: tuple[Hashable, ...]  # L different labels
-    edges: np.ndarray  # (E, 2) int64, different pairs
-    weights: np.ndarray  # (E,) float64
+    labels: tuple[Hashable, ...]  # L distinct labels
+    edges: np.ndarray  # (E, 2) int64, distinct pairs
+    weights: np.ndarray  # (E,) float64, couplings
     field: np.ndarray  # (L,) float64
-    offset: float  # energy minus the negative score
+    offset: float  # energy plus score, a constant
 
 
 def model_of_energy(h: Any, J: Any, offset: float) -> LabelledModel:
-    """Return the model with the energy of fields h and couplings J; see `from_ising`."""
+    """Return the model for fields h and couplings J; see `SparseIsingEnergy.from_ising`."""
     if not isinstance(J, Mapping):
         raise ValueError(f"J must be a mapping from pairs of labels to numbers, got {type(J)}")
     linear = dict(h) if isinstance(h, Mapping) else dict(enumerate(np.asarray(h).tolist()))
@@ -36,23 +37,24 @@ def model_of_energy(h: Any, J: Any, offset: float) -> LabelledModel:
 
 
 def model_of_bqm(bqm: Any) -> LabelledModel:
-    """Return the model of a binary quadratic model; see `from_bqm`."""
+    """Return the model for a binary quadratic model; see `SparseIsingEnergy.from_bqm`."""
     kind = getattr(bqm, "vartype", None)
     kind = getattr(kind, "name", kind)
     if kind not in ("SPIN", "BINARY"):
         raise ValueError(
-            "bqm must have linear, quadratic, offset, and the vartype SPIN or BINARY, got "
-            f"{type(bqm).__name__} of vartype {kind!r}"
+            "bqm must have the attributes linear, quadratic and offset, and the vartype SPIN or "
+            f"BINARY, got {type(bqm).__name__} with vartype {kind!r}"
         )
     model = model_of_energy(bqm.linear, bqm.quadratic, bqm.offset)
     return model if kind == "SPIN" else _spins_for_bits(model)
 
 
 def model_of_graph(graph: Any, weight: str, field: str) -> LabelledModel:
-    """Return the model of a graph in the form of networkx; see `from_networkx`."""
+    """Return the model for a networkx graph; see `SparseIsingEnergy.from_networkx`."""
     if graph.is_directed() or graph.is_multigraph():
         raise ValueError(
-            "graph must be undirected, with one edge for a pair; make one by networkx.Graph(graph)"
+            "graph must be undirected, with at most one edge for each pair; convert it with "
+            "networkx.Graph(graph)"
         )
     linear = {label: given.get(field, 0.0) for label, given in graph.nodes(data=True)}
     edges = list(graph.edges(data=True))
@@ -67,7 +69,7 @@ def model_of_graph(graph: Any, weight: str, field: str) -> LabelledModel:
 def energy_of_model(
     labels: Iterable[Hashable], edges: np.ndarray, weights: np.ndarray, field: np.ndarray
 ) -> tuple[dict, dict]:
-    """Return the fields h and couplings J of the energy as dicts; see `to_ising`."""
+    """Return the fields h and couplings J as dicts; see `SparseIsingEnergy.to_ising`."""
     labels = list(labels)
     h = dict(zip(labels, (-field.astype(np.float64)).tolist()))
     values = (-weights.astype(np.float64)).tolist()
@@ -92,13 +94,16 @@ def _numbers(name, values):
 
 
 def _labelled(linear, pairs, values, field, offset):
-    """Return a model whose variables are the keys of linear; couplings of a pair are added up."""
+    """Return a model whose variables are the keys of `linear`.
+
+    Several couplings of the same pair are added up.
+    """
     number = {label: i for i, label in enumerate(linear)}
     ends = np.array([(number[i], number[k]) for i, k in pairs], np.int64).reshape(-1, 2)
     loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
     if len(loops):
         raise ValueError(
-            f"a coupling joins {pairs[loops[0]][0]!r} to itself: s s = 1 is a constant"
+            f"a coupling joins {pairs[loops[0]][0]!r} to itself, but s s = 1 is a constant"
         )
     edges, which = np.unique(np.sort(ends, axis=1), axis=0, return_inverse=True)
     weights = np.bincount(which.ravel(), values, len(edges))
@@ -106,7 +111,7 @@ def _labelled(linear, pairs, values, field, offset):
 
 
 def _spins_for_bits(model):
-    """Replace bits x by (s + 1) / 2 in a model of bits."""
+    """Convert a model of bits x to a model of spins s by substituting x = (s + 1) / 2."""
     quarter = model.weights / 4
     field = model.field / 2 + np.bincount(
         model.edges.ravel(), np.repeat(quarter, 2), len(model.field)

@@ -1,4 +1,4 @@
-"""The energy of layered models: outputs and hidden nodes given the inputs."""
+"""Energy of layered models over outputs and hidden nodes, given the inputs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from skcrbm.utils.validation import as_row_fields, kernel_array
 
 
 class LayeredEnergy(BaseEnergy):
-    """A batch of N layered models of outputs and hidden nodes, given the inputs.
+    """A batch of N layered models over outputs and hidden nodes, given the inputs.
 
-    The variables are 0/1 units: a unit for each state of a node other than 0. At most one of the
-    k - 1 units of a node with k states is on; in state 0 all are off. The units of the output
-    layer are visible and come first, then the units of the hidden layers, from the input on.
+    A node with k states is represented by k - 1 units, which are 0/1 variables. In state s > 0 the
+    s-th unit is on; in state 0 all units of the node are off. The units of the output layer are
+    visible and come first. The units of the hidden layers follow, in order from the input.
 
     Parameters
     ----------
     structure : LayeredStructure
-        Layers and connections. The connection of the input acts through the fields alone.
+        Layers and connections. The connection to the input layer enters only through `field`.
     weights : sequence of ndarray
         Flat pairwise scores of each connection after the first.
     field : array-like (n_variables,) or (N, n_variables)
-        Unary scores, including the scores that the inputs give layer 1.
+        Unary scores, including the scores of layer 1 that come from the inputs.
     unaries : array-like (n_variables,), default=None
-        Part of the fields that all models share. The model does not depend on it, but mean field
-        and message passing start from it: their first iteration does not see the inputs, as in
-        the training of `LayeredGMClassifier`. With None they start from the fields.
+        Part of the fields that all models share and from which mean field and message passing
+        start. Their first iteration then ignores the inputs, as in the training of
+        `LayeredGMClassifier`. If None, they start from the fields. The distribution does not depend
+        on this argument.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class LayeredEnergy(BaseEnergy):
         ]
 
     def astype(self, dtype: DTypeLike) -> LayeredEnergy:
-        """Return the same models, evidence included, in another floating dtype."""
+        """Return the energy, including its evidence, in another floating dtype."""
         other = LayeredEnergy(
             self.structure,
             [w.astype(dtype) for w in self.weights],
@@ -92,7 +93,7 @@ class LayeredEnergy(BaseEnergy):
         return other
 
     def scaled(self, beta: float) -> LayeredEnergy:
-        """Return the same unary scores with all pairwise scores times `beta`."""
+        """Return the energy with all pairwise scores multiplied by `beta`."""
         weights = [w * self.dtype.type(beta) for w in self.weights]
         other = LayeredEnergy(self.structure, weights, self.field, self.unaries)
         other.evidence = self.evidence
@@ -107,13 +108,14 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Flat pairwise scores of each connection."""
+        """Flat pairwise scores of each connection after the first."""
         return self.weights
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the log-odds of units against all other states of their node, by fields alone.
 
-        Their influence is the sum of the couplings of the unit and of the state it competes with.
+        The influence of a unit is twice the largest sum of absolute couplings of a unit of its
+        node, because couplings may favour one state and disfavour another.
         """
         log_odds = np.empty(self.field.shape)
         reach = np.zeros(self.n_variables)
@@ -129,7 +131,11 @@ class LayeredEnergy(BaseEnergy):
         return log_odds, reach
 
     def dominant_fields(self) -> np.ndarray:
-        """Return True for fields larger than couplings, such as equal fields of two states."""
+        """Return True for large fields that exceed the couplings.
+
+        Such a field does not determine the node if two of its states have equal fields, for
+        example.
+        """
         influence = self.own_log_odds()[1]
         return np.abs(self.field) > np.maximum(UNDECIDED_FIELD, 4 * influence)
 
@@ -147,23 +153,23 @@ class LayeredEnergy(BaseEnergy):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def without_held_fields(self) -> tuple[LayeredEnergy, np.ndarray]:
-        """Return the models with fields of 0 for held units, and the lost scores (N,)."""
+        """Set the fields of clamped units to 0, and return the scores (N,) that this removes."""
         if self.evidence is None:
             return self, np.zeros(self.n_models)
         given = np.nan_to_num(self.evidence) * self.field.astype(np.float64)
         return self.with_fields(np.where(self.free, self.field, 0)), given.sum(axis=1)
 
     def _shape(self, layer: int) -> tuple[int, int]:
-        """Return the number of nodes of a layer, and of the units of each node."""
+        """Return the number of nodes of a layer, and the number of units of each node."""
         return self.structure.n_nodes[layer], self.structure.n_states[layer] - 1
 
     def _check_evidence(self):
         assert self.evidence is not None
         if (self._most_on(np.nan_to_num(self.evidence)) > 1).any():
-            raise ValueError("clamp contradicts itself: it holds two units of one node on")
+            raise ValueError("clamp contradicts itself: it clamps two units of a node to 1")
 
     def _most_on(self, states, layers=None):
-        """Return the largest number of units that are on in one node of states (..., n)."""
+        """Return the largest number (...) of units of a node that are on in states (..., n)."""
         most = np.zeros(states.shape[:-1])
         for layer in layers or range(1, self.structure.depth + 1):
             nodes = states[..., self._slices[layer]]
@@ -172,18 +178,21 @@ class LayeredEnergy(BaseEnergy):
         return most
 
     def connection_weights(self) -> list[np.ndarray | None]:
-        """Return the flat pairwise scores of each connection; None for the first."""
+        """Return the flat pairwise scores of each connection, with None for the first."""
         return [None, *self.weights]
 
     def layer_unaries(self) -> list[Any] | None:
-        """Return `unaries` as (n_nodes, k - 1) by layer; None if the energy has no `unaries`."""
+        """Return `unaries` as an array (n_nodes, k - 1) for each layer, with None for the input.
+
+        The result is None if the energy has no `unaries`.
+        """
         if self.unaries is None:
             return None
         parts = self.by_layer(self.unaries)[1:]
         return [None, *(u.reshape(self._shape(n)) for n, u in enumerate(parts, 1))]
 
     def by_layer(self, values: np.ndarray) -> list[Any]:
-        """Return the part of an array (..., n_variables) for each layer; None for the input."""
+        """Split an array (..., n_variables) into its layers, with None for the input layer."""
         return [None, *(values[..., part] for part in self._slices[1:])]
 
     # ----------------------------------------------------- weights of states
@@ -197,7 +206,10 @@ class LayeredEnergy(BaseEnergy):
         return np.where(self._most_on(states) > 1, -np.inf, scores)
 
     def _log_weight(self, visible, hidden):
-        """Return log-weights (N, C) of visible states (N or 1, C, V); at most one hidden layer."""
+        """Return the log-weights (N, C) of visible states (N or 1, C, V).
+
+        The model must have at most one hidden layer.
+        """
         weights = np.empty((self.n_models, visible.shape[1]))
         output, possible = self._slices[-1], self._most_on(visible, [self.structure.depth]) <= 1
         width = max(1, visible.shape[1] * self.n_variables)
@@ -225,7 +237,7 @@ class LayeredEnergy(BaseEnergy):
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the negative free energy (N, K) of K visible states (K, V).
 
-        One hidden layer is summed out in closed form; the units of several are enumerated.
+        A single hidden layer is summed out in closed form. Several hidden layers are enumerated.
         """
         if self.structure.depth > 2:
             return unchecked(super().log_weight_of_sets)(visible_sets, hidden)
@@ -235,14 +247,17 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def sampling_blocks(self) -> tuple[Block, ...]:
-        """The output layer, then the hidden layers from the input on."""
+        """A block for each layer: the output layer, then the hidden layers from the input on."""
         return (self._slices[-1], *self._slices[1:-1])
 
     def _layer_of(self, block):
         return self._slices.index(block)
 
     def _conditional_log_odds(self, states, block):
-        """Return scores (N, C, k) of the units of a layer against state 0, given other layers."""
+        """Return scores (N, C, n_units) of the units of a layer against state 0 of their node.
+
+        The scores are conditional on the other layers.
+        """
         layer = self._layer_of(block)
         n, n_chains, width = states.shape
         flat = states.reshape(n * n_chains, width).astype(self.dtype, copy=False)
@@ -255,14 +270,14 @@ class LayeredEnergy(BaseEnergy):
         return scores.reshape(n, n_chains, scores.shape[1])
 
     def _node_scores(self, states, layer):
-        """Return scores (N, C, n_nodes, k) of all states of the nodes of a layer."""
+        """Return the scores (N, C, n_nodes, k) of all states of a layer given the other layers."""
         block = self._slices[layer]
         return self._of_states(self._conditional_log_odds(states, block).astype(np.float64), layer)
 
     def _of_states(self, scores, layer):
-        """Return scores (N, C, n_nodes, k) of all states, given scores (N, C, n) of the units.
+        """Extend scores (N, C, n_units) of units to scores (N, C, n_nodes, k) of all states.
 
-        States that contradict the evidence get -inf.
+        State 0 has score 0, and states that contradict the evidence have score -inf.
         """
         block = self._slices[layer]
         scores = scores.reshape(*scores.shape[:2], *self._shape(layer))
@@ -283,7 +298,7 @@ class LayeredEnergy(BaseEnergy):
         return log_odds.reshape(*states.shape[:2], -1)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the units of a layer; a node of several units takes its first uniform number."""
+        """Draw the units of a layer; a node uses the uniform random number of its first unit."""
         n_nodes, n_units = self._shape(self._layer_of(block))
         if n_units == 1:
             return super().draw(log_odds, u, block)
@@ -294,7 +309,7 @@ class LayeredEnergy(BaseEnergy):
         return ((below <= u) & (u < mass)).reshape(log_odds.shape)
 
     def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return P(h_j = 1 | v), or with ``hidden="max"`` the most probable h."""
+        """Return P(h_j = 1 | v), or the most probable h given v if `hidden` is "max"."""
         if hidden == "max" and self.structure.depth == 2 and self._shape(1)[1] > 1:
             states = np.zeros((len(visible), 1, self.n_variables), self.dtype)
             states[:, 0, : self.n_visible] = visible
@@ -302,7 +317,10 @@ class LayeredEnergy(BaseEnergy):
         return unchecked(super().hidden_given_visible)(visible, hidden)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the units (N, V) of the most probable state of each output; ties are on."""
+        """Return the units (N, V) of the most probable state of each output.
+
+        State 0 loses ties.
+        """
         n_nodes, n_units = self._shape(self.structure.depth)
         if n_units == 1:
             return super().marginal_modes(log_odds)
@@ -314,14 +332,17 @@ class LayeredEnergy(BaseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """(n_tables, l - 1, k - 1) for each connection; edges that share a table add up."""
+        """Shapes (n_tables, l - 1, k - 1) of the statistics of each connection after the first.
+
+        The statistics of edges that share a table are added up.
+        """
         return tuple(
             (c.n_tables, c.n_left_states - 1, c.n_right_states - 1)
             for c in self.structure.connections[1:]
         )
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return weighted sums of products of units for each table of each connection."""
+        """Return the weighted sums of products of units, for each table of each connection."""
         layers = self.by_layer(means.astype(self.dtype, copy=False))[1:]
         weight = weight[:, None].astype(self.dtype)
         return tuple(
@@ -333,6 +354,9 @@ class LayeredEnergy(BaseEnergy):
 
 
 def _modes(scores: np.ndarray) -> np.ndarray:
-    """Return units (N, n_nodes (k - 1)) of the best states by scores (N, n_nodes, k)."""
-    best = np.roll(scores, -1, axis=2).argmax(axis=2)  # state 0 last, so that it loses ties
+    """Return the units (N, n_nodes (k - 1)) of the states with the largest scores.
+
+    `scores` (N, n_nodes, k) holds the scores of the states of each node.
+    """
+    best = np.roll(scores, -1, axis=2).argmax(axis=2)  # move state 0 last, so that it loses ties
     return (best[..., None] == np.arange(scores.shape[2] - 1)).reshape(len(scores), -1)

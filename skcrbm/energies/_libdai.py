@@ -1,4 +1,4 @@
-"""Networks as text in the .fg format of libDAI, read and written."""
+"""Reader and writer of networks in the .fg format of libDAI."""
 
 from __future__ import annotations
 
@@ -17,13 +17,8 @@ _MAX_LABEL = 2**63 - 1
 def read_libdai(source: str | os.PathLike) -> tuple[Network, np.ndarray]:
     """Read a network and the labels (n,) of its variables from a file or a text.
 
-    The variables are numbered in ascending order of their labels, so that the labels 0 to n - 1
-    are the numbers themselves. Lines that begin with "#" are comments.
-
-    Raises
-    ------
-    ValueError
-        If the text is not in the format; the message names the word and its line.
+    The variables are numbered in ascending order of their labels. Lines that begin with "#" are
+    comments. If the text is not in the format, a ValueError shows the wrong word and its line.
     """
     words = Words(source, "libDAI text", comments=True)
     states: dict[int, int] = {}
@@ -43,10 +38,10 @@ def read_libdai(source: str | os.PathLike) -> tuple[Network, np.ndarray]:
         if n_entries > MAX_FILE_ENTRIES:
             raise ValueError(
                 f"{words.name} has a table of {size} entries before {words.position(words.place)}; "
-                f"the limit is {MAX_FILE_ENTRIES} entries in all tables"
+                f"the limit for all tables together is {MAX_FILE_ENTRIES} entries"
             )
         count = words.integer(f"the number of weights of table {f} that are not 0", 0, size)
-        # The entry's number has the first variable as its fastest digit.
+        # Indices of entries are in Fortran order: the first variable changes fastest.
         places = words.take(2 * count, f"a weight of table {f}")
         entries = words.distinct_at(places[::2], f"the number of an entry of table {f}", size - 1)
         contents.append((entries, words.numbers_at(places[1::2], f"a weight of table {f}")))
@@ -56,7 +51,7 @@ def read_libdai(source: str | os.PathLike) -> tuple[Network, np.ndarray]:
     order = np.array(sorted(states), np.int64)
     n_states = np.array([states[label] for label in order.tolist()], np.int64)
     scopes = [np.searchsorted(order, np.array(labels, np.int64)) for labels in named]
-    # Tables are made after all sizes are known to be within the limit.
+    # Allocate the tables only now, after all sizes have been checked against the limit.
     tables = [_table(shape, *found) for shape, found in zip(shapes, contents, strict=True)]
     return Network("MARKOV", n_states, scopes, tables), order
 
@@ -70,8 +65,7 @@ def _table(shape, entries, weights):
 def write_libdai(network: Network) -> str:
     """Return the text of a network.
 
-    A variable that no table names gets a table of ones, because the format has no list of
-    variables.
+    The format has no list of variables, so variables without a table get a table of ones.
     """
     scopes, tables = list(network.scopes), list(network.tables)
     seen = np.zeros(len(network.n_states), bool)

@@ -1,4 +1,4 @@
-"""Energies of pairs, which fold their evidence into the fields."""
+"""Base class of pairwise energies, in which evidence is equivalent to a change of the fields."""
 
 from __future__ import annotations
 
@@ -8,53 +8,52 @@ import numpy as np
 
 from skcrbm.energies.base import BaseEnergy
 
-# Difference of two entries of a matrix that rounding may cause, in eps of the largest entry.
+# Tolerance for the asymmetry of a matrix, in machine epsilons of its largest entry.
 _ROUNDING = 16
 
 
 class PairwiseEnergy(BaseEnergy):
-    """A batch of models whose couplings are products of two variables.
+    """A batch of models whose couplings multiply products of two variables.
 
-    A held variable shifts the fields of free variables, so solvers need to know which variables are
-    held, but not their values.
+    A clamped variable shifts the fields of the free variables. After this shift, solvers must leave
+    out the clamped variables but do not need their values.
     """
 
     @property
     def is_pairwise(self) -> bool:
-        """True."""
+        """True, because all terms depend on one or two variables."""
         return True
 
     @abstractmethod
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return the fields of the free variables, with the pull of held variables added.
+        """Return fields of the free variables that include the couplings to clamped variables.
 
         Returns
         -------
         fields : tuple of ndarray
-            Arrays as in `fields`, 0 where a variable is held. Solvers leave out the variables that
-            are not `free`.
+            Arrays with the shapes of `fields`, 0 for clamped variables.
         offset : ndarray (N,), float64
-            Score of the held variables among themselves, to add to log Z.
+            Score of the clamped variables among themselves, to add to log Z.
         """
 
     @abstractmethod
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return the expected statistics of the pairs with a held variable, as factors.
+        """Return the expected statistics of the pairs with a clamped variable, as factors.
 
         Parameters
         ----------
         values : ndarray (N, n_variables)
-            Values of the held variables, 0 where free.
+            Values of the clamped variables, 0 for free variables.
         free : ndarray (N, n_variables)
-            Marginals of the free variables, 0 where held.
+            Marginals of the free variables, 0 for clamped variables.
 
         Returns
         -------
         tuple of (left, right)
-            Add up the products ``left[:, :, None] * right[:, None, :]``. A sparse energy has
-            factors edge by edge, ``left * right``.
+            The statistics are the sum of ``left[:, :, None] * right[:, None, :]`` over the tuple.
+            For a sparse energy they are the sum of ``left * right``, with an entry for each edge.
         """
 
     def add_held_pairs(
@@ -64,16 +63,17 @@ class PairwiseEnergy(BaseEnergy):
         free: np.ndarray,
         weight: np.ndarray | None,
     ) -> None:
-        """Add the pairs with a held variable to statistics, in place.
+        """Add the statistics of pairs with a clamped variable to `statistics`, in place.
 
         Parameters
         ----------
         statistics : tuple of ndarray
-            Arrays of the shapes in `statistic_shapes`, or with a leading axis N.
+            Arrays with the shapes in `statistic_shapes`, or these with a leading axis N.
         values, free : ndarray (N, n_variables)
-            As in `held_pairs`.
+            See `held_pairs`.
         weight : ndarray (N,) or None
-            Weights of a sum over the models; None keeps the statistics of each model.
+            Weights of the models in a sum over the models, or None if `statistics` holds the
+            statistics of each model.
         """
         (pairs,) = statistics
         for left, right in self.held_pairs(values, free):
@@ -84,22 +84,23 @@ class PairwiseEnergy(BaseEnergy):
 
 
 def symmetric_values(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """Return the coupling of each pair i < k from the entries (i, k) and (k, i) of a matrix.
+    """Return the couplings of pairs i < k from the entries (i, k) and (k, i) of a matrix.
 
-    Average entries that differ by rounding. A ValueError says how to make the matrix symmetric.
+    Entries that differ only by rounding are averaged. If the matrix is not symmetric, a ValueError
+    recommends a conversion.
     """
     if np.array_equal(upper, lower):
         return upper
     for name, other in (("an upper", lower), ("a lower", upper)):
         if not other.any():
             raise ValueError(
-                f"coupling must be symmetric, got {name} triangle; coupling + coupling.T is the "
-                "matrix in which each pair has its entry of the triangle as coupling"
+                f"coupling must be symmetric, got {name} triangle. If the triangle holds the "
+                "coupling of each pair, pass coupling + coupling.T"
             )
     largest = max(np.abs(upper).max(), np.abs(lower).max())
     if np.abs(upper - lower).max() <= _ROUNDING * np.finfo(upper.dtype).eps * largest:
         return (upper + lower) / 2
     raise ValueError(
-        "coupling must be symmetric; (coupling + coupling.T) / 2 gives the model of the score "
-        "y' coupling y / 2, and coupling + coupling.T the model of y' coupling y"
+        "coupling must be symmetric. Pass (coupling + coupling.T) / 2 for the score "
+        "y' coupling y / 2, or coupling + coupling.T for the score y' coupling y"
     )

@@ -1,4 +1,4 @@
-"""The graph of a sparse Ising model: neighbours, colours and lanes of variables."""
+"""Graph of a sparse Ising model, with the neighbours and colours of its variables."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ import numpy as np
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.pickling import Versioned
 
-# Variables of a block; as many neighbours as the first of them are stored for each.
+# Largest number of variables in a block of `ColourLanes`.
 _LANES = 64
-# Variables with up to this many neighbours may share a block. Of variables with more neighbours,
-# the first has less than twice as many as the last.
+# All variables with at most this number of neighbours may share a block. Variables with more
+# neighbours share a block only if their numbers of neighbours differ by less than a factor of 2,
+# because all variables of a block get the same number of entries.
 _FEW_NEIGHBOURS = 8
 
 
 class Neighbours(NamedTuple):
-    """The edges of a graph in both directions (CSR); arrays of int64."""
+    """The edges of a graph in both directions, as CSR arrays of int64."""
 
-    start: np.ndarray  # (L + 1,): edges out of variable i are start[i] to start[i + 1] - 1
-    variables: np.ndarray  # (2 E,): end of each directed edge, ascending for each i
-    edge: np.ndarray  # (2 E,): number of the undirected edge
-    reverse: np.ndarray  # (2 E,): number of the directed edge in the other direction
+    start: np.ndarray  # (L + 1,): variable i has the directed edges start[i] to start[i + 1] - 1
+    variables: np.ndarray  # (2 E,): end of each directed edge, in increasing order for each i
+    edge: np.ndarray  # (2 E,): index of the undirected edge
+    reverse: np.ndarray  # (2 E,): index of the directed edge in the opposite direction
 
 
 class ColourLanes(NamedTuple):
-    """Variables of the same colour side by side, in blocks, with their neighbours.
+    """Memory layout for vectorised sweeps: variables sorted by colour and cut into B blocks.
 
-    A place is the position of a variable in this order. All variables of a block have as many
-    entries; the entries that a variable does not need have a coupling of 0. Entry d of the
-    variable in lane l of block b is at ``entry[b] + d * (size of the block) + l``.
+    The variables of a block have the same colour, so they can be updated together. A place is the
+    position of a variable in the sorted order. Each variable has an entry for each neighbour, and
+    is padded with empty entries to the largest number of neighbours in its block. Entry d of the
+    l-th variable of block b is at position ``entry[b] + d * (size of the block) + l``.
     """
 
     order: np.ndarray  # (L,) int64, variable at each place
     first: np.ndarray  # (B + 1,) int64, place of the first variable of each block
-    entry: np.ndarray  # (B + 1,) int64, first entry of each block
+    entry: np.ndarray  # (B + 1,) int64, position of the first entry of each block
     neighbour: np.ndarray  # (n_entries,) int32, place of the neighbour
-    edge: np.ndarray  # (n_entries,) int64, number of the undirected edge; E without a neighbour
+    edge: np.ndarray  # (n_entries,) int64, index of the undirected edge, or E for empty entries
 
 
 class SparseGraph(Versioned):
-    """The graph alone, which energies with the same edges share."""
+    """Edges and derived arrays, without couplings; energies with the same edges share them."""
 
     _warns_of_version = False
 
@@ -67,16 +69,16 @@ class SparseGraph(Versioned):
 
     @cached_property
     def elimination(self):
-        """Order in which 'exact' eliminates the variables."""
+        """Elimination order of the variables for the method "exact"."""
         return min_fill(self.edges.tolist(), range(self.n_variables))
 
     @cached_property
     def colours(self) -> np.ndarray:
-        """Colour (L,) of each variable: each variable in turn gets the first free colour."""
+        """Colour (L,) of each variable, by greedy colouring; neighbours have different colours."""
         lower, upper = self.edges.T
         end = np.searchsorted(lower, np.arange(1, self.n_variables + 1)).tolist()
         upper = upper.tolist()
-        taken = [0] * self.n_variables  # colours of the neighbours so far, as bits
+        taken = [0] * self.n_variables  # bit c is 1 if a neighbour has colour c
         colours = np.empty(self.n_variables, np.int64)
         e = 0
         for v, last in enumerate(end):
@@ -89,13 +91,13 @@ class SparseGraph(Versioned):
 
     @cached_property
     def blocks(self) -> tuple[np.ndarray, ...]:
-        """Variables of each colour."""
+        """Tuple with the variables of each colour."""
         n_colours = self.colours.max(initial=-1) + 1
         return tuple(np.flatnonzero(self.colours == colour) for colour in range(n_colours))
 
     @cached_property
     def lanes(self) -> ColourLanes:
-        """Variables of the same colour side by side, for kernels."""
+        """Memory layout of the variables for kernels."""
         graph, n = self.neighbours, self.n_variables
         degree = np.diff(graph.start)
         size_class = np.where(degree > _FEW_NEIGHBOURS, np.frexp(degree)[1], 0)

@@ -29,32 +29,36 @@ from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 class SparseIsingEnergy(PairwiseEnergy):
     """A batch of Ising models on a sparse graph that share their couplings.
 
-    ``-E_n(y) = f_n' y + sum_(i<k) s_ik y_i y_k`` for y in {-1, +1}^L; the sum is over the edges of
-    the graph. It is an `IsingEnergy` for lattices: the cost is in proportion to the edges. States
-    are passed and returned as 0/1: 0 stands for y = -1.
+    The score is ``-E_n(y) = f_n' y + sum_(i<k) s_ik y_i y_k`` for y in {-1, +1}^L, with the sum
+    over the edges of the graph. Use this class instead of `IsingEnergy` for lattices and other
+    sparse graphs, because its cost is proportional to the number of edges. States in arguments and
+    results are 0/1: 0 represents y = -1, and 1 represents y = +1.
 
     Parameters
     ----------
     coupling : sparse matrix or array (L, L)
         Couplings S, symmetric with a zero diagonal. Each stored entry of a sparse matrix is an
-        edge, zeros included.
+        edge, including stored zeros.
     field : array-like (L,) or (N, L), default=None
-        Fields f, one row per model. None is one model with fields of 0.
+        Fields f, with a row per model. None means a single model with fields of 0.
 
     Attributes
     ----------
     edges : ndarray of int64 (E, 2)
-        Pairs i < k, sorted.
+        Pairs i < k of neighbours, sorted.
     edge_coupling : ndarray (E,)
+        Coupling of each edge.
     field : ndarray (N, L)
+        Fields f of each model.
     neighbours : Neighbours
-        The edges in both directions: ``start`` (L + 1,), ``variables``, ``edge`` and
-        ``reverse`` (2 E,).
+        The edges in both directions, with the arrays ``start`` (L + 1,), and ``variables``,
+        ``edge`` and ``reverse`` (2 E,).
     labels : tuple (L,) or None
-        Labels of the variables of a model that another package made, see `from_ising`.
+        Labels of the variables, if the model was converted from another package (`from_ising`).
     offset : float
-        Constant of the energy of such a model, which scores leave out.
+        Constant of the energy of a converted model. Scores do not include it.
     n_models, n_variables : int
+        Number of models N and of variables L.
     dtype : numpy dtype
         float32 if both inputs are float32, else float64.
 
@@ -89,7 +93,9 @@ class SparseIsingEnergy(PairwiseEnergy):
         values = as_float_array(entries.data, "coupling", "(E,)")
         row, column = (np.asarray(part, np.int64) for part in (entries.row, entries.col))
         if values[row == column].any():
-            raise ValueError("coupling must have a zero diagonal: y_i y_i = 1 is a constant")
+            raise ValueError(
+                "coupling must have a zero diagonal, because y_i y_i = 1 is a constant"
+            )
         off = row != column
         ends = np.sort(np.column_stack([row, column])[off], axis=1)
         edges, which = np.unique(ends, axis=0, return_inverse=True)
@@ -111,26 +117,26 @@ class SparseIsingEnergy(PairwiseEnergy):
     def from_edges(
         cls, edges: ArrayLike, weights: ArrayLike, field: ArrayLike
     ) -> SparseIsingEnergy:
-        """Make an energy from a list of edges.
+        """Create an energy from a list of edges.
 
         Parameters
         ----------
         edges : array-like of int (E, 2)
-            Pairs of different variables, each pair once, in any order.
+            Pairs of different variables, in any order and without repeated pairs.
         weights : array-like (E,) or float
-            Coupling of each pair.
+            Coupling of each pair, or a number for all pairs.
         field : array-like (L,) or (N, L)
-            Fields, one row per model.
+            Fields, with a row per model.
 
         Returns
         -------
         SparseIsingEnergy
-            Energy with its edges sorted.
+            Energy whose edges are sorted.
 
         Raises
         ------
         ValueError
-            If a pair occurs twice or joins a variable to itself, or an array has another shape.
+            If a pair occurs twice or joins a variable to itself, or an array has a wrong shape.
         """
         edges = np.empty((0, 2), np.int64) if np.size(edges) == 0 else edges
         pairs = as_variables(edges, "edges", "(E, 2)")
@@ -146,7 +152,8 @@ class SparseIsingEnergy(PairwiseEnergy):
         width = np.shape(field)[-1]
         if pairs.max(initial=-1) >= width:
             raise ValueError(
-                f"edges name variable {pairs.max()}; field has the variables 0 to {width - 1}"
+                f"edges hold variable {pairs.max()}, but field has only the variables 0 to "
+                f"{width - 1}"
             )
         if (pairs[:, 0] == pairs[:, 1]).any():
             raise ValueError("edges must join different variables")
@@ -156,7 +163,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         twice = np.flatnonzero((pairs[1:] == pairs[:-1]).all(axis=1))
         if len(twice):
             raise ValueError(
-                f"edges must hold each pair once; {pairs[twice[0]].tolist()} occurs twice"
+                f"edges must not repeat a pair; {pairs[twice[0]].tolist()} occurs twice"
             )
         energy = cls.__new__(cls)
         energy._set(SparseGraph(pairs, width), weights[order], field)
@@ -168,26 +175,26 @@ class SparseIsingEnergy(PairwiseEnergy):
     def from_ising(
         cls, h: Mapping | ArrayLike, J: Mapping, offset: float = 0.0
     ) -> SparseIsingEnergy:
-        """Make an energy from labelled fields and couplings in the signs of D-Wave's tools.
+        """Create an energy from labelled fields and couplings with the signs of D-Wave's tools.
 
-        The probability of spins s of -1/+1 is in proportion to ``exp(-E(s))`` with
-        ``E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset``. So `field` is -h and
-        `edge_coupling` is -J, and the best state of `infer` is the state of the lowest E.
+        The probability of spins s of -1/+1 is proportional to ``exp(-E(s))`` with
+        ``E(s) = sum_i h_i s_i + sum_(i, j) J_ij s_i s_j + offset``. Therefore `field` is -h,
+        `edge_coupling` is -J, and the best state of `infer` is the state with the lowest E.
 
         Parameters
         ----------
         h : mapping of {label: float}, or array-like (L,)
-            Fields. The labels are any hashable objects; those of an array are 0 to L - 1. Labels
-            that only J names have a field of 0.
+            Fields. Labels may be any hashable objects; the labels of an array are 0 to L - 1.
+            Labels that occur only in J have a field of 0.
         J : mapping of {(label, label): float}
-            Couplings. Couplings of (i, j) and (j, i) are added up.
+            Couplings. The couplings of (i, j) and (j, i) are added up.
         offset : float, default=0.0
-            Constant of E. Scores and log Z leave it out: ``E(s) = offset - score``.
+            Constant of E. Scores and log Z do not include it: ``E(s) = offset - score``.
 
         Returns
         -------
         SparseIsingEnergy
-            Energy with `labels` in the order of h, then of J, and with `offset`.
+            Energy with the attributes `labels`, in the order of h followed by J, and `offset`.
 
         Raises
         ------
@@ -207,25 +214,26 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     @classmethod
     def from_bqm(cls, bqm: Any) -> SparseIsingEnergy:
-        """Make an energy from a binary quadratic model such as ``dimod.BinaryQuadraticModel``.
+        """Create an energy from a binary quadratic model such as ``dimod.BinaryQuadraticModel``.
 
         Parameters
         ----------
         bqm : object
             Model with the mappings `linear` and `quadratic`, the number `offset`, and the `vartype`
-            SPIN (-1/+1) or BINARY (0/1). Its energy is minimised, see `from_ising`. States of 0/1
-            are the samples of a BINARY model; for a SPIN model 0 stands for -1.
+            SPIN (-1/+1) or BINARY (0/1). The energy of the model is minimised, see `from_ising`.
+            States of the new energy are 0/1; for a SPIN model 0 represents the spin -1.
 
         Returns
         -------
         SparseIsingEnergy
-            Energy with the `labels` of the model. The energy of a sample in the model is `offset`
-            minus the score; if bits were replaced by spins, `offset` has their constant, too.
+            Energy with the `labels` of the model. The energy of a sample in the given model is
+            `offset` minus the score. For a BINARY model, `offset` also includes the constant that
+            arises from the conversion to spins.
 
         Raises
         ------
         ValueError
-            If the model has another vartype, or a value that is not finite.
+            If the model has another vartype, or a value is not finite.
         """
         return cls._from_labelled(model_of_bqm(bqm))
 
@@ -233,17 +241,18 @@ class SparseIsingEnergy(PairwiseEnergy):
     def from_networkx(
         cls, graph: Any, weight: str = "weight", field: str = "field"
     ) -> SparseIsingEnergy:
-        """Make an energy from a graph of networkx.
+        """Create an energy from a networkx graph.
 
         Parameters
         ----------
         graph : networkx.Graph
-            Undirected graph; the nodes are the labels of the variables.
+            Undirected graph whose nodes are the labels of the variables.
         weight : str, default="weight"
-            Attribute of an edge with its coupling, in the sign of a score: neighbours with a
-            positive coupling tend to be equal. An edge without the attribute has a coupling of 1.
+            Name of the edge attribute with the coupling. A positive coupling makes the two
+            neighbours tend to be equal. Edges without the attribute have a coupling of 1.
         field : str, default="field"
-            Attribute of a node with its field, 0 without the attribute.
+            Name of the node attribute with the field. Nodes without the attribute have a field
+            of 0.
 
         Returns
         -------
@@ -253,30 +262,31 @@ class SparseIsingEnergy(PairwiseEnergy):
         Raises
         ------
         ValueError
-            If the graph is directed, has several edges for a pair or loops, or a value is not a
+            If the graph is directed, has loops or several edges for a pair, or a value is not a
             finite number.
         """
         return cls._from_labelled(model_of_graph(graph, weight, field))
 
     @classmethod
     def from_triangle(cls, triangle: Any, field: ArrayLike | None = None) -> SparseIsingEnergy:
-        """Make an energy from a matrix that holds the coupling of each pair once.
+        """Create an energy from a triangular matrix of couplings.
 
         Parameters
         ----------
         triangle : sparse matrix or array (L, L)
-            Upper or lower triangle: entry (i, k) is the coupling s_ik.
+            Upper or lower triangle. Entry (i, k) is the coupling s_ik.
         field : array-like (L,) or (N, L), default=None
-            Fields f, one row per model. None is one model with fields of 0.
+            Fields f, with a row per model. None means a single model with fields of 0.
 
         Returns
         -------
         SparseIsingEnergy
+            Energy with a symmetric coupling matrix.
 
         Raises
         ------
         ValueError
-            If both (i, k) and (k, i) have an entry other than 0, or an argument is invalid.
+            If both (i, k) and (k, i) have nonzero entries, or an argument is invalid.
         """
         triangle = sparse.csr_array(triangle)
         if triangle.ndim == 2 and triangle.shape[0] == triangle.shape[1]:
@@ -284,7 +294,9 @@ class SparseIsingEnergy(PairwiseEnergy):
             twice.setdiag(0)
             if twice.nnz and twice.data.any():
                 i, k = (int(part[0]) for part in twice.nonzero())
-                raise ValueError(f"triangle must hold each pair once; it holds {i, k} and {k, i}")
+                raise ValueError(
+                    f"triangle must hold each pair once, but both {i, k} and {k, i} are not 0"
+                )
             triangle = triangle + triangle.T
         return cls(triangle, field)
 
@@ -294,20 +306,24 @@ class SparseIsingEnergy(PairwiseEnergy):
         return energy._copy_with(labels=model.labels, offset=model.offset)
 
     def to_ising(self, model: int = 0) -> tuple[dict, dict, float]:
-        """Return a model as labelled fields, couplings and offset of an energy to be minimised.
+        """Return a model as arguments of `from_ising` or ``dimod.BinaryQuadraticModel.from_ising``.
+
+        If the energy has no `labels`, the labels are the indices of the variables. The evidence is
+        ignored.
 
         Parameters
         ----------
         model : int, default=0
-            Number of the model in the batch.
+            Index of the model in the batch.
 
         Returns
         -------
         h : dict of {label: float}
+            Fields, with the sign of an energy that is minimised.
         J : dict of {(label, label): float}
+            Couplings, with the sign of an energy that is minimised.
         offset : float
-            Arguments of `from_ising`, and of ``dimod.BinaryQuadraticModel.from_ising``. Variables
-            without labels have their numbers as labels. Evidence is left out.
+            Constant of the energy.
 
         Examples
         --------
@@ -321,7 +337,7 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     @property
     def edges(self) -> np.ndarray:
-        """Pairs i < k, ndarray (E, 2) of int64, sorted."""
+        """Sorted pairs i < k of neighbours, ndarray (E, 2) of int64."""
         return self._graph.edges
 
     @property
@@ -331,7 +347,7 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     @property
     def lanes(self) -> ColourLanes:
-        """Variables of the same colour side by side, for compiled sweeps."""
+        """Memory layout of the variables for compiled sweeps, sorted by colour."""
         return self._graph.lanes
 
     @property
@@ -345,12 +361,12 @@ class SparseIsingEnergy(PairwiseEnergy):
         )
 
     def with_edge_coupling(self, weights: ArrayLike) -> SparseIsingEnergy:
-        """Return the same graph, fields and evidence with other couplings (E,).
+        """Return the energy with the same graph, fields and evidence, and other couplings (E,).
 
         Raises
         ------
         ValueError
-            If the shape is another, or a value is not finite.
+            If the shape is wrong, or a value is not finite.
         """
         weights = as_float_array(weights, "weights", "(E,)")
         if weights.shape != self.edge_coupling.shape:
@@ -372,7 +388,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (self.edge_coupling,)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return twice the fields, and twice the sums of absolute couplings."""
+        """Return twice the fields, and twice the sum of absolute couplings of each variable."""
         size = np.repeat(2 * np.abs(self.edge_coupling).astype(np.float64), 2)
         influence = np.bincount(self.edges.ravel(), size, self.n_variables)
         return 2.0 * self.field, influence
@@ -383,36 +399,36 @@ class SparseIsingEnergy(PairwiseEnergy):
         return self._graph.n_variables
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of variables of the largest table of an elimination."""
+        """Return the number of variables of the largest table in variable elimination."""
         found = self._graph.elimination
         return found.width + 1 if found.complete else self.n_variables
 
     @property
     def max_enumerated(self) -> int:
-        """Number of variables of the largest table that "exact" makes by default."""
+        """Largest number of variables of a table that "exact" makes by default."""
         return MAX_ELIMINATED_ENTRIES.bit_length() - 1
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((E,),): P(y_i = +1, y_k = +1) of each edge."""
+        """((E,),): the statistics are P(y_i = +1, y_k = +1) for each edge."""
         return (self.edge_coupling.shape,)
 
     def _with_fields(self, field):
         return self._copy_with(field=kernel_array(field, self.dtype))
 
     def scaled(self, beta: float) -> Self:
-        """Return the same fields with the couplings times `beta`."""
+        """Return the energy with the couplings multiplied by `beta`."""
         return self._copy_with(edge_coupling=self.edge_coupling * self.dtype.type(beta))
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Return the models with weights times ``exp(shift' v)`` for v = (y + 1) / 2."""
+        """Multiply the weight of each state y by ``exp(shift' v)`` with v = (y + 1) / 2."""
         half = np.broadcast_to(np.asarray(shift, np.float64) / 2, self.field.shape)
         return self.with_fields(self.field + half), half.sum(axis=1)
 
     # -------------------------------------------------------------- evidence
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return the fields of the free variables, with the pull of held variables added."""
+        """Return fields of the free variables with the couplings to clamped ones, and an offset."""
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = ~np.isnan(self.evidence)
@@ -423,7 +439,10 @@ class SparseIsingEnergy(PairwiseEnergy):
         return (kernel_array(field, self.dtype),), offset
 
     def _pull(self, y, variables=None):
-        """Return the sum (K, B) that neighbours at y (K, L) add to the fields of B variables."""
+        """Return the sums (K, B) that neighbours in states y (K, L) add to the fields.
+
+        `variables` are the B variables whose fields are meant, by default all variables.
+        """
         coupling: Any = self.coupling.astype(np.float64)
         if variables is not None:
             coupling = coupling[variables]
@@ -432,7 +451,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return factors of the probabilities (N, E) of edges with a held variable."""
+        """Return factors of the probabilities (N, E) of edges with a clamped variable."""
         i, k = self.edges.T
         return ((values[:, i], values[:, k] + free[:, k]), (free[:, i], values[:, k]))
 
@@ -443,7 +462,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         free: np.ndarray,
         weight: np.ndarray | None,
     ) -> None:
-        """Add the edges with a held variable to statistics, in place."""
+        """Add the statistics of edges with a clamped variable to `statistics`, in place."""
         for left, right in self.held_pairs(values, free):
             both = left * right
             statistics[0][...] += both if weight is None else weight @ both
@@ -451,7 +470,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ----------------------------------------------------- weights of states
 
     def _edge_scores(self, y):
-        """Return the score (K,) of the edges in states y (K, L) of -1/+1."""
+        """Return the part (K,) of the scores that comes from the edges, for -1/+1 states (K, L)."""
         total = np.empty(len(y))
         weights = self.edge_coupling.astype(np.float64)
         i, k = self.edges.T
@@ -477,7 +496,7 @@ class SparseIsingEnergy(PairwiseEnergy):
 
     @property
     def sampling_blocks(self) -> tuple[Block, ...]:
-        """Index arrays of variables; no two variables of a block are neighbours."""
+        """Index arrays of blocks; variables of the same block are not neighbours."""
         return self._graph.blocks
 
     def _conditional_log_odds(self, states, block):
@@ -488,7 +507,7 @@ class SparseIsingEnergy(PairwiseEnergy):
         return 2 * (self.field[:, None, variables] + pull)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds ``2 (f_i + S_i y)`` of each variable given the others, (N, L)."""
+        """Return the log-odds ``2 (f_i + S_i y)`` (N, L) of each variable given the others."""
         states = np.asarray(visible)[:, None]
         log_odds = unchecked(self.conditional_log_odds)(states, slice(0, self.n_variables))
         return log_odds[:, 0].astype(self.dtype)
@@ -496,7 +515,7 @@ class SparseIsingEnergy(PairwiseEnergy):
     # ------------------------------------------------- sufficient statistics
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return ((E,),), weighted sums of ``u_i u_k`` for each edge, u = (y + 1) / 2."""
+        """Return a tuple with the weighted sums (E,) of ``u_i u_k`` for u = (y + 1) / 2."""
         i, k = self.edges.T
         total = np.zeros(len(self.edge_coupling))
         means = np.asarray(means).astype(self.dtype, copy=False)

@@ -1,4 +1,4 @@
-"""Networks as text in the format of the UAI competitions, read and written."""
+"""Reader and writer of networks in the format of the UAI competitions."""
 
 from __future__ import annotations
 
@@ -13,23 +13,19 @@ from skcrbm.utils.limits import MAX_FILE_ENTRIES, MAX_FILE_SCOPE
 
 
 class Network(NamedTuple):
-    """Variables and tables of weights, as files hold them."""
+    """Variables and tables of weights, in the form in which files store them."""
 
-    kind: (
-        str  # "MARKOV" or "BAYES"; in a Bayesian network the last variable of a scope is the child
-    )
-    n_states: np.ndarray  # int64 (n,)
-    scopes: list[np.ndarray]  # int64 (m,) each, m = 0 for a constant
-    tables: list[np.ndarray]  # float64 (k1, ..., km): weights, not their logarithms
+    # "MARKOV" or "BAYES"; in a Bayesian network the last variable of a scope is the child
+    kind: str
+    n_states: np.ndarray  # int64 (n,): number of states of each variable
+    scopes: list[np.ndarray]  # int64 (m,) each: variables of a table; m = 0 for a constant
+    tables: list[np.ndarray]  # float64 (k1, ..., km) each: weights, not their logarithms
 
 
 def read_uai(source: str | os.PathLike) -> Network:
     """Read a network from a file or a text.
 
-    Raises
-    ------
-    ValueError
-        If the text is not in the format; the message names the word and its line.
+    If the text is not in the format, a ValueError shows the wrong word and its line.
     """
     words = Words(source, "UAI text")
     kind = words.name_of(("MARKOV", "BAYES"))
@@ -46,7 +42,7 @@ def read_uai(source: str | os.PathLike) -> Network:
         words.exactly(size, f"the number of weights of table {f}")
         places += words.take(size, f"a weight of table {f}")
     words.end("the last table")
-    weights = words.numbers_at(places, "a weight")  # all at once, since most tables are small
+    weights = words.numbers_at(places, "a weight")  # fast for many small tables
     stop = np.cumsum(sizes, dtype=np.int64).tolist()
     tables = [
         weights[end - size : end].reshape(shape)
@@ -57,7 +53,7 @@ def read_uai(source: str | os.PathLike) -> Network:
 
 
 def write_uai(network: Network) -> str:
-    """Return the text of a network; every float is written with all its digits."""
+    """Return the text of a network; floats are written with all digits."""
     lines = [network.kind, str(len(network.n_states)), joined(network.n_states)]
     lines.append(str(len(network.scopes)))
     lines += [joined([len(scope), *scope]) for scope in network.scopes]
@@ -67,5 +63,5 @@ def write_uai(network: Network) -> str:
 
 
 def joined(numbers) -> str:
-    """Return numbers as words; floats with all their digits."""
+    """Return numbers separated by spaces, floats with all digits."""
     return " ".join(map(repr, np.asarray(numbers).ravel().tolist()))

@@ -1,4 +1,4 @@
-"""Text of the file formats of factor graphs: from a str or a file to its words, one by one."""
+"""Reader of text files that consist of words, such as the file formats of factor graphs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from skcrbm.utils.limits import MAX_FILE_BYTES
 _MAX_PATH = 4096
 _GZIP = b"\x1f\x8b"
 _COMMENT = re.compile(r"^[^\S\n]*#[^\n]*", re.MULTILINE)
-# Letters outside of ASCII and "_", which Python takes in numbers.
+# Characters that Python accepts in numbers, but the file formats do not: non-ASCII digits and "_".
 _ODD = re.compile(r"[^\x00-\x7f]|_")
 
 
 class Words:
-    """Reader of the words of a text, in order, whose errors name the word and its line.
+    """Reads the words of a text in order; error messages show the wrong word and its line.
 
-    `source` is a path, the name of an existing file, or else the text itself. `format` is the name
-    of the format in errors. `comments=True` skips the lines that begin with "#".
+    `source` is a path, or a str that is the name of an existing file, or the text itself. `format`
+    is the name of the format in error messages. If `comments` is True, lines that begin with "#"
+    are skipped.
     """
 
     def __init__(self, source: str | os.PathLike, format: str, *, comments: bool = False):
@@ -36,7 +37,7 @@ class Words:
         self.text = text
         self.words = text.split()
         self.place = 0
-        # A lone word may be the misspelt name of a file.
+        # A text of a single word may be a misspelt file name.
         self._hint = " (no file has this name, either)" if not path and len(self.words) == 1 else ""
         if not text.isascii() or "_" in text:
             for place, word in enumerate(self.words):
@@ -46,7 +47,7 @@ class Words:
     # ------------------------------------------------------------------- errors
 
     def position(self, place: int) -> str:
-        """Return the number of a word, from 1, and of its line, as text."""
+        """Return the position of a word as text, such as "word 3 (line 2)"."""
         end = len(self.text.rstrip())
         for number, match in enumerate(re.finditer(r"\S+", self.text)):
             if number == place:
@@ -56,64 +57,69 @@ class Words:
         return f"word {min(place + 1, len(self.words))} (line {line})"
 
     def error(self, expected: str, place: int | None = None) -> ValueError:
-        """Return an error about the word at `place`, by default the next word."""
+        """Return an error about the word at `place`, by default the next word.
+
+        `expected` describes the valid word, such as "the number of tables".
+        """
         place = self.place if place is None else place
         if place >= len(self.words):
             where = f"after {self.position(place)}" if self.words else "before its first word"
-            return ValueError(f"{self.name} ends {where}, where {expected} was expected")
-        word = self.words[place]
-        found = repr(word if len(word) <= 30 else word[:30] + "...")
+            return ValueError(f"{self.name} ends {where}, but {expected} was expected")
         return ValueError(
-            f"{self.name} must have {expected} as {self.position(place)}, where it has "
-            f"{found}{self._hint}"
+            f"{self.name} must have {expected} as {self.position(place)}, got "
+            f"{self._shown(place)}{self._hint}"
         )
+
+    def _shown(self, place):
+        word = self.words[place]
+        return repr(word if len(word) <= 30 else word[:30] + "...")
 
     # ------------------------------------------------------------------ reading
 
     @property
     def n_left(self) -> int:
-        """Number of words that were not read yet."""
+        """Number of words that have not been read."""
         return len(self.words) - self.place
 
     def name_of(self, names: Sequence[str]) -> str:
-        """Read one of `names`, in upper or lower case."""
+        """Read one of `names`, ignoring case."""
         if self.n_left and self.words[self.place].upper() in names:
             self.place += 1
             return self.words[self.place - 1].upper()
         raise self.error(" or ".join(map(repr, names)))
 
     def take(self, count: int, expected: str) -> range:
-        """Move on by `count` words and return their places."""
+        """Skip `count` words and return their places."""
         if self.n_left < count:
             raise self.error(expected, len(self.words))
         self.place += count
         return range(self.place - count, self.place)
 
     def exactly(self, value: int, expected: str) -> None:
-        """Read an integer that must have this value."""
+        """Read an integer that must be equal to `value`."""
         places = self.take(1, f"{value}, {expected},")
         word = self.words[places[0]]
         if not _converts(int, word) or int(word) != value:
             raise self.error(f"{value}, {expected},", places[0])
 
     def integer(self, expected: str, least: int = 0, most: int | None = None) -> int:
-        """Read an integer between limits."""
+        """Read an integer from `least` to `most`."""
         return self.integers(1, expected, least, most)[0]
 
     def integers(
         self, count: int, expected: str, least: int = 0, most: int | None = None
     ) -> list[int]:
-        """Read integers between limits."""
+        """Read `count` integers from `least` to `most`."""
         return self.integers_at(self.take(count, expected), expected, least, most)
 
     def distinct(self, count: int, expected: str, most: int) -> list[int]:
-        """Read integers from 0, each at most once."""
+        """Read `count` distinct integers from 0 to `most`."""
         return self.distinct_at(self.take(count, expected), expected, most)
 
     def numbers(
         self, count: int, expected: str, least: float = 0.0, most: float = np.inf
     ) -> np.ndarray:
-        """Read numbers between limits, +inf excluded."""
+        """Read `count` numbers from `least` to `most`; +inf is invalid."""
         return self.numbers_at(self.take(count, expected), expected, least, most)
 
     def integers_at(
@@ -135,7 +141,7 @@ class Words:
         return values
 
     def distinct_at(self, places: Sequence[int], expected: str, most: int) -> list[int]:
-        """Return the integers at these places, from 0 to `most`, each at most once."""
+        """Return the integers at the given places, which must be distinct, from 0 to `most`."""
         values = self.integers_at(places, expected, 0, most)
         if len(set(values)) < len(values):
             seen: set[int] = set()
@@ -148,7 +154,7 @@ class Words:
     def numbers_at(
         self, places: Sequence[int], expected: str, least: float = 0.0, most: float = np.inf
     ) -> np.ndarray:
-        """Return the numbers at these places, +inf excluded."""
+        """Return the numbers at the given places, from `least` to `most`; +inf is invalid."""
         words = [self.words[place] for place in places]
         limits = f"a number from {least:g} to {most:g}"
         if most == np.inf:
@@ -166,12 +172,15 @@ class Words:
         return values
 
     def end(self, last: str) -> None:
-        """Raise a ValueError if a word is left."""
+        """Raise a ValueError unless all words have been read; `last` describes the last word."""
         if self.n_left:
-            raise self.error(f"no word after {last}, but an end")
+            raise ValueError(
+                f"{self.name} must end after {last}, but has {self._shown(self.place)} as "
+                f"{self.position(self.place)}"
+            )
 
     def line_lengths(self) -> list[int]:
-        """Return the numbers of words, from the next word on, of all lines that are not empty."""
+        """Return the number of unread words of each line that has unread words."""
         lengths, before = [], 0
         for line in self.text.splitlines():
             n = len(line.split())
@@ -191,7 +200,7 @@ def _converts(kind, word):
 
 
 def _load(source, format):
-    """Return the text of a source, and the path if the source is a file, else None."""
+    """Return the text of a source, and its path (None if the source is the text itself)."""
     if isinstance(source, str):
         short = len(source) <= _MAX_PATH and "\n" not in source
         if not (short and os.path.isfile(source)):
@@ -214,12 +223,12 @@ def _load(source, format):
         raise ValueError(f"{format} in {path} is a damaged gzip file: {error}") from error
     if len(data) > MAX_FILE_BYTES:
         raise ValueError(f"{format} in {path} is larger than the limit of {MAX_FILE_BYTES} bytes")
-    # Bytes that are no text become letters outside of ASCII, which `Words` refuses.
+    # Invalid bytes become non-ASCII characters, for which `Words` raises an error.
     return data.decode("utf-8-sig", errors="replace"), path
 
 
 def checked_n_states(n_states: ArrayLike) -> np.ndarray:
-    """Return the number of states of each variable as an int64 array (n,)."""
+    """Validate an argument `n_states` and return it as an int64 array (n,)."""
     try:
         values = np.asarray(n_states)
     except ValueError as error:

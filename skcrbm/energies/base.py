@@ -1,10 +1,9 @@
-"""The interface of every energy: all questions that inference, learning and decoding ask a model.
+"""Interface of all energies: the members that inference, learning and decoding need of a model.
 
-An energy is a batch of N models ``p(s) ∝ exp(-E(s))`` over 0/1 variables that share their
-couplings and differ in their *fields* (the terms linear in one variable) and in their
-*evidence* (the values of the variables that are held). Inputs x, loss augmentation and
-perturbation noise change the fields alone, so one signature serves every learning rule and every
-inference method.
+An energy is a batch of N models ``p(s) ∝ exp(-E(s))`` over 0/1 variables. The models share their
+couplings and differ in their *fields* (the terms that are linear in a single variable) and in their
+*evidence* (the values of clamped variables). Inputs x, loss augmentation and perturbation noise
+change only the fields, so all learning rules and inference methods use the same interface.
 
 `tests/reference/conformance.py` compares every member of an energy with enumeration.
 """
@@ -31,32 +30,34 @@ from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.pickling import Versioned
 from skcrbm.utils.validation import as_real
 
-#: Questions that `infer` answers about a model; a kind of energy may have answers to some only.
+#: All queries that `infer` and `sample` can answer. An energy class may support only some of them.
 QUERIES = frozenset({"marginals", "statistics", "log_partition", "map", "marginal_map"})
 QUERIES |= {"map_bound", "samples", "sample_log_prob"}
 
-#: Variables of one block, as `BaseEnergy.sampling_blocks` has them.
+#: Type of the blocks of variables in `BaseEnergy.sampling_blocks`.
 Block = slice | np.ndarray
 
 
 class BaseEnergy(Versioned, ABC):
     """A batch of N models over n 0/1 variables, visible variables first.
 
-    Subclasses store arrays of one floating dtype, C-contiguous, and define the abstract
-    members. The other members follow from these; a subclass overrides a member if it has a faster
-    way. Methods that take states refuse other values than 0 and 1, also methods of subclasses.
+    Subclasses store C-contiguous arrays of one floating dtype and define the abstract members. The
+    other members are computed from the abstract members, and a subclass overrides a member if it
+    has a faster implementation. All methods that take states, also those of subclasses, raise a
+    ValueError for values other than 0 and 1.
 
     Attributes
     ----------
     evidence : ndarray (N, n_variables) or None
-        Values 0 and 1 of the held variables, NaN where a variable is free; None without evidence.
+        Values 0 and 1 of clamped variables, and NaN for free variables. None if no variable is
+        clamped.
     """
 
     _warns_of_version = False
 
-    #: Questions that `infer` answers about this kind of energy.
+    #: Queries that this class supports.
     queries: ClassVar[frozenset[str]] = QUERIES
-    #: True if the visible variables are the states of a categorical variable: a single unit is on.
+    #: True if exactly one visible variable is on, so that they represent a categorical variable.
     categorical: ClassVar[bool] = False
     evidence: np.ndarray | None = None
 
@@ -69,41 +70,41 @@ class BaseEnergy(Versioned, ABC):
     @property
     @abstractmethod
     def fields(self) -> tuple[np.ndarray, ...]:
-        """Tuple of (N, ...) arrays, the part of the energy that differs from row to row."""
+        """Tuple of arrays (N, ...): the parameters that differ between the models."""
 
     @property
     def couplings(self) -> tuple[np.ndarray, ...]:
-        """Tuple of arrays, the part of the energy that all models share; empty by default."""
+        """Tuple of arrays: the parameters that all models share; empty by default."""
         return ()
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log-odds of each variable by its field alone, and the reach of couplings.
+        """Return the log-odds of each variable by its field alone, and the influence of couplings.
 
-        `infer` uses them to fix variables that their field decides.
+        `infer` clamps variables whose field is so large that couplings cannot change their value.
 
         Returns
         -------
         log_odds : ndarray (N, n_variables), float64
+            Log-odds of each variable without couplings.
         influence : ndarray (n_variables,), float64
-            Couplings change the log-odds by at most this much. The default is infinity: no bound
-            is known.
+            Bound on the change of the log-odds by couplings, infinity by default (no known bound).
         """
         shape = self.n_models, self.n_variables
         return np.zeros(shape), np.full(shape[1], np.inf)
 
     def dominant_fields(self) -> np.ndarray:
-        """Return True (N, n_variables) for fields so large that other numbers are lost in rounding.
+        """Return True (N, n_variables) for fields so large that rounding loses the other terms.
 
-        `infer` refuses such a field unless it decides its variable. By default all fields are
-        accepted: solvers take large fields out of their sums, or round relative to couplings of
-        that size.
+        `infer` raises an error about such a field unless it determines the value of its variable.
+        By default no field is reported, because solvers keep large fields out of their sums, or
+        round relative to couplings of the same size.
         """
         return np.zeros((self.n_models, self.n_variables), bool)
 
     @property
     @abstractmethod
     def n_variables(self) -> int:
-        """Number of variables of one model."""
+        """Number of variables of each model."""
 
     @property
     def n_visible(self) -> int:
@@ -118,7 +119,7 @@ class BaseEnergy(Versioned, ABC):
     def n_enumerated(self, query: str = "log_partition") -> int:
         """Return the number of variables that "exact" enumerates to answer a query.
 
-        The cost of "exact" is exponential in this number alone.
+        The cost of "exact" is exponential in this number and linear in the other variables.
         """
         return self.n_variables
 
@@ -147,11 +148,11 @@ class BaseEnergy(Versioned, ABC):
 
     @property
     def belief_shape(self) -> tuple[int, ...]:
-        """Shape of marginals and log-odds: (N, n_variables), of the state 1, by default."""
+        """Shape of marginals and log-odds; by default (N, n_variables), for the state 1."""
         return self.n_models, self.n_variables
 
     def held_log_odds(self, values: np.ndarray) -> np.ndarray:
-        """Return the log-odds of held variables with the given values (M,): infinite."""
+        """Return the (infinite) log-odds of variables that are clamped to the values (M,)."""
         return np.where(values == 1, np.inf, -np.inf)
 
     @property
@@ -163,34 +164,35 @@ class BaseEnergy(Versioned, ABC):
 
     @abstractmethod
     def _with_fields(self, *fields: np.ndarray) -> Self:
-        """Return the same couplings with other fields."""
+        """Return the energy with the same couplings and other fields."""
 
     def with_fields(self, *fields: np.ndarray) -> Self:
-        """Return the same couplings and evidence with other fields of the same shapes."""
+        """Return the energy with the same couplings and evidence, and other fields."""
         other = self._with_fields(*fields)
         if self.evidence is not None and len(self.evidence) != other.n_models:
             raise ValueError(
-                f"fields must have {len(self.evidence)} rows, as the evidence has; got "
+                f"fields must have as many rows as the evidence, {len(self.evidence)}; got "
                 f"{other.n_models}"
             )
         return other
 
     def tilted(self, shift: np.ndarray) -> tuple[Self, np.ndarray]:
-        """Return the models with the weight of each state multiplied by ``exp(shift' v)``.
+        """Multiply the weight of each state by ``exp(shift' v)``, for visible variables v.
 
-        v are the visible variables. By default the first array of `fields` is taken to hold the
-        factors of the 0/1 variables.
+        The default implementation adds `shift` to the first array of `fields`, which must hold the
+        coefficients of the 0/1 variables.
 
         Parameters
         ----------
         shift : ndarray (N, V), or an array that broadcasts to that shape
+            Coefficients of the visible variables.
 
         Returns
         -------
         energy : BaseEnergy
-            Energy of the same kind with the same evidence.
+            Energy of the same class with the same evidence.
         offset : ndarray (N,), float64
-            Number to add to its log-weights and log Z.
+            Number to add to the log-weights and log Z of the new energy.
         """
         first, *others = self.fields
         first = first.copy()
@@ -198,26 +200,27 @@ class BaseEnergy(Versioned, ABC):
         return self.with_fields(first, *others), np.zeros(self.n_models)
 
     def without_held_fields(self) -> tuple[Self, np.ndarray]:
-        """Return the same models with fields of 0 for held variables, and the scores taken out.
+        """Set the fields of clamped variables to 0, and return the scores that this removes.
 
-        Large fields of held variables then enter no sum of scores. By default nothing changes.
+        Large fields of clamped variables then do not cause rounding errors in sums of scores. By
+        default nothing changes.
 
         Returns
         -------
         energy : BaseEnergy
             Energy with the same evidence.
         offset : ndarray (N,), float64
-            Number to add to its scores, log-weights and log Z.
+            Number to add to the scores, log-weights and log Z of the new energy.
         """
         return self, np.zeros(self.n_models)
 
     @property
     def has_zeros(self) -> bool:
-        """True if some states have weight 0, also in ``scaled(0)``."""
+        """True if some states have weight 0 that also have weight 0 in ``scaled(0)``."""
         return False
 
     def scaled(self, beta: float) -> Self:
-        """Return the same fields and evidence with the couplings multiplied by a number.
+        """Return the energy with its couplings multiplied by `beta`.
 
         In ``scaled(0)`` the variables are independent, except that states of weight 0 keep
         weight 0.
@@ -225,40 +228,41 @@ class BaseEnergy(Versioned, ABC):
         Parameters
         ----------
         beta : float
-            Factor, at least 0.
+            Nonnegative factor.
 
         Raises
         ------
         NotImplementedError
-            If this kind of energy does not define its couplings.
+            If this class does not define `scaled`.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define scaled")
 
     def rows(self, index: Any) -> Self:
-        """Return the models of the given rows, which share the couplings."""
+        """Return the energy of the models in the given rows."""
         other = self._with_fields(*(f[index] for f in self.fields))
         if self.evidence is not None:
             other.evidence = self.evidence[index]
         return other
 
     def condition(self, evidence: ArrayLike) -> Self:
-        """Return the models given the values of some variables.
+        """Return the energy with some variables clamped.
 
         Parameters
         ----------
         evidence : array-like (N, n_variables) or (n_variables,)
-            0 or 1 holds a variable. NaN leaves a variable as it is: free, or held already.
+            Values 0 or 1 of the variables to clamp. NaN does not change a variable, which may be
+            free or already clamped.
 
         Returns
         -------
         BaseEnergy
-            Energy of the same kind with the same fields. States that contradict the evidence have
+            Energy of the same class with the same fields. States that contradict the evidence have
             weight 0.
 
         Raises
         ------
         ValueError
-            If the evidence has another shape or value, or contradicts values held already.
+            If the evidence has a wrong shape or value, or contradicts the present evidence.
         """
         shape = self.n_models, self.n_variables
         expected = f"({shape[0]}, {shape[1]}) or ({shape[1]},)"
@@ -268,8 +272,8 @@ class BaseEnergy(Versioned, ABC):
         self._check_values(evidence)
         evidence = np.broadcast_to(evidence, shape)
         if self.evidence is not None:
-            if (np.abs(evidence - self.evidence) > 0).any():  # False where one of them is NaN
-                raise ValueError("clamp contradicts the evidence that the energy carries already")
+            if (np.abs(evidence - self.evidence) > 0).any():  # comparisons with NaN are False
+                raise ValueError("clamp contradicts the evidence that the energy has already")
             evidence = np.where(np.isnan(evidence), self.evidence, evidence)
         other = copy.copy(self)
         other.evidence = np.array(evidence, np.float64)
@@ -277,34 +281,34 @@ class BaseEnergy(Versioned, ABC):
         return other
 
     def _check_values(self, evidence: np.ndarray) -> None:
-        """Raise a ValueError unless evidence (..., n_variables) holds states and NaN only."""
+        """Raise a ValueError unless evidence (..., n_variables) holds only states and NaN."""
         if not (np.isnan(evidence) | (evidence == 0) | (evidence == 1)).all():
-            raise ValueError("clamp must hold 0 or 1 for a held unit and NaN for a free unit")
+            raise ValueError("clamp must hold 0 or 1 for clamped units and NaN for free units")
 
     def _check_evidence(self) -> None:
         """Raise a ValueError if no state agrees with the evidence."""
 
     @property
     def is_pairwise(self) -> bool:
-        """True if the score is a sum of terms of one or two variables, each of them 0/1."""
+        """True if the score is a sum of terms that depend on one or two 0/1 variables."""
         return False
 
     @property
     def free(self) -> np.ndarray:
-        """True (N, n_variables) where a variable is free."""
+        """Bool array (N, n_variables), True for variables that are not clamped."""
         if self.evidence is None:
             return np.ones((self.n_models, self.n_variables), bool)
         return np.isnan(self.evidence)
 
     def _agrees(self, states: np.ndarray, first: int = 0) -> np.ndarray:
-        """Return True where states (N or 1, ..., k) agree with the evidence.
+        """Return True for the states (N or 1, ..., k) that agree with the evidence.
 
-        The k variables are those from number `first` on. The energy must have evidence.
+        The states are of the k variables from index `first` on. The energy must have evidence.
         """
         assert self.evidence is not None
         held = self.evidence[:, first : first + states.shape[-1]]
         held = held.reshape(len(held), *(1,) * (states.ndim - 2), held.shape[1])
-        differs = np.abs(states - held) > 0  # False where a variable is free
+        differs = np.abs(states - held) > 0  # False for free variables, because of NaN
         return np.logical_not(differs.any(axis=-1))
 
     def _without_contradictions(self, log_weight: np.ndarray, sets: np.ndarray) -> np.ndarray:
@@ -318,7 +322,7 @@ class BaseEnergy(Versioned, ABC):
 
     @abstractmethod
     def _score(self, states: np.ndarray) -> np.ndarray:
-        """Return ``-E`` (N,), float64, of 0/1 states (N, n_variables); evidence is ignored."""
+        """Return ``-E`` (N,), float64, of 0/1 states (N, n_variables), ignoring the evidence."""
 
     def score(self, states: ArrayLike) -> np.ndarray:
         """Return ``-E`` of joint 0/1 states (N, n_variables), one per model.
@@ -326,7 +330,7 @@ class BaseEnergy(Versioned, ABC):
         Returns
         -------
         ndarray (N,), float64
-            -inf where a state contradicts the evidence.
+            Scores; -inf for states that contradict the evidence.
         """
         states = np.asarray(states)
         scores = self._score(states)
@@ -337,19 +341,20 @@ class BaseEnergy(Versioned, ABC):
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return the log-weight (negative free energy) of K visible states under each model.
 
-        By default all states of the hidden variables are enumerated, which works for few of them.
+        By default all states of the hidden variables are enumerated, which is possible only for few
+        hidden variables.
 
         Parameters
         ----------
         visible_sets : ndarray of shape (K, V)
-            States of 0/1.
+            0/1 states.
         hidden : {"marginal", "max"}, default="marginal"
-            Sum over the hidden variables, or take their best values.
+            "marginal" sums over the hidden variables, "max" maximises over them.
 
         Returns
         -------
         ndarray of shape (N, K), float64
-            -inf where a state contradicts the evidence.
+            Log-weights; -inf for states that contradict the evidence.
 
         Raises
         ------
@@ -373,8 +378,8 @@ class BaseEnergy(Versioned, ABC):
         """Return all 0/1 states (2^H, H) of the hidden variables, or raise a ValueError."""
         if self.n_hidden > MAX_GENERIC_UNITS:
             raise ValueError(
-                f"{type(self).__name__} enumerates its hidden variables for this, of which there "
-                f"are {self.n_hidden}; the limit is {MAX_GENERIC_UNITS}"
+                f"{type(self).__name__} enumerates its hidden variables for this, but has "
+                f"{self.n_hidden}; the limit is {MAX_GENERIC_UNITS}"
             )
         return binary_states(self.n_hidden)
 
@@ -393,15 +398,16 @@ class BaseEnergy(Versioned, ABC):
 
     @property
     def sampling_blocks(self) -> tuple[Block, ...]:
-        """Blocks that samplers draw in turn: slices or index arrays, each variable in one block.
+        """Blocks of variables that samplers draw in turn, as slices or index arrays.
 
-        The variables of a block are independent given the variables outside of it, or the energy
-        draws them together by a `draw` of its own. By default each variable is a block.
+        Each variable is in exactly one block. The variables of a block must be independent given
+        all variables outside of the block, unless the class overrides `draw` to draw them jointly.
+        By default each variable is a block.
         """
         return tuple(slice(i, i + 1) for i in range(self.n_variables))
 
     def _conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return `conditional_log_odds` without evidence; here for a block of one variable."""
+        """Return `conditional_log_odds` without evidence, for a block of a single variable."""
         n, n_chains, width = states.shape
         flat = states.reshape(n * n_chains, width)
         off, on = np.array(flat, np.float64), np.array(flat, np.float64)
@@ -415,14 +421,14 @@ class BaseEnergy(Versioned, ABC):
         Parameters
         ----------
         states : ndarray (N, C, n_variables)
-            C states of 0/1 of each model.
+            C 0/1 states of each model.
         block : slice or ndarray of int
-            A member of `sampling_blocks`.
+            One of `sampling_blocks`.
 
         Returns
         -------
         ndarray (N, C, size of the block)
-            ±inf where a variable is held.
+            Log-odds; ±inf for clamped variables.
         """
         log_odds = self._conditional_log_odds(states, block)
         if self.evidence is not None:
@@ -439,29 +445,32 @@ class BaseEnergy(Versioned, ABC):
         u : ndarray that broadcasts to this shape
             Uniform random numbers.
         block : slice or ndarray of int
+            One of `sampling_blocks`.
 
         Returns
         -------
         ndarray of bool (N, C, size of the block)
+            Sampled states.
         """
         return u < expit(log_odds)
 
     def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
         """Return P(h_j = 1 | v) or, with ``hidden="max"``, the most probable h given v.
 
-        If the hidden variables are one of `sampling_blocks`, they are independent given v and
-        each takes its own mode. Otherwise their states are enumerated, which works for few of
-        them.
+        If the hidden variables are a block of `sampling_blocks`, they are independent given v.
+        Otherwise their states are enumerated, which is possible only for few hidden variables.
 
         Parameters
         ----------
         visible : ndarray of shape (N, V)
-            States of 0/1, one per model.
+            0/1 states, one per model.
         hidden : {"marginal", "max"}, default="marginal"
+            "marginal" for probabilities, "max" for the most probable state.
 
         Returns
         -------
         ndarray of shape (N, H)
+            Probabilities or 0/1 states.
 
         Raises
         ------
@@ -480,13 +489,13 @@ class BaseEnergy(Versioned, ABC):
         return found.astype(self.dtype)
 
     def _enumerate_hidden(self, visible, hidden):
-        """Return `hidden_given_visible` by a sum or maximum over all hidden states."""
+        """Compute `hidden_given_visible` by enumerating all hidden states."""
         states = self._hidden_states()
         found = np.empty((len(visible), self.n_hidden), self.dtype)
         for n, v in enumerate(visible):
             part = self.rows(np.full(len(states), n))
             scores = part._score(np.hstack([np.tile(v, (len(states), 1)), states]))
-            if self.evidence is not None:  # about the hidden variables alone, as v is given
+            if self.evidence is not None:  # check only hidden variables, because v is given
                 scores[~part._agrees(states, self.n_visible)] = -np.inf
             if hidden == "max":
                 found[n] = states[scores.argmax()]
@@ -497,24 +506,15 @@ class BaseEnergy(Versioned, ABC):
     def hidden_and_log_weight(
         self, visible: np.ndarray, hidden: str = "marginal"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return `hidden_given_visible` and `log_weight` of visible states (N, V) at once."""
+        """Return `hidden_given_visible` and `log_weight`, which a subclass may compute jointly."""
         means = unchecked(self.hidden_given_visible)(visible, hidden)
         return means, unchecked(self.log_weight)(visible, hidden)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds of each visible variable given all other visible variables.
+        """Return the log-odds (N, V) of each visible variable given all other visible variables.
 
-        Parameters
-        ----------
-        visible : ndarray of shape (N, V)
-            States of 0/1, one per model.
-        hidden : {"marginal", "max"}, default="marginal"
-            Sum over the hidden variables, or take their best values.
-
-        Returns
-        -------
-        ndarray of shape (N, V)
-            ±inf where a variable is held.
+        `visible` (N, V) holds 0/1 states, one per model. See `log_weight_of_sets` for `hidden`. The
+        log-odds are ±inf for clamped variables.
         """
         log_odds = np.empty(visible.shape, np.float64)
         for i in range(visible.shape[1]):
@@ -528,7 +528,7 @@ class BaseEnergy(Versioned, ABC):
         return log_odds.astype(self.dtype)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return 0/1 outputs (N, V) of belief log-odds (N, V); ties are on."""
+        """Return the modes (N, V) of marginals with the given log-odds (N, V); ties become 1."""
         return (log_odds >= 0).astype(np.int8)
 
     # ------------------------------------------------- sufficient statistics
@@ -536,10 +536,10 @@ class BaseEnergy(Versioned, ABC):
     @property
     @abstractmethod
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the sufficient statistics of one model, the gradients of its couplings.
+        """Tuple of the shapes of the sufficient statistics of a model, such as ((V, H),) of an RBM.
 
-        A tuple with the shape of each array, such as ``((V, H),)`` for an RBM. The statistics of
-        the fields are the variables themselves and are not included.
+        These are the statistics of the couplings: the gradients of the score with respect to the
+        couplings. The statistics of the fields, the variables themselves, are not included.
         """
 
     @property
@@ -554,14 +554,14 @@ class BaseEnergy(Versioned, ABC):
         Parameters
         ----------
         means : ndarray (K, n_variables)
-            States of 0/1, or means of independent variables: then the sums are expectations.
+            0/1 states, or means of independent variables, for which the sums are expectations.
         weight : ndarray (K,)
             Weight of each state.
 
         Returns
         -------
         tuple of ndarray
-            Arrays of the shapes in `statistic_shapes`.
+            Arrays with the shapes in `statistic_shapes`.
         """
 
     def statistics(self, states: np.ndarray, sample_weight: ArrayLike | None = None) -> Any:
@@ -571,7 +571,7 @@ class BaseEnergy(Versioned, ABC):
         return tuple(part / total for part in self.sum_statistics(states, weight))
 
     def expected_score(self, means: np.ndarray, statistics: tuple[np.ndarray, ...]) -> float:
-        """Return the mean of ``-E`` over states with the given moments, under one model.
+        """Return the mean of ``-E`` over states with the given moments, for a single model.
 
         Parameters
         ----------
@@ -583,9 +583,9 @@ class BaseEnergy(Versioned, ABC):
         Raises
         ------
         NotImplementedError
-            If this kind of energy is not linear in its statistics.
+            If this class does not define `expected_score`.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no score of moments")
+        raise NotImplementedError(f"{type(self).__name__} does not define expected_score")
 
     def _copy_with(self, **attributes) -> Self:
         other = copy.copy(self)

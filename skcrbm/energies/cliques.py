@@ -1,4 +1,4 @@
-"""Energies with products of -1/+1 variables over cliques, as factor graphs."""
+"""Factor graphs with a weighted product of the -1/+1 variables of each clique."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def clique_energy(
     n_variables: int,
     field: np.ndarray | None = None,
 ) -> FactorGraphEnergy:
-    """Return the energy of ``exp(sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i)``, v in {-1, +1}.
+    """Return the energy with weights ``exp(sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i)``.
 
-    Cliques have up to six variables; a clique of weight 0 gets no table. Without `field`, (N,
-    n_variables), there is one model with fields of 0.
+    The variables v are -1/+1, and cliques may have up to six variables. Cliques of weight 0 are
+    left out. `field` (N, n_variables) holds f; None means a single model with fields of 0.
     """
     by_size = {}
     for clique, weight in zip(cliques, np.asarray(weights), strict=True):

@@ -1,4 +1,4 @@
-"""Models without a state of positive weight, found by propagation over their factors."""
+"""Detection of models that have no state of positive weight, by propagation over factors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from skcrbm.utils.parallel import row_chunks
 
 
 def contradicted_models(energy: Any) -> np.ndarray:
-    """Return True (N,) for the models of a factor graph whose evidence contradicts the factors.
+    """Return True (N,) for models of a factor graph whose evidence contradicts the factors.
 
-    Each factor excludes the states of its variables that it gives weight 0 together with all
-    remaining states of its other variables, until no factor excludes another state. A model whose
-    variable has no state left is impossible. On graphs without loops all impossible models are
-    found; on other graphs a model may be impossible without being found.
+    Repeatedly, each factor excludes the states of a variable that have weight 0 with all remaining
+    states of the other variables of the factor, until no more states are excluded. A model is
+    impossible if a variable has no state left. On graphs without loops this finds all impossible
+    models. On graphs with loops some impossible models may not be found.
     """
     found = np.zeros(energy.n_models, bool)
     size = max(1, energy.n_entries + len(energy.ors.inputs) + len(energy.ands.inputs))
@@ -34,7 +34,7 @@ def contradicted_models(energy: Any) -> np.ndarray:
 
 
 def _possible_at_first(energy):
-    """Return True (N, n, K) for the states that variables have and evidence allows."""
+    """Return True (N, n, K) for the existing states of variables that the evidence allows."""
     counts = energy.state_counts
     levels = np.arange(max(2, counts.max(initial=2)))
     possible = np.broadcast_to(
@@ -43,11 +43,11 @@ def _possible_at_first(energy):
     held = energy.evidence
     if held is None:
         return possible.copy()
-    return possible & ~(np.abs(held[..., None] - levels) > 0)  # False where NaN
+    return possible & ~(np.abs(held[..., None] - levels) > 0)  # comparisons with NaN are False
 
 
 def _propagate_tables(group, possible):
-    """Exclude states by the tables that have entries of weight 0."""
+    """Exclude states by tables with entries of weight 0, in place."""
     positive = group.log_potentials > -np.inf
     hard = np.flatnonzero(~positive.all(axis=1))
     if not len(hard):
@@ -66,7 +66,10 @@ def _propagate_tables(group, possible):
 
 
 def _propagate_ors(group, possible):
-    """Exclude states by ORs; by ANDs if the two states in `possible` (N, n, 2) are swapped."""
+    """Exclude states by OR factors, in place.
+
+    For AND factors, `possible` (N, n, 2) must have its two states swapped.
+    """
     if not len(group.outputs):
         return
     factor = np.repeat(np.arange(len(group.outputs)), np.diff(group.start))

@@ -1,4 +1,4 @@
-"""Restricted Boltzmann machines, and the conditional RBM: parameters and X -> energy."""
+"""Energies of restricted Boltzmann machines, and the conditional RBM that maps X to an energy."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from skcrbm.utils.limits import CACHED_ENTRIES
 from skcrbm.utils.parallel import linear_fields, row_chunks
 from skcrbm.utils.validation import as_float_array, as_row_fields, kernel_array
 
-# A hidden unit adds _GAIN[...](0, its input) to the log-weight of a visible state.
+# A hidden unit with input c adds _GAIN[hidden](0, c) to the log-weight of a visible state, where
+# `hidden` is the treatment of hidden units.
 _GAIN = {"marginal": np.logaddexp, "max": np.maximum}
 
 
 class RBMEnergy(PairwiseEnergy):
     """A batch of restricted Boltzmann machines that share their couplings.
 
-    ``-E_n(v, h) = v' W h + v' b_n + h' c_n`` with 0/1 units v (V of them) and h (H).
-    A conditional RBM given x is this energy with ``b_n = b + U x_n`` and
+    The score is ``-E_n(v, h) = v' W h + v' b_n + h' c_n`` with V visible units v and H hidden units
+    h, all of them 0/1. A conditional RBM given x is this energy with ``b_n = b + U x_n`` and
     ``c_n = c + S x_n`` [1]_, eq. 3.
 
     Parameters
@@ -34,15 +35,18 @@ class RBMEnergy(PairwiseEnergy):
     weights : array-like of shape (V, H)
         Couplings W; V or H may be 0.
     visible_bias : array-like of shape (V,) or (N, V)
-        Biases b of the visible units, one row per model.
+        Biases b of the visible units, with a row per model. A single row is used for all models.
     hidden_bias : array-like of shape (H,) or (N, H)
-        Biases c of the hidden units, one row per model. All N models share a single row.
+        Biases c of the hidden units, with a row per model. A single row is used for all models.
 
     Attributes
     ----------
     weights : ndarray (V, H)
+        Couplings W.
     visible_bias, hidden_bias : ndarray (N, V), (N, H)
+        Biases b and c of each model.
     n_models, n_visible, n_hidden, n_variables : int
+        Numbers of models, visible units, hidden units, and all units.
     dtype : numpy dtype
         Dtype of inference: float32 if all inputs are float32, else float64.
 
@@ -113,7 +117,7 @@ class RBMEnergy(PairwiseEnergy):
         return self.weights.dtype
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the biases, and sums of absolute weights."""
+        """Return the biases, and the sum of the absolute weights of each unit."""
         size = np.abs(self.weights).astype(np.float64)
         influence = np.concatenate([size.sum(axis=1), size.sum(axis=0)])
         return np.hstack(self.fields).astype(np.float64), influence
@@ -134,7 +138,10 @@ class RBMEnergy(PairwiseEnergy):
         return self.n_visible + self.n_hidden
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return the number of units of the smaller layer: the other layer is summed out."""
+        """Return the number of units of the layer that "exact" enumerates.
+
+        The other layer is summed out analytically. "marginal_map" must enumerate the visible units.
+        """
         return self.n_visible if query == "marginal_map" else min(self.n_visible, self.n_hidden)
 
     def _with_fields(self, visible_bias, hidden_bias):
@@ -144,18 +151,21 @@ class RBMEnergy(PairwiseEnergy):
         )
 
     def scaled(self, beta: float) -> Self:
-        """Return the same biases with the weights times `beta`."""
+        """Return the energy with the weights multiplied by `beta`."""
         return self._copy_with(weights=self.weights * self.dtype.type(beta))
 
     # -------------------------------------------------------------- evidence
 
     def _held(self):
-        """Return the evidence of the visible and of the hidden units, (N, V) and (N, H)."""
+        """Return the evidence of the visible units (N, V) and of the hidden units (N, H)."""
         assert self.evidence is not None
         return self.evidence[:, : self.n_visible], self.evidence[:, self.n_visible :]
 
     def fold_evidence(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return the biases of the free units, with the pull of held units added."""
+        """Return the biases of the free units plus the couplings to clamped units, and an offset.
+
+        The offset (N,) is the score of the clamped units.
+        """
         if self.evidence is None:
             return self.fields, np.zeros(self.n_models)
         held = [~np.isnan(part) for part in self._held()]
@@ -163,8 +173,8 @@ class RBMEnergy(PairwiseEnergy):
         pull = h @ self.weights.T
         b = self.visible_bias + pull
         c = self.hidden_bias + v @ self.weights
-        # The terms are summed one by one, as a float32 may not hold a bias plus its pull. The
-        # term v' W h of two held units is in both fields and counts once.
+        # Sum the terms separately, because the sum of a bias and its pull may lose digits in
+        # float32. The term v' W h of two clamped units is in both b and c but must count once.
         parts = (v, self.visible_bias), (v, pull), (h, self.hidden_bias)
         offset = np.zeros(self.n_models)
         for x, field in parts:
@@ -176,13 +186,13 @@ class RBMEnergy(PairwiseEnergy):
     def held_pairs(
         self, values: np.ndarray, free: np.ndarray
     ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Return factors of the probabilities (N, V, H) of pairs with a held unit."""
+        """Return factors of the probabilities (N, V, H) of pairs with a clamped unit."""
         v, h = values[:, : self.n_visible], values[:, self.n_visible :]
         free_v, free_h = free[:, : self.n_visible], free[:, self.n_visible :]
         return ((v, h + free_h), (free_v, h))
 
     def _hidden_gain(self, inputs, hidden):
-        """Return the log-weight that each hidden unit adds, given their inputs (N, ..., H)."""
+        """Return the log-weight that each hidden unit adds, given its input in (N, ..., H)."""
         gain = _GAIN[hidden](0, inputs)
         if self.evidence is None:
             return gain
@@ -194,7 +204,7 @@ class RBMEnergy(PairwiseEnergy):
 
     @property
     def sampling_blocks(self) -> tuple[Block, ...]:
-        """All visible units, then all hidden units."""
+        """Two blocks: all visible units, then all hidden units."""
         return slice(0, self.n_visible), slice(self.n_visible, self.n_variables)
 
     def _conditional_log_odds(self, states: np.ndarray, block: slice):
@@ -208,16 +218,16 @@ class RBMEnergy(PairwiseEnergy):
         else:
             others, bias, coupling = states[..., : self.n_visible], self.hidden_bias, self.weights
         flat = others.reshape(n * n_chains, others.shape[2]).astype(self.dtype, copy=False)
-        with np.errstate(invalid="ignore"):  # a BLAS may raise it for memory next to `flat`
+        with np.errstate(invalid="ignore"):  # BLAS may read memory next to `flat`
             inputs = flat @ coupling
         return bias[:, None, :] + inputs.reshape(n, n_chains, bias.shape[1])
 
     def _hidden_inputs(self, visible):
-        """Return the inputs (N, H) of the hidden units, for visible (N, V) in the dtype."""
+        """Return the inputs (N, H) of the hidden units; `visible` (N, V) must have the dtype."""
         return self.hidden_bias + visible @ self.weights
 
     def hidden_given_visible(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return P(h_j = 1 | v), or with ``hidden="max"`` the conditional mode; (N, H)."""
+        """Return P(h_j = 1 | v) (N, H), or the most probable h given v if `hidden` is "max"."""
         return self._hidden_of(self._hidden_inputs(visible.astype(self.dtype, copy=False)), hidden)
 
     def _hidden_of(self, inputs, hidden):
@@ -230,13 +240,13 @@ class RBMEnergy(PairwiseEnergy):
     def hidden_and_log_weight(
         self, visible: np.ndarray, hidden: str = "marginal"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return both from one product of matrices."""
+        """Return `hidden_given_visible` and `log_weight`, computed from one matrix product."""
         visible = visible.astype(self.dtype, copy=False)
         inputs = self._hidden_inputs(visible)
         return self._hidden_of(inputs, hidden), self._log_weight_of(visible, inputs, hidden)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the log-odds of each visible unit given all other visible units, (N, V)."""
+        """Return the log-odds (N, V) of each visible unit given all other visible units."""
         visible = visible.astype(self.dtype, copy=False)
         inputs = self.hidden_bias + visible @ self.weights
         log_odds = self.visible_bias.copy()
@@ -259,9 +269,9 @@ class RBMEnergy(PairwiseEnergy):
         return linear + ((v @ self.weights.astype(np.float64)) * h).sum(1)
 
     def log_weight(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy ``-F(v) = v' b + sum_j softplus(v' W_j + c_j)``, (N,).
+        """Return the negative free energy ``-F(v) = v' b + sum_j softplus(v' W_j + c_j)`` (N,).
 
-        With ``hidden="max"`` it is ``max_h -E(v, h)``, which has relu in place of softplus.
+        With ``hidden="max"`` the result is ``max_h -E(v, h)``, with relu in place of softplus.
         """
         visible = visible.astype(self.dtype, copy=False)
         return self._log_weight_of(visible, self._hidden_inputs(visible), hidden)
@@ -288,11 +298,11 @@ class RBMEnergy(PairwiseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((V, H),): P(v_i = 1, h_j = 1)."""
+        """((V, H),): the statistics are P(v_i = 1, h_j = 1)."""
         return (self.weights.shape,)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return ((V, H),), the weighted sum of ``v h'``."""
+        """Return a tuple with the weighted sum (V, H) of ``v h'``."""
         v, h = means[:, : self.n_visible], means[:, self.n_visible :]
         weight = weight[:, None].astype(self.dtype)
         return ((weight * v).T @ h.astype(self.dtype, copy=False),)
@@ -303,17 +313,17 @@ class RBMEnergy(PairwiseEnergy):
         return float(fields @ means + np.vdot(self.weights, statistics[0]))
 
     def row_blocks(self, entries_per_row: int) -> Sequence[slice]:
-        """Return slices of the rows whose temporaries fit the cache."""
+        """Cut the rows into slices whose temporary arrays fit into the cache."""
         return row_chunks(self.n_models, max(1, CACHED_ENTRIES // max(1, entries_per_row)))
 
 
 class OneHotRBMEnergy(RBMEnergy):
     """An RBM restricted to visible vectors with exactly one unit on.
 
-    With V = K visible units, unit k stands for class k and
-    ``p(k) ∝ exp(b_k + sum_j softplus(W_kj + c_j))``. This is the classification RBM [1]_; every
-    query has an exact and cheap answer. Parameters and attributes are as in `RBMEnergy`. A
-    visible unit that is held on fixes the class; a unit that is held off excludes its class.
+    With V = K visible units, unit k represents class k, and
+    ``p(k) ∝ exp(b_k + sum_j softplus(W_kj + c_j))``. This is the classification RBM [1]_. All
+    queries can be answered exactly at low cost. Parameters and attributes are as in `RBMEnergy`.
+    Clamping a visible unit to 1 fixes the class, and clamping it to 0 excludes its class.
 
     References
     ----------
@@ -332,11 +342,11 @@ class OneHotRBMEnergy(RBMEnergy):
     categorical = True
 
     def n_enumerated(self, query: str = "log_partition") -> int:
-        """Return 0: every query is a sum over the classes."""
+        """Return 0, because all queries are answered by sums over the classes."""
         return 0
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values of `RBMEnergy`, but no bound for the visible units."""
+        """Return the values of `RBMEnergy`, with infinite influence on the visible units."""
         log_odds, influence = super().own_log_odds()
         influence[: self.n_visible] = np.inf
         return log_odds, influence
@@ -346,7 +356,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return self.log_weight_of_sets(np.eye(self.n_visible), hidden)
 
     def marginal_modes(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the one-hot visible units (N, K) of the most probable class."""
+        """Return the most probable class as one-hot visible units (N, K)."""
         return np.eye(self.n_visible, dtype=np.int8)[log_odds.argmax(axis=1)]
 
     def _check_evidence(self):
@@ -354,8 +364,8 @@ class OneHotRBMEnergy(RBMEnergy):
         on = (held == 1).sum(axis=1)
         if ((on > 1) | (held == 0).all(axis=1)).any():
             raise ValueError(
-                "clamp contradicts itself: exactly one visible unit is on, but clamp holds two on "
-                "or all off"
+                "clamp contradicts the model, in which exactly one visible unit is 1: it clamps "
+                "two visible units to 1, or all visible units to 0"
             )
 
     def _score(self, states):
@@ -367,21 +377,21 @@ class OneHotRBMEnergy(RBMEnergy):
         return np.where(one, super()._log_weight_of(visible, inputs, hidden), -np.inf)
 
     def log_weight_of_sets(self, visible_sets: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return the negative free energy (N, S) of S states, -inf unless one unit is on."""
+        """Return the negative free energy (N, S) of S states, -inf unless exactly one unit is 1."""
         weights = unchecked(super().log_weight_of_sets)(visible_sets, hidden)
         return np.where(visible_sets.sum(axis=1) == 1, weights, -np.inf)
 
     def visible_log_odds(self, visible: np.ndarray, hidden: str = "marginal") -> np.ndarray:
-        """Return ±inf: all other units decide a unit."""
+        """Return ±inf, because the other visible units determine each visible unit."""
         others = visible.sum(axis=1, keepdims=True) - visible
         return np.where(others == 0, np.inf, -np.inf).astype(self.dtype)
 
     def class_log_odds(self, log_weights: np.ndarray) -> np.ndarray:
-        """Return the log-odds (..., K) of classes against all others, given log-weights."""
+        """Return the log-odds (..., K) of each class against all other classes."""
         return one_against_rest(log_weights)
 
     def conditional_log_odds(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-odds of a block; the visible units are drawn together as one class."""
+        """Return the log-odds of a block; for visible units, of each class against all others."""
         if not self._is_visible(block):
             return unchecked(super().conditional_log_odds)(states, block)
         scores = self._conditional_log_odds(states, slice(0, self.n_visible))
@@ -392,7 +402,7 @@ class OneHotRBMEnergy(RBMEnergy):
         return self.class_log_odds(scores)
 
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
-        """Draw the variables of a block; a class takes the first uniform number of its chain."""
+        """Draw the variables of a block; a class uses the first random number of its chain."""
         if not self._is_visible(block):
             return super().draw(log_odds, u, block)
         mass = expit(log_odds).cumsum(axis=2)
@@ -421,12 +431,12 @@ class ConditionalRBM(NamedTuple):
     energy_type: type[RBMEnergy] = RBMEnergy  # or `OneHotRBMEnergy`
 
     def energy(self, X: Any) -> RBMEnergy:
-        """Return the energy of (v, h) given each row of X (N, D), dense or CSR.
+        """Return the energies of (v, h) given the rows of X (N, D), an ndarray or CSR matrix.
 
         Raises
         ------
         ValueError
-            If X times the coefficients overflows.
+            If the product of X and the coefficients overflows.
         """
         p = self.params
         with np.errstate(over="ignore", invalid="ignore"):
@@ -438,20 +448,20 @@ class ConditionalRBM(NamedTuple):
             if np.isfinite(visible).all() and np.isfinite(hidden).all():
                 raise
             raise ValueError(
-                "X times the coefficients is too large a number; scale the columns of X"
+                "X times the coefficients is too large; scale the columns of X"
             ) from None
 
     def gradient(self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]) -> CRBMParams:
-        """Map differences of moments to differences of parameters by the chain rule.
+        """Convert gradients for the energies to gradients for the parameters by the chain rule.
 
         Parameters
         ----------
         X : ndarray or CSR matrix (N, D)
             Inputs.
         unary : ndarray (N, V + H)
-            Weighted differences of unary moments of each row.
+            Gradients for the fields: weighted differences of the means of the units of each row.
         statistics : tuple of ndarray ((V, H),)
-            Differences of the weighted sums of the statistics of the couplings.
+            Gradient for the couplings: difference of the weighted sums of their statistics.
         """
         (pairwise,) = statistics
         n_visible = len(pairwise)
@@ -466,7 +476,7 @@ class ConditionalRBM(NamedTuple):
 
 
 def _left_product(moments, X):
-    """Return ``moments' X`` (n_units, D) for dense or sparse X."""
+    """Return ``moments' X`` (n_units, D) for a dense or sparse X."""
     if issparse(X):
         return np.ascontiguousarray((X.T @ moments).T)
     return moments.T @ X

@@ -1,8 +1,8 @@
-"""States of variables, 0/1 or categorical: their check, their means, and draws of them.
+"""States of 0/1 or categorical variables: validation, means, modes, and sampling.
 
-Methods of energies that users call check the states that they take; `unchecked` leaves the check
-out for states that are known to be valid. Beliefs have an axis of K states if the variables of an
-energy are categorical.
+The methods of energies validate the states that users pass. Code with valid states calls the
+methods by `unchecked`, which skips the validation. For energies with categorical variables,
+beliefs have an additional axis of K states.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-# Methods whose first argument holds 0/1 states; `sum_statistics` takes means of variables, too.
+# Methods whose first argument holds 0/1 states. `sum_statistics` also accepts means of variables.
 _TAKE_STATES = (
     "score", "log_weight", "log_weight_of_sets", "conditional_log_odds", "hidden_given_visible",
     "hidden_and_log_weight", "visible_log_odds", "statistics",
 )  # fmt: skip
 _TAKE_MEANS = ("sum_statistics",)
-# Distance from 0 and 1 that rounding in float32 may cause in a mean.
+# Tolerance for means outside of [0, 1], because of rounding in float32.
 _ROUNDING = 1e-6
 
 
 def check_methods_that_take_states(cls: type) -> None:
-    """Replace the methods that a class of energies defines by methods that check their states."""
+    """Wrap the methods that an energy class defines, so that they validate their states."""
     for names, check, own_check in (
         (_TAKE_STATES, checked_states, "_checked_states"),
         (_TAKE_MEANS, checked_means, "_checked_means"),
@@ -36,7 +36,10 @@ def check_methods_that_take_states(cls: type) -> None:
 
 
 def _checking(method, check, own_check):
-    """Return a method that checks its first argument, by a method `own_check` if there is one."""
+    """Return the method with a check of its first argument.
+
+    `own_check` is the name of a method of the energy that replaces `check`, if it exists.
+    """
     argument = list(signature(method).parameters)[1]
 
     @wraps(method)
@@ -52,7 +55,7 @@ def _checking(method, check, own_check):
 
 
 def unchecked(method: Callable) -> Callable:
-    """Return a method of an energy without the check, for states that are known to be valid."""
+    """Return a method of an energy without the check of its states, which must be valid."""
     function: Any = getattr(method, "__func__", None)
     inner = getattr(function, "__wrapped__", None)
     return method if inner is None else inner.__get__(method.__self__)  # type: ignore
@@ -69,7 +72,7 @@ def checked_states(states: Any, name: str) -> np.ndarray:
 
 
 def checked_means(means: Any, name: str) -> np.ndarray:
-    """Return means as an array, or raise a ValueError if a value is not from 0 to 1."""
+    """Return means as an array, or raise a ValueError if a value is outside of [0, 1]."""
     array = np.asarray(means)
     if array.dtype == bool or array.size == 0:
         return array
@@ -85,25 +88,28 @@ def _refuse(array, name, values, is_wrong):
     if array.dtype.kind in "iuf":
         wrong = next(f"{value:g}" for value in array.ravel().tolist() if is_wrong(value))
     raise ValueError(
-        f"{name} must hold {values}: 1 where a variable is on (+1 in an Ising model), 0 where it "
-        f"is off (-1). Convert spins s of -1/+1 by (s + 1) / 2; got {wrong}"
+        f"{name} must hold {values}: 1 for variables that are on (spin +1 in an Ising model), 0 "
+        f"for variables that are off (spin -1). Convert spins s by (s + 1) / 2; got {wrong}"
     )
 
 
 def binary_states(k: int) -> np.ndarray:
-    """Return all 0/1 states (2^k, k), the first variable fastest."""
+    """Return all 0/1 states (2^k, k); the first variable changes fastest."""
     return (np.arange(2**k)[:, None] >> np.arange(k)) & 1
 
 
 def infinite_where_held(log_odds: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """Return log-odds, but inf where `held` is 1, -inf where it is 0; NaN means free."""
+    """Return log-odds with inf for variables clamped to 1, and -inf for variables clamped to 0.
+
+    `held` holds the values of clamped variables, and NaN for free variables.
+    """
     return np.where(np.isnan(held), log_odds, np.where(held == 1, np.inf, -np.inf))
 
 
 def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     """Return the log-odds (..., K) of states with the given log-weights.
 
-    `allowed` is True for the states to choose from if all weights are 0.
+    `allowed` (..., K) is True for the states that become equally probable if all weights are 0.
     """
     blocked = (logs == -np.inf).all(axis=-1, keepdims=True)
     logs = np.where(blocked, np.where(allowed, 0.0, -np.inf), logs)
@@ -111,7 +117,8 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     weight = np.exp(logs - top)
     order = np.arange(logs.shape[-1])
     first = logs.argmax(axis=-1)[..., None] == order
-    # All others of the largest weight are summed without it, so that no digits cancel.
+    # Sum the other states without the state of the largest weight, because subtracting this state
+    # from the total would cancel digits.
     others = np.where(first, 0.0, weight).sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = np.where(first, np.log(others), np.log(1.0 + (others - weight)))
@@ -119,34 +126,28 @@ def log_odds_of_weights(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 
 
 def strides_of(shape: Sequence[int]) -> np.ndarray:
-    """Return the strides (m,) of a table in C order, in entries."""
+    """Return the strides (m,) of a table in C order, counted in entries."""
     return np.cumprod((1, *shape[:0:-1]), dtype=np.int64)[::-1]
 
 
 def is_categorical(energy: Any) -> bool:
-    """Return True if beliefs have an axis of states."""
+    """Return True if the beliefs of an energy have an axis of states."""
     return len(energy.belief_shape) == 3
 
 
 def chain_dtype(energy: Any) -> np.dtype:
-    """Return the dtype of the states of chains: bool for 0/1 variables."""
+    """Return the dtype of states in Markov chains, which is bool for 0/1 variables."""
     return energy.state_dtype if is_categorical(energy) else np.dtype(bool)
 
 
 def independent_states(
     energy: Any, u: np.ndarray, beliefs: np.ndarray | None = None, first: int = 0
 ) -> np.ndarray:
-    """Draw states (N or 1, C, n - first) of the variables from number `first` on.
+    """Draw independent states (N or 1, C, n - first) of the variables from index `first` on.
 
-    Parameters
-    ----------
-    energy : BaseEnergy
-    u : ndarray (N or 1, C, n - first)
-        Uniform random numbers.
-    beliefs : ndarray in `belief_shape`, default=None
-        Marginals. None: all states of a variable are equally probable.
-    first : int, default=0
-        0 for categorical variables.
+    `u` (N or 1, C, n - first) holds uniform random numbers. `beliefs` holds the marginals in the
+    `belief_shape` of the energy; None means that all states of a variable are equally probable.
+    For categorical variables `first` must be 0.
     """
     if is_categorical(energy):
         return energy.draw_independent(u, beliefs)
@@ -159,9 +160,9 @@ def best_states(
     ties: np.ndarray | None = None,
     block: Any = slice(None),
 ) -> np.ndarray:
-    """Return the most probable states (..., size of the block) of variables with these log-odds.
+    """Return the most probable states (..., size of the block) of variables with given log-odds.
 
-    The states `ties` stay unless another state is more probable.
+    If `ties` is given, these states are kept unless another state is more probable.
     """
     if is_categorical(energy):
         return energy.best_states(log_odds, ties, block)
@@ -170,7 +171,7 @@ def best_states(
 
 
 def means_of_states(energy: Any, states: np.ndarray) -> np.ndarray:
-    """Return the means of variables in given states: the states, or the shares (..., K)."""
+    """Return states as means: 0/1 states unchanged, categorical states one-hot encoded (..., K)."""
     if is_categorical(energy):
         levels = np.arange(energy.belief_shape[-1])
         return np.equal(states[..., None], levels).astype(energy.dtype)
@@ -178,7 +179,7 @@ def means_of_states(energy: Any, states: np.ndarray) -> np.ndarray:
 
 
 def with_evidence(energy: Any, states: np.ndarray) -> np.ndarray:
-    """Set the held variables of states (N, ..., n_variables) to their values."""
+    """Return states (N, ..., n_variables) with clamped variables set to their values."""
     if energy.evidence is None:
         return states
     held = energy.evidence.reshape(len(states), *(1,) * (states.ndim - 2), -1)

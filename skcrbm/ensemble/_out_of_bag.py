@@ -256,7 +256,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         note_features(self, X)
         check_same_length(X, y)
         estimator = clone(self.estimator)
-        vars(self).pop("label_sets_", None)  # from an earlier fit
+        vars(self).pop("label_sets_", None)  # attribute of an earlier fit
         if isinstance(self.cv, str):
             self._check_out_of_bag(estimator)
         if self.random_state is not None:
@@ -307,7 +307,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
             return np.clip(np.asarray(proba) @ self.label_sets_[model.classes_], 0, 1)
         if not self._targets.multilabel:
             return self._targets.marginals(proba, model.classes_)
-        if self._varying.sum() == 1:  # the estimator was given a 1-D y
+        if self._varying.sum() == 1:  # the estimator was fitted on a 1-D y
             return self._with_constant(BinaryTargets(np.array([0, 1])).marginals(proba))
         return self._with_constant(self._targets.marginals(proba, model.classes_))
 

@@ -125,7 +125,7 @@ def make_stacked(
 
 
 def _part(estimator, cv, n_jobs, seed):
-    # A classifier that is also a transformer, such as a CRBMClassifier, counts as a classifier.
+    # A CRBMClassifier has a method `transform`, too; treat such an estimator as a classifier.
     is_classifier = hasattr(estimator, "predict_proba")
     if not hasattr(estimator, "fit") or not (is_classifier or hasattr(estimator, "transform")):
         raise ValueError(

@@ -30,17 +30,17 @@ class Rows(NamedTuple):
     """Validated training rows; rows of weight 0 have been dropped."""
 
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
-    visible: np.ndarray  # (N, V), dtype of X, NaN if not observed
+    visible: np.ndarray  # encoded y (N, V), dtype of X, NaN for missing labels
     weight: np.ndarray  # (N,), positive
 
 
 class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of the classifiers, for a 2-D indicator y with NaN and a 1-D y of classes.
 
-    A subclass turns the rows of X into some object, for example a `Posterior`. The methods below
-    compute scores and labels from this object, which they take as the argument `rows`: there is a
-    method for each kind of y. `_predict`, `_decision` and the methods that return probabilities
-    call the method for the kind of y of the fit, and bring the result into the right shape.
+    For each X, a subclass computes an object such as a `Posterior` once, and passes it as `rows` to
+    the abstract methods below, which return scores and labels for one kind of y each. `_predict`,
+    `_decision` and `predict_proba` call the methods for the kind of y of the fit, and convert
+    their results to the shape that users expect.
     """
 
     _targets: Any  # kind and encoding of y (a `Targets` object), set by `fit`
@@ -338,6 +338,42 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
                 )
             return joint.log_proba_of(visible, method, random_state)
 
+    def score_label_sets(self, X, label_sets, y_known=None, *, method="exact", random_state=None):
+        """Return the log-probabilities of several label vectors in each row.
+
+        Use it to compare candidates, or to enumerate p(y | x): with all 2^L label vectors the
+        exponentials of a row add up to 1.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        label_sets : array-like of shape (n_sets, n_outputs)
+            Label vectors of 0 and 1, the same for all rows. Data frames are matched by name.
+        y_known : array-like of shape (n_samples, n_outputs), default=None
+            Labels that are known beforehand, and NaN for the other labels. A vector that
+            contradicts the known labels of a row has the value -inf there.
+        method : str or object, default="exact"
+            Method that computes log Z, as in `score_samples`.
+        random_state : int, RandomState or None, default=None
+            Seed of "ais".
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_sets)
+            Values of log p(y | x, y_known).
+
+        Raises
+        ------
+        ValueError
+            If y was 1-D in `fit`, an argument is invalid, or the model is too large for `method`.
+        """
+        check_is_fitted(self)
+        self._targets.require_multilabel("score_label_sets")
+        with one_blas_thread():
+            joint = self._joint(X, y_known)
+            return joint.log_proba_of_sets(label_sets, method, random_state)
+
     def predict_topk(
         self, X, k=1, y_known=None, *, candidates="auto", method="exact", random_state=None
     ):
@@ -372,9 +408,10 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
             Probabilities p(y | x) among all label vectors, not only among the candidates; 0 for
             vectors filled with -1.
 
-            After ``set_label_output("pandas")`` both are pandas containers with a row for each row
-            of X and each rank 0 to k - 1, so that ``labels.assign(proba=proba)`` is a table; with
-            "polars" it is ``labels.with_columns(proba)``, with k rows for each row of X.
+            After ``set_label_output("pandas")`` both are pandas objects with a row for each row of
+            X and each rank from 0 to k - 1, and ``labels.assign(proba=proba)`` joins them. After
+            ``set_label_output("polars")`` both have k rows for each row of X, and
+            ``labels.with_columns(proba)`` joins them.
 
         Raises
         ------
@@ -485,7 +522,7 @@ def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
 
 
 def refuse_balanced_weights(class_weight) -> None:
-    """Raise a ValueError for ``class_weight="balanced"``, because `partial_fit` sees few rows."""
+    """Raise a ValueError for ``class_weight="balanced"``, which `partial_fit` cannot support."""
     if isinstance(class_weight, str):
         raise ValueError(
             "partial_fit does not support class_weight='balanced', because it sees only a part of "

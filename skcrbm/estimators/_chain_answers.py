@@ -1,4 +1,4 @@
-"""Answers of a fitted chain: labels, probabilities, best labellings, samples, likelihoods."""
+"""Base class of `ChainCRF` with all predictions: labels, probabilities, samples, likelihoods."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from skcrbm.utils.validation import check_count, check_sample_weight
 
 
 class TopPaths(NamedTuple):
-    """The best labellings of a sequence."""
+    """The k most probable label sequences of a sequence, in decreasing order of probability."""
 
-    labels: np.ndarray  # (k, n) classes, best first
-    log_proba: np.ndarray  # (k,) their log-probabilities
+    labels: np.ndarray  # (k, n) classes
+    log_proba: np.ndarray  # (k,) log-probabilities of the label sequences
 
 
 class ChainAnswers(BaseEstimator):
-    """Base of `ChainCRF`: everything that a fitted model answers.
+    """Base class of `ChainCRF` with all methods of a fitted model.
 
     A subclass sets `classes_`, `_model` and `_rows` in `fit`, and has the parameters `decode` and
     `n_jobs`.
@@ -61,15 +61,15 @@ class ChainAnswers(BaseEstimator):
         Parameters
         ----------
         X : list of sequences
-            As in `fit`.
+            Sequences, in the same form as in `fit`.
         y_known : list of sequences of labels, default=None
-            Labels that are known, with None or NaN where they are not; the prediction keeps them
-            and takes them into account.
+            Labels that are known beforehand, and None or NaN for the other labels, which are
+            predicted given the known labels.
 
         Returns
         -------
         ndarray of object (n_sequences,)
-            An array of labels (n_positions,) for each sequence.
+            Array of labels (n_positions,) for each sequence.
         """
         batch = self._given(X, y_known)
         if self.decode == "map":
@@ -89,7 +89,8 @@ class ChainAnswers(BaseEstimator):
         Returns
         -------
         ndarray of object (n_sequences,)
-            An array (n_positions, n_classes) for each sequence; columns as in `classes_`.
+            Array (n_positions, n_classes) for each sequence, with columns in the order of
+            `classes_`.
         """
         batch = self._given(X, y_known)
         return split_rows(np.concatenate(self._answers(batch, _marginals)), batch.start)
@@ -102,12 +103,14 @@ class ChainAnswers(BaseEstimator):
         X, y_known
             As in `predict`.
         k : int
-            Number of label sequences; there are fewer if fewer are possible.
+            Number of label sequences. Short sequences may have fewer possible label sequences; all
+            of them are then returned.
 
         Returns
         -------
         list of TopPaths
-            Named tuples with `labels` (k, n_positions) and `log_proba` (k,), best first.
+            Named tuples with `labels` (k, n_positions) and `log_proba` (k,), in decreasing order of
+            probability.
         """
         k = check_count("k", k)
         batch = self._given(X, y_known)
@@ -132,19 +135,20 @@ class ChainAnswers(BaseEstimator):
         X, y_known
             As in `predict`.
         n_samples : int, default=1
-            Number of label sequences for each sequence.
+            Number of label sequences to draw for each sequence.
         random_state : int, RandomState or None, default=None
-            Seed.
+            Seed of the draws.
 
         Returns
         -------
         ndarray of object (n_sequences,)
-            An array of labels (n_samples, n_positions) for each sequence.
+            Array of labels (n_samples, n_positions) for each sequence.
         """
         n_samples = check_count("n_samples", n_samples)
         rng = check_random_state(random_state)
         batch = self._given(X, y_known)
-        # Numbers are drawn for a sequence at a time, so that they do not depend on later ones.
+        # Draw random numbers for each sequence in turn, so that the result for a sequence does not
+        # depend on the sequences that follow.
         uniform = np.concatenate(
             [rng.random_sample((n, n_samples)) for n in np.diff(batch.start)]
         ).T.copy()
@@ -167,14 +171,14 @@ class ChainAnswers(BaseEstimator):
         ----------
         X : list of sequences
         y : list of sequences of labels
-            Missing labels are summed out.
+            Label sequences; missing labels (None or NaN) are summed out.
         """
         batch = self._given(X, y, "y")
         with one_blas_thread():
             return log_likelihoods(self._model, batch, self.n_jobs)
 
     def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of right labels, over all positions with an observed label.
+        """Return the share of correctly predicted labels, over all positions with observed labels.
 
         Parameters
         ----------
@@ -188,23 +192,23 @@ class ChainAnswers(BaseEstimator):
         weight = check_sample_weight(sample_weight, batch.start[1:, None])
         weight = np.repeat(weight, np.diff(batch.start)) * (batch.path != MISSING)
         if not weight.any():
-            raise ValueError("y holds no observed label of positive weight")
+            raise ValueError("y holds no observed label in a sequence of positive weight")
         return float(weight @ (predicted == batch.path) / weight.sum())
 
     def factor_graph(self, sequence: Any) -> FactorGraphEnergy:
         """Return the distribution of the labels of one sequence as a factor graph.
 
-        The graph answers everything that `skcrbm.inference.infer` can, such as marginals of pairs.
+        All queries of `skcrbm.inference.infer` work on this graph, for example marginals of pairs.
 
         Parameters
         ----------
         sequence : array, sparse matrix or list of dicts
-            One sequence as in `fit`.
+            A single sequence, in the same form as in `fit`.
 
         Returns
         -------
         FactorGraphEnergy
-            Variable t is the class at position t, numbered as in `classes_`.
+            Factor graph whose variable t is the class at position t, as an index of `classes_`.
         """
         energies = self._energies(self._given([sequence], None))
         length, n_states = energies.scores.shape
@@ -219,7 +223,7 @@ class ChainAnswers(BaseEstimator):
         return FactorGraphEnergy(factors, n_variables=length, n_states=n_states)
 
     def _given(self, X, y_known, name="y_known") -> SequenceBatch:
-        """Validate the rows of a question; missing labels have the code `MISSING`."""
+        """Validate X and `y_known`; labels that are not known get the code `MISSING`."""
         check_is_fitted(self, "classes_")
         check_parameters(self, self._prediction_parameters)
         rows, start = self._rows.transform(X)
@@ -237,7 +241,7 @@ class ChainAnswers(BaseEstimator):
         return clamped(energies, piece.path) if (piece.path != MISSING).any() else energies
 
     def _answers(self, batch, answer):
-        """Return the answers of parts of the batch, computed by threads."""
+        """Return the results of ``answer(energies)`` for parts of the batch, using threads."""
         with one_blas_thread():
             pieces = self._pieces(batch)
             try:

@@ -1,4 +1,4 @@
-"""ChainCRF: a linear-chain conditional random field for lists of sequences."""
+"""ChainCRF: linear-chain conditional random field for lists of sequences."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -46,6 +47,7 @@ from skcrbm.targets.sequences import (
     find_classes,
     flat_labels,
 )
+from skcrbm.utils.columns import warn_of_scales
 from skcrbm.utils.fitting import (
     CallbackSupportMixin,
     EpochCallbacks,
@@ -56,72 +58,81 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.options import Integer, is_auto
 from skcrbm.utils.validation import check_sample_weight
 
-# Penalty of the first `partial_fit` with alpha="auto".
+# Value of alpha="auto" in `partial_fit`, or if there are too few sequences for a search.
 _PLAIN_ALPHA = 0.01
-# Share of the sequences on which alpha="auto" compares penalties, and their smallest number.
+# Advice of the warning about scales.
+_SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
+# The search for alpha="auto" holds out this share of the sequences. It needs at least this many
+# sequences in total.
 _HELD_OUT, _LEAST_SEQUENCES = 0.2, 5
 
 
 class ChainCRF(CallbackSupportMixin, ChainAnswers):
-    """Linear-chain conditional random field: one class for each position of a sequence.
+    """Linear-chain conditional random field: predicts a class for each position of a sequence.
 
     The model is ``p(y | x) = exp F(x, y) / Z(x)`` with
 
     ``F(x, y) = first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t]
     + sum_t transition[y_(t-1), y_t]``  [1]_.
 
-    X is a list of sequences of any lengths, y a list of label sequences. A sequence of X is an
-    array or a sparse matrix of shape (n_positions, n_features), or a list with a dict of features
-    for each position, as python-crfsuite and sklearn-crfsuite take it: numbers are values of
-    features, and a string ``{"word": "the"}`` is the feature "word=the" with the value 1. A list or
-    set of strings is a dict of features with the value 1.
+    X is a list of sequences of any lengths, and y is a list of label sequences. A sequence of X is
+    an array or a sparse matrix of shape (n_positions, n_features), or a list with a dict of
+    features for each position, as in python-crfsuite and sklearn-crfsuite. Numbers in a dict are
+    values of features; a string, as in ``{"word": "the"}``, means that the feature "word=the" has
+    the value 1. In place of a dict, a position may also be a list or set of strings, which are
+    names of features with the value 1.
 
-    Inference is exact (forward-backward and Viterbi), so likelihoods, probabilities and best
-    labellings are exact, too.
+    Inference is exact (by forward-backward and Viterbi), and so are all likelihoods, probabilities
+    and best label sequences.
 
     Parameters
     ----------
     alpha : float or "auto", default="auto"
-        Strength of the penalty: the objective is the mean loss of a sequence, plus
-        ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, over all parameters other than
-        `intercept_`. "auto" compares penalties on a fifth of the sequences, held out at random.
-        In the terms of crfsuite, ``c2 = alpha * n_sequences / 2``. Scale features that are numbers,
-        for example with ``SequenceTransformer(StandardScaler())``.
+        Strength of the penalty: the objective is the mean loss of a sequence plus
+        ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
+        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the sequences. The
+        parameter c2 of crfsuite corresponds to ``alpha * n_sequences / 2``. Scale numerical
+        features, for example with ``SequenceTransformer(StandardScaler())``.
     l1_ratio : float in [0, 1], default=0.0
-        Share of the L1 penalty, which makes coefficients exactly 0 with ``solver="lbfgs"``.
+        Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
+        coefficients exactly 0.
     learning : str or object, default="mle"
-        "mle", maximum likelihood, which sums missing labels out; or "pseudo_likelihood".
+        Learning rule: "mle", maximum likelihood, which sums over missing labels; or
+        "pseudo_likelihood", which needs complete labels.
     solver : str or object, default="lbfgs"
-        "lbfgs", or a stochastic solver, which visits mini-batches of sequences: "adam", "sgd",
-        "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
+        Solver: "lbfgs", or a stochastic solver, which takes steps on mini-batches of sequences:
+        "adam", "sgd", "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
     max_iter : int, default=300
-        Most iterations of L-BFGS, or epochs of a stochastic solver.
+        Maximum number of iterations of L-BFGS, or of epochs of a stochastic solver.
     early_stopping : bool or object, default=False
-        For stochastic solvers: True holds sequences out and keeps the best epoch, see
-        `EarlyStopping`. With False training stops when the loss no longer falls.
+        Stopping rule of stochastic solvers. True holds out sequences and keeps the epoch with the
+        best validation score, see `EarlyStopping`. False stops when the training loss no longer
+        falls.
     features : {"observed", "all"}, default="observed"
-        For sparse X and dicts: "observed" learns a coefficient for each feature and class that
-        occur together in training, "all" for each feature and class.
+        Coefficients that are learned for sparse X and dicts: "observed" learns a coefficient for
+        each pair of a feature and a class that occur together in training, "all" for each pair of
+        a feature and a class.
     transition_features : bool, default=False
-        Learn coefficients of the features for each pair of classes, so that transitions depend on
-        the features of the position that they lead to.
+        If True, learn coefficients of the features for each pair of neighbouring classes, so that
+        the weight of a transition depends on the features of its second position.
     fit_intercept : bool, default=True
-        Learn `intercept_`, and the weights `first_` and `last_` of the classes of first and last
-        positions.
+        If True, learn the weights `intercept_` of the classes at all positions, and their
+        additional weights `first_` and `last_` at the first and the last position.
     forbidden : list of pairs, default=None
-        Transitions ``(from, to)`` that have probability 0. None in place of a class stands for the
-        outside: ``(None, "I")`` forbids "I" at the first position, ``("B", None)`` at the last.
+        Transitions ``(from, to)`` that have probability 0. None in a pair stands for the outside of
+        the sequence: ``(None, "I")`` forbids "I" at the first position, and ``("B", None)`` forbids
+        "B" at the last position.
     decode : {"map", "marginal"}, default="map"
-        "map" predicts the most probable label sequence, "marginal" the most probable class of each
-        position, which maximises the expected number of right labels.
+        "map" predicts the most probable label sequence. "marginal" predicts the most probable class
+        of each position, which maximises the expected number of correct labels.
     warm_start : bool, default=False
-        Begin `fit` at the parameters of the last fit.
+        Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
-        Number of threads; the result does not depend on it.
+        Number of threads, which share the sequences. Results do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed of the held-out sequences and of the order of mini-batches.
+        Seed of the choice of held-out sequences and of the order of sequences in training.
     verbose : bool or int, default=False
-        1 prints a live line, 2 a line for each iteration or epoch.
+        1 prints a live line, 2 prints a line for each iteration or epoch.
 
     Attributes
     ----------
@@ -130,15 +141,18 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     coef_ : ndarray or CSR matrix (n_classes, n_features)
         Coefficients of the features.
     intercept_, first_, last_ : ndarray (n_classes,)
-        Weight of each class at all, first and last positions; -inf if forbidden.
+        Weights of each class at all positions, at the first and at the last position; -inf for
+        forbidden classes.
     transition_ : ndarray (n_classes, n_classes)
-        Weight of each transition, from the row to the column; -inf if forbidden.
+        Weight of each transition from the class of the row to the class of the column; -inf for
+        forbidden transitions.
     transition_coef_ : ndarray or CSR matrix (n_classes * n_classes, n_features)
-        With `transition_features`: row ``i * n_classes + j`` belongs to the transition from i to j.
+        Coefficients of the features for transitions, if `transition_features` is True. Row
+        ``i * n_classes + j`` belongs to the transition from class i to class j.
     alpha_ : float
-        Penalty in use.
+        Penalty of the fit.
     loss_curve_ : list of float
-        Objective of each iteration, or loss of each epoch.
+        Objective of each iteration of L-BFGS, or training loss of each epoch.
     n_iter_ : int
         Number of iterations or epochs.
     n_features_in_ : int
@@ -237,10 +251,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         X : list of sequences
             Arrays or sparse matrices (n_positions, n_features), or lists of dicts.
         y : list of sequences of labels
-            Strings or integers; None or NaN if a label is not observed, and None in place of a
-            sequence without any observed label.
+            Labels are strings or integers, and missing labels are None or NaN. None in place of a
+            label sequence means that all its labels are missing.
         sample_weight : array-like of shape (n_sequences,), default=None
-            Non-negative weights of the sequences; a weight k counts as k copies.
+            Non-negative weights; a sequence of weight k counts as k copies of the sequence.
 
         Returns
         -------
@@ -281,17 +295,18 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ):
-        """Do one epoch on the given sequences with a stochastic solver.
+        """Train for one epoch on the given sequences, with a stochastic solver.
 
-        Features need a fixed number of columns: turn dicts into arrays first, for example with
-        ``SequenceTransformer(FeatureHasher())``. Each feature and class gets a coefficient.
+        X must have the same number of features in each call, so turn dicts into arrays first, for
+        example with ``SequenceTransformer(FeatureHasher())``. All coefficients are learned, as with
+        ``features="all"``.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes; needed in the first call if `y` lacks some.
+            All classes; required in the first call if `y` does not contain all of them.
 
         Returns
         -------
@@ -310,8 +325,8 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         sequences = self._training_sequences(X, y, sample_weight, resume, classes)
         if self._rows.index is not None:
             raise ValueError(
-                "partial_fit cannot take dicts, because later batches may hold new features; use "
-                "SequenceTransformer(FeatureHasher()) before it"
+                "partial_fit cannot take dicts, because later batches may hold new features; turn "
+                "dicts into arrays by SequenceTransformer(FeatureHasher())"
             )
         rng = resumed_generator(self, resume, self.random_state)
         plan, alpha = self._plan(sequences, rng, resume, partial=True)
@@ -323,7 +338,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return self
 
     def _training_sequences(self, X, y, sample_weight, resume, classes=None) -> SequenceBatch:
-        """Validate the data of a fit; set `classes_` and the features."""
+        """Validate the data of a fit; set `classes_` and the attributes of the features."""
         if resume:
             rows, start = self._rows.transform(X)
         else:
@@ -345,16 +360,19 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return sequences
 
     def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
-        """Return the plan of a fit and the penalty: rule, solver, first parameters."""
+        """Return the plan of a fit (start, objective, penalty, solver), and alpha."""
         rule = resolve_rule(self.learning, "chain")
         solver = resolve_solver(self.solver)
         if rule.needs_complete and (sequences.path == MISSING).any():
             raise ValueError(
-                f"learning={rule.name!r} needs every label, and y has missing labels; "
-                "learning='mle' does not"
+                f"learning={rule.name!r} needs complete labels, but y has missing labels; "
+                "learning='mle' supports them"
             )
         model = self._model if resume else self._first_model(sequences, partial)
         self._check_possible(model, sequences)
+        if not (resume or issparse(sequences.X)):
+            weight = np.repeat(sequences.weight, np.diff(sequences.start))
+            warn_of_scales(sequences.X, weight, type(self).__name__, partial, _SCALE)
         trained = self._trained()
         objective = rule.chain(trained, self.n_jobs)
         alpha: Any = self.alpha
@@ -390,12 +408,12 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return plan, float(alpha)
 
     def _trained(self) -> tuple[bool, ...]:
-        """Return which arrays of `ChainParams` are learned."""
+        """Return a bool for each array of `ChainParams`: True if the array is learned."""
         own = self.fit_intercept
         return True, own, True, own, own, self.transition_features
 
     def _first_model(self, sequences, partial) -> ChainModel:
-        """Return the model with all parameters 0."""
+        """Return a model whose parameters are all 0, the start of a first fit."""
         n_states = len(self.classes_)
         X, path = sequences.X, sequences.path
         features = "all" if partial else self.features
@@ -404,7 +422,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         if self.transition_features:
             previous = np.concatenate([[MISSING], path[:-1]])
             pair = np.where((previous < 0) | (path < 0), MISSING, previous * n_states + path)
-            # First positions have no pair: their entry never counts, whatever it is.
+            # First positions have no pair, so their entries are not used; any valid value will do.
             pair[sequences.start[:-1]] = np.maximum(path[sequences.start[:-1]], 0)
             pair_columns = columns_for(X, pair, n_states**2, features)
             pair_shape = pair_columns.shape
@@ -419,7 +437,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         return ChainModel(params, columns, pair_columns, self._forbidden_log_weights())
 
     def _forbidden_log_weights(self):
-        """Return the log-weights 0 and -inf of pairs, first and last classes."""
+        """Return the log-weights of pairs, first and last classes: -inf if forbidden, else 0."""
         k = len(self.classes_)
         pairs, first, last = np.zeros((k, k)), np.zeros(k), np.zeros(k)
         for item in self.forbidden or ():
@@ -429,7 +447,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
                 )
             i, j = codes_of(list(item), self.classes_, "forbidden")
             if i == MISSING and j == MISSING:
-                raise ValueError("forbidden holds the pair (None, None), which names no class")
+                raise ValueError("forbidden holds the pair (None, None), which has no class")
             if i == MISSING:
                 first[j] = -np.inf
             elif j == MISSING:
@@ -457,7 +475,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
         if partial or len(sequences) < _LEAST_SEQUENCES:
             return _PLAIN_ALPHA
         source = SequenceSource(sequences)
-        rest, held_out = source.split(_HELD_OUT, rng)  # there are enough sequences
+        rest, held_out = source.split(_HELD_OUT, rng)
         return choose_alpha(model, rest.all, held_out, objective, self.l1_ratio)
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
@@ -477,7 +495,7 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
 
 
 def _mean_square(sequences):
-    """Return the mean square length of the features of a sequence."""
+    """Return the mean over sequences of the sum of squares of all features."""
     X = sequences.X
     squares = X.multiply(X).sum() if hasattr(X, "multiply") else np.square(X, dtype=float).sum()
     return float(squares) / len(sequences)

@@ -576,7 +576,7 @@ class CRBMClassifier(RBMClassifier):
             )
 
     def _fold_settings(self, rows: Rows):
-        """Return X, y and changes of hyperparameters for fits on folds that repeat this fit."""
+        """Return X, y and changed hyperparameters, with which folds can be fitted like all rows."""
         changes = {"class_weight": None}  # the row weights include the class weights already
         X = rows.X
         if self._columns is not None:

@@ -52,7 +52,7 @@ _LEAST_OUTPUTS, _MOST_OUTPUTS = 8, 32
 # The search evaluates folds until they have this many validation rows in total, which is enough for
 # a reliable choice: for models without hidden units, and for models with hidden units.
 _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
-# Factor between neighbouring penalties.
+# Factor between two neighbouring penalties of the search.
 _STEP = np.sqrt(10.0)
 # The search starts at the penalty _START times the total variance of the columns, and stays between
 # _LEAST and _MOST times this penalty.
@@ -180,7 +180,8 @@ def search_penalty(
         objective=Likelihood().conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
-        max_iter=settings.max_iter if with_hidden else None,  # None: it counts epochs
+        # For stochastic training `max_iter` is a number of epochs, which does not limit the search.
+        max_iter=settings.max_iter if with_hidden else None,
         n_jobs=settings.n_jobs,
         live=LiveLine(settings.verbose),
     )

@@ -340,7 +340,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         return self._targets.decode(labels)
 
     def _posterior(self, rule, X, known):
-        """Return the `ClassifierPosterior` of the rows."""
+        """Return the `ClassifierPosterior` of the rows, with probabilities or with a sampler."""
 
         def sampler(n_samples):
             options = {"n_samples": n_samples, "random_state": self._seed}

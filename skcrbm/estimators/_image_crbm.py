@@ -63,8 +63,9 @@ from skcrbm.utils.options import Integer, is_auto
 # Value of alpha="auto" if the first call is `partial_fit`: a typical result of the search on a few
 # thousand images.
 _PLAIN_ALPHA = 0.003
-# Up to this number of images, each step reads all images. It is smaller than in `CRBMClassifier`,
-# because with `max_iter` epochs there would be only `max_iter` steps on all images.
+# Up to this number of images, each step reads all images. The number is smaller than in
+# `CRBMClassifier`, because training on all images at once would have only `max_iter` steps, which
+# is 20 by default.
 _FULL_BATCH_ROWS = 50
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
 _UNCONVERGED = (

@@ -18,7 +18,7 @@ from skcrbm.inference import available_methods, sample
 from skcrbm.inference.base import resolve_method
 from skcrbm.inference.random_numbers import random_key, uniforms
 from skcrbm.targets.kinds import Targets
-from skcrbm.utils.labels import distinct_rows, indicator_by_name, is_frame
+from skcrbm.utils.labels import all_label_vectors, distinct_rows, indicator_by_name, is_frame
 from skcrbm.utils.limits import AUTO_ALL_LABEL_SETS, MAX_ALL_LABEL_SETS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.validation import as_float_array, check_count
@@ -83,6 +83,18 @@ class LabelVectors(NamedTuple):
         log_p[(visible + known == 1).any(axis=1)] = -np.inf  # y contradicts a known label
         return log_p
 
+    def log_proba_of_sets(self, label_sets, method, random_state):
+        """Return the log-probabilities (N, K) of K label vectors in each row."""
+        n_labels = self.posterior.energy.n_visible
+        sets = _as_label_vectors(label_sets, self.targets, n_labels, "label_sets")
+        log_p = self.posterior.log_weight_of_sets(slice(None), sets, "marginal")
+        known = self.posterior.known
+        if known is not None:
+            contradicts = (known == 1) @ (1.0 - sets).T + (known == 0) @ sets.T
+            log_p[contradicts > 0] = -np.inf
+        seed = check_random_state(random_state).randint(2**31 - 1)
+        return log_p - _log_partition(self.posterior, method, seed)[:, None]
+
     def top(self, k, candidates, method, random_state):
         """Return the k most probable candidates of each row, as `TopLabelSets`."""
         posterior = self.posterior._replace(label_sets=self._candidates(candidates))
@@ -107,7 +119,7 @@ class LabelVectors(NamedTuple):
         """Return the probabilities P(y_i = 1, y_k = 1) of pairs of labels, (N, L, L)."""
         posterior = self.posterior
         n_labels = posterior.energy.n_visible
-        # Energies of pairs of labels have these probabilities as their expected statistics.
+        # Energies of pairs of labels compute these probabilities in a single run of inference.
         if posterior.energy.statistic_shapes == ((n_labels, n_labels),):
             return posterior.infer(returns="pairwise", pairwise="per_example").pairwise
         marginals = expit(posterior.log_odds())
@@ -127,16 +139,10 @@ class LabelVectors(NamedTuple):
         n_labels = self.posterior.energy.n_visible
         if is_auto(candidates):
             candidates = "all" if n_labels <= AUTO_ALL_LABEL_SETS else "label_sets"
-        if is_frame(candidates):
-            candidates = indicator_by_name(candidates, self.targets.names, n_labels, "candidates")
         if not isinstance(candidates, str):
-            sets = as_float_array(candidates, "candidates", f"(n_sets, {n_labels})")
-            if sets.shape[1] != n_labels or not np.isin(sets, (0, 1)).all():
-                raise ValueError(
-                    f"candidates must be 0/1 vectors of shape (n_sets, {n_labels}), got shape "
-                    f"{sets.shape}"
-                )
-            return distinct_rows(sets)
+            return distinct_rows(
+                _as_label_vectors(candidates, self.targets, n_labels, "candidates")
+            )
         if candidates == "label_sets":
             return self.posterior.label_sets
         if candidates != "all":
@@ -149,15 +155,14 @@ class LabelVectors(NamedTuple):
                 f"candidates='all' would compare 2^{n_labels} label vectors; the limit is "
                 f"{MAX_ALL_LABEL_SETS} outputs. Use 'label_sets' or an array of label vectors"
             )
-        numbers = np.arange(2**n_labels)[:, None]
-        return ((numbers >> np.arange(n_labels)[::-1]) & 1).astype(np.int8)
+        return all_label_vectors(n_labels)
 
 
 class Classes(NamedTuple):
     """Distribution p(y | x) of the classes of a 1-D y.
 
-    The methods have the arguments of `LabelVectors`, and ignore those about methods and candidates,
-    because the probabilities of all classes are known.
+    The methods have the same arguments as in `LabelVectors`. They ignore arguments such as `method`
+    and `candidates`, because the exact probabilities of all classes are known.
     """
 
     targets: Targets  # kind and encoding of the 1-D y
@@ -187,6 +192,18 @@ class Classes(NamedTuple):
         best = np.argsort(-self.log_proba, axis=1, kind="stable")[:, :k]
         proba = np.exp(np.take_along_axis(self.log_proba, best, axis=1))
         return TopLabelSets(self.targets.classes[best], proba)
+
+
+def _as_label_vectors(sets, targets, n_labels, name):
+    """Return the label vectors (K, L) of an argument as floats 0/1; ValueError if invalid."""
+    if is_frame(sets):
+        sets = indicator_by_name(sets, targets.names, n_labels, name)
+    sets = as_float_array(sets, name, f"(n_sets, {n_labels})")
+    if sets.shape[1] != n_labels or not np.isin(sets, (0, 1)).all():
+        raise ValueError(
+            f"{name} must be 0/1 vectors of shape (n_sets, {n_labels}), got shape {sets.shape}"
+        )
+    return sets
 
 
 def _log_partition(posterior, method, seed):

@@ -65,8 +65,8 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 _DEFAULT_LAYERS = (Dense(100),)
 _SOLVERS = ("adam", "sgd")
 _PATIENCE, _VALIDATION_FRACTION = 5, 0.2
-# The automatic batch size: up to the first number of rows a step reads all rows, with more rows it
-# reads a mini-batch of the second number.
+# The automatic batch size: each step reads all rows if there are at most _FULL_BATCH_ROWS, else a
+# mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
 # early_stopping="auto" holds out validation rows if there are at least this many rows.
 _EARLY_STOPPING_ROWS = 1000

@@ -325,7 +325,7 @@ class LMBMClassifier(PairwiseClassifier):
             warn_of_scales(inputs, weight, type(self).__name__)
         chosen = choose_penalties(self, inputs, visible, weight, factors, columns, cliques, rng)
         label_sets, signs = label_sets_of(visible), signs_of(visible)
-        del visible  # no copy of the labels during the training
+        del visible  # save memory during training
         limit = chosen.C * weight[:, None] * factors
         problem = LargeMarginProblem(inputs, signs, limit, self.margin, chosen.penalty, cliques)
         if dual is None or dual.shape != signs.shape:
@@ -350,7 +350,7 @@ class LMBMClassifier(PairwiseClassifier):
                 "n_iter_": fitted.n_iter,
             }
 
-        # Callbacks score on the rows as passed, rows of weight 0 included.
+        # Callbacks compute scores on all given rows, including rows of weight 0.
         callbacks = EpochCallbacks(self, self.max_iter, X, y, sample_weight, "pass")
         with pass_hooks(self, "pass", callbacks, attributes) as hooks:
             fitted = fit_large_margin(

@@ -1,4 +1,4 @@
-"""Cliques of LMBMClassifier, and the choice of C and pairwise_penalty if they are "auto"."""
+"""Automatic choices of LMBMClassifier (C and pairwise_penalty), and its cliques."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from skcrbm.utils.parallel import linear_fields
 
 # Maximum number of labels in a clique, whose weight becomes a table of the factor graph.
 MAX_ORDER = MAX_TABLE_VARIABLES
-# C times the total variance of the columns, eta / (C N), and number of rows: with fewer rows there
-# is no search and these values are used. With more rows the search for C starts near _C.
-_C, _RATIO, _FEW_ROWS = 3.0, 3.0, 50
+# With fewer rows than this there is no search. C times the total variance of the columns is then
+# _C, and eta / (C N) is _RATIO. With more rows the search for C starts near _C.
+_FEW_ROWS = 50
+_C, _RATIO = 3.0, 3.0
 # Up to this share of non-zero entries the sparse kernel is faster than the dense kernel.
 _MOSTLY_ZERO = 0.2
 # Number of folds of the split; the search evaluates folds until they have this many rows in total.
 _N_FOLDS, _FOLD_ROWS = 5, 3000
-# Factor between two values of C, and the number of such steps from the middle at which the search
-# starts, and between which it stays. Smaller values of C are usually better, so the search starts
-# one step below the middle.
+# The search tries C = centre * _STEP**k, for k between _LIMITS, starting at k = _START. This is one
+# step below the centre, because smaller values of C are usually better.
 _STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
 # Values of eta / (C N), tried in order until a value gives worse labels or a slow label search.
 _RATIOS = (10.0, 3.0, 1.0, 0.3, 0.1)
@@ -81,7 +81,8 @@ def label_cliques(estimator) -> list[tuple[int, ...]]:
             f"{words}, because all pairs have a weight in any case; cliques[{wrong[0]}] is "
             f"{list(found[wrong[0]])}"
         )
-    # Sort the labels of sets and sets of cliques, because their order differs between processes.
+    # Sort labels and cliques that the user gave as sets, because the order of a set of strings
+    # differs between processes.
     found = [tuple(sorted(c)) if isinstance(g, Set) else c for c, g in zip(found, cliques)]
     return sorted(found) if isinstance(cliques, Set) else found
 
@@ -232,7 +233,7 @@ class PenaltySearch:
     tried: list = field(default_factory=list)
 
     def __post_init__(self):
-        self._dual: list[Any] = [None] * len(self.folds)  # dual variables of each fold, over C
+        self._dual: list[Any] = [None] * len(self.folds)  # of each fold, divided by C
         tests = np.concatenate([test for _, test in self.folds])
         self._share = self.weight[tests] / self.weight[tests].sum()
         self._errors_without_pairs = {}  # maps C to errors (n, 2) of the test rows

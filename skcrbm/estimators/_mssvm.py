@@ -483,7 +483,10 @@ class MSSVMCRBM(RBMClassifier):
         return {"hidden": self.hidden_, "state_methods": {query: self._prediction_method}}
 
     def _label_scores(self, posterior):
-        """Return the change of the score when each output is switched on; infinite if known."""
+        """Return the change of the score if each output is switched on.
+
+        It is computed at the predicted outputs, and is inf or -inf for known labels.
+        """
         scores = posterior.energy.visible_log_odds(self._labels(posterior), self.hidden_)
         if posterior.known is not None:
             observed = ~np.isnan(posterior.known)

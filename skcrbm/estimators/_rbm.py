@@ -32,8 +32,8 @@ from skcrbm.utils.warnings import warn_user
 
 # Mean absolute error of a marginal above which `fit` warns that belief propagation is unreliable.
 _TRUSTED_ERROR = 0.1
-# The automatic batch size: up to the first number of rows a step reads all rows, with more rows it
-# reads a mini-batch of the second number.
+# The automatic batch size: each step reads all rows if there are at most _FULL_BATCH_ROWS, else a
+# mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
 # early_stopping="auto" holds out validation rows if there are at least this many rows. With a
 # solver that averages its iterates the second number applies: the validation scores of averaged
@@ -45,7 +45,7 @@ class CRBMPlan(NamedTuple):
     """Everything that is decided before the training of a conditional RBM."""
 
     training: Plan
-    data: Rows  # training rows, X with the scales of the user
+    data: Rows  # training rows, with X before any scaling
     method: InferenceMethod  # method of training (and, for MSSVMCRBM, of the best labels)
     marginal_method: InferenceMethod  # method of `predict_proba`
     attributes: dict[str, Any]  # fitted attributes that are known before training, such as alpha_
@@ -202,7 +202,7 @@ class RBMClassifier(
     ) -> dict[str, Any]:
         """Return the fitted attributes for a model at the end of an epoch.
 
-        The coefficients of `model` apply to X with the scales of the user.
+        The coefficients of `model` apply to X before any scaling.
         """
         params = model.params
         method, marginals = (m.at_epoch(epoch) for m in (plan.method, plan.marginal_method))

@@ -153,7 +153,7 @@ class SSVMClassifier(PairwiseClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches, several=True),
-        # "hinge" needs margins of single labels, and "threshold" would need more fits.
+        # "hinge" assumes training with margins of single labels; "threshold" would need more fits.
         "decode": decoder_constraint(
             name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")
         ),
@@ -222,7 +222,7 @@ class SSVMClassifier(PairwiseClassifier):
         forget(self, self._state)
         rng = check_random_state(self.random_state)
         method = self._search_method().seeded(rng)
-        given = X  # callbacks score on the rows as passed, rows of weight 0 included
+        given = X  # callbacks compute scores on all given rows, including rows of weight 0
         rows = training_rows(self, X, y, sample_weight, reset=True)
         require_complete(
             rows.visible,

@@ -81,7 +81,7 @@ def cross_validated_thresholds(
         "verbose": False,
     }
     kind = type(estimator)
-    fresh = kind(**{**estimator.get_params(deep=False), **changes})  # has no callbacks
+    fresh = kind(**{**estimator.get_params(deep=False), **changes})  # without callbacks
     with warnings.catch_warnings():  # the fit on all rows has given these warnings already
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", SCALES)

@@ -27,6 +27,7 @@ from skcrbm.inference.methods._samplers import (
 from skcrbm.inference.methods._searches import (
     ICM,
     BranchAndBound,
+    MapSearch,
     MixedIntegerProgram,
     SimulatedAnnealing,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "InferenceResult",
     "IterativeMethod",
     "LinearProgram",
+    "MapSearch",
     "MPLP",
     "MaxProduct",
     "MeanField",

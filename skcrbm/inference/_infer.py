@@ -60,8 +60,8 @@ def infer(
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
-        "simulated_annealing", "branch_and_bound", "milp", "mplp", "linear_program",
-        "dual_decomposition", "bp_chain", "ais", or a configured object such as
+        "simulated_annealing", "map_search", "branch_and_bound", "milp", "mplp",
+        "linear_program", "dual_decomposition", "bp_chain", "ais", or a configured object such as
         ``SumProduct(damping=0.5)``. A name stands for the object with its default options.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
         Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are for
@@ -122,8 +122,8 @@ def infer(
     UserWarning
         If `clamp` contradicts a factor graph, so that no state has a positive weight. The check
         propagates impossible values from factor to factor, and may miss contradictions in graphs
-        with loops. Also if a sampler ends in states of weight 0. "exact" raises a ValueError
-        instead of a warning.
+        with loops. Also if a search or a sampler ends in states of weight 0. "exact" raises a
+        ValueError instead of a warning.
 
     Notes
     -----
@@ -333,7 +333,7 @@ def _complete(fields, energy, query):
 
 
 def _warn_of_zero_weights(energy, query, fields):
-    """Warn if evidence contradicts a factor graph, or if states of a sampler have weight 0.
+    """Warn if evidence contradicts a factor graph, or if states that were found have weight 0.
 
     Samples that come with "sample_log_prob" may have weight 0: they are meant for importance
     weights, in which a weight of 0 is valid.
@@ -349,6 +349,13 @@ def _warn_of_zero_weights(energy, query, fields):
                 "meaning"
             )
             return
+    if "assignment" in fields and "map" in query.returns:
+        zero = energy.score(fields["assignment"]) == -np.inf
+        if zero.any():
+            warn_user(
+                f"the states of {_counted(zero)} have weight 0: the method has found no state of "
+                "positive weight. Try 'max_product' with damping=0.5, or 'exact'"
+            )
     state = fields.get("state")
     states = state.states if isinstance(state, Chains) else fields.get("samples")
     if states is None or "sample_log_prob" in query.returns:

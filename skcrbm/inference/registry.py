@@ -35,6 +35,7 @@ METHODS = Registry(
         "linear_program": "skcrbm.inference.methods._bounds:LinearProgram",
         "dual_decomposition": "skcrbm.inference.methods._bounds:DualDecomposition",
         "icm": "skcrbm.inference.methods._searches:ICM",
+        "map_search": "skcrbm.inference.methods._searches:MapSearch",
         "simulated_annealing": "skcrbm.inference.methods._searches:SimulatedAnnealing",
         "gibbs": "skcrbm.inference.methods._samplers:Gibbs",
         "gibbs_with_gradients": "skcrbm.inference.methods._samplers:GibbsWithGradients",
@@ -49,6 +50,7 @@ _SPARSE_ISING = "skcrbm.inference.ising._sparse"
 _AIS = "skcrbm.inference.any_energy._ais:solve"
 _MPLP = f"{_FACTOR_GRAPH}._bounds:solve_mplp"
 _LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._bounds:solve_linear_program"
+_MAP_SEARCH = f"{_FACTOR_GRAPH}.map_search:solve"
 _PERTURBED = "skcrbm.inference.any_energy.perturb_and_max_product"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
@@ -64,20 +66,24 @@ SOLVERS = {
     ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
     ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_mean_field",
     ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_mean_field",
+    ("mean_field", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_mean_field",
     ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
     ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
     ("sum_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_sum_product",
     ("sum_product", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_sum_product",
     ("sum_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_sum_product",
+    ("sum_product", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_sum_product",
     ("sum_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_sum_product",
     ("sum_product", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_sum_product",
     ("tree_reweighted", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_tree_reweighted",
     ("tree_reweighted", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_tree_reweighted",
     ("tree_reweighted", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_tree_reweighted",
+    ("tree_reweighted", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_tree_reweighted",
     ("tree_reweighted", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_tree_reweighted",
     ("tree_reweighted", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_tree_reweighted",
     ("max_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_max_product",
     ("max_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_max_product",
+    ("max_product", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_max_product",
     ("max_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_max_product",
     ("mixed_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_mixed_product",
     ("branch_and_bound", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
@@ -100,6 +106,10 @@ SOLVERS = {
     ("simulated_annealing", "IsingEnergy"): "skcrbm.inference.ising._annealing:solve",
     ("simulated_annealing", "SparseIsingEnergy"): "skcrbm.inference.ising._annealing:solve",
     ("icm", "CategoricalGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
+    ("map_search", "IsingEnergy"): f"{_MAP_SEARCH}_from_energy",
+    ("map_search", "SparseIsingEnergy"): f"{_MAP_SEARCH}_from_energy",
+    ("map_search", "FactorGraphEnergy"): _MAP_SEARCH,
+    ("map_search", "CategoricalGraphEnergy"): _MAP_SEARCH,
     ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy.gibbs:solve",
     ("gibbs_with_gradients", "RBMEnergy"): _GRADIENTS,
     ("gibbs_with_gradients", "IsingEnergy"): f"{_GRADIENTS}_ising",

@@ -186,7 +186,7 @@ def _through_hidden_units(estimator, X):
         labels = np.asarray(estimator.predict(X), dtype=np.float64)
         X = estimator._check_predict_data(X)
         inputs = inputs + safe_sparse_dot(X, estimator.hidden_coef_.T) + labels @ weights
-    maximised = getattr(estimator, "hidden_", "marginal") == "max"  # as fitted
+    maximised = getattr(estimator, "hidden_", "marginal") == "max"  # value in the fit
     dependency = np.zeros((len(weights), len(weights)))
     for i in range(len(weights)):
         without = inputs - labels[:, i, None] * weights[i]
@@ -200,7 +200,7 @@ def _through_hidden_units(estimator, X):
 
 
 def _cluster_order(weights):
-    """Return an order (L,) of the labels in which labels with positive weights are neighbours."""
+    """Return an order (L,) of the labels that places labels with large weights side by side."""
     n_labels = len(weights)
     if n_labels < 3:
         return np.arange(n_labels)

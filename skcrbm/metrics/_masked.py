@@ -1,4 +1,4 @@
-"""Scores over the observed entries only, of arrays and, for model selection, of estimators."""
+"""Scores over the observed labels: of arrays of predictions, and of estimators (as a scorer)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def _dense_2d(values, name):
 
 
 def _check_predictions(values, name, kind, observed):
-    """Return the predictions as an array that is valid wherever `observed` is True."""
+    """Return the predictions as an array, after checking the entries where `observed` is True.
+
+    The other entries become 0.
+    """
     if kind != "labels" and is_list_of_outputs(values):
         values = positive_columns(values, name=name)
     array = _dense_2d(values, name)
@@ -70,7 +73,7 @@ def _check_predictions(values, name, kind, observed):
     else:
         valid, wanted = np.isfinite(seen).all(), "finite"
     if not valid:
-        raise ValueError(f"{name} should be {wanted} wherever y_true is observed")
+        raise ValueError(f"{name} should be {wanted} for all observed entries of y_true")
     return np.where(observed, array, array.dtype.type(0))
 
 
@@ -80,22 +83,26 @@ def _check_weight(sample_weight, n_samples):
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (n_samples,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(
-            f"sample_weight should hold {n_samples} finite numbers of at least 0, for the rows of "
-            "y_true"
+            f"sample_weight should hold {n_samples} finite numbers of at least 0, one for each row "
+            "of y_true"
         )
     return weight
 
 
 def check_scored(kind: str, y_true, values, argument: str, sample_weight) -> tuple:
-    """Validate targets, predictions and weights, as users pass them.
+    """Validate targets, predictions and weights of a user, and return them as arrays.
 
-    `kind` is the `needs` of a `Score`, `argument` the name of `values` in error messages.
+    `kind` is the kind of predictions, one of the values of `Score.needs`, and `argument` is the
+    name of `values` in error messages.
 
     Returns
     -------
-    y, p : ndarray (n, L), 0 where not observed
-    observed : ndarray (n, L) of bool; False in rows of weight 0
+    y, p : ndarray (n, L)
+        Targets and predictions, 0 for entries that are not observed.
+    observed : ndarray (n, L) of bool
+        False also for all entries of rows of weight 0.
     weight : ndarray (n,)
+        Weights of the rows.
     """
     values = in_order_of(values, y_true, argument)
     y = _dense_2d(y_true, "y_true")
@@ -118,51 +125,55 @@ def masked_score(
 ) -> float:
     """Score predictions over the observed entries of a multi-label target.
 
-    On a target without NaN, every score equals scikit-learn's function of this name, except that
-    labels with a single class are left out of the means "roc_auc" and "average_precision".
-    An entry that is NaN in `y_true` is ignored, and so is its prediction:
+    If the target has no NaN, every score equals scikit-learn's function of the same name, except
+    that the means "roc_auc" and "average_precision" skip labels with a single class. If an entry
+    of `y_true` is NaN, the entry and its prediction are ignored:
 
-    - ``accuracy`` (a row is right if all its observed entries are), the ``samples`` averages
-      and the rankings of the labels of a row are over the rows with at least one observed
-      entry;
-    - the ``macro`` and ``weighted`` averages are over the labels with at least one observed
-      entry, each scored on the rows in which it is observed;
-    - the other scores are over the observed entries.
+    - ``accuracy``, the ``samples`` averages, and scores that rank the labels of a row are means
+      over the rows with at least one observed entry. For ``accuracy``, a row is correct if all its
+      observed entries are predicted correctly.
+    - The ``macro`` and ``weighted`` averages are means over the labels with at least one observed
+      entry. Each label is scored on the rows in which it is observed.
+    - All other scores are computed from the pooled observed entries.
 
     Parameters
     ----------
     name : str
-        One of "accuracy", "neg_hamming_loss"; "f1", "jaccard", "precision" or "recall" with
-        "_samples", "_micro", "_macro" or "_weighted" (all from `y_pred`; a ratio 0 / 0 is
-        0); "neg_log_loss", "neg_brier_score", "neg_calibration_error" (over all entries, from
-        probabilities in `y_score`; the last of :func:`expected_calibration_error`);
-        "roc_auc", "roc_auc_micro", "average_precision", "average_precision_micro",
-        "label_ranking_average_precision", "neg_label_ranking_loss", "neg_coverage_error"
-        (from any `y_score` that ranks). "roc_auc" and "average_precision" are means over
-        the labels that have both classes among their observed entries.
+        Name of the score:
+
+        - Scores of predicted labels in `y_pred`: "accuracy", "neg_hamming_loss", and "f1",
+          "jaccard", "precision" or "recall" followed by "_samples", "_micro", "_macro" or
+          "_weighted", such as "f1_macro". A ratio 0 / 0 counts as 0.
+        - Scores of probabilities in `y_score`: "neg_log_loss", "neg_brier_score" and
+          "neg_calibration_error" (see :func:`expected_calibration_error`), over all entries.
+        - Scores of a ranking by `y_score`: "roc_auc", "roc_auc_micro", "average_precision",
+          "average_precision_micro", "label_ranking_average_precision",
+          "neg_label_ranking_loss", "neg_coverage_error". "roc_auc" and "average_precision" are
+          means over the labels that have both classes among their observed entries.
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Targets 0 or 1, NaN where not observed. The zeros of a sparse matrix are observed.
-        If this and the predictions are data frames, columns are matched by name.
+        Targets of 0 and 1, with NaN for entries that are not observed. The zeros of a sparse
+        matrix count as observed. If `y_true` and the predictions are data frames, their columns
+        are matched by name.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels), default=None
-        Predicted labels, 0 or 1. Ignored by the scores that need `y_score`.
+        Predicted labels, 0 or 1. Ignored by scores that need `y_score`.
     y_score : array-like of shape (n_samples, n_labels) or list of arrays, default=None
-        Predicted P(y = 1), or for a ranking score any finite score; or a list of
-        n_labels arrays of shape (n_samples, 2) as from scikit-learn's multi-output
-        estimators. Ignored by the scores that need `y_pred`.
+        Predicted P(y = 1), or any finite scores if the score is a ranking score. A list of
+        n_labels arrays of shape (n_samples, 2), as returned by scikit-learn's multi-output
+        estimators, is accepted, too. Ignored by scores that need `y_pred`.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows. A row of weight 0 is ignored.
 
     Returns
     -------
     score : float
-        Higher is better.
+        Value of the score; higher is better.
 
     Raises
     ------
     ValueError
-        If `name` is unknown, the array it needs is missing, an array has a wrong shape or
-        a wrong value at an observed entry, no entry is observed, or a ranking score finds no
-        label with both classes.
+        If `name` is unknown, `y_pred` or `y_score` is needed but not given, an array has a wrong
+        shape or a wrong value at an observed entry, no entry is observed, or no label has both
+        classes for "roc_auc" or "average_precision".
 
     Examples
     --------
@@ -179,7 +190,7 @@ def masked_score(
     kind, function = SCORES[name].needs, SCORES[name].function
     argument, values = ("y_pred", y_pred) if kind == "labels" else ("y_score", y_score)
     if values is None:
-        raise ValueError(f"{argument} should be given: {name!r} is computed from it")
+        raise ValueError(f"{argument} should be given, because {name!r} is computed from it")
     y, p, observed, weight = check_scored(kind, y_true, values, argument, sample_weight)
     rows, labels = observed.any(axis=1), observed.any(axis=0)
     kept = np.ix_(rows, labels)
@@ -188,7 +199,7 @@ def masked_score(
 
 @dataclass(frozen=True, repr=False)
 class _MaskedScorer:
-    """Callable ``scorer(estimator, X, y)`` that computes a masked score."""
+    """Callable ``scorer(estimator, X, y)`` that computes a masked score of an estimator."""
 
     name: str
     weight_request: bool | str | None = None
@@ -203,10 +214,10 @@ class _MaskedScorer:
         sample_weight: bool | str | None = UNCHANGED,
         y_known: bool | str | None = UNCHANGED,
     ) -> _MaskedScorer:
-        """Return this scorer with routing requests, each of them True, False, None or an alias.
+        """Return a copy of this scorer with requests for scikit-learn's metadata routing.
 
-        For scikit-learn's metadata routing, as with its own scorers. A request that is not given
-        does not change.
+        A request is True, False, None or an alias, as for the scorers of scikit-learn. A request
+        that is not given keeps its value.
         """
         given = {"weight_request": sample_weight, "known_request": y_known}
         return replace(self, **{name: v for name, v in given.items() if v != UNCHANGED})
@@ -220,7 +231,8 @@ class _MaskedScorer:
 
     def __call__(self, estimator, X, y, *, sample_weight=None, y_known=None) -> float:
         kind = SCORES[self.name].needs
-        # Names in our own models; `label_names_` holds only names that are strings.
+        # The names of the labels in models of this package. Their attribute `label_names_` would
+        # lack names that are not strings.
         names = getattr(getattr(final_model(estimator)[0], "_targets", None), "names", None)
         if names is not None and is_frame(y):
             y = indicator_by_name(y, names, len(names))
@@ -242,42 +254,43 @@ class _MaskedScorer:
         else:
             raise AttributeError(
                 f"estimator should have predict_proba for {self.name!r}; "
-                f"{type(estimator).__name__} has not"
+                f"{type(estimator).__name__} does not have it"
             )
         y_score = _rows_of(y_score)
         return masked_score(self.name, y, y_score=y_score, sample_weight=sample_weight)
 
 
 def _rows_of(values):
-    """Return images (N, height, width) as rows of pixels, anything else as it is."""
+    """Return images (N, height, width) as rows of pixels, and any other values unchanged."""
     images = isinstance(values, np.ndarray) and values.ndim == 3
     return values.reshape(len(values), -1) if images else values
 
 
 def masked_scorer(name: str) -> _MaskedScorer:
-    """Return a scorer that scores the observed entries of a multi-label target.
+    """Return a scorer that evaluates an estimator on the observed entries of a multi-label target.
 
-    scikit-learn's own scorers refuse a target with NaN. This scorer takes NaN for "not
-    observed" and can be the `scoring` of :class:`~sklearn.model_selection.GridSearchCV`,
-    :func:`~sklearn.model_selection.cross_val_score` and the like. Give these a `cv` that
-    takes NaN, such as ``KFold(5)`` or
-    :class:`~skcrbm.model_selection.MultilabelStratifiedKFold`; an integer does not. For
-    predictions out of fold there is :func:`skcrbm.model_selection.cross_val_predict`.
+    The scorers of scikit-learn raise an error if the target contains NaN. This scorer treats NaN as
+    "not observed". It can be the `scoring` of :class:`~sklearn.model_selection.GridSearchCV`,
+    :func:`~sklearn.model_selection.cross_val_score` and similar functions. Pass them a `cv` that
+    supports NaN, such as ``KFold(5)`` or
+    :class:`~skcrbm.model_selection.MultilabelStratifiedKFold`, because an integer `cv` does not
+    support it. For out-of-fold predictions use :func:`skcrbm.model_selection.cross_val_predict`.
 
     Parameters
     ----------
     name : str
-        Name of the score; :func:`masked_score` lists them.
+        Name of the score. See :func:`masked_score` for the list.
 
     Returns
     -------
     scorer : callable
-        ``scorer(estimator, X, y, *, sample_weight=None, y_known=None)`` returns a float, higher is
-        better. It calls `predict`; for scores of probabilities `predict_proba`; for ranking
-        scores `decision_function`, or `predict_proba` if the estimator has no decision function.
-        `y_known` holds labels that the estimator knows beforehand, NaN elsewhere; they do not
-        count. With metadata routing, ``set_score_request(sample_weight=True, y_known=True)`` gives
-        it weights and known labels.
+        ``scorer(estimator, X, y, *, sample_weight=None, y_known=None)`` returns a float; higher is
+        better. The scorer calls `predict` for scores of labels, `predict_proba` for scores of
+        probabilities, and `decision_function` for ranking scores (or `predict_proba` if the
+        estimator has no `decision_function`). `y_known` holds labels that are given to the
+        estimator, with NaN for all other labels; known labels are not scored. To pass weights and
+        known labels by metadata routing, call
+        ``set_score_request(sample_weight=True, y_known=True)`` on the scorer.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from skcrbm.metrics.scores import calibration_error
 
 
 def _averaged(function, y_true, y_prob, average, sample_weight):
-    """Apply ``function(y, p, weight)`` to all observed entries, or label by label."""
+    """Apply ``function(y, p, weight)`` to all observed entries, or to each label separately."""
     if average not in ("micro", "macro", None):
         raise ValueError(f"average should be 'micro', 'macro' or None, got {average!r}")
     y, p, observed, weight = check_scored("probabilities", y_true, y_prob, "y_prob", sample_weight)
@@ -34,30 +34,31 @@ def marginal_log_loss(
     average: str | None = "micro",
     sample_weight: ArrayLike | None = None,
 ) -> float | np.ndarray:
-    """Mean negative log-likelihood of the observed labels under their marginals.
+    """Compute the mean negative log-likelihood of the observed labels under their marginals.
 
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Targets 0 or 1, NaN where not observed.
+        Targets of 0 and 1, with NaN for entries that are not observed.
     y_prob : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
-        Predicted P(y = 1), clipped away from 0 and 1 by the rounding error of the type, as in
-        scikit-learn's `log_loss`.
+        Predicted P(y = 1). Probabilities are clipped to [eps, 1 - eps], with the machine epsilon
+        of their dtype, as in scikit-learn's `log_loss`.
     average : {"micro", "macro", None}, default="micro"
-        Mean over all observed entries; mean over labels, each scored on its observed entries;
-        or a number per label, NaN for a label without an observed entry.
+        "micro" is the mean over all observed entries. "macro" is the mean over labels, each scored
+        on its observed entries. None returns a number for each label, NaN for a label without an
+        observed entry.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows.
 
     Returns
     -------
     float or ndarray of shape (n_labels,)
-        In nats, lower is better.
+        Log loss in nats; lower is better.
 
     Raises
     ------
     ValueError
-        On an unknown average or an invalid array.
+        If `average` is unknown or an array is invalid.
 
     Examples
     --------
@@ -81,35 +82,40 @@ def expected_calibration_error(
     average: str | None = "micro",
     sample_weight: ArrayLike | None = None,
 ) -> float | np.ndarray:
-    """Mean distance between predicted probabilities and label shares, in bins [1]_.
+    """Compute the expected calibration error of predicted probabilities [1]_.
+
+    Entries are grouped into bins of similar predicted probability. The error is the mean over bins,
+    weighted by their entries, of the distance between the mean probability and the share of
+    positive targets.
 
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Targets 0 or 1, NaN where not observed.
+        Targets of 0 and 1, with NaN for entries that are not observed.
     y_prob : array-like of shape (n_samples, n_labels) or list of arrays (n_samples, 2)
         Predicted P(y = 1).
     n_bins : int, default=10
         Number of bins.
     strategy : {"uniform", "quantile"}, default="uniform"
-        Bins of equal width, or with about as many entries each, as in scikit-learn's
-        `calibration_curve`.
+        "uniform" makes bins of equal width, "quantile" makes bins of about equal numbers of
+        entries, as in scikit-learn's `calibration_curve`.
     average : {"micro", "macro", None}, default="micro"
-        All labels in the same bins; the mean over labels, each with bins of its own; or a
-        number per label, NaN for a label without an observed entry.
+        "micro" puts the entries of all labels into the same bins. "macro" is the mean over labels,
+        each with its own bins. None returns a number for each label, NaN for a label without an
+        observed entry.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows.
 
     Returns
     -------
     float or ndarray of shape (n_labels,)
-        Between 0 and 1, lower is better. Bins with few entries add noise, which makes it
-        larger: compare values on equally many rows.
+        Error between 0 and 1; lower is better. Noise in bins with few entries increases the error,
+        so compare only values computed on equally many rows.
 
     Raises
     ------
     ValueError
-        On an unknown average or strategy, an invalid array or number of bins.
+        If `average` or `strategy` is unknown, or an array or `n_bins` is invalid.
 
     References
     ----------

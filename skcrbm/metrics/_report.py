@@ -1,4 +1,4 @@
-"""Every score of a multi-label prediction in one table."""
+"""Report of all scores of a multi-label prediction as a table."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ _TABLE = "<td style='text-align: right'>{}</td>"
 
 
 class MultilabelReport(Versioned, dict):
-    """Scores by name; ``str`` makes a table of them, and so do notebooks.
+    """Dict of scores by name, shown as a table by ``print`` and in notebooks.
 
-    Names and values are the same as in :func:`masked_score`: higher is better, so that losses are
-    negative ("neg_hamming_loss"). The table shows losses as positive numbers.
+    Names and values are the same as in :func:`masked_score`: higher is better, and losses are
+    negative, such as "neg_hamming_loss". The table shows losses as positive numbers.
 
     Attributes
     ----------
     by_label : dict of ndarray (n_labels,)
-        "precision", "recall", "f1", "jaccard" and "support" (weight of the observed positives) of
-        each label; NaN where it has no observed entry.
+        "precision", "recall", "f1", "jaccard" and "support" (total weight of the observed
+        positives) of each label, NaN for labels without an observed entry.
     target_names : list of str
-    n_samples, n_labels, n_observed : int
-        Rows and labels with an observed entry, and the number of these entries.
+        Names of the labels.
+    n_samples, n_labels : int
+        Number of rows and of labels that have at least one observed entry.
+    n_observed : int
+        Number of observed entries.
     """
 
     _saved = ("by_label", "target_names", "n_samples", "n_labels", "n_observed")
@@ -41,7 +44,7 @@ class MultilabelReport(Versioned, dict):
         self.n_observed = n_observed
 
     def _rows(self):
-        """Iterate over the rows of the upper table: a name, and cells as texts."""
+        """Yield the rows of the upper table as pairs of a name and a list of texts."""
         for j, name in enumerate(self.target_names):
             support = self.by_label["support"][j]
             cells = [f"{self.by_label[ratio][j]:.4f}" for ratio in RATIOS]
@@ -50,7 +53,7 @@ class MultilabelReport(Versioned, dict):
             yield average, [*(f"{self[f'{ratio}_{average}']:.4f}" for ratio in RATIOS), ""]
 
     def _single(self):
-        """Iterate over titles and values of the lower table, losses without their sign."""
+        """Yield the titles and values of the lower table, with losses as positive numbers."""
         for name, score in SCORES.items():
             if score.title and name in self:
                 yield score.title, f"{-self[name] if name.startswith('neg_') else self[name]:.4f}"
@@ -93,40 +96,47 @@ def multilabel_report(
     sample_weight: ArrayLike | None = None,
     target_names: Sequence[str] | None = None,
 ) -> MultilabelReport:
-    """Score multi-label predictions in every usual way, over the observed entries.
+    """Compute all usual scores of multi-label predictions over the observed entries.
 
     Parameters
     ----------
     y_true : {array-like, sparse matrix} of shape (n_samples, n_labels)
-        Targets 0 or 1, NaN where not observed: these entries are ignored.
+        Targets of 0 and 1. Entries that are NaN (not observed) are ignored.
     y_pred : {array-like, sparse matrix} of shape (n_samples, n_labels)
         Predicted labels, 0 or 1.
     y_score : array-like of shape (n_samples, n_labels) or list of arrays, default=None
-        Predicted P(y = 1), or any finite score; values outside [0, 1] leave out the scores of
-        probabilities. Or a list of arrays (n_samples, 2) as from scikit-learn's multi-output
-        estimators.
+        Predicted P(y = 1), or any finite scores. If a value is outside [0, 1], the scores of
+        probabilities are omitted. A list of arrays (n_samples, 2), as returned by scikit-learn's
+        multi-output estimators, is accepted, too.
     sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows.
     target_names : sequence of str of shape (n_labels,), default=None
-        Names of the labels. None: the column names of `y_true`, if it is a data frame, else
-        numbers.
+        Names of the labels. If None, the column names of `y_true` are used if it is a data frame,
+        otherwise numbers.
 
     Returns
     -------
     report : MultilabelReport
-        A dict by the names of :func:`masked_score`: precision, recall, f1 and jaccard with
-        "_samples" (means over rows), "_micro", "_macro" and "_weighted"; "accuracy" (whole rows
-        right), "neg_hamming_loss"; with probabilities "neg_log_loss", "neg_brier_score",
-        "neg_calibration_error"; with any `y_score` "roc_auc", "average_precision", both also
-        with "_micro", and NaN where no label has both classes;
-        "label_ranking_average_precision", "neg_label_ranking_loss" and "neg_coverage_error".
-        The scores of each label are in ``report.by_label``. ``print(report)`` shows a table, with
-        losses as positive numbers; ``pandas.Series(report)`` is a column of a data frame,
-        ``pandas.DataFrame(report.by_label, report.target_names)`` a table with a row per label.
+        Dict of scores with the names of :func:`masked_score`:
+
+        - always: "precision", "recall", "f1" and "jaccard" followed by "_samples" (means over
+          rows), "_micro", "_macro" and "_weighted"; "accuracy" (share of rows that are completely
+          correct); "neg_hamming_loss";
+        - if `y_score` holds probabilities: "neg_log_loss", "neg_brier_score",
+          "neg_calibration_error";
+        - if `y_score` is given: "roc_auc", "roc_auc_micro", "average_precision" and
+          "average_precision_micro" (NaN if no label has both classes);
+          "label_ranking_average_precision", "neg_label_ranking_loss", "neg_coverage_error".
+
+        The scores of each label are in ``report.by_label``. ``print(report)`` shows a table with
+        losses as positive numbers. For pandas, use ``pandas.Series(report)``, or
+        ``pandas.DataFrame(report.by_label, report.target_names)`` for a row per label.
 
     Raises
     ------
     ValueError
-        As :func:`masked_score`, which computes the scores; on a wrong number of names.
+        If :func:`masked_score` raises an error for these arguments, or the number of
+        `target_names` is wrong.
 
     Examples
     --------

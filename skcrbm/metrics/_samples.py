@@ -1,4 +1,4 @@
-"""Distances between samples of a model and data."""
+"""Distances between samples drawn from a model and data."""
 
 from __future__ import annotations
 
@@ -14,39 +14,42 @@ from skcrbm.utils.validation import as_float_array
 
 
 def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
-    r"""Log of the squared maximum mean discrepancy between two sets of 0/1 rows.
+    r"""Compute the log of the squared maximum mean discrepancy between two sets of 0/1 rows.
 
-    ``log(mean k(x, x') + mean k(y, y') - 2 mean k(x, y))`` with
-    ``k(x, y) = exp(-Hamming(x, y) / (bandwidth * n_features))`` [1]_, over all pairs, also of a
-    row with itself [2]_. The lower, the more alike; about ``log(1 / n)`` for two sets of n rows
-    from the same distribution.
+    The result is ``log(mean k(x, x') + mean k(y, y') - 2 mean k(x, y))`` with the kernel
+    ``k(x, y) = exp(-Hamming(x, y) / (bandwidth * n_features))`` [1]_. The means are over all pairs,
+    including pairs of a row with itself [2]_. Lower values mean more similar sets. Two sets of n
+    rows from the same distribution score about ``log(1 / n)``.
 
-    At a bandwidth of 1 the kernel hardly bends over the distances that occur, and the score mostly
-    compares means: independent coins with the means of the data often score better than any
-    model. Look at a bandwidth of 0.05, too, and at `covariance_error`, beside the scores of the
-    other half of the data and of such coins.
+    With a bandwidth of 1 the kernel is nearly linear over the distances that occur, so the score
+    mostly compares the means of the features. Independent features with the means of the data then
+    often score better than any model. Compute the score also with a bandwidth of 0.05, look at
+    `covariance_error`, and compare with two baselines: a second set of data, and rows of
+    independent features with the means of the data.
 
     Parameters
     ----------
     X, Y : array-like of shape (n_samples_X, n_features), (n_samples_Y, n_features)
         Rows of 0 and 1.
     bandwidth : float, default=1.0
-        Width of the kernel as a share of the features, positive.
+        Width of the kernel, as a positive share of the number of features.
 
     Returns
     -------
     float
-        Logarithm of the squared discrepancy; -inf if it is not positive.
+        Logarithm of the squared discrepancy, or -inf if it is 0 up to rounding.
 
     Raises
     ------
     ValueError
-        If X or Y is not 0/1 or empty, they differ in width, or the bandwidth is not positive.
+        If X or Y is empty or holds values other than 0 and 1, their numbers of columns differ, or
+        the bandwidth is not positive.
 
     Notes
     -----
-    Distances are counted, from products of matrices in blocks of some megabytes, so that no
-    rounding adds up: the result is the same for any order of the rows.
+    The pairs are counted by their Hamming distance, an integer, before the kernel is applied.
+    Rounding errors therefore do not accumulate, and the result does not depend on the order of the
+    rows.
 
     References
     ----------
@@ -85,24 +88,27 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
 
 
 def covariance_error(X: ArrayLike, Y: ArrayLike) -> float:
-    """Distance of two covariance matrices, relative to the first: ``|C_X - C_Y| / |C_X|``.
+    """Compute the relative distance of two covariance matrices, ``|C_X - C_Y| / |C_X|``.
 
-    The norms are Frobenius norms. Rows of independent features with the means of X score near 1 if
-    the features of X are correlated; a second set of data shows the noise floor at its size.
+    The norms are Frobenius norms. To judge a value, compare with two baselines: samples of
+    independent features score near 1 if the features of X are strongly correlated, and a second set
+    of data scores as low as sampling noise allows.
 
     Parameters
     ----------
     X, Y : array-like of shape (n_samples_X, n_features), (n_samples_Y, n_features)
-        Data and samples.
+        Data X, and samples Y from a model.
 
     Returns
     -------
     float
+        Relative distance; 0 if the covariance matrices are equal.
 
     Raises
     ------
     ValueError
-        If X or Y is not finite, or empty, they differ in width, or all rows of X are equal.
+        If X or Y is not finite or is empty, their numbers of columns differ, or all rows of X are
+        equal.
 
     Examples
     --------
@@ -117,11 +123,11 @@ def covariance_error(X: ArrayLike, Y: ArrayLike) -> float:
     )
     if X.shape[1] != Y.shape[1] or not X.size or not Y.size:
         raise ValueError(
-            "X and Y must have the same number of columns, and rows; got shapes "
+            "X and Y must have the same number of columns and at least one row; got shapes "
             f"{X.shape} and {Y.shape}"
         )
-    if (X[0] == X).all():  # a rounded mean would hide it
-        raise ValueError("X must have rows that differ: its covariance is 0")
+    if (X[0] == X).all():  # a rounded mean could make the covariance differ from 0
+        raise ValueError("X must have rows that differ, because its covariance is 0 otherwise")
     of_x, of_y = _covariance(X), _covariance(Y)
     return float(np.linalg.norm(of_x - of_y) / np.linalg.norm(of_x))
 
@@ -135,20 +141,21 @@ def _check_rows(rows, name):
     rows = np.asarray(rows)
     if rows.ndim != 2 or rows.size == 0 or not np.isin(rows, (0, 1)).all():
         raise ValueError(
-            f"{name} must be an array (n_samples, n_features) of 0 and 1, not empty; got shape "
-            f"{rows.shape}"
+            f"{name} must be a non-empty array (n_samples, n_features) of 0 and 1; got an array of "
+            f"shape {rows.shape}"
         )
     return rows.astype(np.float32)
 
 
 def _distances(X, Y):
-    """Count the pairs of rows of X (n, D) and Y (m, D) by Hamming distance, int64 (D + 1,).
+    """Count the pairs of a row of X (n, D) and a row of Y (m, D) by their Hamming distance.
 
-    None for Y stands for X itself, and half of the blocks are enough.
+    The counts are int64 (D + 1,). If Y is None, pairs of rows of X are counted, which by symmetry
+    needs only half of the blocks.
     """
     symmetric = Y is None
     Y = X if symmetric else Y
-    # |x| + |y| - 2 x'y as one product of integers, which float32 holds exactly.
+    # The Hamming distance |x| + |y| - 2 x'y as a matrix product. Its integers are exact in float32.
     left = np.column_stack([-2 * X, X.sum(axis=1), np.ones(len(X), X.dtype)])
     right = np.column_stack([Y, np.ones(len(Y), Y.dtype), Y.sum(axis=1)]).T
     counts = np.zeros(X.shape[1] + 1, np.int64)

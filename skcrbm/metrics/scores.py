@@ -1,9 +1,9 @@
-"""The one list of scores: the function of each, its input, its title, who can maximise it.
+"""Table of all scores, with their functions, inputs, titles, and the methods that maximise them.
 
-Every function takes ``(y, p, observed, weight)``, which are checked already: targets and
-predictions of shape (n_samples, n_labels), the boolean mask of observed entries, and a positive
-weight per row. Rows and labels without an observed entry were removed. `y` and `p` are 0 where not
-observed.
+The function of a score has the arguments ``(y, p, observed, weight)``: targets and predictions
+(n_samples, n_labels), the boolean mask of observed entries, and a positive weight for each row. The
+caller has validated these arrays, removed rows and labels without an observed entry, and set
+entries of `y` and `p` that are not observed to 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AVERAGES = ("samples", "micro", "macro", "weighted")
 
 
 def _divide(numerator, denominator):
-    """Return the quotient, 0 where the denominator is 0."""
+    """Return the elementwise quotient, with 0 for entries whose denominator is 0."""
     return np.divide(
         numerator, denominator, out=np.zeros(np.shape(numerator)), where=denominator != 0
     )
@@ -42,8 +42,11 @@ _RATIO_OF_COUNTS = {
 
 
 def _counted(y, p, observed, weight, *, ratio, average):
-    """Return a mean of ratios of counts; entries that are not observed are 0 and count nowhere."""
-    # scikit-learn's functions would take a single label for a binary target, and average over
+    """Return an average of precision, recall, F1 or Jaccard.
+
+    Entries that are not observed are 0 in `y` and `p`, so no count includes them.
+    """
+    # The functions of scikit-learn would treat a single label as a binary target, and average over
     # its two classes.
     cells = (y * p, (1 - y) * p, y * (1 - p))
     score = _RATIO_OF_COUNTS[ratio]
@@ -59,7 +62,10 @@ def _counted(y, p, observed, weight, *, ratio, average):
 
 
 def scores_by_label(y, p, seen, weight):
-    """Return ratios and support of each label, a dict of (L,), NaN for labels not `seen` (L,)."""
+    """Return a dict of the ratios and the support (L,) of each label.
+
+    The values are NaN for labels for which `seen` (L,) is False.
+    """
     cells = [weight @ cell for cell in (y * p, (1 - y) * p, y * (1 - p))]
     found = {name: ratio(*cells) for name, ratio in _RATIO_OF_COUNTS.items()}
     found["support"] = cells[0] + cells[2]
@@ -71,7 +77,7 @@ def _accuracy(y, p, observed, weight):
 
 
 def _entries(y, p, observed, weight):
-    """Return the observed entries as flat arrays, with the weight of each."""
+    """Return the targets, predictions and weights of the observed entries as flat arrays."""
     return y[observed], p[observed], np.broadcast_to(weight[:, None], y.shape)[observed]
 
 
@@ -109,12 +115,12 @@ def _ranked(y, p, observed, weight, *, function, average):
 
 
 def calibration_error(y, p, weight, n_bins=10, strategy="uniform"):
-    """Return the mean distance of probabilities (n,) from shares, in bins of probabilities."""
+    """Return the expected calibration error of probabilities p (n,) for targets y (n,)."""
     if strategy == "uniform":
         inner = np.linspace(0, 1, n_bins + 1)[1:-1]
     else:
         inner = np.quantile(p, np.linspace(0, 1, n_bins + 1)[1:-1])
-    # The upper edge belongs to a bin, as in scikit-learn's calibration_curve.
+    # A bin includes its upper edge, as in scikit-learn's calibration_curve.
     excess = np.bincount(np.searchsorted(inner, p), weights=weight * (p - y))
     return np.abs(excess).sum() / weight.sum()
 
@@ -124,15 +130,16 @@ def _neg_calibration(y, p, observed, weight):
 
 
 def _ranked_in_rows(y, p, observed, weight, *, function):
-    """Score the order of the labels in each row; labels that are not observed come last."""
-    # One more column that is not observed, because scikit-learn refuses a single label. Ranks
-    # replace the scores, so that -1 is below all of them.
+    """Score the ranking of the labels in each row; labels that are not observed rank last."""
+    # Add a column that is not observed, because scikit-learn does not accept a single label.
+    # Replace scores by ranks, so that -1 is below all ranks.
     y = np.column_stack([y, np.zeros(len(y))])
     ranks = np.unique(p, return_inverse=True)[1].reshape(p.shape)
     p = np.column_stack([np.where(observed, ranks, -1), np.full(len(p), -1)])
     if function is not label_ranking_loss:
         return function(y, p, sample_weight=weight)
-    # This loss divides by the number of pairs; pairs with a column that is not observed are right.
+    # The loss is the share of pairs in wrong order. Pairs with a label that is not observed are
+    # always in order, so rescale the loss to the pairs of observed labels.
     wrong = y.shape[1] - y.sum(axis=1)
     share = _divide(wrong, observed.sum(axis=1) - y.sum(axis=1))
     if not share.any():
@@ -144,16 +151,19 @@ def _ranked_in_rows(y, p, observed, weight, *, function):
 class Score(NamedTuple):
     """A score of multi-label predictions; higher is better."""
 
-    needs: str  # "labels", "probabilities", "ranking", or "classes": a ranking of both classes
+    # Kind of predictions: "labels", "probabilities", "ranking" (any scores), or "classes" (any
+    # scores, and a label with both classes is needed).
+    needs: str
     function: Callable
-    title: str = ""  # line of a report, without the sign of losses
-    # Who can maximise it: "expectation" (labels of the largest expected value), "threshold" (the
-    # best threshold for all labels), "thresholds" (the best threshold of each label).
+    title: str = ""  # title of the line in a report, "" for scores of its upper table
+    # Methods of prediction that can maximise the score: "expectation" (the label vector with the
+    # largest expected score), "threshold" (a common threshold on the probabilities of all labels),
+    # "thresholds" (a threshold for each label).
     maximizers: frozenset = frozenset()
 
 
 def _ratio_scores():
-    """Return the scores of all ratios and averages."""
+    """Return a dict of the scores for all ratios and averages, such as "f1_macro"."""
     maximizers = {
         "f1_samples": {"expectation", "threshold"},
         "jaccard_samples": {"expectation", "threshold"},
@@ -210,5 +220,5 @@ SCORES: dict[str, Score] = {
 
 
 def scores_maximized_by(maximizer: str) -> tuple[str, ...]:
-    """Return the names of the scores that "expectation", "threshold" or "thresholds" maximises."""
+    """Return the names of the scores that a method can maximise (see `Score.maximizers`)."""
     return tuple(name for name, score in SCORES.items() if maximizer in score.maximizers)

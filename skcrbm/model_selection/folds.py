@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -29,7 +29,7 @@ def resolve_cv(cv: Any, y: np.ndarray) -> Any:
     return check_cv(cv, y, classifier=True)
 
 
-def _fit_predict(estimator, X, y, train, test, respond, fit_params):
+def _fit_predict(estimator, X, y, train, test, respond, fit_params, beside):
     """Fit on the training rows, and call `respond` on the test rows."""
     params = _check_method_params(X, fit_params, indices=train)
     with warnings.catch_warnings():
@@ -43,7 +43,8 @@ def _fit_predict(estimator, X, y, train, test, respond, fit_params):
             if not str(warning).startswith(_INTERRUPTED):
                 raise
             raise KeyboardInterrupt from warning
-    return respond(model, _safe_indexing(X, test))
+    rows = [_safe_indexing(X, test)] + [_safe_indexing(array, test) for array in beside]
+    return respond(model, *rows)
 
 
 def out_of_fold(
@@ -52,11 +53,12 @@ def out_of_fold(
     y: Any,
     *,
     cv: Any,
-    respond: Callable[[Any, Any], np.ndarray],
+    respond: Callable[..., np.ndarray],
     groups: Any = None,
     stratify: np.ndarray | None = None,
     n_jobs: int | None = None,
     fit_params: dict | None = None,
+    beside: Sequence = (),
 ) -> np.ndarray:
     """Return ``respond(model, rows)`` for each fold, by the model fitted without these rows.
 
@@ -83,6 +85,8 @@ def out_of_fold(
         Number of folds fitted at the same time.
     fit_params : dict, default=None
         Parameters of `fit`. Values with n rows are cut to the training rows.
+    beside : sequence of arrays (n, ...), default=()
+        Further arguments of `respond`, cut to the rows of the fold as X is.
 
     Raises
     ------
@@ -107,7 +111,7 @@ def out_of_fold(
     if n_jobs is not None:  # at most a process for each fold
         n_jobs = min(n_jobs, len(splits))
     parts = Parallel(n_jobs=n_jobs)(
-        delayed(_fit_predict)(estimator, X, y, train, test, respond, fit_params or {})
+        delayed(_fit_predict)(estimator, X, y, train, test, respond, fit_params or {}, beside)
         for train, test in splits
     )
     result = np.concatenate(parts)

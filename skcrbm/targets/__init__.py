@@ -2,6 +2,6 @@
 
 `kinds.make_targets` returns a `Targets` object for a given y: labels (2-D y), two classes, more
 classes or, by `images.make_image_targets`, images. All code that depends on the kind of y is a
-method of this object, so that classifiers contain no cases. `kinds.TargetsMixin` is a base class of
-all classifiers.
+method of this object, so that classifiers need no case distinctions. `kinds.TargetsMixin` is a base
+class of all classifiers.
 """

@@ -18,7 +18,7 @@ def row_weights(factors: np.ndarray, visible: np.ndarray, weight: np.ndarray) ->
     labels, as in scikit-learn's forests; if it is (N, 1), by the factor of the row. The result is
     scaled such that the sum of the weights stays the same.
     """
-    if factors.shape[1] == 1:  # all units of a row share a factor
+    if factors.shape[1] == 1:  # one factor for each row
         visible = visible[:, :1]
     with np.errstate(divide="ignore"):
         log = np.log(np.where(np.isnan(visible), 1.0, factors))
@@ -53,7 +53,7 @@ def weights_by_label(
 
 
 def _pairs_by_name(class_weight, names):
-    """Return the weights (L, 2) of 0 and 1 from a dict by label name; 1 if a name is missing."""
+    """Return the weights (L, 2) of 0 and 1 from a dict by label name; other labels have 1."""
     if names is None:
         raise ValueError(
             "class_weight for 2-D y must be 'balanced', a list with a dict for each label, or the "
@@ -97,14 +97,14 @@ def _pairs_in_order(class_weight, n_visible):
     )
     if positive.shape != (n_visible,):
         raise ValueError(
-            f"class_weight must have shape ({n_visible},), a weight of the positive class "
+            f"class_weight must have shape ({n_visible},), with the weight of the positive class "
             f"of each label; got {positive.shape}"
         )
     return np.column_stack([np.ones(n_visible), positive])
 
 
 def _pair(value):
-    """Return the weights of 0 and 1 in a dict, 1 if the dict does not hold them."""
+    """Return the weights of 0 and 1 in a dict; a value without an entry has the weight 1."""
     wrong = set(value) - {0, 1}
     if wrong:
         raise ValueError(f"class_weight holds keys that are not 0 or 1: {sorted(wrong, key=str)}")

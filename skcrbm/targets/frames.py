@@ -38,7 +38,7 @@ def label_frame(values: np.ndarray, index: Any, names: Any, container: str) -> A
 
 
 def named_series(values: np.ndarray, index: Any, name: Any, container: str) -> Any:
-    """Return values (N,) as a series of pandas or, without an index, of polars."""
+    """Return values (N,) as a pandas or polars series; polars ignores `index`."""
     if container == "polars":
         import polars as pl
 

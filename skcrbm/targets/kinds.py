@@ -123,7 +123,7 @@ class Targets(Versioned, ABC):
     def loss_factors(
         self, class_weight: Any, visible: np.ndarray, weight: np.ndarray
     ) -> np.ndarray:
-        """Return weights by `class_weight` of the visible units (N, V) or of the rows (N, 1)."""
+        """Turn `class_weight` into weights of the visible units (N, V) or of the rows (N, 1)."""
 
     def class_weighted(
         self, class_weight: Any, visible: np.ndarray, weight: np.ndarray
@@ -155,7 +155,7 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def predict(self, model: Any, rows: Any) -> np.ndarray:
-        """Return the labels that the model predicts by its decoding rule, or the best class."""
+        """Return the labels that the model predicts by its decoding rule, or its best class."""
 
     @abstractmethod
     def labels(self, scores: np.ndarray) -> np.ndarray:
@@ -194,7 +194,7 @@ class Targets(Versioned, ABC):
     def framed(self, values: np.ndarray, index: Any, container: str = "pandas") -> Any:
         """Return predictions (N, L) as a data frame, or (N,) of a 1-D y as a series.
 
-        `container` is "pandas" or "polars", which ignores `index`.
+        `container` is "pandas" or "polars"; polars ignores `index`.
         """
 
 

@@ -1,4 +1,8 @@
-"""Lists of sequences: X and y as users have them -> rows of all sequences, one after the other."""
+"""Conversion of lists of sequences X and y to a matrix and a vector of all positions.
+
+The positions of the first sequence come first, then the positions of the second sequence, and so
+on. An array `start` contains the first position of each sequence.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +18,28 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 from sklearn.utils import check_array
 
-#: State of a position whose label is not observed.
+#: Code of a missing label.
 MISSING = -1
 
 
 class FeatureIndex:
-    """Numbers of named features: dicts or collections of strings -> rows of a CSR matrix.
+    """Column numbers of named features, which turn dicts or strings into rows of a CSR matrix.
 
-    A number is the value of its feature, a string ``{"word": "the"}`` is the feature "word=the"
-    with the value 1, and so is each string of a collection. scikit-learn's `DictVectorizer` makes
-    the same matrix, apart from the order of the columns, in ten times the time, which would be most
-    of the time of a prediction.
+    In a dict, a number is the value of its feature, and a string, as in ``{"word": "the"}``, means
+    that the feature "word=the" has the value 1. In a collection of strings, each string is the name
+    of a feature with the value 1. scikit-learn's `DictVectorizer` makes the same matrix, apart from
+    the order of the columns, but takes ten times as long, which would be most of the time of a
+    prediction.
     """
 
     def __init__(self):
         self.columns: dict[str, int] = {}
 
     def rows(self, X: list, learn: bool) -> csr_matrix:
-        """Return the rows of all positions; unknown features are left out, unless `learn`."""
+        """Return the rows of all positions; add unknown features if `learn`, else skip them."""
         number = self._learner() if learn else self.columns.get
         options = () if learn else (repeat(-1),)
-        # Values are kept for dicts only: all features of a collection of strings are 1.
+        # `values` contains only the values of dicts; features in collections of strings are 1.
         indices, values, lengths, named = array("i"), array("d"), array("q"), array("b")
         for i, sequence in enumerate(X):
             for item in sequence:
@@ -57,15 +62,15 @@ class FeatureIndex:
         return self._matrix(np.frombuffer(indices, np.int32), data, by_dict, lengths)
 
     def _learner(self):
-        """Return a function that numbers each new name."""
+        """Return a function that maps names to columns, and gives new names new columns."""
         self.columns = defaultdict()
         self.columns.default_factory = self.columns.__len__
         return self.columns.__getitem__
 
     def _matrix(self, columns, data, by_dict, lengths):
-        """Return the CSR matrix of features in the order of the positions; -1 is unknown.
+        """Return the CSR matrix of features; `columns` are their columns, or -1 if unknown.
 
-        A feature that a collection of strings holds twice counts once.
+        A feature that occurs twice in a collection of strings counts once.
         """
         rows = np.repeat(np.arange(len(lengths)), lengths)
         order = np.argsort(rows * (len(self.columns) + 1) + columns, kind="stable")
@@ -116,10 +121,10 @@ def _check_names(names):
 
 
 class SequenceRows:
-    """Turns a list of sequences into the matrix of all their positions.
+    """Converter of a list of sequences into a matrix with a row for each position.
 
-    A sequence is an array, a data frame or a sparse matrix (n_i, n_features), or a list with an
-    item per position, see `FeatureIndex`.
+    A sequence is an array, a data frame or a sparse matrix (n_i, n_features), or a list with a dict
+    or a collection of strings for each position, see `FeatureIndex`.
     """
 
     def __init__(self):
@@ -129,7 +134,7 @@ class SequenceRows:
     def fit_transform(self, X: Any) -> tuple[Any, np.ndarray]:
         """Return the rows (T, D), an array or a CSR matrix, and the first row of each sequence.
 
-        The second result has n + 1 entries: the last is T.
+        The second result has n + 1 entries, of which the last is the number of rows T.
         """
         X = _list_of(X, "X", "sequences")
         self.index = FeatureIndex() if _holds_items(X) else None
@@ -138,7 +143,7 @@ class SequenceRows:
         return rows, start
 
     def transform(self, X: Any) -> tuple[Any, np.ndarray]:
-        """Return the rows and the first row of each sequence, with the features of the fit."""
+        """Return the same as `fit_transform`, but with the features of the fit."""
         X = _list_of(X, "X", "sequences")
         if self.index is not None:
             if not _holds_items(X):
@@ -166,7 +171,7 @@ class SequenceRows:
 
 
 def _list_of(values, name, kind):
-    """Return the values as a list; an error says what `name` should be."""
+    """Return the values as a list, or raise a ValueError if they are not a list of sequences."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise ValueError(f"{name} should be a list of {kind}, got {type(values).__name__}")
     if issparse(values) or hasattr(values, "iloc") or getattr(values, "ndim", 3) == 2:
@@ -181,7 +186,7 @@ def _list_of(values, name, kind):
 
 
 def _holds_items(X):
-    """Return True if the positions are dicts or collections of strings, and not numbers."""
+    """Return True if positions are dicts or collections of strings, False if they are numbers."""
     for sequence in X:
         if issparse(sequence) or hasattr(sequence, "iloc") or isinstance(sequence, np.ndarray):
             return False
@@ -210,7 +215,7 @@ def _starts(lengths):
 
 
 def _stacked(X):
-    """Return arrays or sparse matrices on top of each other."""
+    """Return the sequences, which are arrays or sparse matrices, as one matrix; and the starts."""
     parts = []
     for i, sequence in enumerate(X):
         if issparse(sequence):
@@ -240,7 +245,7 @@ def _stacked(X):
 
 
 def positions(X: Any) -> tuple[Any, np.ndarray]:
-    """Return all positions as one table, or as a list of dicts or strings, and the starts."""
+    """Return all positions as one matrix, or as one list of dicts or strings; and the starts."""
     X = _list_of(X, "X", "sequences")
     if not _holds_items(X):
         return _stacked(X)
@@ -252,26 +257,18 @@ def positions(X: Any) -> tuple[Any, np.ndarray]:
 
 
 def is_missing(label: Any) -> bool:
-    """Return True for None and NaN, the marks of a label that is not observed."""
-    return label is None or (isinstance(label, float) and math.isnan(label))
+    """Return True if a label is None, NaN or pandas' NA, which stand for missing labels."""
+    if label is None or (isinstance(label, float) and math.isnan(label)):
+        return True
+    return type(label).__name__ == "NAType"
 
 
 def flat_labels(y: Any, start: np.ndarray, name: str = "y") -> list:
     """Return the labels of all positions as one list, with None for missing labels.
 
-    Parameters
-    ----------
-    y : list of sequences of labels
-        An entry of None stands for a sequence without any observed label.
-    start : ndarray (n + 1,)
-        First positions of the sequences of X.
-    name : str
-        Name of the argument for error messages.
-
-    Raises
-    ------
-    ValueError
-        If a length differs from that of X, or a label is not hashable.
+    None in place of a sequence means that all its labels are missing. Raise a ValueError if the
+    number of sequences, or the length of a sequence, differs from X, whose first positions are
+    `start` (n + 1,). Error messages refer to `y` as `name`.
     """
     if isinstance(y, np.ndarray) and y.ndim == 2:
         y = list(y)
@@ -297,7 +294,7 @@ def flat_labels(y: Any, start: np.ndarray, name: str = "y") -> list:
 
 
 def find_classes(labels: Iterable, name: str = "y") -> np.ndarray:
-    """Return the sorted distinct labels, missing labels left out."""
+    """Return the sorted distinct labels, without missing labels."""
     try:
         distinct = set(labels) - {None}
     except TypeError as error:
@@ -326,12 +323,9 @@ def find_classes(labels: Iterable, name: str = "y") -> np.ndarray:
 
 
 def codes_of(labels: list, classes: np.ndarray, name: str = "y") -> np.ndarray:
-    """Return the positions (T,) of labels in `classes`; `MISSING` for missing labels.
+    """Return the index in `classes` of each label, (T,), or `MISSING` if a label is missing.
 
-    Raises
-    ------
-    ValueError
-        If a label is not in `classes`.
+    Raise a ValueError, which refers to the labels as `name`, if a label is not in `classes`.
     """
     code = {label: k for k, label in enumerate(classes.tolist())}
     code[None] = MISSING
@@ -345,7 +339,7 @@ def codes_of(labels: list, classes: np.ndarray, name: str = "y") -> np.ndarray:
 
 
 def split_rows(values: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Return an object array with the part of each sequence of values (T, ...)."""
+    """Split values (T, ...) into an object array with the values of each sequence."""
     parts = np.empty(len(start) - 1, object)
     for c, (begin, end) in enumerate(pairwise(start)):
         parts[c] = values[begin:end]
@@ -353,5 +347,5 @@ def split_rows(values: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 
 def flatten(parts: Iterable) -> list:
-    """Return the entries of all sequences as one list."""
+    """Return the items of all `parts` as one list."""
     return list(chain.from_iterable(parts))

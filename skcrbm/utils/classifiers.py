@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -25,9 +26,10 @@ from skcrbm.utils.validation import as_float_array
 def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
     """Return the model inside pipelines and searches that predicts, and X transformed for it.
 
-    The final model is the last step of a `Pipeline`, the best model of a fitted search such as
-    `GridSearchCV`, or the estimator of a search that is not fitted. X is passed through the
-    earlier steps of the pipeline, so `model` must be fitted if X is given.
+    The final model is the last step of a `Pipeline`, the model inside of a `FrozenEstimator`, the
+    best model of a fitted search such as `GridSearchCV`, or the estimator of a search that is not
+    fitted. X is passed through the earlier steps of the pipeline, so `model` must be fitted if X is
+    given.
     """
     while True:
         if isinstance(model, Pipeline):
@@ -35,6 +37,8 @@ def final_model(model: Any, X: Any = None) -> tuple[Any, Any]:
                 if X is not None and step is not None and step != "passthrough":
                     X = step.transform(X)
             model = model.steps[-1][1]
+        elif isinstance(model, FrozenEstimator):
+            model = model.estimator
         elif hasattr(model, "best_estimator_"):
             model = model.best_estimator_
         elif isinstance(model, BaseSearchCV):

@@ -556,6 +556,12 @@ def distinct_rows(rows: np.ndarray) -> np.ndarray:
     return _distinct(_bits(rows, complete=False), rows.shape[1])
 
 
+def all_label_vectors(n_labels: int) -> np.ndarray:
+    """Return all 0/1 vectors (2^L, L) in lexicographic order, as int8."""
+    numbers = np.arange(2**n_labels)[:, None]
+    return ((numbers >> np.arange(n_labels)[::-1]) & 1).astype(np.int8)
+
+
 def signs_of(visible: np.ndarray) -> np.ndarray:
     """Return 0/1/NaN entries as int8 signs: -1 for 0, +1 for 1, 0 for NaN."""
     return np.subtract(visible == 1, visible == 0, dtype=np.int8)

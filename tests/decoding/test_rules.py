@@ -175,7 +175,7 @@ def test_a_model_decodes_draws(data):
     known = np.where(np.arange(5) < 2, Y, np.nan)
     np.testing.assert_array_equal(model.predict(X, y_known=known)[:, :2], Y[:, :2])
     posterior = ClassifierPosterior(np.full((3, 2), 0.5), None, np.zeros((0, 2)))
-    with pytest.raises(ValueError, match="n_samples needs a classifier with a joint distribution"):
+    with pytest.raises(ValueError, match="n_samples needs a classifier that can draw samples"):
         ExpectedMetric(n_samples=3).decode(posterior)
 
 

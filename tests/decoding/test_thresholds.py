@@ -296,7 +296,7 @@ def test_continued_fits(data):
     with pytest.raises(ValueError, match="partial_fit does not support decode='threshold'"):
         quick().partial_fit(X, Y)
     model = quick(decode="marginal").fit(X, Y).set_params(decode="threshold")
-    with pytest.raises(ValueError, match="set it and fit again"):
+    with pytest.raises(ValueError, match="set decode='threshold' and fit again"):
         model.predict(X)
     model = quick(warm_start=True, max_iter=3).fit(X, Y)
     first = model.thresholds_

@@ -100,7 +100,9 @@ def test_binary_quadratic_models_by_their_attributes(kind):
         values = dict(zip(energy.labels, values.tolist(), strict=True))
         assert found == pytest.approx(energy_of(H, J, 0.3, values))
     bqm.vartype = "INTEGER"
-    with pytest.raises(ValueError, match="vartype SPIN or BINARY, got SimpleNamespace of vartype"):
+    with pytest.raises(
+        ValueError, match="vartype SPIN or BINARY, got SimpleNamespace with vartype"
+    ):
         SparseIsingEnergy.from_bqm(bqm)
 
 
@@ -160,7 +162,7 @@ EDGES = [("y", "z", {"weight": 0.7}), ("z", "x", {"strength": -2.0})]
 def test_graphs_by_their_methods():
     check_graph(Graph(NODES, EDGES))
     for kind in ("directed", "multigraph"):
-        with pytest.raises(ValueError, match="graph must be undirected, with one edge"):
+        with pytest.raises(ValueError, match="graph must be undirected, with at most one edge"):
             SparseIsingEnergy.from_networkx(Graph(NODES, EDGES, kind))
     loop = Graph(NODES, [("x", "x", {})])
     with pytest.raises(ValueError, match="joins 'x' to itself"):
@@ -193,7 +195,7 @@ def test_triangles(as_matrix, transpose):
 
 
 def test_errors_of_triangles():
-    with pytest.raises(ValueError, match=r"hold each pair once; it holds \(0, 1\) and \(1, 0\)"):
+    with pytest.raises(ValueError, match=r"hold each pair once, but both \(0, 1\) and \(1, 0\)"):
         SparseIsingEnergy.from_triangle(UPPER + UPPER.T)
     with pytest.raises(ValueError, match="zero diagonal"):
         SparseIsingEnergy.from_triangle(UPPER + np.eye(3))
@@ -205,13 +207,13 @@ def test_errors_of_triangles():
 def test_advice_about_a_coupling_that_is_not_symmetric(kind):
     """The advice gives the model that the matrix most likely stands for."""
     for name, matrix in (("an upper", UPPER), ("a lower", UPPER.T)):
-        with pytest.raises(ValueError, match=rf"got {name} triangle; coupling \+ coupling.T is"):
+        with pytest.raises(ValueError, match=rf"got {name} triangle.* pass coupling \+ coupling.T"):
             kind(matrix, FIELD)
     y = np.array([1, -1, -1])
     state = [(y + 1) // 2]
     np.testing.assert_allclose(kind(UPPER + UPPER.T, FIELD).score(state), FIELD @ y + y @ UPPER @ y)
     other = UPPER + 0.3 * UPPER.T
-    with pytest.raises(ValueError, match=r"\(coupling \+ coupling.T\) / 2 gives the model"):
+    with pytest.raises(ValueError, match=r"\(coupling \+ coupling.T\) / 2 for the score"):
         kind(other, FIELD)
     half, whole = kind((other + other.T) / 2, FIELD), kind(other + other.T, FIELD)
     np.testing.assert_allclose(half.score(state), FIELD @ y + y @ other @ y / 2)

@@ -311,7 +311,7 @@ def test_cut_off_uai_text():
     FactorGraphEnergy.from_uai(GOOD)
     words = GOOD.split()
     for n in range(len(words)):
-        with pytest.raises(ValueError, match=r"UAI text ends .*, where .* was expected"):
+        with pytest.raises(ValueError, match=r"UAI text ends .*, but .* was expected"):
             FactorGraphEnergy.from_uai(" ".join(words[:n]))
 
 
@@ -327,7 +327,7 @@ def test_cut_off_uai_text():
         ("5 6", "5 -6", "number of at least 0"),
         ("5 6", "5 nan", "a finite number"),
         ("5 6", "5 six", "a finite number"),
-        ("5 6", "5 6 7", "no word after the last table"),
+        ("5 6", "5 6 7", "must end after the last table"),
     ],
 )
 def test_bad_uai_text(old, new, message):
@@ -379,7 +379,7 @@ pair = TableFactors([[0, 5]], np.zeros(4))
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: tables([[0, 1, 0]], np.zeros(8)), r"once in a scope; scope 0 is \[0, 1, 0\]"),
+        (lambda: tables([[0, 1, 0]], np.zeros(8)), r"in a scope; scope 0 is \[0, 1, 0\]"),
         (lambda: tables([[]], np.zeros(1)), "at least one variable per factor"),
         (lambda: tables([0, 1], np.zeros(4)), r"integers of shape \(F, m\)"),
         (lambda: tables([[0.5, 1]], np.zeros(4)), "variables must be integers"),
@@ -391,17 +391,17 @@ pair = TableFactors([[0, 5]], np.zeros(4))
         (lambda: tables([[0]], [0, np.nan]), r"NaN or \+inf"),
         (lambda: tables([[0]], [0, np.inf]), r"NaN or \+inf"),
         (lambda: tables([[0]], ["a", "b"]), "log_potentials must be a real array"),
-        (lambda: OrFactors([[0, 1]], [1]), "once in a factor; factor 0 has 1 twice"),
-        (lambda: OrFactors([[0, 0]], [1]), "once in a factor; factor 0 has 0 twice"),
+        (lambda: OrFactors([[0, 1]], [1]), "in a factor; factor 0 has variable 1 twice"),
+        (lambda: OrFactors([[0, 0]], [1]), "in a factor; factor 0 has variable 0 twice"),
         (lambda: AndFactors([[0], [1]], [2]), "outputs must hold one variable for each of 2"),
         (lambda: OrFactors([[0], []], [1, 2]), "at least one variable per factor; factor 1"),
         (lambda: OrFactors([[0.5]], [1]), r"inputs\[0\] must be integers"),
         (lambda: OrFactors(3, [1]), "inputs must be"),
         (lambda: OrFactors([[0]], [-1]), "at least 0; got -1"),
-        (lambda: graph([np.zeros(4)]), "factors must be a sequence.*got ndarray"),
-        (lambda: graph(3), "factors must be a sequence.*got int"),
-        (lambda: graph([pair], np.zeros(5)), "name variable 5"),
-        (lambda: graph([OrFactors([[5]], [0])], n_variables=5), "name variable 5"),
+        (lambda: graph([np.zeros(4)]), "factors must be a sequence.*of type ndarray"),
+        (lambda: graph(3), "factors must be a sequence.*of type int"),
+        (lambda: graph([pair], np.zeros(5)), "factors hold variable 5"),
+        (lambda: graph([OrFactors([[5]], [0])], n_variables=5), "factors hold variable 5"),
         (lambda: graph([], np.zeros(3), n_variables=4), "field must have shape"),
         (lambda: graph([], [np.nan]), "field must be finite"),
         (lambda: graph([], n_variables=2.5), "n_variables must be an int"),
@@ -414,8 +414,8 @@ pair = TableFactors([[0, 5]], np.zeros(4))
         (lambda: graph([], np.zeros((2, 3)), n_states=4), r"field must have shape \(2, 4\)"),
         (lambda: graph([], [[0, np.inf, 0]], n_states=3), "field must be finite"),
         (lambda: from_tables([[0, 1]], []), "one table for each of 1 scopes"),
-        (lambda: from_tables([[]], [[0, 0]]), r"\[0\] is a table over no variable"),
-        (lambda: from_tables([[0], [1, 1]], [[0, 0], [0] * 4]), r"scopes\[1\] must name"),
+        (lambda: from_tables([[]], [[0, 0]]), "its scope is empty"),
+        (lambda: from_tables([[0], [1, 1]], [[0, 0], [0] * 4]), r"scopes\[1\] must not repeat"),
         (lambda: from_tables([[0], [1, 2]], [[0, 0], [0] * 3]), r"\[1\] must have shape"),
         (lambda: graph([], [0.0]).with_log_potentials([1.0]), r"must have shape \(0,\)"),
         (lambda: graph([pair]).with_log_potentials([0, 0, 0, np.nan]), "NaN"),
@@ -423,8 +423,8 @@ pair = TableFactors([[0, 5]], np.zeros(4))
         (lambda: graph.from_energy(OneHotRBMEnergy([[1.0]], [0.0], [0.0])), "OneHotRBMEnergy"),
         (lambda: graph.from_energy(3), "energy must be an RBMEnergy.*got int"),
         (lambda: of_edges([[0, 0]]), "different variables"),
-        (lambda: of_edges([[0, 1], [1, 0]]), r"each pair once; \[0, 1\]"),
-        (lambda: of_edges([[0, 3]]), "edges name variable 3"),
+        (lambda: of_edges([[0, 1], [1, 0]]), r"repeat a pair; \[0, 1\]"),
+        (lambda: of_edges([[0, 3]]), "edges hold variable 3"),
         (lambda: of_edges([[0, 1, 2]]), r"edges must have shape \(E, 2\)"),
         (lambda: of_edges([[0, 1]], [1.0, 2.0]), r"weights must have shape \(1,\)"),
         (lambda: of_edges([[0, 1]], [np.inf]), "weights must be finite"),

@@ -170,22 +170,22 @@ def test_evidence_of_every_form(text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "ends before its first word, where the number of held variables was expected"),
-        ("2 0 1 2", r"ends after word 4 \(line 1\), where a held variable and its state"),
-        ("1\n2 0 1 2", r"ends after word 5 \(line 2\), where a held variable and its state"),
-        ("2\n1 0 1", r"ends after word 4 \(line 2\), where the number of held variables"),
-        ("0 1", r"no word after the last state, but an end as word 2 \(line 1\), .* has '1'"),
-        ("1 0 1 5", r"no word after the last state"),
-        ("-1", r"an integer from 0 to 3, as word 1 \(line 1\), where it has '-1'"),
+        ("", "ends before its first word, but the number of held variables was expected"),
+        ("2 0 1 2", r"ends after word 4 \(line 1\), but a held variable and its state"),
+        ("1\n2 0 1 2", r"ends after word 5 \(line 2\), but a held variable and its state"),
+        ("2\n1 0 1", r"ends after word 4 \(line 2\), but the number of held variables"),
+        ("0 1", r"must end after the last state, but has '1' as word 2 \(line 1\)"),
+        ("1 0 1 5", r"must end after the last state"),
+        ("-1", r"an integer from 0 to 3, as word 1 \(line 1\), got '-1'"),
         ("4 0 0 1 0 2 0 0 0", r"an integer from 0 to 3, as word 1"),
-        ("9" * 40, r"an integer from 0 to 3, as word 1 \(line 1\), where it has '9{30}\.\.\.'"),
-        ("1 0.0 1", r"a held variable, an integer from 0 to 2, as word 2 .* has '0\.0'"),
+        ("9" * 40, r"an integer from 0 to 3, as word 1 \(line 1\), got '9{30}\.\.\.'"),
+        ("1 0.0 1", r"a held variable, an integer from 0 to 2, as word 2 .* got '0\.0'"),
         ("1 3 0", r"a held variable, an integer from 0 to 2, as word 2"),
-        ("1 2 3", r"the state of variable 2, an integer from 0 to 2, as word 3 .* has '3'"),
+        ("1 2 3", r"the state of variable 2, an integer from 0 to 2, as word 3 .* got '3'"),
         ("1 2 -1", r"the state of a variable, an integer at least 0, as word 3"),
         ("1 2 " + "9" * 30, r"the state of variable 2, an integer from 0 to 2, as word 3"),
         ("2 1 0 1 0", r"a held variable that occurs only once, as word 4"),
-        ("evidence.evid", r"as word 1 .* has 'evidence.evid' \(no file has this name, either\)"),
+        ("evidence.evid", r"as word 1 .* got 'evidence.evid' \(no file has this name, either\)"),
     ],
 )
 def test_bad_evidence(text, message):
@@ -234,8 +234,8 @@ def test_queries():
     assert read_uai_query(write_uai_query(query), STATES).tolist() == [2, 0]
     assert read_uai_query(write_uai_query([]), STATES).tolist() == []
     for text, message in [
-        ("2 0", r"ends after word 2 \(line 1\), where a query variable was expected"),
-        ("1 0 1", "no word after the last query variable, but an end as word 3"),
+        ("2 0", r"ends after word 2 \(line 1\), but a query variable was expected"),
+        ("1 0 1", "must end after the last query variable, but has '1' as word 3"),
         ("1 3", "a query variable, an integer from 0 to 2, as word 2"),
         ("2 1 1", "a query variable that occurs only once, as word 3"),
     ]:
@@ -301,19 +301,19 @@ def test_states_of_a_single_variable(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "ends before its first word, where 'PR' or 'MAR' or 'MAP' or 'MPE' or 'MMAP' was"),
+        ("", "ends before its first word, but 'PR' or 'MAR' or 'MAP' or 'MPE' or 'MMAP' was"),
         ("MAX 3", "must have 'PR' or .* as word 1"),
-        ("PR", r"ends after word 1 \(line 1\), where log10 of the partition function"),
-        ("PR\n-BEGIN-\n", r"ends after word 2 \(line 2\), where log10"),
+        ("PR", r"ends after word 1 \(line 1\), but log10 of the partition function"),
+        ("PR\n-BEGIN-\n", r"ends after word 2 \(line 2\), but log10"),
         ("PR nan", "log10 of the partition function, a finite number or -inf, as word 2"),
         ("PR inf", "a finite number or -inf"),
-        ("PR 1.5 2", "no word after the last solution, but an end as word 3"),
-        ("PR\n2\n1.5", r"ends after word 3 \(line 3\), where log10"),
+        ("PR 1.5 2", "must end after the last solution, but has '2' as word 3"),
+        ("PR\n2\n1.5", r"ends after word 3 \(line 3\), but log10"),
         ("PR\n0\n1.5", r"the number of samples, an integer at least 1, as word 2 \(line 2\)"),
         ("MAP\n2 1 0", "have 3, the number of variables, as word 2"),
-        ("MAP\n3 1 0", r"ends after word 4 \(line 2\), where the state of a variable"),
-        ("MAP\n1\n3 1", r"ends after word 4 \(line 3\), where the state of a variable"),
-        ("MAP\n3 1 0 2 2", "no word after the last solution"),
+        ("MAP\n3 1 0", r"ends after word 4 \(line 2\), but the state of a variable"),
+        ("MAP\n1\n3 1", r"ends after word 4 \(line 3\), but the state of a variable"),
+        ("MAP\n3 1 0 2 2", "must end after the last solution"),
         ("MAP\n3 1 0 3", r"the state of variable 2, an integer from 0 to 2, as word 5 \(line 2\)"),
         ("MAP\n3 1 0 1.0", "the state of a variable, an integer at least 0, as word 5"),
         ("MAR\n3 2 .5 .5 3 0 1 0 2 0 1", "have 2, the number of states of variable 1, as word 6"),
@@ -321,7 +321,7 @@ def test_states_of_a_single_variable(text):
         ("MAR\n3 2 .5 1.5 2 0 1 3 .2 .3 .5", "a marginal of variable 0, a number from 0 to 1"),
         ("MAR\n3 2 .5 .6 2 0 1 3 .2 .3 .5", "variable 0 with a sum of 1 as word 4"),
         ("MAR\n3 2 .5 nan 2 0 1 3 .2 .3 .5", "a marginal of variable 0"),
-        ("MMAP\n2 0 1", r"ends after word 4 \(line 2\), where a held variable and its state"),
+        ("MMAP\n2 0 1", r"ends after word 4 \(line 2\), but a held variable and its state"),
     ],
 )
 def test_bad_solutions(text, message):
@@ -360,7 +360,7 @@ def test_solutions_that_cannot_be_written(task, value, message):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("BAYES", "MARKO", r"'MARKOV' or 'BAYES' as word 1 \(line 1\), where it has 'MARKO'"),
+        ("BAYES", "MARKO", r"'MARKOV' or 'BAYES' as word 1 \(line 1\), got 'MARKO'"),
         ("BAYES\n3", "BAYES\n-3", "the number of variables, an integer at least 0, as word 2"),
         ("2 1 3", "2 0 3", r"the number of states .* from 1 to \d+, as word 4 \(line 3\)"),
         ("2 1 3", "2 1000000000000 3", "the number of states of a variable, an integer from 1"),
@@ -368,7 +368,7 @@ def test_solutions_that_cannot_be_written(task, value, message):
         ("2 2 0", "2 0 0", "a variable of table 1 that occurs only once, as word 10"),
         ("2 2 0", "2 2 3", "a variable of table 1, an integer from 0 to 2, as word 10"),
         ("\n6\n", "\n5\n", r"have 6, the number of weights of table 1, as word 18 \(line 12\)"),
-        ("\n6\n", "\n6.0\n", "have 6, the number of weights of table 1, .* it has '6.0'"),
+        ("\n6\n", "\n6.0\n", "have 6, the number of weights of table 1, .* got '6.0'"),
         ("75e-2", "75e", r"a weight, a finite number of at least 0, as word 22 \(line 13\)"),
         ("75e-2", "-75e-2", "a weight, a finite number of at least 0, as word 22"),
         ("75e-2", "nan", "a weight, a finite number of at least 0, as word 22"),
@@ -376,8 +376,8 @@ def test_solutions_that_cannot_be_written(task, value, message):
         ("75e-2", "0x1", "a weight, a finite number of at least 0, as word 22"),
         ("75e-2", "7_5", "a number or a name in ASCII as word 22"),
         ("75e-2", "٣", "a number or a name in ASCII as word 22"),
-        ("4 5 6\n", "4 5", r"ends after word 32 \(line 17\), where a weight of table 3 was"),
-        ("4 5 6\n", "4 5 6 7", "no word after the last table, but an end as word 34"),
+        ("4 5 6\n", "4 5", r"ends after word 32 \(line 17\), but a weight of table 3 was"),
+        ("4 5 6\n", "4 5 6 7", "must end after the last table, but has '7' as word 34"),
     ],
 )
 def test_bad_networks(old, new, message):
@@ -398,8 +398,8 @@ def test_bad_networks(old, new, message):
         ("5 6\n", "0 6\n", "the number of an entry of table 0 that occurs only once, as word 10"),
         ("5 6\n", "5 -6\n", "a weight of table 0, a finite number of at least 0, as word 11"),
         ("5 6\n", "5 6 # six\n", "as word 12"),
-        ("0 3\n", "0", r"ends after word 20 .*, where a weight of table 1 was"),
-        ("0 3\n", "0 3 4", "no word after the last table, but an end as word 22"),
+        ("0 3\n", "0", r"ends after word 20 .*, but a weight of table 1 was"),
+        ("0 3\n", "0 3 4", "must end after the last table, but has '4' as word 22"),
     ],
 )
 def test_bad_libdai_networks(old, new, message):
@@ -493,7 +493,12 @@ def test_damaged_text_is_read_or_refused(name):
             message = str(error)
             assert message.startswith(("UAI ", "libDAI text ")), message
             assert "(line " in message or "ends before its first word" in message
-            assert "expected" in message or "must have" in message or "limit" in message
+            assert (
+                "expected" in message
+                or "must have" in message
+                or "must end" in message
+                or "limit" in message
+            )
             continue
         n_read += 1
         assert write(read(write(value))) == write(value)
@@ -524,7 +529,7 @@ def test_paths_and_text(tmp_path, monkeypatch):
     same_network(read_uai("network.uai"), read_uai(NETWORK))
     with pytest.raises(FileNotFoundError):
         read_uai(tmp_path / "other.uai")
-    with pytest.raises(ValueError, match=r"has 'other\.uai' \(no file has this name, either\)"):
+    with pytest.raises(ValueError, match=r"got 'other\.uai' \(no file has this name, either\)"):
         read_uai("other.uai")
     (tmp_path / "0").write_text("1 0 1")
     assert read_uai_evidence("0", [2]).tolist() == [[1]]  # the name of a file is a path

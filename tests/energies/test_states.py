@@ -62,7 +62,9 @@ def test_means_are_valid_for_sums():
 def test_values_that_were_read_as_numbers():
     energy = SparseIsingEnergy.from_edges([[0, 1], [1, 2]], [1.0, -2.0], [0.1, 0.2, 0.3])
     spins = np.array([[-1, 1, 1]])
-    with pytest.raises(ValueError, match=r"0 where it is off \(-1\).*\(s \+ 1\) / 2; got -1$"):
+    with pytest.raises(
+        ValueError, match=r"0 for variables that are off \(spin -1\).*\(s \+ 1\) / 2; got -1$"
+    ):
         energy.score(spins)
     expected = 0.1 * -1 + 0.2 + 0.3 - 1 - 2
     for states in (

@@ -227,6 +227,21 @@ def test_missing_labels_and_known_labels():
                 assert p[t, j] == pytest.approx(np.exp(both - whole), abs=1e-10)
 
 
+def test_pandas_marks_of_missing_labels():
+    pandas = pytest.importorskip("pandas")
+    X, y = make_data(10)
+    marked = [[pandas.NA, *labels[1:]] for labels in y]
+    none = [[None, *labels[1:]] for labels in y]
+    found = ChainCRF(alpha=0.1).fit(X, marked), ChainCRF(alpha=0.1).fit(X, none)
+    np.testing.assert_array_equal(found[0].coef_, found[1].coef_)
+
+
+def test_columns_of_different_scales_cause_a_warning():
+    X, y = make_data(10)
+    with pytest.warns(UserWarning, match=r"SequenceTransformer\(StandardScaler\(\)\)"):
+        ChainCRF(alpha=0.1).fit([x * [1, 1, 1, 1e6] for x in X], y)
+
+
 def test_forbidden_transitions():
     X, y = make_data(60)
     for labels in y:  # no a -> b, and never c at the end
@@ -410,7 +425,7 @@ def test_errors_of_predictions():
         model.score([np.zeros((1, 4))], [["z"]])
     with pytest.raises(ValueError, match="early_stopping is for stochastic solvers"):
         ChainCRF(early_stopping=True).fit(X, y)
-    with pytest.raises(ValueError, match="needs every label"):
+    with pytest.raises(ValueError, match="needs complete labels"):
         ChainCRF(learning="pseudo_likelihood").fit(X, [None, *y[1:]])
 
 

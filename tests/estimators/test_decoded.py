@@ -85,7 +85,7 @@ def test_rules(data, name):
     np.testing.assert_array_equal(
         model.set_params(decode="marginal").predict(X[120:]), proba >= 0.5
     )
-    with pytest.raises(ValueError, match="set it and fit again"):
+    with pytest.raises(ValueError, match="set decode='threshold' and fit again"):
         model.set_params(decode="threshold").predict(X[120:])
 
 
@@ -372,7 +372,7 @@ def test_refusals(data):
     for options, message in (
         ({"decode": "f1"}, "'decode' parameter"),
         ({"decode": "map"}, "'map' needs .*; DecisionTreeClassifier does not"),
-        ({"decode": "threshold"}, "set it and fit again"),
+        ({"decode": "threshold"}, "set decode='threshold' and fit again"),
         ({"decode": ExpectedMetric(n_samples=9)}, "DecisionTreeClassifier has no such method"),
     ):
         model = DecodedClassifier(TREE).fit(X, Y).set_params(**options)

@@ -378,7 +378,7 @@ def test_settings_found_do_not_depend_on_the_units(data):
         ({"cliques": True}, "cliques must be None, an int from 2 to 6"),
         ({"cliques": 3.0}, "cliques must be None, an int from 2 to 6"),
         ({"cliques": [(0, 1)]}, r"all pairs have a weight in any case; cliques\[0\]"),
-        ({"cliques": [(0, 1, 4)]}, "numbers of labels, from 0 to 3"),
+        ({"cliques": [(0, 1, 4)]}, "indices of labels, integers from 0 to 3"),
         ({"cliques": [(0, 1, 1)]}, "distinct sets without repeated labels"),
         ({"cliques": [(0, 1, 2), (2, 1, 0)]}, "distinct sets"),
         ({"cliques": []}, "cliques must hold at least one"),
@@ -399,7 +399,7 @@ def test_bad_settings(options, message, data):
 def test_searches_changed_after_the_fit(data, fitted):
     X, Y = data
     model = make(decode="hinge").fit(X, Y).set_params(inference="icm")
-    with pytest.raises(ValueError, match="'branch_and_bound' only; got 'icm'"):
+    with pytest.raises(ValueError, match=r"only inference='branch_and_bound' can.*; got 'icm'"):
         model.predict(X)
     model = make().fit(X, Y).set_params(inference="milp")
     with pytest.raises(ValueError, match=r"'milp' does not work on FactorGraphEnergy.*branch_and"):

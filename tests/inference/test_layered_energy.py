@@ -99,12 +99,12 @@ def test_what_the_solvers_lack_is_refused():
         infer(energy, "tree_reweighted", return_state=True)
     held = np.full(energy.n_variables, np.nan)
     held[:2] = 1
-    with pytest.raises(ValueError, match="two units of one node on"):
+    with pytest.raises(ValueError, match="two units of a node to 1"):
         energy.condition(held)
     many = make_energy(([Dense(20), Dense(2)], (2,), 1, 2))
-    with pytest.raises(ValueError, match="enumerates its hidden variables for this, of which"):
+    with pytest.raises(ValueError, match="enumerates its hidden variables for this, but has"):
         many.log_weight(np.zeros((4, 1)))
-    with pytest.raises(ValueError, match="enumerates its hidden variables for this, of which"):
+    with pytest.raises(ValueError, match="enumerates its hidden variables for this, but has"):
         many.hidden_given_visible(np.zeros((4, 1)))
 
 

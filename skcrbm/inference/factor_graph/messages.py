@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
 from skcrbm.inference.base import empty_result
+from skcrbm.inference.factor_graph._better_states import improve_states
 from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,
     flat_graph,
@@ -83,6 +84,7 @@ def find_state(method, energy, query, odds_kernel=None):
         return fields, energy.score(fields["assignment"])
 
     fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
+    improve_states(method, energy, query, fields, flat_graph(energy))
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields

@@ -86,8 +86,10 @@ class SumProduct(MessagePassing):
     of the previous iteration. The time for an OR or AND factor is proportional to the number of its
     inputs. A table whose variables are all in another table is first added to that table, because
     messages between the two would go in a circle. Entry probabilities are the beliefs of the
-    factors, which agree with the marginals at convergence. If messages or factors show that a model
-    has no possible state, the model is reported as not converged.
+    factors, which agree with the marginals at convergence. If variables have more than two states,
+    they are visited in turn, forward and backward, which takes fewer iterations; on trees two are
+    enough. If messages or factors show that a model has no possible state, the model is reported as
+    not converged.
 
     Messages are kept as odds, at one division for each edge and iteration, if products of messages
     fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5. Otherwise they
@@ -180,8 +182,13 @@ class MaxProduct(StateMessagePassing):
     that a run whose messages oscillate is still useful.
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
-    of the previous iteration, and all variables take the values that their beliefs prefer. If the
-    state of a model is impossible, the model is reported as not converged.
+    of the previous iteration, and all variables take the values that their beliefs prefer. If two
+    values of a variable are equally good, variables are decided one after the other, each given
+    the variables before it, which is exact on trees. On graphs with circles the state is at least
+    as good as the states that coordinate ascent ("icm") finds from it and from the fields. A model
+    has not converged if its state is impossible, which causes a warning, or if coordinate ascent
+    improves the state. Converged messages on a graph with circles do not prove that a state is the
+    best.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod, IterativeMethod
+from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.validation import as_float_array
 
 
@@ -147,6 +148,108 @@ class ICM(IterativeMethod):
     def is_random(self) -> bool:
         """Whether answers depend on `random_state`, as they do with random restarts."""
         return self.n_restarts > 1
+
+
+class MapSearch(InferenceMethod):
+    """Best state of a factor graph by elimination, moves of many variables, and branch and bound.
+
+    The model is first made smaller: the values of held variables are put into the tables, states
+    that no table allows to be completed are removed [1]_, and variables with few neighbours are
+    maximised out. Each connected part of the rest is then solved separately. If the tables of
+    variable elimination are small, elimination finds the best state. Otherwise four searches
+    share the work:
+
+    - Random induced forests, that is sets of variables without a cycle among them, are drawn given
+      all other variables at a temperature that falls to 0, where they are maximised exactly
+      [2]_. Each cooling starts from the last state or the best state, and later coolings are
+      longer. A weight of 0 is a penalty, which grows until the state is possible.
+    - Sweeps along a frontier maximise parts of bounded width, such as strips of a lattice, given
+      the variables around them. Each sweep starts from the best state, disturbed by noise; then
+      the connected parts that became better are copied to the best state [4]_.
+    - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
+      give a state to start from.
+    - A depth-first branch and bound uses mini-buckets [3]_ of the tables that MPLP has shifted.
+
+    A model has converged if its state is proven to be the best, up to rounding; its `gap` is then
+    0. If no possible state was found, a warning says so, and the gap is infinite. Computed in
+    float64 whatever the dtype. `n_iter` counts nodes, 0 if elimination sufficed.
+
+    For a `FactorGraphEnergy` of variables with any number of states, `IsingEnergy` and
+    `SparseIsingEnergy`. Without a time limit the answer depends on `random_state` and the other
+    options alone; with a time limit it also depends on the speed of the machine.
+
+    Parameters
+    ----------
+    time_limit : float or None, default=None
+        Largest number of seconds for a model, apart from compilation. None is no limit.
+    max_nodes : int or None, default=10_000_000
+        Largest number of nodes for a model. A node is the choice of a state for a variable, in a
+        move or in the search tree; sixteen table entries of a bound count as a node, too. Some
+        million nodes take a second. None is no limit and needs a time limit.
+    random_state : int, RandomState or None, default=None
+        Seed of the search. All models use the same random numbers.
+    max_entries : int, default=2**24
+        Largest table that elimination may make, in entries. Elimination counts no nodes.
+
+    Raises
+    ------
+    ValueError
+        If all states of a model are found to have weight 0.
+
+    References
+    ----------
+    .. [1] Cooper and Schiex (2004). Arc consistency for soft constraints. Artificial
+       Intelligence 154.
+    .. [2] Hamze and de Freitas (2004). From fields to trees. UAI.
+    .. [3] Dechter and Rish (2003). Mini-buckets: a general scheme for bounded inference. Journal
+       of the ACM 50.
+    .. [4] Tinos, Whitley and Chicano (2015). Partition crossover for pseudo-Boolean optimization.
+       FOGA.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.energies import FactorGraphEnergy, TableFactors
+    >>> from skcrbm.inference import MapSearch, infer
+    >>> differ = TableFactors([[0, 1], [1, 2], [0, 2]], -np.eye(3))
+    >>> energy = FactorGraphEnergy([differ], [[1.0, 0, 0], [1.5, 1, 0], [0, 0, 0.25]])
+    >>> result = infer(energy, MapSearch(random_state=0))
+    >>> result.assignment, result.map_bound, result.converged
+    (array([[0, 1, 2]], dtype=int8), array([2.25]), array([ True]))
+    """
+
+    name: ClassVar = "map_search"
+    answers: ClassVar = frozenset({"map", "map_bound"})
+    default_returns: ClassVar = ("map", "map_bound")
+    _parameter_constraints: ClassVar = {
+        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
+        "max_nodes": [Interval(Integral, 1, None, closed="left"), None],
+        "random_state": ["random_state"],
+        "max_entries": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        time_limit: float | None = None,
+        max_nodes: int | None = 10_000_000,
+        random_state: int | np.random.RandomState | None = None,
+        max_entries: int = MAX_ELIMINATED_ENTRIES,
+    ):
+        self.time_limit = time_limit
+        self.max_nodes = max_nodes
+        self.random_state = random_state
+        self.max_entries = max_entries
+
+    @property
+    def is_random(self) -> bool:
+        """True: the search draws random numbers."""
+        return True
+
+    def check_options(self) -> None:
+        """Raise an error if an option is invalid, or if there is no limit at all."""
+        super().check_options()
+        if self.max_nodes is None and self.time_limit is None:
+            raise ValueError("max_nodes must be an int if time_limit is None, got None")
 
 
 class SimulatedAnnealing(InferenceMethod):

@@ -1,0 +1,148 @@
+"""Conformal calibration: the common part of sets of label vectors and of sets of labels."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+
+from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.targets.kinds import TargetsMixin, label_output, make_targets
+from skcrbm.utils.classifiers import check_outer_fitted, explained_fit
+from skcrbm.utils.labels import indicator_by_name, require_complete
+from skcrbm.utils.options import tags_of_inner
+from skcrbm.utils.validation import (
+    check_same_length,
+    check_sample_weight,
+    count_rows,
+    note_features,
+)
+
+
+class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
+    """Base of the wrappers that calibrate sets on rows that the classifier has not seen."""
+
+    estimator: Any
+    cv: Any
+    n_jobs: int | None
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        inner = tags_of_inner(self.estimator)
+        if inner is not None:
+            tags.input_tags = inner.input_tags
+        return tags
+
+    def _fit_inner(self, X, y, sample_weight, respond):
+        """Fit the estimator; return responses out of fold, labels and weights of complete rows.
+
+        ``respond(model, X, y)`` returns an array with an entry for each row. The mask (n,) of the
+        rows without NaN comes last.
+        """
+        targets = make_targets(y, estimator=self)
+        targets.require_multilabel(type(self).__name__)
+        check_same_length(X, y)
+        note_features(self, X)
+        y = targets.for_classifier(y)
+        visible = targets.encode(y)
+        params = {}
+        weight = np.ones(len(visible))
+        if sample_weight is not None:
+            weight = check_sample_weight(sample_weight, visible)
+            params["sample_weight"] = weight
+        complete = ~np.isnan(visible).any(axis=1)
+        if not (complete & (weight > 0)).any():
+            raise ValueError(
+                "y has no row without NaN and with a positive weight; sets are calibrated on rows "
+                "of which all labels are observed"
+            )
+        self._targets = targets
+        self.classes_ = targets.classes
+        responses = out_of_fold(
+            self.estimator,
+            X,
+            y,
+            cv=self.cv,
+            respond=partial(_on_complete_rows, respond=respond),
+            n_jobs=self.n_jobs,
+            fit_params=params,
+            beside=(visible,),
+        )
+        with explained_fit(self.estimator, y):
+            self.estimator_ = clone(self.estimator).fit(X, y, **params)
+        return responses, visible, weight, complete
+
+    @label_output
+    def predict(self, X):
+        """Return the labels that the estimator predicts.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, n_outputs)
+            Predictions of `estimator_`, without the calibration.
+        """
+        check_outer_fitted(self)
+        return np.asarray(self.estimator_.predict(X))
+
+    def _labels_of_rows(self, y, n_rows):
+        """Return complete 0/1 labels (N, L) of an argument `y`, with a row for each row of X."""
+        labels = indicator_by_name(y, self._targets.names, self._targets.n_visible)
+        if labels.shape != (n_rows, self._targets.n_visible):
+            raise ValueError(
+                f"y must have shape ({n_rows}, {self._targets.n_visible}), got {labels.shape}"
+            )
+        require_complete(labels, "a set holds whole label vectors")
+        return labels
+
+
+def _on_complete_rows(model, X, visible, respond):
+    """Respond to the rows without NaN; the response of other rows is NaN."""
+    rows = np.flatnonzero(~np.isnan(visible).any(axis=1))
+    if len(rows) == len(visible):
+        return respond(model, X, visible)
+    filled = np.where(np.isnan(visible), 0.0, visible)
+    found = respond(model, X, filled).astype(float)
+    found[np.isnan(visible).any(axis=1)] = np.nan
+    return found
+
+
+def check_groups(groups, X):
+    """Return the groups (n,) of the rows of X as an array, or zeros if there are no groups."""
+    n_rows = count_rows(X)
+    if groups is None:
+        return np.zeros(n_rows, int)
+    groups = np.asarray(groups)
+    if groups.shape != (n_rows,):
+        raise ValueError(
+            f"groups must have the shape ({n_rows},) of a row each, got {groups.shape}"
+        )
+    return groups
+
+
+def conformal_quantile(scores, weight, confidence, name):
+    """Return the least threshold that bounds the score of a new row with the given probability.
+
+    The new row counts as a further row of average weight and an infinite score. A ValueError names
+    the group if there are too few rows for a finite threshold.
+    """
+    order = np.argsort(scores, kind="stable")
+    scores, weight = scores[order], weight[order]
+    total = weight.sum()
+    wanted = confidence * (total + total / len(weight))
+    reached = np.flatnonzero(np.cumsum(weight) >= wanted * (1 - 1e-12))
+    if not len(reached):
+        least = int(np.ceil(confidence / (1 - confidence) - 1e-9))
+        raise ValueError(
+            f"confidence={confidence} needs at least {least} complete rows of positive weight to "
+            f"calibrate on{name}, got {len(weight)}"
+        )
+    return float(scores[reached[0]])

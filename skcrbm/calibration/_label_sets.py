@@ -1,0 +1,393 @@
+"""Conformal sets of whole label vectors."""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from skcrbm.calibration._conformal import ConformalBase, check_groups, conformal_quantile
+from skcrbm.calibration._summary import summarize
+from skcrbm.utils.classifiers import check_outer_fitted
+from skcrbm.utils.fitting import all_or_nothing
+from skcrbm.utils.label_distribution import LabelDistribution, is_joint
+from skcrbm.utils.labels import all_label_vectors
+from skcrbm.utils.limits import MAX_ALL_LABEL_SETS
+from skcrbm.utils.options import Integer
+from skcrbm.utils.validation import check_count, count_rows
+
+# Rounding of the sums of probabilities does not decide whether a vector is in a set.
+_SLACK = 1e-9
+# Finite logarithm of the probability 0, with which differences can be computed.
+_IMPOSSIBLE = -1e9
+
+
+class ConformalLabelSets(ConformalBase):
+    """Sets of label vectors that hold the true vector with a stated probability.
+
+    For each row the set holds the most probable label vectors, as many as are needed: 3 vectors if
+    the classifier is sure of a row, 300 if it is not. The threshold is calibrated on rows that the
+    classifier has not seen, so that the true vector of a new row is in its set with the probability
+    `confidence`, whatever the classifier [1]_. A better model of the joint distribution does not
+    change this probability. It makes the sets smaller.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Multi-label classifier. The sets use the joint distribution p(y | x) if the classifier has
+        the method `score_label_sets`, itself or as the last step of a pipeline. Otherwise they use
+        the probabilities of `predict_proba`, as if the labels were independent given x.
+    confidence : float, default=0.9
+        Probability, between 0 and 1, that the set of a new row holds its true label vector.
+    rule : {"mass", "probability"}, default="mass"
+        Rule that decides which vectors are in the set of a row. "mass" takes the vectors for which
+        the more probable vectors have a total probability of at most a threshold; no set is empty.
+        "probability" takes the vectors with at least a certain probability; the sets are smaller
+        on average, but cover uncertain rows less often than other rows, and may be empty.
+    cv : int, splitter or iterable, default=None
+        Folds; a number (None is 5) stands for stratified folds. A fitted classifier inside
+        ``sklearn.frozen.FrozenEstimator`` is not fitted again, and all rows of `fit` calibrate.
+    n_draws : int, default=1000
+        Number of draws from p(y | x) that replace the enumeration of all label vectors if there
+        are more than 20 labels.
+    n_jobs : int, default=None
+        Number of folds fitted at the same time.
+    random_state : int, RandomState or None, default=None
+        Seed of the draws. It is fixed in `fit`.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Classifier fitted on all rows.
+    thresholds_ : dict
+        Threshold of the score of each group; the key is 0 if there are no groups.
+    classes_ : ndarray (n_outputs,)
+        Numbers of the labels.
+    label_names_ : ndarray of str (n_outputs,)
+        Names of the labels, if y is a data frame with names.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X has names.
+
+    See Also
+    --------
+    CalibratedMarginals : Calibrate the probability of each label.
+
+    Notes
+    -----
+    With a classifier fitted on other rows (`FrozenEstimator`) the guarantee is exact: over draws of
+    the calibration rows and the new row, the coverage is at least `confidence`, and at most 1 / (n
+    + 1) more if no scores are equal. With `cv` the calibration scores come from models of the
+    folds and the sets from the model of all rows. The coverage is then approximate; it tends to be
+    slightly higher than `confidence`, because the model of all rows saw more rows.
+
+    With `groups` there is a threshold for each group (Mondrian sets), and the guarantee holds in
+    each group. Rows with NaN in y train the classifier, if it takes NaN, but do not calibrate. Of
+    weights only the ratios count: a new row has the average weight.
+
+    Up to 20 labels all label vectors are enumerated, and every answer is exact. Beyond, the mass of
+    the more probable vectors is a share of `n_draws` draws. The guarantee does not depend on the
+    error of this share, because the same rule is calibrated and used.
+
+    References
+    ----------
+    .. [1] Romano, Sesia and Candes (2020). Classification with valid and adaptive coverage.
+       NeurIPS.
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.calibration import ConformalLabelSets
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> X, Y = make_structured_labels(700, n_labels=5, random_state=0)
+    >>> sets = ConformalLabelSets(CRBMClassifier(random_state=0), confidence=0.8)
+    >>> sets = sets.fit(X[:400], Y[:400])
+    >>> bool(sets.contains(X[400:], Y[400:]).mean() > 0.75)
+    True
+    >>> sets.set_sizes(X[400:]).shape
+    (300,)
+    """
+
+    _saved = ("n_features_in_", "classes_", "_targets", "estimator_", "thresholds_")
+
+    _parameter_constraints: dict = {
+        "estimator": [HasMethods(["fit"])],
+        "confidence": [Interval(Real, 0, 1, closed="neither")],
+        "rule": [StrOptions({"mass", "probability"})],
+        "cv": ["cv_object"],
+        "n_draws": [Integer(1)],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        confidence: float = 0.9,
+        rule: str = "mass",
+        cv: Any = None,
+        n_draws: int = 1000,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.estimator = estimator
+        self.confidence = confidence
+        self.rule = rule
+        self.cv = cv
+        self.n_draws = n_draws
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Fit the classifier, and calibrate the threshold on predictions out of fold.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples, n_outputs)
+            0/1 indicator matrix, with NaN where not observed if the classifier takes NaN.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for the threshold and, if given, for the classifier.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, for a threshold per group.
+
+        Returns
+        -------
+        self : object
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If y is not a 2-D indicator matrix, or a group has too few complete rows for the
+            confidence.
+        """
+        if not (is_joint(self.estimator) or hasattr(self.estimator, "predict_proba")):
+            raise ValueError(
+                "estimator must have predict_proba or score_label_sets, itself or as the last step "
+                f"of a pipeline; {type(self.estimator).__name__} has neither"
+            )
+        self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        self._grouped = groups is not None
+        groups = check_groups(groups, X)
+        respond = partial(_scores, rule=self.rule, n_draws=self.n_draws, seed=self._seed)
+        scores, _, weight, complete = self._fit_inner(X, y, sample_weight, respond)
+        used = complete & (weight > 0)
+        self.thresholds_ = {}
+        for group in np.unique(groups):
+            rows = used & (groups == group)
+            name = f" in group {group}" if self._grouped else ""
+            self.thresholds_[group] = conformal_quantile(
+                scores[rows], weight[rows], self.confidence, name
+            )
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "thresholds_")
+
+    def contains(self, X, y, groups=None):
+        """Return whether the set of each row holds a given label vector.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples, n_outputs)
+            Label vectors of 0 and 1, for example the true vectors. The columns of a data frame are
+            matched by name.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, if `fit` had groups.
+
+        Returns
+        -------
+        is_member : ndarray of bool (n_samples,)
+            True if the set of the row holds the vector. The mean over new rows with their true
+            vectors estimates the coverage.
+        """
+        threshold = self._thresholds_of(X, groups)
+        labels = self._labels_of_rows(y, count_rows(X))
+        options = {"rule": self.rule, "n_draws": self.n_draws, "seed": self._seed}
+        return _scores(self.estimator_, X, labels, **options) <= threshold + _SLACK
+
+    def set_sizes(self, X, groups=None):
+        """Return the number of label vectors in the set of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, if `fit` had groups.
+
+        Returns
+        -------
+        sizes : ndarray (n_samples,)
+            Numbers of vectors: integers up to 20 labels, and estimates by `n_draws` weighted draws
+            beyond.
+        """
+        threshold = self._thresholds_of(X, groups)
+        distribution = self._distribution()
+        if not distribution.can_enumerate:
+            return self._estimated_sizes(distribution, X, threshold)
+        sizes = np.empty(len(threshold), np.int64)
+        for rows, log_p in distribution.tables(X):
+            sizes[rows] = self._members(log_p, threshold[rows]).sum(axis=1)
+        return sizes
+
+    def predict_sets(self, X, groups=None, *, limit=1000):
+        """Return the label vectors in the set of each row, the most probable vector first.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, if `fit` had groups.
+        limit : int, default=1000
+            Largest number of vectors that is returned for a row. `set_sizes` returns the number of
+            all vectors.
+
+        Returns
+        -------
+        sets : list of n_samples ndarrays (n_vectors, n_outputs)
+            Label vectors of 0 and 1.
+
+        Raises
+        ------
+        ValueError
+            If there are more than 20 labels, which are too many to enumerate.
+        """
+        check_count("limit", limit)
+        threshold = self._thresholds_of(X, groups)
+        vectors, sets = all_label_vectors(self._enumerated("predict_sets")), []
+        for rows, log_p in self._distribution().tables(X):
+            for row, member in zip(log_p, self._members(log_p, threshold[rows])):
+                found = np.flatnonzero(member)
+                order = np.argsort(-row[found], kind="stable")[:limit]
+                sets.append(vectors[found[order]])
+        return sets
+
+    def summarize(self, X, groups=None, *, max_relations=5):
+        """Return a summary of each set that a person can read.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each row, if `fit` had groups.
+        max_relations : int, default=5
+            Largest number of relations of two labels in a summary.
+
+        Returns
+        -------
+        summaries : list of n_samples named tuples
+            Names of the labels that are `on` in all vectors of the set, `off` in all vectors, or
+            `open`; the `relations` of two open labels that hold in all vectors; `n_vectors`; and
+            `text`, for example "on: A; off: C to M; open: B and D, not both".
+
+        Raises
+        ------
+        ValueError
+            If there are more than 20 labels, which are too many to enumerate.
+        """
+        check_count("max_relations", max_relations, 0)
+        threshold = self._thresholds_of(X, groups)
+        vectors, summaries = all_label_vectors(self._enumerated("summarize")), []
+        names = self._targets.visible_names()
+        for rows, log_p in self._distribution().tables(X):
+            members = self._members(log_p, threshold[rows])
+            summaries += [summarize(vectors[member], names, max_relations) for member in members]
+        return summaries
+
+    # ------------------------------------------------------------------ inside
+
+    def _distribution(self):
+        return LabelDistribution(self.estimator_, self._targets.n_visible)
+
+    def _enumerated(self, method):
+        """Return the number of labels; raise a ValueError if there are too many to enumerate."""
+        n_labels = self._targets.n_visible
+        if n_labels > MAX_ALL_LABEL_SETS:
+            raise ValueError(
+                f"{method} enumerates all label vectors of up to {MAX_ALL_LABEL_SETS} labels, got "
+                f"{n_labels}; contains and set_sizes take any number of labels"
+            )
+        return n_labels
+
+    def _thresholds_of(self, X, groups):
+        """Return the threshold of the group of each row, (n,)."""
+        check_outer_fitted(self)
+        if (groups is not None) != self._grouped:
+            needs = "groups, as in fit" if self._grouped else "no groups, because fit had no groups"
+            raise ValueError(f"groups: this {type(self).__name__} needs {needs}")
+        groups = check_groups(groups, X)
+        known, index = np.unique(groups, return_inverse=True)
+        new = [group for group in known if group not in self.thresholds_]
+        if new:
+            raise ValueError(f"groups holds {str(new[0])!r}, which is not a group of fit")
+        return np.array([self.thresholds_[group] for group in known], float)[index]
+
+    def _members(self, log_p, threshold):
+        """Return which of all label vectors (n, 2^L) are in the sets."""
+        if self.rule == "probability":
+            return -log_p <= threshold[:, None] + _SLACK
+        return _mass_above(log_p) <= threshold[:, None] + _SLACK
+
+    def _estimated_sizes(self, distribution, X, threshold):
+        """Estimate sizes as the mean of 1 / p(y | x) over the draws that are in the set."""
+        _, log_p = distribution.draw(X, self.n_draws, self._seed)
+        if self.rule == "probability":
+            score = -log_p
+        else:
+            score = np.stack([_share_above(row, row) for row in log_p])
+        inside = score <= threshold[:, None] + _SLACK
+        return np.where(inside, np.exp(-log_p), 0.0).mean(axis=1)
+
+
+def _scores(model, X, labels, rule, n_draws, seed):
+    """Return the score (N,) of a label vector per row; it is low for probable vectors."""
+    distribution = LabelDistribution(model, labels.shape[1])
+    if rule == "probability":
+        return -distribution.log_proba(X, labels)
+    if not distribution.can_enumerate:
+        log_p = distribution.log_proba(X, labels)
+        _, drawn = distribution.draw(X, n_draws, seed)
+        return (drawn > log_p[:, None] + _SLACK).mean(axis=1)
+    place = labels.astype(np.int64) @ (1 << np.arange(labels.shape[1])[::-1])
+    scores = np.empty(len(labels))
+    for rows, log_p in distribution.tables(X):
+        own = np.take_along_axis(log_p, place[rows, None], axis=1)
+        scores[rows] = np.where(log_p > own + _SLACK, np.exp(log_p), 0.0).sum(axis=1)
+    return scores
+
+
+def _mass_above(log_p):
+    """Return for each vector the total probability (n, K) of the vectors that are more probable."""
+    order = np.argsort(-log_p, axis=1, kind="stable")
+    value = np.maximum(np.take_along_axis(log_p, order, axis=1), _IMPOSSIBLE)
+    proba = np.exp(value)
+    above = np.cumsum(proba, axis=1) - proba
+    # Vectors of equal probability have the mass of the first of them.
+    first = np.ones(value.shape, bool)
+    first[:, 1:] = value[:, :-1] - value[:, 1:] > _SLACK
+    above = np.maximum.accumulate(np.where(first, above, 0.0), axis=1)
+    result = np.empty_like(above)
+    np.put_along_axis(result, order, above, axis=1)
+    return result
+
+
+def _share_above(drawn, log_p):
+    """Return the share of draws (n_draws,) that are more probable than each of `log_p` (K,)."""
+    ordered = np.sort(drawn)
+    return 1 - np.searchsorted(ordered, log_p + _SLACK, side="right") / len(ordered)

@@ -1,0 +1,95 @@
+"""p(y | x) of a fitted classifier over all label vectors: a joint model, or independent labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.utils import _safe_indexing, check_random_state
+
+from skcrbm.utils.classifiers import call_given, inner_method, label_marginals
+from skcrbm.utils.labels import all_label_vectors
+from skcrbm.utils.limits import BLOCK_ENTRIES, MAX_ALL_LABEL_SETS
+from skcrbm.utils.parallel import row_chunks
+from skcrbm.utils.validation import count_rows
+
+
+class LabelDistribution:
+    """p(y | x) of the L labels of a 2-D y under a fitted classifier.
+
+    A classifier with the method ``score_label_sets(X, label_sets)``, itself or as the final model
+    of a pipeline, is a joint model. For any other classifier the labels are independent given x,
+    with the probabilities of its `predict_proba`.
+    """
+
+    def __init__(self, model: Any, n_labels: int):
+        self.model = model
+        self.n_labels = n_labels
+        self.is_joint = is_joint(model)
+
+    @property
+    def can_enumerate(self) -> bool:
+        """True if there are few enough labels to enumerate all label vectors."""
+        return self.n_labels <= MAX_ALL_LABEL_SETS
+
+    def marginals(self, X: Any) -> np.ndarray:
+        """Return P(y_i = 1 | x), (N, L)."""
+        return label_marginals(self.model.predict_proba(X), getattr(self.model, "classes_", None))
+
+    def log_proba(self, X: Any, labels: np.ndarray) -> np.ndarray:
+        """Return the log-probabilities (N,) of a label vector per row, `labels` (N, L)."""
+        if self.is_joint:
+            return np.asarray(call_given(self.model, "score_samples", X, None, y=labels))
+        return _independent(self.marginals(X), labels)
+
+    def tables(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
+        """Iterate over blocks of rows, with the log-probabilities (n, 2^L) of all label vectors.
+
+        The columns have the order of `all_label_vectors`.
+        """
+        vectors = all_label_vectors(self.n_labels)
+        proba = None if self.is_joint else self.marginals(X)
+        for rows in row_chunks(count_rows(X), max(1, BLOCK_ENTRIES // len(vectors))):
+            if proba is None:
+                part = _safe_indexing(X, np.arange(rows.start, rows.stop))
+                given = {"label_sets": vectors}
+                log_p = np.asarray(call_given(self.model, "score_label_sets", part, None, **given))
+                yield rows, log_p - logsumexp(log_p, axis=1, keepdims=True)
+            else:
+                yield rows, _independent(proba[rows, None], vectors[None])
+
+    def draw(self, X: Any, n_draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return draws (N, n_draws, L) from p(y | x), and their log-probabilities (N, n_draws)."""
+        if self.is_joint:
+            options = {"n_samples": n_draws, "random_state": seed}
+            draws = np.asarray(call_given(self.model, "sample", X, None, **options))
+            log_p = np.empty(draws.shape[:2])
+            each = max(1, BLOCK_ENTRIES // (n_draws * self.n_labels))
+            for rows in row_chunks(len(draws), each):
+                repeated = np.repeat(np.arange(rows.start, rows.stop), n_draws)
+                flat = draws[rows].reshape(-1, self.n_labels)
+                found = self.log_proba(_safe_indexing(X, repeated), flat)
+                log_p[rows] = found.reshape(-1, n_draws)
+            return draws, log_p
+        proba = self.marginals(X)
+        uniform = check_random_state(seed).random_sample((len(proba), n_draws, self.n_labels))
+        draws = (uniform < proba[:, None]).astype(np.int8)
+        return draws, _independent(proba[:, None], draws)
+
+
+def is_joint(model: Any) -> bool:
+    """Return True if a classifier has a joint distribution of the labels, `score_label_sets`."""
+    return inner_method(model, "score_label_sets") is not None or hasattr(model, "score_label_sets")
+
+
+def _independent(proba, labels):
+    """Return the log-probabilities of label vectors (..., L) of independent labels."""
+    if proba.ndim == 3 and proba.shape[1] == 1 and len(labels) == 1:  # all vectors at once
+        proba, labels = proba[:, 0], labels[0].astype(float)
+        impossible = (proba == 0) @ labels.T + (proba == 1) @ (1 - labels).T > 0
+        on, off = (np.log(np.where(p > 0, p, 1)) for p in (proba, 1 - proba))
+        return np.where(impossible, -np.inf, on @ labels.T + off @ (1 - labels).T)
+    with np.errstate(divide="ignore"):
+        return np.log(np.where(labels == 1, proba, 1 - proba)).sum(axis=-1)
