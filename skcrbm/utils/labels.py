@@ -591,8 +591,7 @@ def may_be_empty(y: np.ndarray) -> bool:
 def unseen_share(y: np.ndarray) -> float:
     """Estimate the share of new rows whose label set does not occur in y, a 0/1/NaN matrix (N, L).
 
-    This is the Good-Turing estimate: the share of complete rows whose label set occurs only once.
-    It is 1 if no row is complete.
+    The Good-Turing estimate is the share of complete rows whose label set occurs once, or 1.
     """
     bits = _bits(y, complete=True)
     if not len(bits):
