@@ -146,7 +146,7 @@ def test_a_feature_that_left_the_unit_interval_can_no_longer_be_missing(data, go
     all_but_0 = with_nan(X)
     all_but_0[:, 0] = X[:, 0]
     assert np.isfinite(model.predict_proba(all_but_0)).all()
-    with pytest.raises(ValueError, match="feature 0 is NaN, but it was outside"):
+    with pytest.raises(ValueError, match="feature 0 is NaN, but its values in fit were outside"):
         model.predict(with_nan(X))
 
 
