@@ -545,7 +545,7 @@ def _bits(y, complete):
 
 
 def _distinct(bits, n_labels):
-    # Sorting bytes objects takes milliseconds if np.unique(axis=0) takes many seconds.
+    # Sorting bytes objects takes milliseconds; np.unique(axis=0) would take many seconds.
     found = sorted({row.tobytes() for row in bits})
     bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), bits.shape[1])
     return np.unpackbits(bits, axis=1, count=n_labels).astype(np.int8)
