@@ -65,10 +65,7 @@ class InputCode(NamedTuple):
     def for_rows(self, X) -> InputCode:
         """Return the code for new rows, in which other features may be missing.
 
-        Raises
-        ------
-        ValueError
-            If a feature is NaN that must be observed.
+        A ValueError is raised if a feature is NaN that must be observed.
         """
         missing = _missing_columns(X)
         bad = np.flatnonzero(missing & ~self.can_miss)
@@ -97,12 +94,9 @@ class InputCode(NamedTuple):
     def encode(self, X) -> tuple[Any, np.ndarray | None]:
         """Return the means of the input states, and a mask of missing features.
 
-        Returns
-        -------
-        means : ndarray or CSR matrix (N, D (n_states - 1))
-            Means of the states other than 0; all are 0 for a feature that is not observed.
-        missing : ndarray of bool (N, D) or None
-            True for features that are not observed; None if all features are observed.
+        The means are an ndarray or CSR matrix (N, D (n_states - 1)) for the states other than 0,
+        with zeros for features that are not observed. The bool mask (N, D) is True for features
+        that are not observed, and None if all features are observed.
         """
         some_free = self.free.any()
         if sparse.issparse(X):
@@ -205,13 +199,10 @@ class LayeredModel(NamedTuple):
         return means, missing
 
     def weights_read(self, X) -> LayeredParams | None:
-        """Return the rows of the input weights that the scores given X depend on.
+        """Return the indices of the rows of the input weights that the scores given X depend on.
 
-        Returns
-        -------
-        LayeredParams of (ndarray of int, None, None), or None
-            Indices of the rows, or None for all rows. The result is None if X is an array, if the
-            first layer is not dense, or if some inputs are not observed.
+        The indices are in the first field of `LayeredParams`. The result is None, for all rows, if
+        X is an array, if the first layer is not dense, or if some inputs are not observed.
         """
         if not self.structure.connections[0].dense:
             return None
@@ -241,13 +232,8 @@ class LayeredModel(NamedTuple):
     def energy(self, X) -> LayeredEnergy:
         """Return the energies of outputs and hidden nodes given the rows of X (N, D).
 
-        X is an ndarray or CSR matrix.
-
-        Raises
-        ------
-        ValueError
-            If X contains NaN. Missing inputs would be variables, and a `LayeredEnergy` has no
-            variables for inputs.
+        X is an ndarray or CSR matrix. A ValueError is raised if X contains NaN, because missing
+        inputs would be variables, and a `LayeredEnergy` has no variables for inputs.
         """
         if np.isnan(X.data if sparse.issparse(X) else X).any():
             raise ValueError(
