@@ -177,7 +177,7 @@ class LayeredStructure(Versioned):
     Raises
     ------
     ValueError
-        If a layer does not fit to the shape of the layer below.
+        If a layer does not fit the shape of the layer below it.
 
     Examples
     --------
