@@ -7,6 +7,7 @@ from skcrbm._version import __version__
 __all__ = [
     "MSSVMCRBM",
     "CRBMClassifier",
+    "ChainCRF",
     "DecodedClassifier",
     "ImageCRBM",
     "LMBMClassifier",
@@ -36,7 +37,7 @@ _SUBPACKAGES = (
 
 
 def __getattr__(name):
-    # All of these load scikit-learn and, on first use, Numba: not before they are asked for.
+    # Import on first use, because these modules import scikit-learn and (later) Numba.
     if name in _SUBPACKAGES:
         return import_module(f"skcrbm.{name}")
     if name in __all__:

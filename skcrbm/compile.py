@@ -1,7 +1,8 @@
-"""Compile kernels before they are needed: ``python -m skcrbm.compile``.
+"""Compile kernels ahead of time: ``python -m skcrbm.compile``.
 
-Kernels are compiled at their first call, which takes seconds, and cached on disk. This module fits
-a tiny model of every kind and predicts with it, so that later processes find the kernels there.
+Numba compiles a kernel at its first call, which takes seconds, and caches it on disk. This module
+fits a tiny model with each estimator and predicts with it, so that later processes find all kernels
+in the cache.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ import skcrbm
 
 __all__ = ["compile_kernels"]
 
-# A search of a single node ends on no row, so that the kernel for hard rows is compiled, too.
+# With a limit of one node, the first search finishes no row, so that the kernel that handles
+# unfinished rows is compiled as well.
 _HARD_ROWS = {"inference": skcrbm.inference.BranchAndBound(node_limit=1)}
-# With this many weights of inputs, of which a batch reads few, Adam updates them row by row.
+# With so many input weights, of which a batch reads few, Adam uses its kernel for sparse updates.
 _MANY_LEVELS = {
     "max_iter": 2,
     "clamping": skcrbm.layers.HardClamping(tuple(np.arange(1, 1024) / 1024)),
     "layers": (skcrbm.layers.Dense(700),),
 }
-# Settings of every estimator that need their own kernels.
+# Settings of each estimator, such that fits with all of them call all kernels of the estimator.
 _SETTINGS = {
     "CRBMClassifier": (
         {"n_hidden": 2},
@@ -45,20 +47,20 @@ _QUESTIONS = ("predict", "predict_proba")
 def compile_kernels(
     estimators: Sequence[str] = tuple(_SETTINGS), dtypes: Sequence[str] = _DTYPES
 ) -> dict[str, float]:
-    """Compile the kernels that estimators with default parameters need, into Numba's cache.
+    """Compile the kernels that estimators with default parameters need, and cache them on disk.
 
     Parameters
     ----------
-    estimators : sequence of str, default=all that have kernels
-        Names among "CRBMClassifier", "ImageCRBM", "MSSVMCRBM", "LMBMClassifier", "SSVMClassifier"
-        and "LayeredGMClassifier".
+    estimators : sequence of str, default=all estimators with kernels
+        Names of estimators: "CRBMClassifier", "ImageCRBM", "MSSVMCRBM", "LMBMClassifier",
+        "SSVMClassifier" or "LayeredGMClassifier".
     dtypes : sequence of {"float64", "float32"}, default=both
-        Data types of the X that `fit` and `predict` will get.
+        Data types of X in later calls of `fit` and `predict`; each has its own kernels.
 
     Returns
     -------
     seconds : dict of {str: float}
-        Time of each estimator.
+        Compilation time of each estimator.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def compile_kernels(
         ("dtypes", dtypes, _DTYPES),
     ):
         if isinstance(values, str) or not set(values) <= set(known):
-            raise ValueError(f"{name} must be a list of some of {list(known)}, got {values!r}")
+            raise ValueError(f"{name} must be a list of names from {list(known)}, got {values!r}")
     rng = np.random.RandomState(0)
     X = rng.standard_normal((40, 3))
     y = (X @ rng.standard_normal((3, 4)) > 0).astype(int)
@@ -86,7 +88,7 @@ def compile_kernels(
         for dtype in dtypes:
             for settings in _SETTINGS[name]:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # so few iterations do not converge
+                    warnings.simplefilter("ignore")  # training cannot converge so soon
                     model = getattr(skcrbm, name)(random_state=0, **settings)
                     model.fit(X.astype(dtype), y)
                     for question in _QUESTIONS:
@@ -97,15 +99,16 @@ def compile_kernels(
 
 
 def main(arguments=None):
-    """Run the command line."""
+    """Run the command line interface."""
     parser = argparse.ArgumentParser(
         prog="python -m skcrbm.compile",
-        description="Compile kernels into Numba's cache (NUMBA_CACHE_DIR), as when an image is "
-        "built, so that the first call in a new process does not wait for the compiler.",
+        description="Compile kernels and store them in Numba's cache (NUMBA_CACHE_DIR), so that "
+        "the first call in a new process does not wait for the compiler. Run it, for example, "
+        "when a container image is built.",
     )
     for name, known, text in (
-        ("estimators", _SETTINGS, "which estimators"),
-        ("dtypes", _DTYPES, "data types of the X that they will get"),
+        ("estimators", _SETTINGS, "estimators whose kernels are compiled"),
+        ("dtypes", _DTYPES, "data types of X in later calls"),
     ):
         parser.add_argument(
             f"--{name}", nargs="+", choices=list(known), default=list(known), help=text

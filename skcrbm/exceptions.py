@@ -1,4 +1,4 @@
-"""Errors and warnings that users may want to catch."""
+"""Exceptions and warnings that users may want to catch."""
 
 from sklearn import exceptions
 
@@ -6,9 +6,9 @@ __all__ = ["DataFileError", "InconsistentVersionWarning"]
 
 
 class DataFileError(ValueError, OSError):
-    """A data file or its folder is damaged, unexpected, or cannot be read.
+    """Error raised if a data file or folder is damaged, unexpected, or cannot be read.
 
-    The message begins with the path. Missing files raise `FileNotFoundError` instead.
+    The message begins with the path. Missing files raise a `FileNotFoundError` instead.
 
     Examples
     --------
@@ -27,17 +27,19 @@ class DataFileError(ValueError, OSError):
 
 
 class InconsistentVersionWarning(exceptions.InconsistentVersionWarning):
-    """An object was saved by another version of skcrbm.
+    """Warning given when an object is loaded that another version of skcrbm has saved.
 
-    It is a subclass of scikit-learn's warning of the same name. If the other version did not save
-    an attribute that this version needs, loading raises a ValueError instead.
+    This is a subclass of scikit-learn's warning of the same name. If the saved object lacks an
+    attribute that the running version needs, loading raises a ValueError instead.
 
     Parameters
     ----------
     estimator_name : str
-        Name of the class of the object, which need not be an estimator.
-    current_version, original_version : str
-        Running version, and version that saved the object.
+        Name of the class of the saved object, which may be an estimator or another object.
+    current_version : str
+        Version of skcrbm that loads the object.
+    original_version : str
+        Version of skcrbm that saved the object.
 
     Examples
     --------

@@ -1,12 +1,19 @@
-"""scikit-learn's pipeline with all questions that its last step answers."""
+"""scikit-learn's pipeline with all methods of its last step, and a transformer of sequences."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
 
 from sklearn import pipeline
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
+from skcrbm.targets.sequences import positions
 from skcrbm.utils.classifiers import call_given, final_model, inner_method
 from skcrbm.utils.labels import RANK, ranked_index
 
-__all__ = ["Pipeline", "make_pipeline"]
+__all__ = ["Pipeline", "SequenceTransformer", "make_pipeline"]
 
 
 def _final_has(name):
@@ -19,35 +26,36 @@ def _answer(self, method, X, *args, **options):
 
 
 class Pipeline(pipeline.Pipeline):
-    """scikit-learn's `Pipeline` that also passes on the questions about labels.
+    """scikit-learn's `Pipeline` with the additional prediction methods of this package.
 
     `sample`, `predict_topk`, `predict_pairwise_proba`, `predict_with_gap` and
-    ``score_samples(X, y)`` call the method of the last step (of its best model, if it is a search)
-    on the X that the other steps transformed; the pipeline has a method only if the last step has
-    it. `predict`, `predict_proba`, `predict_log_proba`, `decision_function` and
-    `score` take `y_known`, with metadata routing or without. All else is as in scikit-learn.
+    ``score_samples(X, y)`` transform X by the first steps and call the method of the same name of
+    the last step (or of its best model, if the last step is a search). The pipeline has one of
+    these methods only if the last step has it. `predict`, `predict_proba`, `predict_log_proba`,
+    `decision_function` and `score` have an additional argument `y_known`, with and without metadata
+    routing. Everything else is as in scikit-learn.
 
     Parameters
     ----------
     steps : list of (str, estimator)
-        Names and steps.
+        Names and estimators of the steps, in order.
     transform_input, memory, verbose
         Parameters of :class:`sklearn.pipeline.Pipeline`.
 
     Attributes
     ----------
     label_names_ : ndarray of str (n_outputs,)
-        Names of the labels of the last step, if y had names.
+        Names of the labels, if y in `fit` had names.
 
     See Also
     --------
-    make_pipeline : Make a pipeline without names for the steps.
+    make_pipeline : Make a pipeline with automatic names for the steps.
     skcrbm.ensemble.make_stacked : Make a pipeline of stacked classifiers.
 
     Notes
     -----
-    The displays of `skcrbm.inspection`, `DecodedClassifier` and `masked_scorer` look for the model
-    at the end of any pipeline, scikit-learn's too.
+    The displays of `skcrbm.inspection`, `DecodedClassifier` and `masked_scorer` also work with
+    scikit-learn's `Pipeline`, and use the model in its last step.
 
     Examples
     --------
@@ -64,18 +72,18 @@ class Pipeline(pipeline.Pipeline):
 
     @property
     def label_names_(self):
-        """Names of the labels of the last step."""
+        """Names of the labels, from the last step."""
         return final_model(self)[0].label_names_
 
     @available_if(_final_has("set_label_output"))
     def set_label_output(self, container=None):
-        """Set the container of predictions, as the last step's method does.
+        """Set the container of predicted labels, by `set_label_output` of the last step.
 
         Parameters
         ----------
         container : {"default", "pandas", "polars"}, default=None
-            Container. Data frames of pandas have the index of X, although other steps may turn X
-            into an array.
+            Container of the predictions, as in :meth:`skcrbm.CRBMClassifier.set_label_output`. Data
+            frames of pandas get the index of the pipeline's input X.
 
         Returns
         -------
@@ -94,14 +102,15 @@ class Pipeline(pipeline.Pipeline):
         X : array-like
             Input of the first step.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, if the last step takes them.
+            Labels that are known beforehand, and NaN for the other labels. The last step must
+            support known labels.
         **params : dict
             Further parameters, as in scikit-learn.
 
         Returns
         -------
         labels : ndarray, data frame or series
-            Labels or scores.
+            Predicted labels.
         """
         return self._given("predict", X, y_known, params)
 
@@ -139,7 +148,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("decision_function"))
     def decision_function(self, X, y_known=None, **params):
-        """Return scores of labels.
+        """Return decision scores of labels or classes.
 
         Parameters
         ----------
@@ -148,8 +157,8 @@ class Pipeline(pipeline.Pipeline):
 
         Returns
         -------
-        labels : ndarray, data frame or series
-            Labels or scores.
+        scores : ndarray or data frame
+            Decision scores.
         """
         return self._given("decision_function", X, y_known, params)
 
@@ -166,7 +175,7 @@ class Pipeline(pipeline.Pipeline):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, if the last step takes them. They do not count.
+            Labels that are known beforehand, as in `predict`; they do not count in the score.
         **params : dict
             Further parameters, as in scikit-learn.
 
@@ -186,7 +195,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("score_samples"))
     def score_samples(self, X, *args, **options):
-        """Return log-likelihoods by the method of the last step, ``score_samples(X, y)``.
+        """Return the log-likelihoods of the rows, by ``score_samples(X, y)`` of the last step.
 
         Parameters
         ----------
@@ -198,13 +207,13 @@ class Pipeline(pipeline.Pipeline):
         Returns
         -------
         log_proba : ndarray of shape (n_samples,)
-            Log-likelihood of each row.
+            Log-likelihood of the labels of each row.
         """
         return _answer(self, "score_samples", X, *args, **options)
 
     @available_if(_final_has("sample"))
     def sample(self, X, *args, **options):
-        """Draw labels.
+        """Draw labels from the predicted distribution of each row.
 
         Parameters
         ----------
@@ -222,7 +231,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("predict_topk"))
     def predict_topk(self, X, *args, **options):
-        """Return the most probable label vectors, with their probabilities.
+        """Return the most probable label vectors of each row, with their probabilities.
 
         Parameters
         ----------
@@ -240,7 +249,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("predict_pairwise_proba"))
     def predict_pairwise_proba(self, X, *args, **options):
-        """Return the probabilities that two labels are both positive.
+        """Return, for each pair of labels, the probability that both labels are positive.
 
         Parameters
         ----------
@@ -258,7 +267,7 @@ class Pipeline(pipeline.Pipeline):
 
     @available_if(_final_has("predict_with_gap"))
     def predict_with_gap(self, X, *args, **options):
-        """Predict labels with a certificate.
+        """Predict labels, and bound how far their objective is from the optimum.
 
         Parameters
         ----------
@@ -270,13 +279,13 @@ class Pipeline(pipeline.Pipeline):
         Returns
         -------
         labels, objective, gap : ndarray
-            Labels, their objective, and its distance from the bound.
+            Labels, their objective, and the largest possible improvement of the objective.
         """
         return _answer(self, "predict_with_gap", X, *args, **options)
 
 
 def make_pipeline(*steps, **options):
-    """Make a `Pipeline` whose steps are named after their classes.
+    """Make a `Pipeline` whose steps get the lower-case names of their classes.
 
     Parameters
     ----------
@@ -305,7 +314,7 @@ def make_pipeline(*steps, **options):
 
 
 def _with_rows_of(X, answer):
-    """Return an answer with the index of X if both are pandas containers."""
+    """Return the answer of the last step; give it the index of X if both are pandas objects."""
     if not hasattr(X, "iloc"):
         return answer
     if isinstance(answer, tuple):
@@ -317,7 +326,78 @@ def _with_rows_of(X, answer):
 
 
 def _rows(index, numbered):
-    """Return the index of rows, with the ranks of `numbered` if it has ranks."""
+    """Return `index`, or (for answers of `predict_topk`) each row of `index` with its ranks."""
     if numbered.names[-1] != RANK:
         return index
     return ranked_index(index, len(numbered) // max(len(index), 1))
+
+
+class SequenceTransformer(TransformerMixin, BaseEstimator):
+    """Apply a transformer of rows to all positions of a list of sequences.
+
+    `ChainCRF` takes lists of sequences, but scikit-learn's transformers take tables. This class
+    puts the positions of all sequences into a single table (or a single list, if positions are
+    dicts or strings), transforms it, and splits the result into sequences again.
+
+    Parameters
+    ----------
+    transformer : transformer
+        Transformer of the positions, for example ``StandardScaler()`` for arrays,
+        ``FeatureHasher()`` for dicts, or a pipeline of transformers. A clone of it is fitted.
+
+    Attributes
+    ----------
+    transformer_ : transformer
+        Fitted transformer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skcrbm import ChainCRF
+    >>> from skcrbm.pipeline import SequenceTransformer, make_pipeline
+    >>> X = [np.array([[100.0], [300.0]]), np.array([[310.0], [90.0], [120.0]])]
+    >>> y = [["low", "high"], ["high", "low", "low"]]
+    >>> model = make_pipeline(SequenceTransformer(StandardScaler()), ChainCRF(alpha=0.1))
+    >>> model.fit(X, y).predict(X)[1].tolist()
+    ['high', 'low', 'low']
+    """
+
+    def __init__(self, transformer: Any):
+        self.transformer = transformer
+
+    def fit(self, X: Iterable, y: Any = None):
+        """Fit the transformer on the positions of all sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Arrays or sparse matrices (n_positions, n_features), or lists of dicts or strings.
+        y : None
+            Ignored.
+        """
+        rows, _ = positions(X)
+        self.transformer_ = clone(self.transformer).fit(rows)
+        return self
+
+    def transform(self, X: Iterable) -> list:
+        """Transform the positions of the sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+
+        Returns
+        -------
+        list of arrays or sparse matrices (n_positions, n_new_features)
+        """
+        check_is_fitted(self, "transformer_")
+        rows, start = positions(X)
+        rows = self.transformer_.transform(rows)
+        return [rows[a:b] for a, b in pairwise(start)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.dict = True
+        return tags

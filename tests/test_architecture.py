@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "utils",
     },
     "density": {"energies", "inference", "learning", "utils"},
-    "pipeline": {"utils"},
+    "pipeline": {"targets", "utils"},
     "compile": {"__init__"},
     "exceptions": set(),
     "_version": set(),

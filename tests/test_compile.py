@@ -47,6 +47,7 @@ print(sum(module.startswith("skcrbm.") for module in modules))
 """
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize(
     ("model", "n_compiled"),
@@ -92,6 +93,7 @@ def test_a_later_process_compiles_nothing(tmp_path, capsys):
     assert hits > 0
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 def test_rows_of_weights_are_moved_by_kernels_that_it_compiles():
     code = """
@@ -109,5 +111,5 @@ print(len(adam.step_rows.signatures), len(adam.bring_up_rows.signatures))
     "options", [{"estimators": ["LMBM"]}, {"dtypes": ["float16"]}, {"estimators": "MSSVMCRBM"}]
 )
 def test_unknown_names_are_refused(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))} must be a list of some of"):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be a list of names from"):
         compile_kernels(**options)

@@ -52,8 +52,19 @@ def test_code_and_what_it_prints_are_found():
         assert any(printed for _, printed in blocks(PAGES[name])), name
 
 
+# Pages that the README's command tests; the others are slow together.
+FIRST_PAGES = ("README.md", "doc/getting_started.md", "doc/index.md")
+
+
 @pytest.mark.compiled
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if blocks(page)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in FIRST_PAGES else pytest.mark.deep)
+        for name, page in PAGES.items()
+        if blocks(page)
+    ],
+)
 def test_code_of_a_page(name, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib").use("Agg")
     pytest.importorskip("matplotlib.pyplot")  # whose import may warn

@@ -55,8 +55,8 @@ def svm_objective(X, Y, C, weights):
 def objective(X, Y, model):
     """Return the primal objective of a machine."""
     signs, S = 2.0 * Y - 1, model.pairwise_coef_
-    fields = X @ model.coef_.T + model.intercept_ + signs @ S
-    value = 0.5 * ((model.coef_**2).sum() + (model.intercept_**2).sum())
+    fields = X @ model.visible_coef_.T + model.visible_intercept_ + signs @ S
+    value = 0.5 * ((model.visible_coef_**2).sum() + (model.visible_intercept_**2).sum())
     if model.pairwise_penalty < np.inf:
         value += 0.25 * model.pairwise_penalty * (S**2).sum()
     return value + model.C * np.maximum(1 - signs * fields, 0).sum()
@@ -73,7 +73,9 @@ def training(repeats):
         for C in (0.01, 0.1, 1.0):
             options = {"C": C, "max_iter": 50_000, "random_state": 0}
             best = LMBMClassifier(pairwise_penalty=np.inf, tol=1e-5, **options).fit(X, Y)
-            optimum = svm_objective(X, Y, C, np.column_stack([best.coef_, best.intercept_]))
+            optimum = svm_objective(
+                X, Y, C, np.column_stack([best.visible_coef_, best.visible_intercept_])
+            )
             excess = svm_objective(X, Y, C, svms(X, Y, C)) / optimum - 1
             models, excesses = [], []
             for eta in (1, 10, 100, 1e4, np.inf):

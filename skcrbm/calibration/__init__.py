@@ -1,4 +1,4 @@
-"""Calibration of the probabilities of classifiers."""
+"""Calibration of the probabilities of multi-label classifiers."""
 
 from skcrbm.calibration._marginals import CalibratedMarginals
 

@@ -1,4 +1,4 @@
-"""Calibration of the marginal of each label, on predictions out of fold."""
+"""CalibratedMarginals: calibrate the marginals of labels on out-of-fold predictions."""
 
 import numpy as np
 from scipy.special import logit
@@ -22,15 +22,16 @@ from skcrbm.utils.validation import (
     note_features,
 )
 
-# Probabilities this near to 0 or 1 count as 0 or 1.
+# Probabilities that differ from 0 or 1 by less than this count as 0 or 1.
 _TINY = 1e-12
 
 
 def _clip_distance(proba):
-    """Return the distance (L,) of clipped probabilities (n, L) from 0 and 1, for log-odds.
+    """Return for each label the distance (L,) from 0 and 1 at which to clip probabilities (n, L).
 
-    It is half the least distance of a probability that is not 0 or 1. Trees and neighbours count
-    votes, and a label without a vote among five is not impossible.
+    The distance is half the smallest distance from 0 or 1 of any probability that is not 0 or 1.
+    For example, forests and nearest neighbours count votes. With five voters, a label without votes
+    is clipped to 1/10, because five voters cannot show that a label is impossible.
     """
     distance = np.minimum(proba, 1 - proba)
     nearest = np.where(distance > _TINY, distance, 1.0).min(axis=0)
@@ -38,38 +39,40 @@ def _clip_distance(proba):
 
 
 class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
-    """Multi-label classifier with the marginal of each label calibrated.
+    """Multi-label classifier whose marginal probabilities are calibrated label by label.
 
-    scikit-learn's `CalibratedClassifierCV` calibrates a single target, and so cannot keep a model
-    of the joint distribution together. This class fits the whole model on folds, a calibrator for
-    each label on the marginals out of fold, and the model again on all rows (as scikit-learn does
-    with ``ensemble=False``).
+    scikit-learn's `CalibratedClassifierCV` supports only a single target, so it would need a
+    separate model for each label. This class fits the multi-label model on folds, fits a calibrator
+    for each label on the out-of-fold marginals, and then fits the model on all rows (like
+    scikit-learn with ``ensemble=False``).
 
     Parameters
     ----------
     estimator : classifier
-        Multi-label or binary classifier with `predict_proba`, or else `decision_function`.
+        Multi-label or binary classifier with `predict_proba` or, if it has no `predict_proba`, with
+        `decision_function`.
     method : {"sigmoid", "isotonic"}, default="sigmoid"
-        Form of the calibrators. "sigmoid" fits ``P(y_i = 1) = sigmoid(a_i s + b_i)`` of the
-        log-odds s (or decisions) with Platt's smoothed targets [1]_ and suits few rows. "isotonic"
-        fits any increasing function and suits labels with hundreds of positives; with n rows, its
-        least probability is 1 / (n + 2). In both a row of weight w counts as w rows.
+        Form of the calibrators. "sigmoid" fits ``P(y_i = 1) = sigmoid(a_i s + b_i)``, where s are
+        the log-odds (or decisions) of the label, with Platt's smoothed targets [1]_; it works with
+        few rows. "isotonic" fits any increasing function and needs labels with hundreds of
+        positives; on n rows, its probabilities are at least 1 / (n + 2). In both a row of weight w
+        counts as w rows.
     cv : int, splitter or iterable, default=None
-        Folds; a number (None is 5) stands for stratified folds.
+        Cross-validation folds. An int is a number of stratified folds; None stands for 5.
     n_jobs : int, default=None
-        Number of folds fitted at the same time.
+        Number of folds that are fitted in parallel.
 
     Attributes
     ----------
     estimator_ : classifier
         Classifier fitted on all rows.
     calibrators_ : list of LogisticRegression, IsotonicRegression or None
-        Calibrator of the log-odds of each label; None for a label without an observed entry, which
-        is not calibrated.
+        Calibrator of the log-odds of each label. It is None for a label without observed entries,
+        whose probabilities are not calibrated.
     classes_ : ndarray (n_outputs,) or (2,)
-        Numbers of the labels of a 2-D y, or the classes.
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
-        Names of the labels, if y is a data frame or a series with names, see `set_label_output`.
+        Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str
@@ -77,14 +80,15 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    `predict` returns 1 for labels with a calibrated marginal of at least 0.5. Before the log-odds
-    are computed, marginals are clipped: the distance from 0 and 1 is half the least distance of
-    the marginals of the label out of fold that are not 0 or 1. NaN in y (not observed) is left out
-    of the calibration, and needs an estimator that accepts it.
+    `predict` returns 1 for labels with a calibrated marginal of at least 0.5. Before log-odds are
+    computed, the marginals of a label are clipped to [d, 1 - d], where d is half the smallest
+    distance from 0 or 1 among its out-of-fold marginals that are not 0 or 1. Missing labels (NaN in
+    y) are left out of the calibration; the estimator must support them.
 
     Known labels, `y_known`, are passed to the estimator's `predict_proba`. The calibrators are
-    fitted to marginals given x alone, and marginals given other labels vary far more. So the change
-    that the known labels make to the log-odds of the estimator is added to the calibrated log-odds.
+    fitted on marginals given x alone and would be wrong for marginals given other labels, which
+    vary far more. So only the marginals given x are calibrated, and the change of the estimator's
+    log-odds by the known labels is added to the calibrated log-odds.
 
     References
     ----------
@@ -141,16 +145,16 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None):
-        """Fit the calibrators on predictions out of fold, then the classifier on all rows.
+        """Fit the calibrators on out-of-fold predictions, and the classifier on all rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix with NaN where not observed, or two classes.
+            0/1 indicator matrix with NaN for missing labels, or two classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the calibrators and, if given, for the classifier.
+            Weights of the rows, for the classifier and the calibrators.
 
         Returns
         -------
@@ -160,14 +164,14 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If y is of another kind, or the folds do not hold each row once.
+            If y is multiclass or invalid, or a row is in no test fold or in several test folds.
         """
         targets = make_targets(y, estimator=self)
         if targets.one_hot:
             require_two_classes(targets.classes)
             raise ValueError(
                 "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}; scikit-learn's CalibratedClassifierCV is for such a y."
+                f"{type_of_target(y)}; use scikit-learn's CalibratedClassifierCV for this type."
             )
         note_features(self, X)
         check_same_length(X, y)
@@ -212,7 +216,8 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere, if the estimator takes them; see Notes.
+            Labels that are known beforehand, and NaN for the other labels. The estimator must
+            support known labels; see Notes.
 
         Returns
         -------
@@ -231,7 +236,7 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere, if the estimator takes them; see Notes.
+            Labels that are known beforehand, as in `predict_proba`.
 
         Returns
         -------
@@ -261,14 +266,14 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
 
     @label_output
     def predict(self, X, y_known=None):
-        """Return 1 for calibrated marginals of at least 0.5, or the more probable class.
+        """Predict labels with a calibrated marginal of at least 0.5, or the more probable class.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Inputs.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere, if the estimator takes them; see Notes.
+            Labels that are known beforehand, as in `predict_proba`.
 
         Returns
         -------
@@ -281,30 +286,31 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
     # ------------------------------------------------------------------ inside
 
     def _responses(self, model, X):
-        """Return marginals, or else decisions, (n, L)."""
+        """Return the marginals (n, L), or the decisions of a model without `predict_proba`."""
         if not hasattr(model, "predict_proba"):
             decision = np.asarray(model.decision_function(X), dtype=np.float64)
             return decision[:, None] if decision.ndim == 1 else decision
         return self._targets.marginals(model.predict_proba(X), getattr(model, "classes_", None))
 
     def _scores(self, responses):
-        """Return the log-odds of marginals, and decisions unchanged."""
+        """Turn marginals into log-odds, and return decisions unchanged."""
         if self._clip is None:
             return responses
         return logit(np.clip(responses, self._clip, 1 - self._clip))
 
     def _calibrator(self, score, target, weight):
-        """Fit the calibrator of a label on its observed entries with positive weight."""
+        """Fit the calibrator of a label on the rows of positive weight in which it is observed."""
         seen = ~np.isnan(target) & (weight > 0)
         if not seen.any():
             return None
         score, target, weight = score[seen], target[seen], weight[seen]
         if self.method == "isotonic":
-            least = 1 / (weight.sum() + 2)  # else the log loss of new rows could be infinite
+            least = 1 / (weight.sum() + 2)  # keeps the log loss of new rows finite
             regression = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip")
             return regression.fit(score, target, sample_weight=weight)
-        # Platt's targets are (n_1 + 1) / (n_1 + 2) and 1 / (n_0 + 2): each row counts as both
-        # classes, with these weights, so that the fit is finite whatever the scores are.
+        # Platt's targets are (n_1 + 1) / (n_1 + 2) for positive rows and 1 / (n_0 + 2) for negative
+        # rows. A logistic regression on such soft targets is fitted with each row in both classes,
+        # weighted by the targets. Its coefficients are always finite.
         n_on = weight @ target
         n_off = weight.sum() - n_on
         on = np.where(target == 1, (n_on + 1) / (n_on + 2), 1 / (n_off + 2))
@@ -319,7 +325,7 @@ class CalibratedMarginals(KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
         return model
 
     def _calibrated(self, calibrator, score):
-        """Return the calibrated log-odds (n,) of a label."""
+        """Return the calibrated log-odds (n,) of the scores (n,) of a label."""
         if calibrator is None:
             return score
         if isinstance(calibrator, IsotonicRegression):

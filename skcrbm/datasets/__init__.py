@@ -1,9 +1,11 @@
-"""Loaders for public data sets, corrupted and generated data, and graphical models.
+"""Readers of data files, loaders of public data sets, and generators of data and graphical models.
 
-No data is shipped with the package. Loaders read the files from a folder of the user
-(``data_home``); missing files of four sets are fetched from OpenML.
+`read_arff`, `read_csv` and `read_svmlight` read your own multi-label files. The loaders read
+published data sets from a folder of the user (``data_home``), because the package ships no data;
+they fetch missing files of four sets from OpenML.
 """
 
+from skcrbm.datasets._arff import read_arff
 from skcrbm.datasets._corruption import flip_pixels, occlude_patch
 from skcrbm.datasets._deconvolution import (
     deconvolution_energy,
@@ -26,6 +28,7 @@ from skcrbm.datasets._loaders import (
     load_scene,
     load_yeast,
 )
+from skcrbm.datasets._own_files import read_csv, read_svmlight
 from skcrbm.datasets._structured import make_structured_labels
 
 __all__ = [
@@ -47,4 +50,7 @@ __all__ = [
     "make_structured_sequences",
     "make_weighted_3sat",
     "occlude_patch",
+    "read_arff",
+    "read_csv",
+    "read_svmlight",
 ]

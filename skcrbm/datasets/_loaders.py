@@ -10,6 +10,7 @@ from typing import TypeVar
 from sklearn.utils import Bunch
 
 from skcrbm.datasets import _specs
+from skcrbm.datasets._mulan import load_mulan_files
 from skcrbm.datasets._read import load
 
 _DATA_HOME = """\
@@ -204,7 +205,12 @@ def load_mulan(
     as_frame: bool = False,
     subset: str = "all",
 ) -> Bunch | tuple:
-    """Load a small multi-label set of the Mulan library.
+    """Load a multi-label set of the Mulan library from files in ``data_home``.
+
+    Any set works whose ARFF files and label file lie in ``data_home``, or in its folder `name`:
+    ``NAME-train.arff`` and ``NAME-test.arff``, or ``NAME.arff`` without a split, with ``NAME.xml``
+    beside them, as Mulan distributes them. The sets below may also be a file ``NAME.npz``. Their
+    sizes and labels are checked against the published set, from either form of the files.
 
     ========== ===== ======== ====== ==================================================
     name       rows  features labels rows are
@@ -217,29 +223,34 @@ def load_mulan(
     cal500     502   68       174    songs, with moods, genres, instruments, uses
     ========== ===== ======== ====== ==================================================
 
-    The split is the split that Mulan ships; "cal500" has no split. Nothing is downloaded. Convert
-    the ARFF files of Mulan into ``NAME.npz`` with the arrays ``X_train``, ``Y_train``, ``X_test``,
-    ``Y_test`` ("cal500": ``X``, ``Y``), ``feature_names`` and ``label_names``.
+    The split is the split that Mulan ships; "cal500" has no split. Nothing is downloaded. A file
+    ``NAME.npz`` holds the arrays ``X_train``, ``Y_train``, ``X_test``, ``Y_test`` ("cal500": ``X``,
+    ``Y``), ``feature_names`` and ``label_names``.
 
     Parameters
     ----------
-    name : {"emotions", "birds", "medical", "enron", "genbase", "cal500"}
-        Name of the set.
+    name : str
+        Name of the set, such as "emotions" or "corel5k".
     <parameters>
 
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
-        `data` (float32) and `target` (int64 0/1 labels), train rows first; the views `X_train`,
-        `X_test`, `y_train`, `y_test`, except for "cal500"; `feature_names`, `label_names`, `DESCR`
-        and `filename`.
+        `data` (float32) and `target` (int64 0/1 labels), train rows first; the parts `X_train`,
+        `X_test`, `y_train`, `y_test`, if the set has a split; `feature_names`, `label_names`,
+        `DESCR` and `filename`. For a set that the table does not list, `data` is a CSR array if the
+        rows of the files are sparse, and `target` is float64 with NaN if labels are missing.
     <tuple>
 
     Raises
     ------
     ValueError
-        If `name` or `subset` is unknown.
+        If `name` is not the name of a file, or `subset` is unknown.
     <raises>
+
+    See Also
+    --------
+    read_arff : Reader of a single ARFF file, also with MEKA's way to mark the labels.
 
     References
     ----------
@@ -253,9 +264,7 @@ def load_mulan(
     >>> emotions.X_train.shape, emotions.y_train.shape  # doctest: +SKIP
     ((391, 72), (391, 6))
     """
-    if name not in _specs.MULAN:
-        raise ValueError(f"name should be one of {sorted(_specs.MULAN)}, got {name!r}")
-    return load(_specs.MULAN[name], data_home, return_X_y, as_frame, subset)
+    return load_mulan_files(name, data_home, return_X_y, as_frame, subset)
 
 
 # ------------------------------------------------------------------------- image sets

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -235,6 +238,14 @@ def _frames(bunch, spec):
             start += n_rows
 
 
+def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
+    """Refuse a subset that the set does not have, and a subset of a Bunch."""
+    if subset not in ("all", *parts):
+        raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
+    if subset != "all" and not return_X_y:
+        raise ValueError("subset is for return_X_y=True: the Bunch has all parts, as X_train etc.")
+
+
 def load(
     spec: Spec,
     data_home: str | os.PathLike | None,
@@ -242,13 +253,14 @@ def load(
     as_frame: bool,
     subset: str,
     download_if_missing: bool = False,
+    read_instead: Callable[[Path], tuple[Path, dict[str, Any]] | None] | None = None,
 ) -> Bunch | tuple:
-    """Read the data set of a spec; the public loaders describe the arguments."""
-    parts = [part for part in spec.rows if part]
-    if subset not in ("all", *parts):
-        raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
-    if subset != "all" and not return_X_y:
-        raise ValueError("subset is for return_X_y=True: the Bunch has all parts, as X_train etc.")
+    """Read the data set of a spec; the public loaders describe the arguments.
+
+    If the file of the spec is missing, `read_instead` looks into its folder and returns another
+    file and its arrays, or None.
+    """
+    check_subset(subset, [part for part in spec.rows if part], return_X_y)
     folder, chosen_by = find_data_home(data_home)
     path = folder / spec.filename
     with _one_error(path):
@@ -269,7 +281,11 @@ def load(
         data, target = _checked_parts(spec, arrays, f"OpenML data set {spec.openml_id}")
         save(arrays, path)
     else:
-        raise _missing(spec, path, chosen_by)
+        found = None if read_instead is None else read_instead(folder)
+        if found is None:
+            raise _missing(spec, path, chosen_by)
+        path, arrays = found
+        data, target = _checked_parts(spec, arrays, str(path))
 
     bunch = Bunch(data=data, target=target)
     start = 0

@@ -242,19 +242,26 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats; an approximation if `inference` is approximate.
+            In nats. With ``inference="auto"`` exact if the model is small enough. For larger models
+            the log-partition is an estimate by 100 chains of annealed importance sampling with a
+            fixed seed, which takes seconds per call and has an error of a few hundredths of a nat
+            on models that are not too peaked; missing entries are then summed out by
+            "sum_product". `skcrbm.inference.estimate_log_partition` of `energy_` returns the
+            standard error, and makes it smaller with more chains and steps.
 
         Raises
         ------
         ValueError
-            With ``inference="auto"``, if the model is too large for exact inference.
+            With ``inference="auto"``, if the model is too large for exact inference and has states
+            of weight 0, so that its log-partition cannot be estimated.
 
         Warns
         -----
         UserWarning
-            If the model was learned from perturbed maxima: the parameters belong to the sampler;
-            the Gibbs distribution with the same parameters, whose probabilities these are, differs
-            from the distribution of the data.
+            If few chains carry the estimate of the log-partition, which is then probably too low,
+            so that the scores are too high. If the model was learned from perturbed maxima: the
+            parameters belong to the sampler; the Gibbs distribution with the same parameters, whose
+            probabilities these are, differs from the distribution of the data.
         """
         found = super().score_samples(X)
         perturbed = isinstance(self._sampler, PerturbAndMaxProduct)
@@ -317,6 +324,7 @@ def density_plan(
     rng: np.random.RandomState,
     *,
     penalised: Any,
+    rule: LearningRule | None = None,
     rate_factors: Any = None,
     batch_size: int | None = None,
     sampled_speedup: int = SAMPLED_SPEEDUP,
@@ -334,6 +342,8 @@ def density_plan(
         Random numbers of seeds that inference methods need.
     penalised : params of 0 and 1
         Parameters on which the penalties act.
+    rule : LearningRule, default=None
+        Learning rule that "auto" stands for; None: `learning` of the estimator.
     rate_factors : params of float, default=None
         Relative learning rates; all 1 by default.
     batch_size : int, default=None
@@ -342,7 +352,7 @@ def density_plan(
     sampled_speedup : int
         Limit of Adam's speedup for rules that follow states of the model.
     """
-    rule = resolve_rule(density.learning, "density")
+    rule = resolve_rule(density.learning if rule is None else rule, "density")
     solver = resolve_solver(density.solver, SOLVERS)
     n_rows, by_states = len(rows.visible), not rule.has_density_loss
     energy = model.energy(rows.X)

@@ -109,9 +109,10 @@ class IsingModel(BaseDensity):
     inference : str or object, default="auto"
         Method of `score_samples` and `marginals`, of "mle", and for missing entries: "exact",
         "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto"
-        is "exact" if the model is small enough. For larger models "mle" and questions are refused,
-        and missing entries are marginalised in training by "sum_product". For "bp" it
-        is "sum_product".
+        is "exact" if the model is small enough. For larger models `score_samples` estimates the
+        log-partition by annealed importance sampling, "mle" and `marginals` are refused, and
+        missing entries are marginalised in training by "sum_product". For "bp" it is
+        "sum_product".
     solver : str or object, default="adam"
         Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
         `batch_size` is all rows, because moments of complete rows are computed once. The

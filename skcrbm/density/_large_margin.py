@@ -306,6 +306,8 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     # --------------------------------------------------------------- questions
 
+    _estimates_log_z = False  # log Z depends on the inputs of a row
+
     def _check_rows(self, X):
         visible = self._given_inputs(X)
         self._check_energy()

@@ -11,7 +11,13 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skcrbm.energies.states import unchecked
-from skcrbm.inference import Gibbs, InferenceMethod, available_methods, infer
+from skcrbm.inference import (
+    AnnealedImportanceSampling,
+    Gibbs,
+    InferenceMethod,
+    available_methods,
+    infer,
+)
 from skcrbm.inference.base import resolve_method
 from skcrbm.utils.options import check_parameters, is_auto
 from skcrbm.utils.pickling import Versioned
@@ -34,6 +40,10 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
 
     energy_: Any
     n_features_in_: int
+
+    # True if `score_samples` with inference="auto" estimates log Z of models that are too large for
+    # exact inference.
+    _estimates_log_z = True
 
     # Hyperparameters that are validated before a question to a fitted model is answered.
     _query_parameters = ("inference", "binarize", "n_jobs")
@@ -79,12 +89,17 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         return resolve_method(self.inference)
 
     def _query_method(self, energy, wanted):
-        """Return the method for a question; "auto" is exact, or a ValueError."""
+        """Return the method for a question; "auto" is exact, an estimate, or a ValueError."""
         if not is_auto(self.inference):
             return self._method_answering(energy, {_ANSWERS.get(wanted, "marginals")})
-        if not is_small(energy):
-            raise ValueError(too_large(energy, wanted))
-        return resolve_method("exact")
+        if is_small(energy):
+            return resolve_method("exact")
+        # A fixed seed: the same rows have the same score in each call, and models are compared with
+        # the same random numbers.
+        estimate = AnnealedImportanceSampling(random_state=0)
+        if wanted == "score_samples" and self._estimates_log_z and estimate.supports(energy):
+            return estimate
+        raise ValueError(too_large(energy, wanted))
 
     def _method_answering(self, energy, answers):
         """Return the given method; raise a ValueError if it lacks one of the answers."""
@@ -120,12 +135,13 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats; an approximation if `inference` is approximate.
+            In nats; an approximation if `inference` is approximate or the model is large.
 
         Raises
         ------
         ValueError
-            With ``inference="auto"``, if the model is too large for exact inference.
+            With ``inference="auto"``, if the model is too large for exact inference and its
+            log-partition cannot be estimated.
         """
         visible = self._check_rows(X)
         energy = self.energy_
@@ -135,6 +151,8 @@ class DensityQuestions(DensityMixin, Versioned, BaseEstimator, metaclass=ABCMeta
         log_weight = unchecked(rows.log_weight)(np.nan_to_num(visible))
         partly = np.flatnonzero(np.isnan(visible).any(axis=1))
         if len(partly):
+            if is_auto(self.inference) and isinstance(method, AnnealedImportanceSampling):
+                method = resolve_method("sum_product")  # chains for each row would take too long
             log_weight[partly] = infer(
                 energy.rows(np.zeros(len(partly), int)),
                 method,

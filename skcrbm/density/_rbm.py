@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.utils._param_validation import StrOptions
 
-from skcrbm.density._base import BaseDensity, DensityPlan, Rows, density_plan
+from skcrbm.density._base import SOLVERS, BaseDensity, DensityPlan, Rows, density_plan
 from skcrbm.energies import RBMEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod
 from skcrbm.learning.data import crbm_params
 from skcrbm.learning.fit import fit
-from skcrbm.learning.rules import LearningRule
-from skcrbm.learning.solvers import LossPlateau, Solver
+from skcrbm.learning.rules import LearningRule, PersistentContrastiveDivergence
+from skcrbm.learning.solvers import LossPlateau, Solver, resolve_solver
 from skcrbm.utils.fitting import EpochCallbacks, all_or_nothing, with_callbacks
-from skcrbm.utils.options import Integer
+from skcrbm.utils.options import Integer, is_auto
 
 # With no more rows than the first number, a step reads all rows; else it reads the second number.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 100
+# Sweeps per step of learning="auto" if an epoch is a single step: the parameters take large steps
+# then, and chains that advance by a sweep fall behind them.
+_SWEEPS_OF_FULL_BATCH = 5
+# Automatic number of hidden units: this number for each column, at most the second number.
+_HIDDEN_PER_COLUMN, _MOST_HIDDEN = 4, 256
 # Hidden units break their symmetry slowly, so the step size may be larger than in other densities.
 _SAMPLED_SPEEDUP = 50
 
@@ -58,11 +64,13 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
 
     Parameters
     ----------
-    n_hidden : int, default=256
-        Number of hidden units.
-    learning : str or object, default="pcd"
-        Learning rule, by name or as an object from `skcrbm.learning`. The rules differ in the
-        moments of the model that are compared with the moments of the data:
+    n_hidden : int or "auto", default="auto"
+        Number of hidden units. "auto" is four times the number of columns, at most 256.
+    learning : str or object, default="auto"
+        Learning rule, by name or as an object from `skcrbm.learning`. "auto" is "pcd", with five
+        sweeps per step if a step reads all rows, as with up to 200 rows: the parameters then take
+        large steps, which the chains must follow. The rules differ in the moments of the model that
+        are compared with the moments of the data:
 
         - "mle", `Likelihood`: marginals by `inference`;
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
@@ -76,9 +84,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
     inference : str or object, default="auto"
         Method of `score_samples` and `marginals`, of "mle", and for missing entries: "exact",
         "sum_product", "tree_reweighted", "mean_field", or a configured object. "auto"
-        is "exact" if the model is small enough. For larger models "mle" and questions are refused,
-        and missing entries are marginalised in training by "sum_product". For "bp" it
-        is "sum_product".
+        is "exact" if the model is small enough. For larger models `score_samples` estimates the
+        log-partition by annealed importance sampling, "mle" and `marginals` are refused, and
+        missing entries are marginalised in training by "sum_product". For "bp" it is
+        "sum_product".
     solver : str or object, default="adam"
         Solver, by name or as an object: "adam", `Adam`, or "sgd", `SGD`. The automatic
         `batch_size` is all rows up to 200, else 100. The automatic
@@ -152,14 +161,15 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
 
     _parameter_constraints: dict = {
         **BaseDensity._parameter_constraints,
-        "n_hidden": [Integer(0)],
+        "n_hidden": [Integer(0), StrOptions({"auto"})],
+        "learning": [StrOptions({"auto"}), *BaseDensity._parameter_constraints["learning"]],
     }
 
     def __init__(
         self,
-        n_hidden=256,
+        n_hidden: int | Literal["auto"] = "auto",
         *,
-        learning: str | LearningRule = "pcd",
+        learning: str | LearningRule = "auto",
         inference: str | InferenceMethod = "auto",
         solver: str | Solver = "adam",
         max_iter: int = 200,
@@ -236,9 +246,16 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
             model,
             rng,
             penalised=RBMParams(1.0, 0.0, 0.0),
+            rule=self._automatic_rule(n_rows) if is_auto(self.learning) else None,
             batch_size=n_rows if n_rows <= _FULL_BATCH_ROWS else _BATCH_ROWS,
             sampled_speedup=_SAMPLED_SPEEDUP,
         )
+
+    def _automatic_rule(self, n_rows):
+        """Return the rule that ``learning="auto"`` stands for."""
+        solver = resolve_solver(self.solver, SOLVERS)
+        step = solver.rows_per_step(n_rows, n_rows if n_rows <= _FULL_BATCH_ROWS else _BATCH_ROWS)
+        return PersistentContrastiveDivergence(_SWEEPS_OF_FULL_BATCH if step >= n_rows else 1)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -250,10 +267,13 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         return self.weights_.shape[1]
 
     def _structure_of(self, n_features):
+        if isinstance(self.n_hidden, str):
+            return n_features, min(_HIDDEN_PER_COLUMN * n_features, _MOST_HIDDEN)
         return n_features, self.n_hidden
 
     def _initial_model(self, rows: Rows, rng) -> RBMModel:
-        start = crbm_params(rows.visible, rows.weight, 0, self.n_hidden, rng)
+        _, n_hidden = self._structure_of(rows.visible.shape[1])
+        start = crbm_params(rows.visible, rows.weight, 0, n_hidden, rng)
         return RBMModel(RBMParams(start.weights, start.visible_intercept, start.hidden_intercept))
 
     def _parameter_attributes(self, model):

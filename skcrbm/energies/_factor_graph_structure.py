@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skcrbm.energies._factors import AndFactors, Factors, OrFactors, TableFactors, logic_table
+from skcrbm.energies.merging import Merging, find_merging
 from skcrbm.energies.states import strides_of
 from skcrbm.utils.graphs import min_fill
 from skcrbm.utils.pickling import Versioned
@@ -175,6 +176,12 @@ class FactorGraph(Versioned):
                     scopes.append((last, *inputs[1:][-1:], output))
                     logic.append(join if len(inputs) > 1 else copy)
         return scopes, logic, n
+
+    @cached_property
+    def merging(self) -> Merging:
+        """Tables that message passing adds to others, because their scopes are equal or inside."""
+        scopes, entries = zip(*self.scopes, strict=True) if self.scopes else ((), ())
+        return find_merging(list(scopes), list(entries), list(self.shapes))
 
     @cached_property
     def elimination(self):

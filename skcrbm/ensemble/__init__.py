@@ -1,4 +1,4 @@
-"""Stacking: predictions of other classifiers as inputs of a model."""
+"""Stacking: use predictions of other classifiers as inputs of a final model."""
 
 from skcrbm.ensemble._out_of_bag import OutOfBagLogOdds
 from skcrbm.ensemble._stacked import make_stacked

@@ -1,4 +1,4 @@
-"""Predictions of a classifier as features, out of bag or out of fold for its training rows."""
+"""OutOfBagLogOdds: predictions of a classifier as features of another model."""
 
 from numbers import Real
 
@@ -26,42 +26,45 @@ from skcrbm.utils.validation import check_same_length, note_features
 
 
 class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstimator):
-    """Log-odds of the labels by another classifier, as inputs of a model of their dependence.
+    """Transform X into log-odds of the labels, predicted by another classifier.
 
-    ``fit_transform(X, y)`` returns the log-odds of each row by trees, or a model, that did not see
-    this row, so that a model fitted on the log-odds learns how reliable they are.
-    ``fit(X, y).transform(X)`` returns the log-odds of the full model, which has memorised its
-    training rows, and is meant for new rows. As with scikit-learn's `TargetEncoder` the two methods
-    differ on the training rows; a `Pipeline` and a `FeatureUnion` call the right method.
+    The log-odds are meant as inputs of a model that adds the dependence between labels, such as
+    `CRBMClassifier`. ``fit_transform(X, y)`` predicts each training row by trees, or by a model,
+    that did not see this row, so that the second model learns how reliable the log-odds are.
+    ``transform(X)`` is for new rows and uses the classifier that was fitted on all rows. As with
+    scikit-learn's `TargetEncoder`, ``fit(X, y).transform(X)`` therefore differs from
+    ``fit_transform(X, y)``; `Pipeline` and `FeatureUnion` call the right method.
 
     Parameters
     ----------
     estimator : classifier with `predict_proba`
-        Classifier, which gets the indicator matrix of a 2-D y.
+        Classifier. If y is 2-D, it is fitted on the indicator matrix.
     label_powerset : bool, default=False
-        True to fit the classifier on the index of each row's label set in place of the indicator
-        matrix, and to sum the probabilities of the sets with a label: it then sees labels
-        together. Every label must be observed.
+        If True, each distinct label set of y becomes a class, and the classifier is fitted on these
+        classes instead of the indicator matrix, so that it can learn which labels occur together.
+        The probability of a label is the sum of the probabilities of all sets that contain it. y
+        must not contain NaN.
     cv : "oob", int, splitter or iterable, default="oob"
-        Source of the log-odds of the training rows. "oob" uses the out-of-bag trees of a single
-        fit, for forests with ``bootstrap=True`` and bagging. Otherwise models of cross-validation
-        folds are used; an int is a number of stratified folds.
+        How the training rows are predicted. "oob" uses the out-of-bag predictions of a single fit,
+        which forests with ``bootstrap=True`` and bagging provide. Otherwise each row is predicted
+        by the model of a cross-validation fold; an int is a number of stratified folds.
     clip : float in (0, 0.5), default=0.01
-        Probabilities are clipped to [clip, 1 - clip]: trees often predict exactly 0 or 1.
+        Probabilities are clipped to [clip, 1 - clip], because trees often predict exactly 0 or 1.
     n_jobs : int, default=None
-        Number of cross-validation folds fitted at the same time. Trees follow the `n_jobs` of the
-        forest.
+        Number of cross-validation folds that are fitted in parallel. For the trees of a forest, set
+        `n_jobs` of the forest.
     random_state : int, RandomState or None, default=None
-        Seed from which all `random_state` parameters of the estimator are set, unless it is None.
+        Seed from which all `random_state` parameters of the estimator are set. None leaves them
+        unchanged.
 
     Attributes
     ----------
     estimator_ : classifier
         Classifier fitted on all rows.
     classes_ : ndarray (n_outputs,) or (n_classes,)
-        Classes.
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_sets_ : ndarray (n_sets, n_outputs)
-        Label sets of y, with ``label_powerset=True``.
+        Distinct label sets of y, if ``label_powerset=True``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str
@@ -69,16 +72,16 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
 
     See Also
     --------
-    sklearn.ensemble.StackingClassifier : Stacking of several estimators for a 1-D y.
+    sklearn.ensemble.StackingClassifier : Stack several estimators for a 1-D y.
 
     Notes
     -----
-    There is a column for each label of a 2-D y, a single column for a binary 1-D y, and a column
-    per class for a multiclass 1-D y. Labels that are always 0 or always 1 in y are not learned;
-    their columns are constant. A row that is in the bag of every tree gets the shares of the
-    labels.
+    The output has a column for each label of a 2-D y, a single column for a binary 1-D y, and a
+    column for each class of a multiclass 1-D y. Labels that are always 0 or always 1 in y are not
+    learned; their columns are constant. With "oob", a training row that every tree has seen gets
+    the shares of the labels in y as its probabilities.
 
-    NaN in y (not observed) needs an estimator that accepts it, and folds as `cv`.
+    If y contains NaN (missing labels), the estimator must support NaN and `cv` must not be "oob".
 
     Examples
     --------
@@ -138,19 +141,19 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         return tags
 
     def get_feature_names_out(self, input_features=None):
-        """Return names of the log-odds: the class of the classifier in lower case, and the label.
+        """Return names of the columns: the classifier's class in lower case, and the label.
 
         Parameters
         ----------
         input_features : ignored
-            Present because the pipelines of scikit-learn pass it.
+            Not used; scikit-learn's pipelines pass this argument.
 
         Returns
         -------
         names : ndarray of str objects (n_features_out,)
-            Names such as "extratreesclassifier__Beach"; the classifier may be the last step of a
-            pipeline. Labels without a name have their number. The labels of a 1-D y are its
-            classes; for two classes only the second is used.
+            Names such as "extratreesclassifier__Beach", or "extratreesclassifier__0" if labels have
+            no names. If the classifier is a pipeline, the name is the class of its last step. For a
+            1-D y, names contain the classes; of two classes only the second has a column.
         """
         check_is_fitted(self, "estimator_")
         prefix = type(final_model(self.estimator_)[0]).__name__.lower()
@@ -160,7 +163,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y):
-        """Fit the classifier on all rows, for `transform`.
+        """Fit the classifier on all rows, for later calls of `transform`.
 
         Parameters
         ----------
@@ -177,8 +180,8 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         Raises
         ------
         ValueError
-            If y is neither an indicator matrix nor a vector of classes, if no label varies, or if
-            the estimator does not support `cv`.
+            If y is neither an indicator matrix nor a vector of classes, if all labels are constant,
+            or if the estimator does not support `cv`.
         """
         estimator, X, targets = self._prepare(X, y)
         with explained_fit(estimator, targets):
@@ -188,7 +191,9 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     @all_or_nothing
     @_fit_context(prefer_skip_nested_validation=False)
     def fit_transform(self, X, y):
-        """Fit, and return log-odds of the training rows by trees or models that did not see them.
+        """Fit, and return the log-odds of the training rows, out of bag or out of fold.
+
+        Each row is predicted by trees, or by a model, that did not see this row.
 
         Parameters
         ----------
@@ -205,7 +210,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         Raises
         ------
         ValueError
-            For the same reasons as in `fit`.
+            If y or the estimator is invalid, as in `fit`.
         """
         estimator, X, targets = self._prepare(X, y)
         if isinstance(self.cv, str):
@@ -225,7 +230,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         return self._log_odds(marginals)
 
     def transform(self, X):
-        """Return the log-odds of new rows by the classifier that was fitted on all rows.
+        """Return the log-odds of new rows, predicted by the classifier that was fitted on all rows.
 
         Parameters
         ----------
@@ -244,14 +249,14 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     # ------------------------------------------------------------------ inside
 
     def _prepare(self, X, y):
-        """Return a clone of the estimator, X, and the target of its fit."""
+        """Validate X and y; return a clone of the estimator, X, and the y on which to fit it."""
         targets = make_targets(y, estimator=self)
         if isinstance(self.cv, str) and self.cv != "oob":
             raise ValueError(f"cv must be 'oob', a number of folds or a splitter, got {self.cv!r}")
         note_features(self, X)
         check_same_length(X, y)
         estimator = clone(self.estimator)
-        vars(self).pop("label_sets_", None)  # from an earlier fit
+        vars(self).pop("label_sets_", None)  # attribute of an earlier fit
         if isinstance(self.cv, str):
             self._check_out_of_bag(estimator)
         if self.random_state is not None:
@@ -275,8 +280,8 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         if self.label_powerset or isinstance(self.cv, str):
             require_complete(
                 Y,
-                "label_powerset=True and cv='oob' need every entry. Use folds, as in cv=5, with an "
-                "estimator that accepts NaN",
+                "label_powerset=True and cv='oob' need complete labels. Use folds, as in cv=5, and "
+                "an estimator that accepts NaN",
             )
         self._constant = np.where(missing, 0.0, Y).max(axis=0)
         self._varying = (Y == 0).any(axis=0) & (Y == 1).any(axis=0)
@@ -289,18 +294,20 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
             return index.ravel()
         Y = Y[:, self._varying]
         if Y.shape[1] == 1:
-            require_complete(Y, "only one label varies, and it needs every entry. Drop these rows")
+            require_complete(
+                Y, "only one label is not constant, and it must be complete. Drop these rows"
+            )
         Y = Y if np.isnan(Y).any() else Y.astype(np.int64)
         return Y if Y.shape[1] > 1 else Y[:, 0]
 
     def _marginals(self, model, X):
-        """Return P(y_i = 1 | x), or the probabilities of the classes, (n, n_features_out)."""
+        """Return probabilities (n, n_features_out) of labels or classes, predicted by `model`."""
         proba = model.predict_proba(X)
         if hasattr(self, "label_sets_"):
             return np.clip(np.asarray(proba) @ self.label_sets_[model.classes_], 0, 1)
         if not self._targets.multilabel:
             return self._targets.marginals(proba, model.classes_)
-        if self._varying.sum() == 1:  # the estimator was given a 1-D y
+        if self._varying.sum() == 1:  # the estimator was fitted on a 1-D y
             return self._with_constant(BinaryTargets(np.array([0, 1])).marginals(proba))
         return self._with_constant(self._targets.marginals(proba, model.classes_))
 
@@ -313,17 +320,17 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
         params, name = estimator.get_params(deep=False), type(estimator).__name__
         if "oob_score" not in params:
             raise ValueError(
-                "cv='oob' needs an estimator with oob_score, such as a forest with "
-                f"bootstrap=True; {name} has no oob_score: give a number of folds, as in cv=5"
+                "cv='oob' needs an estimator with a parameter oob_score, such as a forest; "
+                f"{name} has no oob_score. Use a number of folds, as in cv=5"
             )
         if params.get("bootstrap") is False:
             raise ValueError(
-                f"cv='oob' needs bootstrap=True: each tree of this {name} has seen every row; set "
-                "it, or give a number of folds, as in cv=5"
+                f"cv='oob' needs bootstrap=True, because otherwise each tree of {name} sees every "
+                "row; set bootstrap=True, or use a number of folds, as in cv=5"
             )
 
     def _out_of_bag(self, targets):
-        """Return marginals of the training rows by the trees that did not see them."""
+        """Return probabilities of the training rows, predicted by trees that did not see them."""
         proba = self.estimator_.oob_decision_function_
         if proba.ndim == 3:  # (n, 2, varying labels)
             seen = np.nan_to_num(proba).sum(axis=1) > 0

@@ -1,4 +1,4 @@
-"""Forests whose log-odds are the inputs of a conditional RBM."""
+"""make_stacked: a pipeline of forests and a conditional RBM on their log-odds."""
 
 import numpy as np
 from sklearn.base import clone
@@ -33,39 +33,40 @@ def make_stacked(
     n_jobs=None,
     random_state=None,
 ):
-    """Make a pipeline of classifiers and a conditional RBM on their out-of-bag log-odds.
+    """Make a pipeline of classifiers and a conditional RBM that is fitted on their log-odds.
 
-    It adds the dependence of labels to strong classifiers. Forests turn X into log-odds of the
-    labels, by trees that did not see the row, and a `CRBMClassifier` learns from the log-odds how
-    reliable each forest is and how labels go together.
+    The pipeline adds the dependence between labels to strong classifiers. By default three forests
+    turn X into log-odds of the labels, with out-of-bag predictions for the training rows. From
+    these log-odds a `CRBMClassifier` learns how reliable each forest is, and which labels occur
+    together.
 
     Parameters
     ----------
     estimators : list or None, default=None
-        Classifiers with `predict_proba`, each of which becomes an `OutOfBagLogOdds`, or
-        transformers such as `OutOfBagLogOdds`, which are used unchanged. None stands for three
-        forests: extra trees and a random forest on the labels, and extra trees on the label sets,
-        for a 2-D y with every label observed.
+        Classifiers and transformers whose outputs are the inputs of the final estimator.
+        Classifiers with `predict_proba` are wrapped in an `OutOfBagLogOdds`; transformers are used
+        unchanged. None stands for three forests: extra trees and a random forest that are fitted on
+        the labels, and extra trees that are fitted on the label sets. They need a 2-D y without
+        NaN.
     final_estimator : estimator or None, default=None
-        Model fitted on the log-odds. None stands for a `CRBMClassifier` with default parameters,
-        which finds its own penalty, for a 1-D y as well.
+        Model that is fitted on the log-odds. None stands for a `CRBMClassifier` with default
+        parameters, which finds its own penalty.
     n_estimators : int, default=300
-        Number of trees in each of the three forests.
+        Number of trees in each of the three default forests.
     cv : "oob", int, splitter or iterable, default="oob"
-        Source of the log-odds of the training rows for all `estimators` that are classifiers, see
-        `OutOfBagLogOdds`.
+        How the wrapped classifiers predict the training rows, see `OutOfBagLogOdds`.
     n_jobs : int, default=None
-        Number of threads of the forests and of `CRBMClassifier`; with `estimators`, number of
-        folds fitted at the same time.
+        Number of threads of the default forests and of the default `CRBMClassifier`. If
+        `estimators` is given, number of folds that are fitted in parallel.
     random_state : int, RandomState or None, default=None
-        Seed from which each part gets a seed, unless it is None: `estimators` that are classifiers,
-        and `final_estimator` if it has a `random_state`.
+        Seed from which the wrapped classifiers and the final estimator get their own seeds. None
+        leaves their seeds unchanged.
 
     Returns
     -------
     pipeline : skcrbm.pipeline.Pipeline
-        Pipeline of a `FeatureUnion` and the final estimator. It has the methods of the final
-        estimator, such as `sample` and `predict_topk`, with ``y_known``.
+        Pipeline of a `FeatureUnion` and the final estimator. It has the prediction methods of the
+        final estimator, such as `sample` and `predict_topk`, including their argument `y_known`.
 
     Raises
     ------
@@ -74,17 +75,17 @@ def make_stacked(
 
     See Also
     --------
-    OutOfBagLogOdds : Log-odds of a single classifier.
-    sklearn.ensemble.StackingClassifier : Stacking by cross-validation for a 1-D y.
+    OutOfBagLogOdds : Compute the log-odds of a single classifier.
+    sklearn.ensemble.StackingClassifier : Stack estimators by cross-validation for a 1-D y.
 
     Notes
     -----
-    NaN in y (not observed) reaches the final estimator, but forests refuse it: give `estimators`
-    that accept it, with folds, as in
-    ``make_stacked([CRBMClassifier(), ...], cv=5)``.
+    Forests do not support NaN in y (missing labels). If y contains NaN, choose `estimators` that
+    support NaN, and folds as `cv`, as in ``make_stacked([CRBMClassifier(), ...], cv=5)``.
 
-    A fourth forest, a random forest on the label sets, takes as long on Yeast as the three together
-    and does not improve the predictions.
+    A fourth forest, a random forest that is fitted on the label sets, is left out on purpose: on
+    the Yeast data it takes as long as the three others together and does not improve the
+    predictions.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def make_stacked(
 
 
 def _part(estimator, cv, n_jobs, seed):
-    # A classifier that is also a transformer, such as a CRBMClassifier, counts as a classifier.
+    # A CRBMClassifier has a method `transform`, too; treat such an estimator as a classifier.
     is_classifier = hasattr(estimator, "predict_proba")
     if not hasattr(estimator, "fit") or not (is_classifier or hasattr(estimator, "transform")):
         raise ValueError(

@@ -1,5 +1,6 @@
-"""The estimators: one file each, over one base."""
+"""Classifiers of the public API; each has its own file, and `_base.py` has their base classes."""
 
+from skcrbm.estimators._chain_crf import ChainCRF
 from skcrbm.estimators._crbm import CRBMClassifier
 from skcrbm.estimators._decoded import DecodedClassifier
 from skcrbm.estimators._image_crbm import ImageCRBM
@@ -11,6 +12,7 @@ from skcrbm.estimators._ssvm import SSVMClassifier
 __all__ = [
     "MSSVMCRBM",
     "CRBMClassifier",
+    "ChainCRF",
     "DecodedClassifier",
     "ImageCRBM",
     "LMBMClassifier",

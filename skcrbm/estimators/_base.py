@@ -1,4 +1,4 @@
-"""The bases of all classifiers: validation of X, y and weights, tags, predictions."""
+"""Base classes of all classifiers: validation of X, y and weights, predictions, tags."""
 
 from __future__ import annotations
 
@@ -30,52 +30,53 @@ class Rows(NamedTuple):
     """Validated training rows; rows of weight 0 have been dropped."""
 
     X: Any  # ndarray or CSR matrix (N, D), float32 or float64
-    visible: np.ndarray  # (N, V), dtype of X, NaN if not observed
+    visible: np.ndarray  # encoded y (N, V), dtype of X, NaN for missing labels
     weight: np.ndarray  # (N,), positive
 
 
 class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
-    """Base of the classifiers: 2-D indicator y with NaN, 1-D binary or multiclass y.
+    """Base class of the classifiers, for a 2-D indicator y with NaN and a 1-D y of classes.
 
-    A subclass computes something from the rows of X (a posterior, for example), and from that the
-    scores of each kind of y. `_predict` and `_decision` arrange them as the kind of y requires,
-    and so do the methods that return probabilities.
+    For each X, a subclass computes an object such as a `Posterior` once, and passes it as `rows` to
+    the abstract methods below, which return scores and labels for one kind of y each. `_predict`,
+    `_decision` and `predict_proba` call the methods for the kind of y of the fit, and convert
+    their results to the shape that users expect.
     """
 
-    _targets: Any  # the kind of y, set by a fit
-    _progress: Any  # progress of training epoch by epoch, set by a fit
+    _targets: Any  # kind and encoding of y (a `Targets` object), set by `fit`
+    _progress: Any  # progress of the training epochs, set by `fit`
     classes_: np.ndarray
     allow_empty_: bool
     unseen_share_: float
 
     #: True if X may hold NaN.
     _allow_nan = False
-    #: Attributes without a trailing underscore that belong to a fit.
+    #: Names of the private attributes that a fit sets; a new fit deletes them first.
     _state: tuple[str, ...] = ("_targets",)
-    #: Hyperparameters that predictions depend on; they are validated before each prediction.
+    #: Hyperparameters that change predictions; they are validated before each prediction.
     _prediction_parameters: tuple[str, ...] = ("decode", "n_jobs")
-    #: Log-odds of binary 1-D y per unit of `decision_function`.
+    #: Factor that turns the `decision_function` of a binary 1-D y into log-odds.
     _log_odds_scale = 1.0
 
     @abstractmethod
     def _label_scores(self, rows):
-        """Return decision scores (N, L) of 2-D y."""
+        """Return the decision scores (N, L) of the labels of a 2-D y."""
 
     @abstractmethod
     def _label_log_odds(self, rows):
-        """Return log-odds (N, L) of the marginal of each label of 2-D y."""
+        """Return the log-odds (N, L) of the marginals of the labels of a 2-D y."""
 
     @abstractmethod
     def _labels(self, rows):
-        """Return decoded 0/1 labels (N, L) of 2-D y."""
+        """Return the predicted 0/1 labels (N, L) of a 2-D y."""
 
     @abstractmethod
     def _binary_scores(self, rows):
-        """Return scores (N, 1) of the second of two classes against the first."""
+        """Return the scores (N, 1) of the second of two classes, positive if it is preferred."""
 
     @abstractmethod
     def _class_scores(self, rows):
-        """Return unnormalised log-probabilities (N, K) of the classes."""
+        """Return the unnormalised log-probabilities (N, K) of the classes of a 1-D y."""
 
     @abstractmethod
     def predict(self, X):
@@ -89,7 +90,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _marginal_log_odds(self, X):
-        """Return scores (N, V) of the rows of X whose sigmoid or softmax is the probability."""
+        """Return scores (N, V); their sigmoid or (for classes) softmax is the probability."""
 
     @label_output
     def predict_proba(self, X):
@@ -108,7 +109,7 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
     @label_output
     def predict_log_proba(self, X):
-        """Return the logarithms of `predict_proba`, finite also if a probability is rounded to 0.
+        """Return the logarithms of `predict_proba`, which are finite even if it rounds to 0.
 
         Parameters
         ----------
@@ -144,10 +145,10 @@ class StructuredClassifier(TargetsMixin, BaseEstimator, metaclass=ABCMeta):
 
 
 class JointClassifier(KnownLabelsMixin, StructuredClassifier):
-    """Base class of the models with an energy of the outputs given x, which define p(y | x).
+    """Base class of the models that define a joint distribution p(y | x) by an energy.
 
-    A subclass has ``_posterior_of(X, known)``, the `Posterior` of validated rows and known labels;
-    all predictions are computed from it.
+    A subclass defines ``_posterior_of(X, known)``, which returns the `Posterior` of validated rows
+    and known labels; all predictions are computed from this `Posterior`.
     """
 
     @abstractmethod
@@ -166,7 +167,7 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         return posterior.log_odds()
 
     def _joint(self, X, y_known) -> Any:
-        """Return p(y | x) of the rows, over label vectors or over classes."""
+        """Return p(y | x) for the rows of X, as `LabelVectors` or, for a 1-D y, as `Classes`."""
         posterior = self._posterior(X, y_known)
         if self._targets.multilabel:
             return LabelVectors(self._targets, posterior)
@@ -177,14 +178,15 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
 
     @label_output
     def predict(self, X, y_known=None):
-        """Predict labels by the rule `decode`.
+        """Predict labels by the decoding rule `decode`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the other labels are predicted given them. The
-            columns of a data frame are matched by name; labels without a column are not known.
+            Labels that are known before prediction, and NaN for the other labels, which are
+            predicted given the known labels. Data frames are matched to the labels by column name;
+            labels without a column are unknown.
 
         Returns
         -------
@@ -196,9 +198,9 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
 
     @label_output
     def decision_function(self, X, y_known=None):
-        """Return the score of each output, positive if it is on, or of each class.
+        """Return a score for each output (positive for a positive label) or for each class.
 
-        The documentation of the class describes the scores.
+        The scores differ between models; see the documentation of the class.
 
         Parameters
         ----------
@@ -233,8 +235,8 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
     def predict_log_proba(self, X, y_known=None):
         """Return log P(y_i = 1 | x) of each output, or the log-probability of each class.
 
-        The logarithms are computed from log-odds, so that they are finite if a probability is
-        rounded to 0 or 1. Known labels have the logarithm 0 if they are on, else -inf.
+        The logarithms are computed from log-odds, so that they are finite even if a probability is
+        rounded to 0. Known labels have the logarithm 0 if they are 1, and -inf if they are 0.
 
         Parameters
         ----------
@@ -266,21 +268,23 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         n_samples : int, default=1
-            Number of draws from each row.
+            Number of draws for each row.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the other labels are drawn given them.
+            Labels that are known beforehand, and NaN for the other labels, which are drawn given
+            the known labels.
         method : {"exact", "gibbs"}, default="exact"
-            Independent draws by enumeration, with up to 20 hidden units or outputs; or up to
-            100 Gibbs chains per row, see `skcrbm.inference.sample`. 1-D y is always exact.
+            "exact" enumerates all states and makes independent draws, which is possible with up to
+            20 hidden units or outputs. "gibbs" runs up to 100 Gibbs chains per row, see
+            `skcrbm.inference.sample`. Classes of a 1-D y are always drawn exactly.
         burn_in : int or None, default=None
-            Sweeps of the Gibbs chains before the first draw; None: 100.
+            Number of sweeps of the Gibbs chains before the first draw; None stands for 100.
         random_state : int, RandomState or None, default=None
             Seed of the draws, which do not depend on `n_jobs`.
 
         Returns
         -------
         ndarray of shape (n_rows, n_samples, n_outputs) or (n_rows, n_samples)
-            0/1 labels, or classes of 1-D y.
+            0/1 labels, or classes if y was 1-D.
 
         Raises
         ------
@@ -298,17 +302,17 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            Labels. NaN in 2-D y (not observed) is summed out, so that the result is the marginal
-            log-likelihood of the observed labels, and 0 if no label of the row is observed. None,
-            which scikit-learn's checks pass, stands for labels that are not observed.
+            Labels. Missing labels, NaN in a 2-D y, are summed out: the result is the marginal
+            log-likelihood of the observed labels, or 0 if no label of the row is observed. None
+            (which scikit-learn's checks pass) means that no label of any row is observed.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the result is log p(y | x, y_known), and -inf if
-            y contradicts them.
+            Labels that are known beforehand, and NaN for the other labels. The result is then
+            log p(y | x, y_known), or -inf for a row where y contradicts the known labels.
         method : str or object, default="exact"
-            Method that computes log Z: "exact", with up to 20 hidden units or outputs; or, for an
-            approximation, another method of `skcrbm.inference.infer`, by name or as an object:
-            "sum_product" (the Bethe approximation), "tree_reweighted" (an upper bound of log Z) or
-            "ais" (annealed importance sampling). 1-D y is always exact.
+            Method that computes log Z. "exact" is possible with up to 20 hidden units or outputs.
+            Other methods of `skcrbm.inference.infer`, by name or as an object, approximate log Z:
+            "sum_product" (the Bethe approximation), "tree_reweighted" (an upper bound) or "ais"
+            (annealed importance sampling). The result for a 1-D y is always exact.
         random_state : int, RandomState or None, default=None
             Seed of "ais".
 
@@ -329,7 +333,8 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
             visible = self._targets.encode(y)
             if len(visible) != joint.n_rows:
                 raise ValueError(
-                    f"X and y must have as many rows, got {joint.n_rows} and {len(visible)}"
+                    "X and y must have the same number of rows, got "
+                    f"{joint.n_rows} and {len(visible)}"
                 )
             return joint.log_proba_of(visible, method, random_state)
 
@@ -344,29 +349,33 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         k : int, default=1
             Number of label vectors per row.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere: the vectors agree with them, and their
-            probabilities are p(y | x, y_known).
+            Labels that are known beforehand, and NaN for the other labels. The returned vectors
+            agree with the known labels, and their probabilities are p(y | x, y_known).
         candidates : {"auto", "all", "label_sets"} or array-like of shape (n_sets, n_outputs)
-            Label vectors that compete: all possible vectors (exact, up to 20 outputs),
-            `label_sets_`, or the rows of the array. "auto" is "all" up to 14 outputs, else
-            "label_sets". The candidates that agree with the known labels compete; if no candidate
-            agrees, all of them compete with the known labels written over them.
+            Label vectors among which the k most probable are chosen: "all" possible vectors (up to
+            20 outputs), "label_sets" (the vectors in `label_sets_`), or the rows of an array.
+            "auto" is "all" up to 14 outputs, else "label_sets". Candidates that contradict the
+            known labels of a row are left out; if all candidates contradict them, the known labels
+            replace the entries of every candidate.
         method : str or object, default="exact"
-            Method that computes log Z, as in `score_samples`; it affects the probabilities only.
+            Method that computes log Z, as in `score_samples`. It changes only the probabilities,
+            not the choice of the labels.
         random_state : int, RandomState or None, default=None
             Seed of "ais".
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k, n_outputs) or (n_samples, k)
-            0/1 labels, or classes of 1-D y, by falling probability; -1 if the known labels leave
-            fewer than k candidates.
+            0/1 labels, or classes if y was 1-D, in decreasing order of probability. If the known
+            labels leave fewer than k candidates, the last vectors are filled with -1.
         proba : ndarray of shape (n_samples, k)
-            p(y | x), not relative to the candidates; 0 for a missing candidate.
+            Probabilities p(y | x) among all label vectors, not only among the candidates; 0 for
+            vectors filled with -1.
 
-            After ``set_label_output("pandas")`` both are pandas containers with a row for each row
-            of X and each rank 0 to k - 1, so that ``labels.assign(proba=proba)`` is a table; with
-            "polars" it is ``labels.with_columns(proba)``, with k rows for each row of X.
+            After ``set_label_output("pandas")`` both are pandas objects with a row for each row of
+            X and each rank from 0 to k - 1, and ``labels.assign(proba=proba)`` joins them. After
+            ``set_label_output("polars")`` both have k rows for each row of X, and
+            ``labels.with_columns(proba)`` joins them.
 
         Raises
         ------
@@ -380,7 +389,7 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         return top if self._label_container == "default" else self._framed_top(top, X)
 
     def _framed_top(self, top, X):
-        """Return `TopLabelSets` of data frames or series, with a row for each row of X and rank."""
+        """Return the `TopLabelSets` as data frames or series, with k rows for each row of X."""
         n_rows, k = top.proba.shape
         container, index = self._label_container, None
         if container == "pandas":
@@ -392,15 +401,17 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
     def predict_pairwise_proba(self, X, y_known=None):
         """Return P(y_i = 1, y_k = 1 | x) of all pairs of labels.
 
-        The inference method is the method of `predict_proba`, whose marginals stand on the
-        diagonal. For conditional RBMs a pair is ``P(y_k = 1) P(y_i = 1 | y_k = 1)``, with a run of
-        inference per label; if inference is approximate, the mean over both orders is taken.
+        The inference method is the method of `predict_proba`, and the diagonal contains the
+        marginals. A conditional RBM computes ``P(y_k = 1) P(y_i = 1 | y_k = 1)``, for which
+        inference runs once for each label. With approximate inference this product depends on the
+        order of i and k, and the result is the mean of both products.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere.
+            Labels that are known beforehand, and NaN for the other labels; the probabilities are
+            then given the known labels.
 
         Returns
         -------
@@ -410,7 +421,7 @@ class JointClassifier(KnownLabelsMixin, StructuredClassifier):
         Raises
         ------
         ValueError
-            After a fit on 1-D y.
+            If y was 1-D in `fit`.
         """
         check_is_fitted(self)
         self._targets.require_multilabel("predict_pairwise_proba")
@@ -428,17 +439,20 @@ def training_rows(
     classes=None,
     partial: bool = False,
 ) -> Rows:
-    """Validate X, y and the weights; drop rows of weight 0.
+    """Validate X, y and the weights, and return the rows without rows of weight 0.
 
-    Sets the attributes of the model that describe y: `classes_`, `allow_empty_`, `unseen_share_`.
-    Without `reset` the rows must fit the rows of earlier calls, and all rows count in these
-    attributes. The rows of a `partial` fit need not hold both values of each label.
+    Also set the attributes of the model that describe y: `_targets`, `classes_`, `allow_empty_` and
+    `unseen_share_`. If `reset` is False, the model was fitted before: the columns of X and the kind
+    of y must be the same as in earlier calls, and the attributes describe the rows of all calls. If
+    `partial` is True, there is no warning about labels with a single value, because other calls
+    may contain the other value.
     """
     if not reset:
         model._targets.check_classes(classes)
     targets = model._make_targets(y, classes) if reset or y is None else model._targets
     X = model._validate_X(X, reset)
-    # Sums depend on the memory layout, and the array of a data frame has another layout.
+    # Rounding of sums depends on the memory layout, and data frames yield Fortran order. C order
+    # gives the same result for a data frame and for an array.
     visible = targets.encode(y, X.dtype).astype(X.dtype, order="C", copy=False)
     if len(visible) != X.shape[0]:
         raise ValueError(
@@ -462,7 +476,7 @@ def training_rows(
 
 
 def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
-    """Return the rows with the weights of their classes, rows of weight 0 dropped."""
+    """Return the rows with weights multiplied by `class_weight`, without rows of weight 0."""
     class_weight = getattr(model, "class_weight", None)
     if class_weight is None:
         return rows
@@ -472,7 +486,7 @@ def with_class_weight(model: StructuredClassifier, rows: Rows) -> Rows:
 
 
 def refuse_balanced_weights(class_weight) -> None:
-    """Raise a ValueError if `partial_fit` would have to balance classes from a part of the rows."""
+    """Raise a ValueError for ``class_weight="balanced"``, which `partial_fit` cannot support."""
     if isinstance(class_weight, str):
         raise ValueError(
             "partial_fit does not support class_weight='balanced', because it sees only a part of "

@@ -1,4 +1,4 @@
-"""CRBMClassifier: the conditional RBM."""
+"""CRBMClassifier: conditional restricted Boltzmann machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding.rules import (
-    DecodingRule,
-    decoder_constraint,
-    decoders_for,
-)
+from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows, with_class_weight
 from skcrbm.estimators._crbm_auto import (
@@ -24,6 +20,7 @@ from skcrbm.estimators._crbm_auto import (
     PenaltySettings,
     choose_solver,
     make_penalty,
+    partial_scale,
     path_record,
     search_convex_penalty,
     search_penalty,
@@ -41,13 +38,7 @@ from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import marginal_method, methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.data import ArraySource, Design, crbm_params, crbm_rate_factors, mean_square
-from skcrbm.learning.fit import (
-    Plan,
-    fit,
-    fit_one_epoch,
-    resumed_generator,
-    warn_of_convergence,
-)
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.rules import LearningRule, Likelihood, resolve_rule, rule_constraint
 from skcrbm.learning.solvers import (
@@ -80,135 +71,142 @@ _UNCONVERGED = (
 class CRBMClassifier(RBMClassifier):
     """Conditional restricted Boltzmann machine for multi-label and structured outputs.
 
-    ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)`` with 0/1 outputs v and
-    0/1 hidden units h, which carry the dependence between the outputs ([1]_, eq. 3).
-    Without hidden units it is one logistic regression per output.
+    The model is ``p(v, h | x) ∝ exp(v' W h + v' U x + h' S x + v' b + h' c)`` with 0/1 outputs v
+    and 0/1 hidden units h, through which the outputs depend on each other ([1]_, eq. 3). Without
+    hidden units the model is a separate logistic regression for each output.
 
-    y may be a 2-D indicator matrix of 0/1 (NaN = not observed), or 1-D with two or more
-    classes (more than two: one categorical output, exact whatever `inference` says).
+    y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, or a 1-D array with two or
+    more classes. More than two classes are a single categorical output, for which inference is
+    always exact.
 
-    `decision_function` gives the log-odds of each output's marginal; for 1-D y the log-odds of
-    the second class or, for more than two classes, unnormalised log-probabilities.
+    `decision_function` returns the log-odds of the marginal of each output. For a 1-D y it returns
+    the log-odds of the second of two classes, or unnormalised log-probabilities of more classes.
 
-    For binary images, whose many outputs depend on each other, use `ImageCRBM`: the same model with
-    defaults that suit images, which takes X and y as arrays (n_samples, height, width).
+    For binary images use `ImageCRBM`: the same model with defaults that suit images, which takes X
+    and y as arrays of shape (n_samples, height, width).
 
-    With nothing set, `fit` finds the penalty by validation inside the given rows, whatever
-    the scale of the columns, decides whether hidden units help, and fits all rows by L-BFGS; see
-    `alpha` and Notes. With a number for `alpha`, scale the columns of X, for example with
-    `StandardScaler`: the penalty acts on the coefficients of the columns as given.
+    With the default parameters, `fit` scales the columns of X internally, finds the penalty by
+    cross-validation, decides whether hidden units help, and fits all rows by L-BFGS; see `alpha`
+    and Notes. If `alpha` is a number, scale the columns of X yourself, for example with
+    `StandardScaler`, because the penalty then acts on the coefficients of the given columns.
 
-    A change of `inference` takes effect in the next fit, a change of `decode` (to any rule but
-    "threshold") or `n_jobs` at once. For scores of 2-D y by `GridSearchCV` see
-    `skcrbm.metrics.masked_scorer`: scikit-learn's "neg_log_loss" reads an indicator matrix as a
-    multi-class target.
+    A new value of `inference` takes effect at the next fit. A new value of `n_jobs`, or of `decode`
+    (except "threshold"), takes effect at the next prediction. To score a 2-D y in `GridSearchCV`
+    use `skcrbm.metrics.masked_scorer`, because scikit-learn's "neg_log_loss" interprets an
+    indicator matrix as a multi-class target.
 
     Parameters
     ----------
     n_hidden : int, default=8
-        Number of hidden units. With ``alpha="auto"`` and L-BFGS they are dropped if they do not
-        improve the validation likelihood beyond its noise: see `n_hidden_`.
+        Number of hidden units. With ``alpha="auto"`` and L-BFGS, `fit` drops the hidden units if
+        they do not improve the validation likelihood by more than its standard error; `n_hidden_`
+        is the number that was kept.
     learning : str or object, default="mle"
         Learning rule, by name or as an object from `skcrbm.learning`:
 
-        - "mle", `Likelihood`: maximum conditional likelihood with the marginals of `inference`;
-        - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
-          persistent chains belong to the training rows, so "pcd" has no `partial_fit`, and a warm
-          start on the same number of rows goes on with the chains;
-        - "cd_percloss", `CDPercLoss`: steps only if a chain finds a better state than the labels;
+        - "mle", `Likelihood`: maximum conditional likelihood, with marginals by `inference`;
+        - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: gradients
+          from Gibbs chains. With "pcd" each training row keeps its own chain, so `partial_fit` is
+          not possible, and a warm start on the same number of rows continues the chains;
+        - "cd_percloss", `CDPercLoss`: a step only if a chain finds a better state than the labels;
         - "pmp", `PMPLearning`: perturb-and-max-product [2]_, with a new sample of each row in each
-          step. The learned weights belong to that sampler. Predictions are made from the Gibbs
-          distribution with these weights and are off if couplings are strong.
+          step. The weights are learned for this sampler, but predictions use the Gibbs
+          distribution with these weights, which is inaccurate if couplings are strong.
 
-        All rules but "mle" need every label observed and at most two classes in 1-D y;
-        `inference` then serves prediction only.
+        All rules except "mle" need complete labels and at most two classes in a 1-D y, and use
+        `inference` for predictions only.
     inference : str or object, default="auto"
-        Method behind training and prediction: "exact", "sum_product", "tree_reweighted",
+        Inference method of training and prediction: "exact", "sum_product", "tree_reweighted",
         "mean_field", or a configured object such as ``SumProduct(max_iter=30)``. "auto" is "exact"
-        if the smaller layer has at most 10 units, else "sum_product".
+        if there are at most 10 outputs or at most 10 hidden units, else "sum_product".
     decode : str or object, default="marginal"
-        How `predict` turns p(v | x) into labels: the name of a rule, or a rule with options from
-        `skcrbm.decoding`, such as ``Threshold("f1_macro")``. Each rule serves a metric:
+        Rule by which `predict` chooses labels from p(v | x): the name of a rule, or a rule with
+        options from `skcrbm.decoding`, such as ``Threshold("f1_macro")``. Each rule optimises a
+        different metric, given here in parentheses:
 
-        - "marginal": the mode of each marginal (Hamming loss);
+        - "marginal": all labels with a marginal of at least 1/2 (Hamming loss);
         - "label_set": the most probable of the label sets seen in fit (subset accuracy);
-        - "expected_jaccard": the labels with the largest expected Jaccard index among the most
-          probable labels (any number of them) and the best label set seen in fit (Jaccard,
-          micro-F1);
-        - "expected_f1": the label vector with the largest expected F1 (F1 averaged over rows). Both
-          expectations are over all label vectors, under p(v | x) with "exact" inference, else as
-          if labels were independent given x; predicting no label for a row without a true
-          label scores 1;
-        - "threshold": thresholds on the marginals that are best for a metric on the training
-          rows, by default a common threshold for F1 averaged over rows. `fit` then does five
-          more fits, each without a fifth of the rows, from new parameters whatever `warm_start`
-          says; see `skcrbm.decoding.Threshold`;
-        - "marginal_map", "map": the most probable of all label vectors, or the label part of
-          the most probable (v, h); exact for up to 10 labels, or units in the smaller layer,
-          else by mixed-product and max-product with restarts and, with up to 4096 couplings,
-          by flips of single labels, starting at these states and at the best label set.
+        - "expected_jaccard": the labels with the largest expected Jaccard index (Jaccard index,
+          micro-F1). The candidates are the k most probable labels, for each k, and the best of the
+          label sets seen in fit;
+        - "expected_f1": the label vector with the largest expected F1 (F1 averaged over rows). As
+          for "expected_jaccard" the expectation uses p(v | x) if inference is exact, and otherwise
+          assumes that labels are independent given x. An empty prediction scores 1 if the row has
+          no label;
+        - "threshold": the labels with a marginal above a threshold that is best for a metric on
+          the training rows; by default a common threshold for F1 averaged over rows. To find it,
+          `fit` does five more fits, each without a fifth of the rows and without a warm start; see
+          `skcrbm.decoding.Threshold`;
+        - "marginal_map", "map": the most probable label vector, or the labels of the most probable
+          pair (v, h) (subset accuracy). The result is exact if there are at most 10 outputs or 10
+          hidden units. Otherwise it is approximate, by mixed-product or max-product with restarts,
+          improved by flips of single labels if there are up to 4096 couplings.
 
-        If every row of fit had a label (`allow_empty_`), every rule predicts a label. 1-D y is
-        always decoded to the most probable class.
+        If every training row had a label (`allow_empty_` is False), every rule predicts at least
+        one label. For a 1-D y, `predict` always returns the most probable class.
     solver : str or object, default="auto"
         Solver, by name or as an object from `skcrbm.learning` such as
         ``Adam(learning_rate=0.01, batch_size=64)``:
 
-        - "lbfgs", `LBFGS`: minimises the exact likelihood of all rows at once. It needs
-          ``learning="mle"`` and exact inference, and cannot hold rows out;
-        - "asgd", `AveragedSGD`: gradient descent with momentum whose iterates are averaged, good
+        - "lbfgs", `LBFGS`: minimises the exact negative log-likelihood of all rows at once. It
+          needs ``learning="mle"`` and exact inference, and supports no early stopping;
+        - "asgd", `AveragedSGD`: gradient descent with momentum that averages its iterates, good
           for hundreds of outputs and images;
         - "adam", `Adam`, and "sgd", `SGD`: steps on mini-batches.
 
         "auto" is "lbfgs" if it can be used, "asgd" for ``learning="mle"`` with approximate
-        inference, and "adam" otherwise and in `partial_fit`. The automatic `batch_size` of a solver
-        is all rows up to 200, else 20; the automatic `average` is False.
+        inference, and "adam" in all other cases and in `partial_fit`. The solvers' own "auto"
+        settings are: a batch of all rows up to 200 rows, else of 20 rows, and ``average=False``.
+        With ``alpha="auto"`` the batches of `partial_fit` have 20 rows.
     max_iter : int, default=200
-        Most iterations of L-BFGS in any single fit; most epochs of the other solvers.
+        Maximum number of iterations of L-BFGS in a single fit, or of epochs of the other solvers.
     alpha : float or "auto", default="auto"
-        L2 penalty: the objective is the mean loss of a row, summed over its outputs,
-        plus ``alpha / 2 (|U|^2 + |S|^2)``. A number is the penalty of the coefficients of the
-        columns as given. "auto" finds the penalty by validation, for columns that are brought to
-        one scale inside: two-valued columns to 0 and 1, others to mean 0 and standard deviation
-        1/2; columns of a sparse X are divided by the root mean square of their non-zero entries.
-        `alpha_` is in these units, `visible_coef_` in units of the columns as given. With fewer
-        than 40 rows it is 0.003 times the total variance of the scaled columns. For solvers other
-        than L-BFGS it is the penalty of the model without hidden units, searched on up to 32 of the
-        outputs, and at least 1 / n_samples; in a first `partial_fit` it is 0.1 for the columns as
-        given.
+        L2 penalty: the objective is the mean over rows of the loss, which is summed over outputs,
+        plus ``alpha / 2 (|U|^2 + |S|^2)``. A number applies to the coefficients of the given
+        columns of X. "auto" finds the penalty by cross-validation, for columns that are scaled
+        internally: two-valued columns to 0 and 1, other columns to mean 0 and standard deviation
+        1/2, columns of a sparse X by the root mean square of their non-zero entries. `alpha_`
+        applies to the scaled columns, `visible_coef_` to the given columns. With fewer than 40 rows
+        the penalty is not searched, but is 0.003 times the total variance of the scaled columns.
+        Solvers other than L-BFGS use the best penalty of the model without hidden units, searched
+        on up to 32 outputs, or 1 / n_samples if this is larger. If the first call is `partial_fit`,
+        "auto" is 0.1 times the mean square of the columns, at most 0.1 and at least 0.00025.
     alpha_hidden : float or "auto", default="auto"
-        L2 penalty on W, ``alpha_hidden / 2 |W|^2``. W should be free to grow. "auto" is 0.1
-        divided by the number of rows (at least 40) with L-BFGS, else 0.
+        L2 penalty on W, ``alpha_hidden / 2 |W|^2``. It should be small, so that W can grow. "auto"
+        is 0.1 / max(n, 40) with L-BFGS, else 0; n is the number of rows, or the sum of the weights
+        if `alpha` is a number.
     early_stopping : bool, "auto" or object, default="auto"
-        End of training by stochastic solvers. True stands for ``EarlyStopping()``: hold out 15% of
-        the rows, keep the best epoch, fit again on all rows. False stands for ``LossPlateau()``:
-        stop when the training loss no longer falls. "auto" is True from 1000 rows on, with "asgd"
-        from 200. The validation score is the exact conditional log-likelihood if the smaller
-        layer has at most 14 units, else minus the share of wrong outputs.
+        Stopping rule of all solvers except L-BFGS. True stands for ``EarlyStopping()``: hold out
+        15% of the rows, find the epoch with the best validation score, and fit again on all rows.
+        False stands for ``LossPlateau()``: stop when the training loss no longer falls. "auto" is
+        True from 1000 rows on ("asgd": from 200 rows on). The validation score is the exact
+        conditional log-likelihood if there are at most 14 outputs or 14 hidden units, else minus
+        the share of wrong outputs.
     class_weight : "balanced", dict, list of dict or array-like, default=None
-        Weights of the rows by their classes. 1-D y: a dict of class: weight, or "balanced",
-        ``n_samples / (n_classes * count)``. 2-D y: "balanced" for each label, a list with a dict of
-        0 and 1 for each label, or the weights (n_outputs,) of the positive class; because the
-        loss belongs to whole rows, the weights of a row's labels are multiplied, as in
-        scikit-learn's forests, so with many labels few rows may count. Multiplied with
-        `sample_weight`; the sum of all weights stays the same. Not "balanced" in `partial_fit`.
+        Weights of the classes, which multiply the weights of the rows. For a 1-D y: a dict
+        {class: weight}, or "balanced" for ``n_samples / (n_classes * count)``. For a 2-D y: a list
+        with a dict {0: weight, 1: weight} for each label, an array (n_outputs,) with weights of the
+        positive class, "balanced" for each label, or for a data frame a dict by label name, such
+        as ``{"town": 3.0}`` or ``{"town": {0: 1.0, 1: 3.0}}``. The weights of a row's labels are
+        multiplied, as in scikit-learn's forests, so that with many labels a few rows can dominate.
+        The sum of the row weights stays the same. `partial_fit` does not support "balanced".
     warm_start : bool, default=False
-        Start `fit` from the parameters of the previous fit. A penalty that it found is kept, and
-        so is the decision about hidden units.
+        Start `fit` from the parameters of the previous fit. A penalty that the previous fit found,
+        and its decision about hidden units, are kept.
     n_jobs : int, default=None
-        Threads over rows. The result does not depend on it. It pays with belief propagation
-        and in prediction; a batch of 20 rows is too small for exact inference.
+        Number of threads, which share the rows. Results do not depend on it. Threads help with
+        belief propagation and in prediction, but not with exact inference on batches of 20 rows.
     random_state : int, RandomState or None, default=None
-        Seed of the initial parameters, the validation part and the order of rows.
+        Seed of the initial parameters, the choice of validation rows and the order of rows.
     verbose : bool or int, default=False
-        1: a live line with rate, loss, validation score and remaining time; 2: a line per epoch or
-        iteration, and a line per penalty tried.
+        1 prints a live line with rate, loss, validation score and remaining time; 2 prints a line
+        for each epoch or iteration and for each penalty that was tried.
 
     Attributes
     ----------
     visible_coef_ : ndarray (n_outputs, n_features)
-        Weights U of the inputs on the outputs. A single row for binary 1-D y, a row per class for
-        multiclass y.
+        Weights U of the inputs on the outputs, with a single row for a binary 1-D y and a row per
+        class for a multiclass y.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
     weights_ : ndarray (n_outputs, n_hidden)
@@ -216,65 +214,70 @@ class CRBMClassifier(RBMClassifier):
     visible_intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
         Biases b of the outputs and c of the hidden units.
     coef_, intercept_ : ndarray
-        `visible_coef_` and `visible_intercept_` of a model without hidden units, which is linear.
+        Copies of `visible_coef_` and `visible_intercept_`, which exist only if the model has no
+        hidden units and so is linear.
     classes_ : ndarray (n_outputs,) or (n_classes,)
-        Numbers of the labels of a 2-D y, or the classes.
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
-        The distinct output vectors seen in fit; partly observed rows count with their
-        most probable completion by marginals, rows without an observed output do not count.
+        Distinct label vectors of the training rows. Missing labels are filled with the predicted
+        labels; rows without any observed label are left out.
     allow_empty_ : bool
-        True if a row may be predicted to have no label. It is False if rows of fit had a label and
-        no complete row was without a label. Rows with a missing entry and no label on decide
-        nothing. If `y_known` holds all labels off, no label is on in any case.
+        True if `predict` may return rows without a positive label. It is False if some training
+        row had a positive label and no complete training row was all 0. If `y_known` says that all
+        labels of a row are 0, the prediction is empty in any case.
     unseen_share_ : float
-        Good and Turing's estimate of the share of new rows whose label set is not in `label_sets_`.
+        Good-Turing estimate of the share of new rows whose label set is not in `label_sets_`.
     alpha_ : float
-        Penalty of the fit; for scaled columns if `alpha` is "auto".
+        Penalty of the fit, which applies to the scaled columns if `alpha` is "auto".
     alpha_path_ : dict of ndarray
-        Penalties that were tried, in order: "n_hidden", "alpha", and the mean
-        "log_likelihood" of the label vectors and "log_loss" of the marginals, summed over the
-        outputs, of the validation rows. Empty arrays if there was no search.
+        Record of the search for the penalty, with an entry for each penalty tried: "n_hidden",
+        "alpha", and the means over validation rows of the "log_likelihood" of the label vector and
+        the "log_loss" of the marginals, summed over outputs. The arrays are empty without a search.
     n_hidden_ : int
-        Number of hidden units kept: `n_hidden`, or 0 if they did not help.
+        Number of hidden units of the fitted model: `n_hidden`, or 0 if they did not help.
     thresholds_ : ndarray (n_outputs,)
-        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt prevented the search for them.
+        Thresholds if ``decode="threshold"`` and y is 2-D; all 0.5 if their search was interrupted.
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
-        Most iterations in prediction: the number of the kept epoch. None for "exact".
+        Maximum number of iterations of inference in prediction, as in the epoch whose parameters
+        were kept: by default 7 + min(epoch, 50), counted from 0. None for "exact".
     loss_curve_, convergence_curve_ : list of float
-        Training loss (approximate if inference is) and share of rows with converged
-        inference, per epoch of the run that gave the parameters.
+        Training loss (approximate if inference is approximate) and share of rows for which
+        inference converged, for each epoch of the final run.
     validation_scores_ : list of float or None
-        Score per epoch of the run with held-out rows.
+        Validation score of each epoch of the run with held-out rows.
     n_iter_ : int
-        Number of epochs behind the parameters.
+        Number of epochs of training that led to the parameters.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    The penalty is searched on folds of rows: as many of five as give some 3000 validation rows
-    without, 1500 with hidden units, but at least a single fold. The score is the weighted mean of
-    log p(y | x) over validation rows, for the observed labels. From 0.001 times the total variance
-    of the columns on, alpha changes by a factor of sqrt(10) while the score improves, and each
-    fit begins at the parameters of its neighbour; a parabola through the best three scores gives
-    the value. Then the hidden units come in, around twice that penalty. They are kept if the
-    score gains more than its standard error over the rows, and the log loss of the marginals
-    loses no more than its own standard error, 1 %, or a tenth of the gain of the score. `alpha_`
-    belongs to all rows: the penalty of a fold is larger in proportion to the rows that it lacks.
+    The search for the penalty splits the rows into five folds. It uses as many folds as are needed
+    for about 3000 validation rows (1500 with hidden units), and at least one. The score of a
+    penalty is the weighted mean of log p(y | x) of the observed labels over the validation rows.
+    The search begins without hidden units at 0.001 times the total variance of the columns, and
+    changes alpha by factors of sqrt(10) as long as the score improves; each fit starts from the
+    parameters of the previous fit. The optimum of a parabola through the best three scores is the
+    result. Then models with hidden units are tried in the same way, starting at twice this
+    penalty. Hidden units are kept if the score improves by more than its standard error over the
+    rows, and the log loss of the marginals increases by no more than the largest of its standard
+    error, 1 %, and a tenth of the improvement of the score. `alpha_` is the penalty of a fit on all
+    rows; a fit on fewer rows uses a proportionally larger penalty.
 
-    L-BFGS also pulls intercepts weakly, as strongly as a tenth of a row would, to the log-odds of
-    the labels' smoothed shares: all intercepts with ``alpha="auto"``; with a number only the
-    intercepts of labels that are always or never on, which nothing else keeps finite. Data with
-    more columns than rows, up to 3000 rows, are fitted in the space that the rows span.
+    L-BFGS pulls intercepts weakly (with the weight of a tenth of a row) towards the log-odds of the
+    smoothed shares of the labels. With ``alpha="auto"`` it pulls all intercepts; if `alpha` is a
+    number, only intercepts of labels that are always 0 or always 1, which would otherwise become
+    infinite. If X has at most 3000 rows and more columns than rows, L-BFGS works in the space that
+    the rows span, which gives the same result faster.
 
     `fit` warns (`ConvergenceWarning`) if inference converged for less than 90% of the rows in the
-    last epoch, or if belief propagation is off by more than 0.1 on average for an output. The
-    second check compares with exact marginals of up to 32 rows, if the smaller layer has at most 14
-    units and they take less than a second; `partial_fit` does without.
+    last epoch, or if the marginals of belief propagation of an output have a mean error above 0.1.
+    The second check compares them with exact marginals on up to 32 rows, if there are at most 14
+    outputs or 14 hidden units and exact inference takes less than a second; `partial_fit` omits it.
 
     References
     ----------
@@ -357,9 +360,9 @@ class CRBMClassifier(RBMClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix with NaN where not observed, or classes.
+            0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the row.
+            Non-negative weights; a row of weight k counts as k copies of the row.
 
         Returns
         -------
@@ -368,14 +371,14 @@ class CRBMClassifier(RBMClassifier):
         Raises
         ------
         ValueError
-            On an invalid X, y, weight or hyperparameter.
+            If X, y, a weight or a hyperparameter is invalid.
         FloatingPointError
             If the training diverges.
 
         Warns
         -----
         ConvergenceWarning
-            If the model is not to be trusted; see the class for the conditions.
+            If inference is unreliable; see the Notes of the class for the conditions.
         """
         resume = self.warm_start and hasattr(self, "visible_coef_")
         if resume:
@@ -390,7 +393,7 @@ class CRBMClassifier(RBMClassifier):
         attributes = bind(self._model_attributes, plan=plan)
         progress = self._progress if resume else None
         fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # of the parameters until now
+        vars(self).pop("thresholds_", None)  # thresholds for the previous parameters
         vars(self).update(
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )
@@ -414,15 +417,15 @@ class CRBMClassifier(RBMClassifier):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ):
-        """Do one epoch on the given rows.
+        """Train for one epoch on the given rows, starting from the current parameters.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes, for 1-D y; needed in the first call if `y` lacks some. The classes of 2-D y
-            are 0 and 1.
+            All classes of a 1-D y; required in the first call if `y` does not contain all of them.
+            The classes of a 2-D y are 0 and 1.
 
         Returns
         -------
@@ -430,11 +433,10 @@ class CRBMClassifier(RBMClassifier):
 
         Notes
         -----
-        A call without an observed label in a row of positive weight does not change the model;
-        before the first other call the model is not fitted.
+        A call in which no row of positive weight has an observed label does nothing.
 
-        The automatic step size depends on the number of rows of the first call; set a
-        ``solver=Adam(learning_rate=...)`` if the pieces are small.
+        The automatic learning rate depends on the number of rows of the first call. If `alpha` and
+        `solver` are "auto", it also depends on the scale of the columns.
         """
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -463,15 +465,7 @@ class CRBMClassifier(RBMClassifier):
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
         """Return the plan of a fit: methods, objective, solver, coordinates, start and penalty.
 
-        Parameters
-        ----------
-        rows : Rows
-        rng : RandomState
-            Random numbers of the initial parameters, and of seeds that inference methods need.
-        resume : bool
-            True if training goes on from the fitted model.
-        partial : bool, default=False
-            True in `partial_fit`, which sees a part of the rows.
+        With `resume` training continues from the fitted model; `partial` is True in `partial_fit`.
         """
         rule = resolve_rule(self.learning, "conditional")
         n_rows, n_visible = rows.visible.shape
@@ -486,7 +480,7 @@ class CRBMClassifier(RBMClassifier):
         full_batch = isinstance(solver, LBFGS)
         averaged = not full_batch and solver.averaged
 
-        # Coordinates to train in, and the model to start from.
+        # Coordinates of the training, and the model to start from.
         if partial:
             columns = self._columns.for_rows(rows.X) if resume and self._columns else None
             design = Design(rows.X, columns)
@@ -504,8 +498,11 @@ class CRBMClassifier(RBMClassifier):
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
         source = ArraySource(design.X, rows.visible, rows.weight)
 
-        # The penalty: searched, unless a number is given or an earlier fit has found it.
-        alpha: Any = getattr(self, "alpha_", PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
+        # Search the penalty, unless it is a number or an earlier fit has found it.
+        adapted = partial and is_auto(self.alpha) and is_auto(self.solver)
+        scale = partial_scale(design.X, rows.weight) if adapted else 1.0
+        alpha: Any = self.alpha
+        alpha = getattr(self, "alpha_", PLAIN_ALPHA * scale**2) if is_auto(alpha) else alpha
         search = columns is not None and not partial
         search = search and not (resume and self._columns is not None)
         settings = PenaltySettings(
@@ -533,11 +530,12 @@ class CRBMClassifier(RBMClassifier):
         stochastic = {}
         if not full_batch:
             hold_out = holds_out_automatically(n_rows, solver)
+            batch_size = automatic_batch_size(n_rows, partial=adapted)
             stochastic = {
                 "stopping": resolve_stopping(self.early_stopping, hold_out),
-                "batch_size": solver.rows_per_step(n_rows, automatic_batch_size(n_rows)),
+                "batch_size": solver.rows_per_step(n_rows, batch_size),
                 "average": solver.keeps_average(False),
-                "rate_factors": crbm_rate_factors(solver),
+                "rate_factors": crbm_rate_factors(solver, scale),
                 "stratify": not self._targets.multilabel,
                 "mean_square": mean_square(design.X, rows.weight) if averaged else 0.0,
             }
@@ -563,26 +561,26 @@ class CRBMClassifier(RBMClassifier):
         """Raise a ValueError if the learning rule cannot be used on these rows."""
         if partial and rule.keeps_chains:
             raise ValueError(
-                f"learning={rule.name!r} keeps a chain for each training row, and partial_fit "
-                "cannot tell which rows are the same; use fit, or learning='cd'"
+                f"learning={rule.name!r} keeps a chain for each training row, but partial_fit "
+                "cannot recognise rows of earlier calls; use fit, or learning='cd'"
             )
         if rule.needs_complete:
             require_complete(
                 rows.visible,
-                f"learning={rule.name!r} needs every entry, learning='mle' does not",
+                f"learning={rule.name!r} needs complete labels; learning='mle' does not",
             )
         if rule.draws and self._targets.one_hot:
             raise ValueError(
-                f"learning={rule.name!r} needs two classes in 1-D y, got "
-                f"{len(self.classes_)}; learning='mle' takes any number of classes, exactly"
+                f"learning={rule.name!r} needs two classes in a 1-D y, got "
+                f"{len(self.classes_)}; learning='mle' supports any number of classes"
             )
 
     def _fold_settings(self, rows: Rows):
-        """Return X, y and changed hyperparameters with which folds repeat this fit."""
-        changes = {"class_weight": None}  # it is in the weights
+        """Return X, y and changed hyperparameters, with which folds can be fitted like all rows."""
+        changes = {"class_weight": None}  # the row weights include the class weights already
         X = rows.X
         if self._columns is not None:
-            # alpha_ and n_hidden_ were found for scaled columns.
+            # alpha_ and n_hidden_ were found for scaled columns, so the folds get scaled columns.
             changes = {**changes, "alpha": self.alpha_, "n_hidden": self.n_hidden_}
             X = self._columns.for_rows(X).transform(X)
         return X, rows.visible, changes

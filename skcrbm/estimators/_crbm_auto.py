@@ -1,4 +1,7 @@
-"""The automatic choices of CRBMClassifier: the solver and the penalty."""
+"""Automatic choices of CRBMClassifier: ``solver="auto"`` and the search for ``alpha="auto"``.
+
+The search is used by ImageCRBM as well.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from skcrbm.energies.rbm import ConditionalRBM
 from skcrbm.inference import InferenceMethod
 from skcrbm.inference.base import resolve_method
-from skcrbm.learning.data import Batch, smoothed_log_odds
+from skcrbm.learning.data import Batch, mean_square, smoothed_log_odds
 from skcrbm.learning.lbfgs import fit_rows
 from skcrbm.learning.objectives import Objective, row_scores
 from skcrbm.learning.penalties import L2, crbm_penalty
@@ -31,33 +34,45 @@ from skcrbm.utils.limits import CONVEX_PATH_ENTRIES, MIN_SEARCH_ROWS
 from skcrbm.utils.options import is_auto
 from skcrbm.utils.parallel import one_blas_thread
 
-# Value of alpha="auto" in a first `partial_fit`, which searches no penalty and scales no columns.
-PLAIN_ALPHA = 0.1
-# Penalty relative to the variance of the columns if there are too few rows for a search. It lies
-# between the best penalty for ten columns and the best penalty for hundreds of columns.
+# Value of alpha="auto" in a first `partial_fit`, which searches no penalty and scales no columns,
+# for columns with a mean square of 1; the least root mean square of columns that it is adapted to.
+PLAIN_ALPHA, _LEAST_SCALE = 0.1, 0.05
+# Penalty divided by the total variance of the columns, if there are too few rows for a search. It
+# is a compromise between the best values for ten columns and for hundreds of columns.
 _FEW_ROWS_ALPHA = 3e-3
-# Weak pull on W and the intercepts: it is worth a tenth of a row of unit weight.
+# Weak penalty on W and the intercepts, as strong as the loss of a tenth of a row.
 _WEAK = 0.1
-# The rows are cut into this number of folds; the search uses no more of them than it needs.
+# Number of folds of the split; the search evaluates only as many of these folds as it needs.
 _N_FOLDS = 5
 # The folds do not depend on `random_state`, so that the penalties of different seeds, and of
 # models with more or fewer hidden units, can be compared.
 _FOLD_SEED = 0
-# Number of outputs on which the penalty of stochastic training is searched.
+# Minimum and maximum number of outputs on which `search_convex_penalty` searches the penalty.
 _LEAST_OUTPUTS, _MOST_OUTPUTS = 8, 32
-# This number of validation rows in all makes the choice reliable, without and with hidden units;
-# further folds are not fitted.
+# The search evaluates folds until they have this many validation rows in total, which is enough for
+# a reliable choice: for models without hidden units, and for models with hidden units.
 _CONVEX_ROWS, _HIDDEN_ROWS = 3000, 1500
-# Factor between neighbouring penalties.
+# Factor between two neighbouring penalties of the search.
 _STEP = np.sqrt(10.0)
-# The search begins at _START times the total variance of the columns; these are its bounds,
-# relative to that penalty.
+# The search starts at the penalty _START times the total variance of the columns, and stays between
+# _LEAST and _MOST times this penalty.
 _START, _LEAST, _MOST = 1e-3, 1e-4, 1e6
-# With hidden units the best penalty is usually a little larger.
+# With hidden units the search starts at this multiple of the best penalty without hidden units,
+# because the best penalty is then usually a little larger.
 _HIDDEN_FACTOR = 2.0
-# A better likelihood may cost log loss of the marginals up to this share of the log loss, or up to
-# this share of the gain in likelihood if that is more.
+# Hidden units may increase the log loss of the marginals by this share of the log loss, or by this
+# share of the gain in log-likelihood, whichever is more.
 _TOLERATED, _OF_GAIN = 0.01, 0.1
+
+
+def partial_scale(X: Any, weight: np.ndarray) -> float:
+    """Return the root mean square of the columns of the first rows of `partial_fit`, at most 1.
+
+    Sparse columns, such as words, have a small scale and large coefficients. A penalty and a step
+    size for standardised columns would hold these coefficients near 0.
+    """
+    scale = np.sqrt(mean_square(X, weight) / max(1, X.shape[1]))
+    return float(np.clip(scale, _LEAST_SCALE, 1.0)) if scale > 0 else 1.0
 
 
 def choose_solver(
@@ -67,22 +82,18 @@ def choose_solver(
     method: InferenceMethod,
     partial: bool,
 ) -> Solver:
-    """Return the solver of a fit; this function alone knows the meaning of ``solver="auto"``.
+    """Return the solver of a fit, and choose it if `solver` is "auto".
 
-    "auto" is L-BFGS if the likelihood is exact, averaged gradient descent if it is approximate,
-    and Adam for other learning rules, for `partial_fit`, and if `early_stopping` asks for epochs.
-
-    Raises
-    ------
-    ValueError
-        If L-BFGS is asked for and cannot be used.
+    "auto" is L-BFGS if the likelihood is exact, averaged gradient descent if it is approximate, and
+    Adam in the other cases: other learning rules, `partial_fit`, and an `early_stopping` that needs
+    epochs. Raise a ValueError if the user chose L-BFGS and it cannot be used.
     """
     automatic = is_auto(solver)
     chosen = LBFGS() if automatic else resolve_solver(solver)
     if not isinstance(chosen, LBFGS):
         return chosen
     obstacles = {
-        "partial_fit, which sees a part of the rows": partial,
+        "partial_fit, which sees only a part of the rows": partial,
         f"learning={rule.name!r}": not isinstance(rule, Likelihood),
         f"{method.name!r} inference, which is approximate": method.name != "exact",
         f"early_stopping={early_stopping!r}": (
@@ -94,8 +105,8 @@ def choose_solver(
         return chosen
     if not automatic:
         raise ValueError(
-            "solver='lbfgs' minimises the exact likelihood of all rows at once, which excludes "
-            f"{found[0]}; use solver='auto', 'asgd', 'adam' or 'sgd'"
+            "solver='lbfgs' maximises the exact likelihood of all rows at once, so it cannot be "
+            f"used with {found[0]}; use solver='auto', 'asgd', 'adam' or 'sgd'"
         )
     by_adam = partial or not isinstance(rule, Likelihood) or method.name == "exact"
     return Adam() if by_adam else AveragedSGD()
@@ -105,11 +116,11 @@ def choose_solver(
 
 
 class PenaltySettings(NamedTuple):
-    """Settings of an estimator that the search for its penalty depends on."""
+    """Settings of an estimator that the search for its penalty needs."""
 
     alpha_hidden: float | str
-    categorical: bool  # True if the outputs are one categorical unit
-    max_iter: int | None  # most iterations of a fit
+    categorical: bool  # True if the outputs are the states of a single categorical unit
+    max_iter: int | None  # maximum number of iterations of a fit
     n_jobs: int | None
     verbose: int
 
@@ -117,13 +128,15 @@ class PenaltySettings(NamedTuple):
 def make_penalty(
     settings: PenaltySettings, visible: np.ndarray, weight: np.ndarray, *, every_intercept: bool
 ) -> Callable[[float], L2]:
-    """Return ``penalty(alpha)``, the `L2` penalty of fits by L-BFGS on rows (N, V).
+    """Return the function ``penalty(alpha)``, which makes the `L2` penalty for fits by L-BFGS.
 
-    With `every_intercept` all intercepts are pulled to the log-odds of the labels. Otherwise only
-    intercepts that would become infinite are: the intercepts of labels that are on in no row, or
-    in all rows.
+    The penalty pulls intercepts weakly towards the log-odds of the labels in `visible` (N, V). With
+    `every_intercept` it pulls all intercepts; otherwise only those that would become infinite,
+    because their labels are 0 in all rows or 1 in all rows.
     """
-    weak = _WEAK / max(len(visible), MIN_SEARCH_ROWS)
+    # With a given penalty, weights count as copies of rows. With a search only their ratios count.
+    n_rows = len(visible) if every_intercept else float(weight.sum())
+    weak = _WEAK / max(n_rows, MIN_SEARCH_ROWS)
     positive = (visible == 1).any(axis=0)
     negative = (visible == 0).any(axis=0)
     pull = np.where(positive & negative, weak if every_intercept else 0.0, weak)
@@ -145,28 +158,13 @@ def search_penalty(
     variance: float,
     with_hidden: bool = True,
 ) -> tuple[float, ConditionalRBM, list[PathPoint]]:
-    """Find alpha by validation, or use a fixed value if there are too few rows.
+    """Find alpha by cross-validation, or use a fixed value if there are too few rows.
 
-    Parameters
-    ----------
-    settings : PenaltySettings
-    penalty : callable
-        ``penalty(alpha)``.
-    model : ConditionalRBM
-        Model to start from.
-    batch : Batch
-        Rows of the design in float64.
-    variance : float
-        Total variance of the columns, to which the penalty is relative.
-    with_hidden : bool, default=True
-        Go on from the model without hidden units to the model with them.
+    The search starts from `model`, on the rows of `batch`, whose X is float64. All penalties are
+    proportional to `variance`, the total variance of the columns of X. If `with_hidden` is False,
+    only the model without hidden units is searched.
 
-    Returns
-    -------
-    alpha : float
-    model : ConditionalRBM
-        Start of the fit on all rows.
-    points : list of PathPoint
+    Return alpha, a model from which the fit on all rows can start, and the tried penalties.
     """
     variance = variance if variance > 0 else 1.0
     n_rows = len(batch)
@@ -182,7 +180,8 @@ def search_penalty(
         objective=Likelihood().conditional(exact, settings.n_jobs),
         penalty=penalty,
         inference=exact,
-        max_iter=settings.max_iter if with_hidden else None,  # else max_iter is a number of epochs
+        # For stochastic training `max_iter` is a number of epochs, which does not limit the search.
+        max_iter=settings.max_iter if with_hidden else None,
         n_jobs=settings.n_jobs,
         live=LiveLine(settings.verbose),
     )
@@ -196,11 +195,12 @@ def search_penalty(
 def search_convex_penalty(
     settings: PenaltySettings, model: ConditionalRBM, batch: Batch, variance: float
 ) -> tuple[float, list[PathPoint]]:
-    """Find alpha for stochastic training: the penalty of the model without hidden units.
+    """Find alpha for stochastic training: the best penalty of the model without hidden units.
 
-    Without hidden units the outputs are logistic regressions that share a penalty, and some
-    outputs determine it as well as hundreds of outputs do. Hidden units need at least the penalty
-    that a single row is worth, even if regressions on X predict the outputs well without.
+    Without hidden units the model is a logistic regression per output, with a common penalty. A
+    sample of the outputs determines this penalty as well as hundreds of outputs do, so the search
+    uses a sample to save time. The result is at least 1 / n_rows, because hidden units need some
+    penalty even if the regressions need none.
     """
     n_rows, n_visible = batch.visible.shape
     affordable = CONVEX_PATH_ENTRIES // max(1, n_rows * batch.X.shape[1])
@@ -208,7 +208,7 @@ def search_convex_penalty(
     if settings.categorical:
         n_outputs = n_visible
     varying = (batch.visible == 0).any(axis=0) & (batch.visible == 1).any(axis=0)
-    # Outputs that vary come first, in random order.
+    # Choose at random, and outputs with a constant value only if there are too few others.
     order = np.random.RandomState(_FOLD_SEED).permutation(n_visible)
     chosen = np.sort(order[np.argsort(~varying[order], kind="stable")][:n_outputs])
     p = model.params
@@ -231,17 +231,17 @@ def path_record(points: list[PathPoint]) -> dict[str, np.ndarray]:
     return {name: np.array([getattr(point, name) for point in points]) for name in names}
 
 
-# ----------------------------------------------------------------- the path of penalties
+# ----------------------------------------------------------------- the search over penalties
 
 
 class _Effort(NamedTuple):
-    """Limits of one stage of the search."""
+    """Limits of a stage of the search: without hidden units, or with hidden units."""
 
-    first: int  # most iterations of the first fit on a fold
-    later: int  # most iterations of a fit that begins at the parameters of a neighbour
-    share: float  # share of the objective that ten iterations must gain
-    n_down: int  # most steps to smaller penalties
-    n_up: int  # most steps to larger penalties
+    first: int  # maximum number of iterations of the first fit on a fold
+    later: int  # the same for later fits, which start from the fit with the previous penalty
+    share: float  # a fit stops if ten iterations improve the objective by less than this share
+    n_down: int  # maximum number of steps to smaller penalties
+    n_up: int  # maximum number of steps to larger penalties
 
 
 _CONVEX = _Effort(60, 30, 5e-4, 50, 50)
@@ -254,20 +254,20 @@ class PathPoint(NamedTuple):
     n_hidden: int
     alpha: float
     log_likelihood: float  # mean over the validation rows
-    log_loss: float  # of the marginals: mean over the validation rows, summed over the outputs
+    log_loss: float  # log loss of the marginals, summed over outputs, mean over validation rows
 
 
 @dataclass
 class PathResult:
-    """Result of the search."""
+    """Result of a search by `PenaltyPath`."""
 
     alpha: float
-    model: Any  # start of the fit on all rows; without hidden units if they do not help
+    model: Any  # start of the fit on all rows; has no hidden units if they do not help
     points: list[PathPoint] = field(default_factory=list)  # in the order of the search
 
 
 class _Trial(NamedTuple):
-    """A penalty, the models of the folds, and the scores of their validation rows."""
+    """A penalty, its fitted models (one per fold), and the losses of the validation rows."""
 
     alpha: float
     models: list
@@ -281,14 +281,14 @@ class _Trial(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PenaltyPath:
-    """Options of the search."""
+    """Search for the penalty by cross-validation; the fields are its options."""
 
     objective: Objective
-    penalty: Callable[[float], L2]  # penalty(alpha) is the penalty of the fit on all rows
-    inference: InferenceMethod  # exact
-    max_iter: int | None  # most iterations of any fit
+    penalty: Callable[[float], L2]  # makes the penalty of a fit from alpha
+    inference: InferenceMethod  # exact inference, for the scores of validation rows
+    max_iter: int | None  # maximum number of iterations of any fit
     n_jobs: int | None = None
-    live: LiveLine = field(default_factory=lambda: LiveLine(0))  # reports each penalty
+    live: LiveLine = field(default_factory=lambda: LiveLine(0))  # prints a line for each penalty
 
     def search(
         self,
@@ -298,20 +298,10 @@ class PenaltyPath:
         n_hidden_folds: int,
         start: float,
     ) -> PathResult:
-        """Find the penalty, and decide if hidden units help.
+        """Find the best penalty, starting at `start`, and decide whether hidden units help.
 
-        Parameters
-        ----------
-        model : ConditionalRBM
-            Model to start from. Without hidden units only the convex model is searched.
-        batch : Batch
-            All rows, X in float64.
-        folds : list of (train, validation)
-            Indices of rows.
-        n_hidden_folds : int
-            Number of folds that are used with hidden units; with 0 they are not tried.
-        start : float
-            First penalty.
+        `folds` contains pairs (train, validation) of row indices. The first `n_hidden_folds` of
+        them are used for models with hidden units, which are not tried if the number is 0.
         """
         points = []
         parts = [(batch.rows(train), batch.rows(held_out)) for train, held_out in folds]
@@ -329,7 +319,7 @@ class PenaltyPath:
         stage = _Search(self, parts, total, _HIDDEN, points)
         with one_blas_thread():
             deep, deep_alpha = stage.best_penalty(models, _HIDDEN_FACTOR * alpha, limits)
-        # The model of any fold can start the fit on all rows.
+        # The fit on all rows can start from the model of any fold.
         if _hidden_units_help(best, deep):
             return PathResult(deep_alpha, deep.models[-1], points)
         self.live.end()
@@ -341,23 +331,23 @@ class PenaltyPath:
 
 
 class _Search:
-    """The search over the penalty for models of one size."""
+    """Search for the penalty of models with a given number of hidden units."""
 
     def __init__(self, path, folds, total, effort, points):
         self.path, self.folds, self.total, self.points = path, folds, total, points
         self.effort = effort
 
     def best_penalty(self, models, start, limits):
-        """Change the penalty in steps of `_STEP` while the score improves; first up, then down.
+        """Change the penalty by factors of `_STEP` as long as the score improves, first upwards.
 
-        Returns the best trial, and the penalty at which a parabola through the best three scores is
-        lowest.
+        Smaller scores are better. Return the best trial, and the penalty that minimises a parabola
+        through the score of this trial and the scores of its two neighbours.
         """
         effort = self.effort
         trials = {0: self._try(models, start, effort.first)}
         for direction, n_steps in ((1, effort.n_up), (-1, effort.n_down)):
             at = min(trials, key=lambda i: trials[i].score)
-            if direction < 0 and at > 0:  # no smaller penalty can be better
+            if direction < 0 and at > 0:  # a larger penalty was better: do not try smaller values
                 break
             for _ in range(n_steps):
                 alpha = start * _STEP ** (at + direction)
@@ -382,7 +372,8 @@ class _Search:
             max_iter = min(max_iter, path.max_iter)
         fitted, losses = [], []
         for (train, held_out), model in zip(self.folds, models):
-            # A penalty is worth the same number of rows in a fold as in the fit on all rows.
+            # The objective is the mean loss of a row plus the penalty, so a fit on fewer rows needs
+            # a proportionally larger penalty for the same effect.
             penalty = path.penalty(alpha * self.total / train.weight.sum())
             fitted.append(
                 fit_rows(model, train, path.objective, penalty, max_iter, self.effort.share)
@@ -405,12 +396,16 @@ class _Search:
         return tried
 
     def _weight_of_labels(self):
-        """Return the number of observed labels in each fold, counted with the row weights."""
+        """Return the weighted number of observed labels in the validation rows of each fold."""
         return np.array([b.weight @ (~np.isnan(b.visible)).sum(axis=1) for _, b in self.folds])
 
 
 def _hidden_units_help(convex, deep):
-    """Return True if the likelihood gains more than its noise and the marginals hardly lose."""
+    """Return True if hidden units improve the validation likelihood and keep good marginals.
+
+    The likelihood must improve by more than its standard error. The log loss of the marginals may
+    increase by no more than `tolerated`.
+    """
     n = len(deep.losses)
     weight = deep.weight / deep.weight.sum()
     change = deep.losses - convex.losses[:n]
@@ -434,7 +429,10 @@ def _without_hidden(model):
 
 
 def _with_hidden(convex, model):
-    """Return the convex model with the hidden units of `model`, which begin half on."""
+    """Return the model `convex` with the hidden units of `model` added.
+
+    The hidden units start with probabilities of 1/2; the intercepts compensate for their effect.
+    """
     p = model.params
     return model._replace(
         params=p._replace(

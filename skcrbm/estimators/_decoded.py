@@ -1,4 +1,4 @@
-"""DecodedClassifier: another rule from a classifier's probabilities to labels."""
+"""DecodedClassifier: predict the labels of any classifier by another decoding rule."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from sklearn.utils._metadata_requests import (
     process_routing,
 )
 from sklearn.utils._param_validation import HasMethods, make_constraint
-from sklearn.utils.validation import (
-    has_fit_parameter,
-)
+from sklearn.utils.validation import has_fit_parameter
 
 from skcrbm.decoding.posterior import ClassifierPosterior
 from skcrbm.decoding.rules import (
@@ -48,81 +46,84 @@ from skcrbm.utils.labels import in_rows_of, label_sets_of, may_be_empty
 from skcrbm.utils.options import Integer, tags_of_inner
 from skcrbm.utils.validation import check_sample_weight, count_rows
 
-# Score of a row without true and predicted labels, as in scikit-learn, if the rule leaves it open.
+# Score of a row that has neither true nor predicted labels, unless the rule sets `zero_division`;
+# 0 as in scikit-learn.
 _ZERO_DIVISION = 0.0
 
 
 class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMixin, BaseEstimator):
-    """A multi-label classifier whose labels are chosen for a metric.
+    """Multi-label classifier with predictions that optimise a given metric.
 
-    `fit` fits the classifier without changes; `predict` turns its probabilities into labels by
-    another rule than "more probable than not". 1-D y is passed through, because the most probable
-    class is the right prediction there.
+    `fit` fits the given classifier without changes. `predict` chooses labels from its probabilities
+    by the rule `decode`, instead of predicting all labels with a probability above 1/2. For a 1-D y
+    `predict` returns the predictions of the classifier.
 
     Parameters
     ----------
     estimator : classifier with `predict_proba`
-        Classifier that takes a 2-D indicator y; its `predict_proba` may return an array (n, L) or
-        a list of L arrays (n, 2).
+        Classifier that supports a 2-D indicator y. Its `predict_proba` may return an array (n, L)
+        or a list of L arrays (n, 2).
     decode : str or object, default="expected_f1"
-        Rule that predicts labels, by name or as an object of `skcrbm.decoding` with options:
+        Rule by which `predict` chooses labels, by name or as an object of `skcrbm.decoding` with
+        options:
 
-        - "expected_f1", "expected_jaccard" (`ExpectedMetric`): the labels of the largest expected
-          F1 or Jaccard index of the row. By default labels are independent given x, with the
-          probabilities of `predict_proba`. ``ExpectedMetric("f1", n_samples=200)`` takes draws
-          from the joint distribution in their place, if the estimator has
-          ``sample(X, n_samples, random_state=...)`` as `CRBMClassifier` has, also as the last
-          step of a `Pipeline`;
-        - "threshold" (`Threshold`): the labels with probabilities at or above a threshold that is
-          the best for a metric, fitted by cross-validation;
-        - "marginal": the labels with probability 0.5 or more;
-        - "label_set": the most probable of the label sets seen in fit, by the joint distribution
-          if the estimator has this rule itself, else as if labels were independent given x;
-        - "map", "marginal_map", "hinge": the best of all label vectors, by the joint distribution;
-          the estimator must have the rule itself, as `CRBMClassifier` has.
+        - "expected_f1", "expected_jaccard" (`ExpectedMetric`): the labels with the largest expected
+          F1 or Jaccard index of the row. By default the expectation assumes that labels are
+          independent given x, with the probabilities of `predict_proba`.
+          ``ExpectedMetric("f1", n_samples=200)`` uses samples from the joint distribution instead;
+          the estimator, or the last step of a `Pipeline`, must then have a method
+          ``sample(X, n_samples, random_state=...)`` like `CRBMClassifier`;
+        - "threshold" (`Threshold`): the labels with a probability of at least a threshold that is
+          best for a metric; `fit` finds the threshold by cross-validation;
+        - "marginal": the labels with a probability of at least 0.5;
+        - "label_set": the most probable of the label sets seen in fit. The rule uses the joint
+          distribution if the estimator itself has this rule, and otherwise assumes that labels are
+          independent given x;
+        - "map", "marginal_map", "hinge": the best of all label vectors under the joint
+          distribution; the estimator itself must have this rule, as `CRBMClassifier` has.
 
-        A row with no true and no predicted label scores 0, as in scikit-learn's `f1_score`, unless
-        the rule has another `zero_division`. If every row of fit had a label, a label is always
-        predicted (`allow_empty_`).
+        A row with neither true nor predicted labels scores 0, as in scikit-learn's `f1_score`,
+        unless the rule has another `zero_division`. If every training row had a label
+        (`allow_empty_` is False), at least one label is predicted.
     n_jobs : int, default=None
-        Number of folds of ``decode="threshold"`` that are fitted at once.
+        Number of folds that are fitted in parallel with ``decode="threshold"``.
     random_state : int, RandomState or None, default=None
-        Seed of the draws, fixed in `fit`: the same row in the same place is predicted in the same
-        way each time.
+        Seed of the samples. It is fixed in `fit`, so that repeated predictions for the same X are
+        equal.
 
     Attributes
     ----------
     estimator_ : classifier
-        The classifier, fitted on all rows.
+        Classifier fitted on all rows.
     allow_empty_ : bool
-        Whether a row may be predicted to have no label, as in `CRBMClassifier`. Even if not, no
-        label is predicted if all labels have probability 0, or all draws are empty.
+        True if a row may be predicted to have no label, as in `CRBMClassifier`. If it is False, a
+        prediction can still be empty if all labels have probability 0, or if all samples are empty.
     label_sets_ : ndarray (n_sets, n_outputs)
-        The distinct complete label vectors of 2-D y in `fit`, for ``decode="label_set"``.
+        Distinct complete label vectors of a 2-D y in `fit`, for ``decode="label_set"``.
     thresholds_ : ndarray (n_outputs,)
-        Thresholds on the probabilities, with ``decode="threshold"`` and 2-D y.
+        Thresholds on the probabilities, if ``decode="threshold"`` and y is 2-D.
     classes_ : ndarray of shape (n_outputs,) or (n_classes,)
-        Numbers of the labels of a 2-D y, or the classes of 1-D y.
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
-        Names of the labels if y has names, as a data frame or a series; see `set_label_output`.
+        Names of the labels if y is a data frame or a series with names; see `set_label_output`.
     n_features_in_, feature_names_in_
         As in scikit-learn, if the estimator has them.
 
     See Also
     --------
-    skcrbm.CRBMClassifier : Takes these rules as its `decode`, under its joint distribution.
-    sklearn.model_selection.TunedThresholdClassifierCV : A threshold for binary y.
+    skcrbm.CRBMClassifier : Has these rules as its own parameter `decode`.
+    sklearn.model_selection.TunedThresholdClassifierCV : Tune a threshold for a binary y.
 
     Notes
     -----
     Known labels, `y_known`, are passed to the estimator's `predict_proba`, `sample` or `predict`.
-    `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier` take them, also as the last step of a
-    `Pipeline` or in `GridSearchCV`. With any other estimator `y_known` is an error, because the
-    other labels would be predicted as if no label were known.
+    `CRBMClassifier`, `MSSVMCRBM` and `LMBMClassifier` support them, also as the last step of a
+    `Pipeline` or in `GridSearchCV`. With any other estimator `y_known` raises an error, because
+    that estimator would predict the other labels without using the known labels.
 
-    NaN in y (not observed) is passed on to the estimator and left out of the search for
-    thresholds. With metadata routing, `fit` passes on the metadata that the estimator requests;
-    without it, `sample_weight` and all other keyword arguments.
+    The estimator gets y with its missing labels (NaN); the search for thresholds leaves them out.
+    With metadata routing, `fit` passes to the estimator the metadata that it requests. Without
+    metadata routing, it passes `sample_weight` and all other keyword arguments.
 
     Examples
     --------
@@ -180,7 +181,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         return tags
 
     def get_metadata_routing(self):
-        """Return the routing of metadata to the estimator's `fit`."""
+        """Return the `MetadataRouter`, which routes metadata of `fit` to the estimator's `fit`."""
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)
@@ -194,14 +195,15 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, sample_weight=None, **fit_params):
-        """Fit the classifier, and the thresholds if `decode` is a `Threshold`.
+        """Fit the classifier, and find thresholds if `decode` is a `Threshold`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows that the estimator takes.
+            Inputs of the estimator.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix, NaN where not observed if the estimator takes it; or classes.
+            0/1 indicator matrix, or classes. Missing labels may be NaN if the estimator supports
+            them.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, for the estimator and the thresholds.
         **fit_params : dict
@@ -214,7 +216,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         Raises
         ------
         ValueError
-            If y or a parameter is invalid, or the estimator cannot serve the decoding rule.
+            If y or a parameter is invalid, or the estimator does not support the decoding rule.
         """
         rule = self._checked_rule(self.estimator)
         params = self._fit_params(sample_weight, fit_params)
@@ -259,29 +261,29 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             )
         found["_seed"] = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         for name in ("n_features_in_", "feature_names_in_", "thresholds_", "label_sets_"):
-            vars(self).pop(name, None)  # of an earlier fit
+            vars(self).pop(name, None)  # attributes of an earlier fit
         vars(self).update(found)
         callbacks.end()
         return self
 
     def _checked_rule(self, estimator) -> DecodingRule:
-        """Return the decoding rule; ValueError if the estimator cannot serve it."""
+        """Return the decoding rule; raise a ValueError if the estimator does not support it."""
         rule = resolve_decoder(self.decode)
         model = final_model(estimator)[0]
         if isinstance(rule, ExpectedMetric) and rule.n_samples and not hasattr(model, "sample"):
             raise ValueError(
-                f"n_samples={rule.n_samples} needs an estimator with the method sample, such as "
+                f"n_samples={rule.n_samples} needs an estimator with a method sample, such as "
                 "CRBMClassifier, alone or as the last step of a Pipeline; "
                 f"{type(model).__name__} has no such method. "
-                "n_samples=None takes any estimator with predict_proba"
+                "Use n_samples=None, which only needs predict_proba"
             )
         if not rule.takes_marginals and not _decodes_by(model, rule):
             rules = [DECODERS.get(name)() for name in DECODERS]
             possible = [r.name for r in rules if r.takes_marginals or _decodes_by(model, r)]
             raise ValueError(
-                f"decode={rule.name!r} needs an estimator with a joint distribution that takes "
-                f"this rule as its own decode; {type(model).__name__} does not. Possible rules are "
-                f"{', '.join(map(repr, possible))}"
+                f"decode={rule.name!r} needs an estimator with a joint distribution that has this "
+                f"rule itself; {type(model).__name__} does not. For this estimator decode can "
+                f"be {', '.join(map(repr, possible))}"
             )
         return rule
 
@@ -293,22 +295,24 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             return process_routing(self, "fit", **fit_params).estimator.fit
         if sample_weight is not None and not has_fit_parameter(self.estimator, "sample_weight"):
             raise ValueError(
-                f"sample_weight is not supported by {type(self.estimator).__name__}.fit; with "
-                "metadata routing, a Pipeline passes it on"
+                f"sample_weight is not supported by {type(self.estimator).__name__}.fit. If the "
+                "estimator is a Pipeline, enable metadata routing, with which it passes weights to "
+                "its steps"
             )
         return fit_params
 
     @label_output
     def predict(self, X, y_known=None):
-        """Predict labels by the rule `decode`.
+        """Predict labels by the decoding rule `decode`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere. They are predicted as given, and the others
-            given them, if the estimator conditions on known labels; see Notes. The columns of a
-            data frame are matched by name; labels without a column are not known.
+            Labels that are known before prediction, and NaN for the other labels, which are
+            predicted given the known labels. The estimator must support known labels; see Notes.
+            Data frames are matched to the labels by column name; labels without a column are
+            unknown.
 
         Returns
         -------
@@ -317,11 +321,11 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         Raises
         ------
         ValueError
-            If an argument is invalid, the estimator cannot condition on `y_known`, or it cannot
-            serve a rule that was set after `fit`.
+            If an argument is invalid, or the estimator does not support `y_known` or a decoding
+            rule that was set after `fit`.
         """
         check_outer_fitted(self)
-        self._validate_params()  # set_params may have changed them after fit
+        self._validate_params()  # set_params may have changed parameters after fit
         rule = self._checked_rule(self.estimator_)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
@@ -336,7 +340,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         return self._targets.decode(labels)
 
     def _posterior(self, rule, X, known):
-        """Return the `ClassifierPosterior` of the rows."""
+        """Return the `ClassifierPosterior` of the rows, with probabilities or with a sampler."""
 
         def sampler(n_samples):
             options = {"n_samples": n_samples, "random_state": self._seed}
@@ -355,7 +359,7 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
 
     @label_output
     def predict_proba(self, X, y_known=None):
-        """Probabilities of the fitted classifier.
+        """Return the probabilities of the fitted classifier.
 
         Parameters
         ----------
@@ -365,24 +369,25 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
         Returns
         -------
         ndarray of shape (n_samples, n_outputs) or (n_samples, n_classes)
-            P(y_i = 1 | x) of 2-D y, also if the estimator returns a list of arrays.
+            P(y_i = 1 | x) for a 2-D y, also if the estimator returns a list of arrays, or the
+            probabilities of the classes of a 1-D y.
         """
         check_outer_fitted(self)
         if not self._targets.multilabel:
             self._targets.check_known(y_known, None)
             proba = np.asarray(self.estimator_.predict_proba(X))
-            # OneVsRestClassifier has two columns even for a single class.
+            # OneVsRestClassifier returns two columns even if there is a single class.
             return np.ones((len(proba), 1)) if len(self._targets.classes) == 1 else proba
         known = self._targets.check_known(in_rows_of(y_known, X), count_rows(X))
         return self._proba(X, known)
 
     @label_output
     def predict_log_proba(self, X, y_known=None):
-        """Logarithms of `predict_proba`.
+        """Return the logarithms of `predict_proba`.
 
-        If the estimator is a model of this package, it computes the logarithms from log-odds, so
-        that they are finite if a probability is rounded to 0. With any other estimator of 2-D y,
-        and for known labels, a probability of 0 has the logarithm -inf.
+        Estimators of this package compute the logarithms from log-odds, so that they are finite
+        even if a probability is rounded to 0. For a 2-D y, other estimators return -inf for a
+        probability of 0, and so do all estimators for known labels.
 
         Parameters
         ----------
@@ -410,21 +415,21 @@ class DecodedClassifier(CallbackSupportMixin, KnownLabelsMixin, MetaEstimatorMix
             return np.log(self._proba(X, known))
 
     def _proba(self, X, known):
-        """Return P(y_i = 1 | x, known) (N, L) of 2-D y; `known` is (N, L) or None."""
+        """Return the probabilities P(y_i = 1 | x, known), (N, L), of the labels of a 2-D y."""
         proba = call_given(self.estimator_, "predict_proba", X, known)
         proba = self._targets.marginals(proba, getattr(self.estimator_, "classes_", None))
         return proba if known is None else np.where(np.isnan(known), proba, known)
 
 
 def _positive(sample_weight, y):
-    """Return an index of the rows of y with a positive weight."""
+    """Return a mask, or a slice, that selects the rows of y with a positive weight."""
     if sample_weight is None:
         return slice(None)
     return check_sample_weight(sample_weight, y) > 0
 
 
 def _decodes_by(model, rule: DecodingRule) -> bool:
-    """Return True if the model has a parameter `decode` that takes the rule."""
+    """Return True if the model has a parameter `decode` that accepts the rule."""
     if not isinstance(model, BaseEstimator) or "decode" not in model.get_params(deep=False):
         return False
     constraints = getattr(model, "_parameter_constraints", {}).get("decode", ())
@@ -432,5 +437,5 @@ def _decodes_by(model, rule: DecodingRule) -> bool:
 
 
 def _marginals(model, X):
-    """Return P(y_i = 1 | x) (N, L) of a fitted classifier."""
+    """Return the probabilities P(y_i = 1 | x), (N, L), by a fitted classifier."""
     return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))

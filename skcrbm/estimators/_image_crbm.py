@@ -1,4 +1,4 @@
-"""ImageCRBM: the conditional RBM with images as outputs."""
+"""ImageCRBM: conditional RBM whose outputs are the pixels of a binary image."""
 
 from __future__ import annotations
 
@@ -60,10 +60,12 @@ from skcrbm.utils.labels import flat_images
 from skcrbm.utils.limits import MIN_SEARCH_ROWS
 from skcrbm.utils.options import Integer, is_auto
 
-# Value of alpha="auto" in a first `partial_fit`: a value that is found for some thousand images.
+# Value of alpha="auto" if the first call is `partial_fit`: a typical result of the search on a few
+# thousand images.
 _PLAIN_ALPHA = 0.003
-# With no more images than this, a step reads all of them. With a larger number, steps on all images
-# would leave few images with only `max_iter` steps.
+# Up to this number of images, each step reads all images. The number is smaller than in
+# `CRBMClassifier`, because training on all images at once would have only `max_iter` steps, which
+# is 20 by default.
 _FULL_BATCH_ROWS = 50
 _REMEDY_OF_SCALES = "Divide X by its largest grey value, as in X / 255"
 _UNCONVERGED = (
@@ -74,69 +76,75 @@ _UNCONVERGED = (
 
 
 class ImageCRBM(RBMClassifier):
-    """Conditional RBM that predicts binary images: denoises, fills in, segments.
+    """Conditional RBM that predicts binary images, for denoising, filling in and segmentation.
 
-    The model of `CRBMClassifier` with an output per pixel: hidden units carry the dependence
-    between pixels, inference is belief propagation, and training is averaged gradient descent
-    for a fixed number of epochs. X and y are arrays (n_samples, height, width), or have a row
-    of pixels for each image; predictions have the shape that y had in `fit`.
+    The model is `CRBMClassifier` with an output for each pixel; pixels depend on each other through
+    the hidden units. By default inference is belief propagation, and training is averaged gradient
+    descent for a fixed number of epochs. X and y are arrays of shape (n_samples, height, width), or
+    2-D arrays with the pixels of an image in each row. Predictions have the shape that y had in
+    `fit`.
 
-    X holds grey values or 0 and 1, in images of any size, flat also as a sparse matrix; y holds 0
-    and 1, and NaN where a pixel is not observed. Pixels known beforehand, `y_known` in the methods
-    of prediction, have the shape of y, with NaN elsewhere.
+    X contains 0 and 1 or grey values, and its images may differ in size from the images in y. If X
+    is 2-D, it may be sparse. y contains 0 and 1, and NaN for missing pixels. All prediction methods
+    take `y_known`, an array in the shape of y with the pixels that are known beforehand, and NaN
+    for the other pixels.
 
     Parameters
     ----------
     n_hidden : int, default=64
-        Number of hidden units. More units learn more of the dependence between pixels, which helps
-        to fill in large patches; the time of a fit grows in proportion.
+        Number of hidden units. With more units the model learns more of the dependence between
+        pixels, which helps to fill in large patches. The training time is proportional to
+        `n_hidden`.
     inference : str or object, default="auto"
-        Method behind training and prediction, as in `CRBMClassifier`: "auto" is "sum_product"
-        beyond 10 hidden units, else "exact".
+        Inference method of training and prediction, as in `CRBMClassifier`. "auto" is "exact" up to
+        10 hidden units, else "sum_product".
     solver : str or object, default="asgd"
         Solver, by name or as an object from `skcrbm.learning` such as
-        ``AveragedSGD(batch_size=50)``: "asgd", "adam" or "sgd". The automatic `batch_size` is all
-        rows up to 50, else 20.
+        ``AveragedSGD(batch_size=50)``: "asgd", "adam" or "sgd". By default a batch contains all
+        images if there are at most 50, else 20 images.
     max_iter : int, default=20
-        Number of epochs; fewer suffice for tens of thousands of images.
+        Number of epochs. With tens of thousands of images fewer epochs are enough.
     alpha : float or "auto", default="auto"
-        L2 penalty on the weights of X, as in `CRBMClassifier`: "auto" finds the penalty by
-        validation, for columns brought to one scale; a number is the penalty for the columns as
-        given. In a first `partial_fit` "auto" is 0.003 for the columns as given.
+        L2 penalty on the weights of X, as in `CRBMClassifier`. "auto" scales the pixels of X
+        internally and finds the penalty by cross-validation. A number applies to the coefficients
+        of the given pixels. If the first call is `partial_fit`, "auto" is 0.003 for the given
+        pixels.
     early_stopping : bool or object, default=False
-        True stands for ``EarlyStopping()``: hold out 15% of the rows, keep the epoch that predicts
-        them best, and fit again on all rows for as many epochs; stop after ten epochs without a
-        gain.
+        True stands for ``EarlyStopping()``: hold out 15% of the images, stop after ten epochs
+        without a better validation score, and fit again on all images for the best number of
+        epochs. False trains for `max_iter` epochs, or until the training loss no longer falls.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
-        Threads over rows. The result does not depend on it.
+        Number of threads, which share the rows. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the initial parameters and the order of rows.
     verbose : bool or int, default=False
-        1: a live line with rate, loss and remaining time; 2: a line per epoch.
+        1 prints a live line with rate, loss and remaining time; 2 prints a line for each epoch.
 
     Attributes
     ----------
     visible_coef_, hidden_coef_, weights_, visible_intercept_, hidden_intercept_ : ndarray
-        Parameters, as in `CRBMClassifier`, whose other attributes exist here, too; outputs are the
-        pixels of an image, row by row.
+        Parameters, as in `CRBMClassifier`, with the pixels of an image row by row as the outputs.
+        The other attributes of `CRBMClassifier` exist as well.
     n_features_in_ : int
-        Number of pixels of an image of X.
+        Number of pixels of each image in X.
 
     See Also
     --------
     skcrbm.CRBMClassifier : The same model with all learning rules, solvers and decoding rules.
-    skcrbm.datasets.flip_pixels : Noise on clean images.
-    skcrbm.datasets.occlude_patch : A hidden part of each image.
+    skcrbm.datasets.flip_pixels : Add noise to clean images.
+    skcrbm.datasets.occlude_patch : Hide a patch of each image.
 
     Notes
     -----
-    The couplings of pixels with hidden units have an L2 penalty that is worth a single image. In
-    `partial_fit`, which does not know the number of images, they have no penalty.
+    The weights between pixels and hidden units (`weights_`) have an L2 penalty of
+    1 / max(n_samples, 40). `partial_fit` does not know the number of images and uses no penalty on
+    these weights.
 
-    `sample`, `decision_function` and `predict_topk` give images too; `predict_pairwise_proba` has
-    a row and a column for each pixel. 1-D y (classes of images) works as in `CRBMClassifier`.
+    `sample`, `decision_function` and `predict_topk` return images as well.
+    `predict_pairwise_proba` returns matrices with a row and a column for each pixel. If y is 1-D
+    (classes of images), the model behaves like `CRBMClassifier`.
 
     Examples
     --------
@@ -205,12 +213,12 @@ class ImageCRBM(RBMClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, height, width) or \
 (n_samples, n_pixels)
-            Images to start from: 0/1 or grey.
+            Input images with 0/1 pixels or grey values.
         y : array-like of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Images to predict: 0/1, NaN where not observed. Their size may differ from the size of
-            the images in X.
+            Output images with 0/1 pixels, and NaN for missing pixels. Their size may differ from
+            the size of the images in X.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the image.
+            Non-negative weights; an image of weight k counts as k copies of the image.
 
         Returns
         -------
@@ -219,7 +227,7 @@ class ImageCRBM(RBMClassifier):
         Raises
         ------
         ValueError
-            On an invalid X, y, weight or hyperparameter.
+            If X, y, a weight or a hyperparameter is invalid.
         FloatingPointError
             If the training diverges.
 
@@ -258,14 +266,14 @@ class ImageCRBM(RBMClassifier):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ):
-        """Do one epoch on the given images.
+        """Train for one epoch on the given images, starting from the current parameters.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes, for 1-D y; needed in the first call if `y` lacks some.
+            All classes of a 1-D y; required in the first call if `y` does not contain all of them.
 
         Returns
         -------
@@ -273,8 +281,7 @@ class ImageCRBM(RBMClassifier):
 
         Notes
         -----
-        A call without an observed pixel in a row of positive weight does not change the model;
-        before the first other call the model is not fitted.
+        A call in which no image of positive weight has an observed pixel does nothing.
         """
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -297,7 +304,7 @@ class ImageCRBM(RBMClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
-        """Return the plan of a fit; the arguments are as in `CRBMClassifier`."""
+        """Return the plan of a fit; the arguments are the same as in `CRBMClassifier`."""
         n_rows, n_visible = rows.visible.shape
         answers = Likelihood.conditional_answers
         method = marginal_method(self.inference, n_visible, self.n_hidden, needs=answers)
@@ -306,7 +313,7 @@ class ImageCRBM(RBMClassifier):
         method, marginals = method.seeded(rng), method.seeded(rng)
         solver = resolve_solver(self.solver, STOCHASTIC_SOLVERS)
 
-        # Coordinates to train in, and the model to start from.
+        # Coordinates of the training, and the model to start from.
         if partial:
             columns = self._columns.for_rows(rows.X) if resume and self._columns else None
         else:
@@ -324,7 +331,7 @@ class ImageCRBM(RBMClassifier):
         check_inference_cost(model, design.X, method, marginals, self.max_iter)
         source = ArraySource(design.X, rows.visible, rows.weight)
 
-        # The penalty: searched, unless a number is given or an earlier fit has found it.
+        # Search the penalty, unless it is a number or an earlier fit has found it.
         alpha = getattr(self, "alpha_", _PLAIN_ALPHA) if is_auto(self.alpha) else self.alpha
         points = []
         if columns is not None and not partial and not (resume and self._columns is not None):
@@ -335,7 +342,7 @@ class ImageCRBM(RBMClassifier):
         alpha = float(alpha)
         alpha_hidden = 0.0 if partial else 1 / max(n_rows, MIN_SEARCH_ROWS)
         if columns is None and not resume:
-            # Scalers of columns take no images.
+            # The usual advice, a scaler of columns, does not work for 3-D X.
             name = type(self).__name__
             warn_of_scales(rows.X, rows.weight, name, partial, _REMEDY_OF_SCALES)
         training = Plan(
@@ -388,7 +395,7 @@ class ImageCRBM(RBMClassifier):
         return X
 
     def predict(self, X, y_known=None):
-        """Predict images: each pixel gets its more probable value.
+        """Predict images; each pixel is set to its more probable value.
 
         Parameters
         ----------
@@ -396,28 +403,30 @@ class ImageCRBM(RBMClassifier):
 (n_samples, n_pixels)
         y_known : array-like of shape (n_samples, height, width) or (n_samples, n_pixels), \
 default=None
-            Pixels known beforehand, NaN elsewhere; the other pixels are predicted given them.
+            Pixels that are known beforehand, and NaN for the other pixels, which are predicted
+            given the known pixels.
 
         Returns
         -------
         ndarray of shape (n_samples, height, width) or (n_samples, n_pixels)
-            0 and 1, in the shape that y had in `fit`.
+            Predicted 0/1 pixels, in the shape that y had in `fit`.
         """
         return super().predict(X, y_known)
 
     def score(self, X, y, sample_weight=None, y_known=None):
-        """Return the share of correctly predicted pixels, or for 1-D y the accuracy.
+        """Return the share of correctly predicted pixels, or the accuracy if y is 1-D.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, height, width) or \
 (n_samples, n_pixels)
         y : array-like of shape (n_samples, height, width) or (n_samples, n_pixels)
-            Pixels that are NaN do not count.
+            True images; pixels that are NaN (missing) do not count.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the images.
         y_known : array-like of shape (n_samples, height, width) or (n_samples, n_pixels), \
 default=None
-            Pixels known beforehand, NaN elsewhere, as in `predict`. They do not count.
+            Pixels that are known beforehand, as in `predict`; they do not count in the score.
 
         Returns
         -------

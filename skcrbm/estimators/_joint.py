@@ -1,4 +1,8 @@
-"""p(y | x) over label vectors or over classes: draws, probabilities, most probable labels."""
+"""The distribution p(y | x) of label vectors or classes: samples, probabilities, best labels.
+
+`LabelVectors` and `Classes` answer the questions `sample`, `score_samples`, `predict_topk` and
+`predict_pairwise_proba` of the classifiers, for a 2-D y and for a 1-D y.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +25,18 @@ from skcrbm.utils.validation import as_float_array, check_count
 
 
 class TopLabelSets(NamedTuple):
-    """Answer of `predict_topk`.
+    """Result of `predict_topk`.
 
     Attributes
     ----------
     labels : ndarray (n_samples, k, n_outputs) or (n_samples, k)
-        Label vectors, or classes of 1-D y, by falling probability.
+        Label vectors, or classes if y was 1-D, in decreasing order of probability.
     proba : ndarray (n_samples, k)
-        Their probabilities p(y | x).
+        Probabilities p(y | x) of `labels`.
 
-    With `set_label_output`, `labels` is a data frame (n_samples k, n_outputs) or a series of
-    classes, and `proba` a series (n_samples k,): the rows are the rows of X, each with the ranks
-    0, ..., k - 1.
+    After a call of `set_label_output`, `labels` is a data frame of shape
+    (n_samples * k, n_outputs) or a series of classes, and `proba` is a series of length
+    n_samples * k. Both have k rows, with ranks 0 to k - 1, for each row of X.
     """
 
     labels: Any
@@ -40,9 +44,9 @@ class TopLabelSets(NamedTuple):
 
 
 class LabelVectors(NamedTuple):
-    """p(y | x) over the label vectors of a 2-D y."""
+    """Distribution p(y | x) of the label vectors of a 2-D y."""
 
-    targets: Targets  # of a 2-D y
+    targets: Targets  # kind and encoding of the 2-D y
     posterior: Posterior
 
     @property
@@ -64,7 +68,7 @@ class LabelVectors(NamedTuple):
         return self.targets.decode(states[:, :, : self.posterior.energy.n_visible])
 
     def log_proba_of(self, visible, method, random_state):
-        """Return the log-probability (N,) of visible units (N, L), with NaN summed out."""
+        """Return the log-probabilities (N,) of labels `visible` (N, L); sum over NaN entries."""
         energy, known = self.posterior.energy, self.posterior.known
         seed = check_random_state(random_state).randint(2**31 - 1)
         known = np.full(visible.shape, np.nan) if known is None else known
@@ -80,7 +84,7 @@ class LabelVectors(NamedTuple):
         return log_p
 
     def top(self, k, candidates, method, random_state):
-        """Return the `TopLabelSets` among the candidates."""
+        """Return the k most probable candidates of each row, as `TopLabelSets`."""
         posterior = self.posterior._replace(label_sets=self._candidates(candidates))
         _check_enough(k, len(posterior.label_sets), "candidates")
         labels = np.full((self.n_rows, k, posterior.energy.n_visible), -1)
@@ -88,7 +92,7 @@ class LabelVectors(NamedTuple):
         for rows, sets, log_weight in weighted_label_sets(posterior, "marginal"):
             top = min(k, len(sets))
             best = np.argpartition(-log_weight, top - 1, axis=1)[:, :top]
-            best.sort(axis=1)  # ties are in the order of the candidates
+            best.sort(axis=1)  # candidates with equal probabilities keep their order
             value = np.take_along_axis(log_weight, best, axis=1)
             order = np.argsort(-value, axis=1, kind="stable")
             value = np.take_along_axis(value, order, axis=1)
@@ -100,10 +104,10 @@ class LabelVectors(NamedTuple):
         return TopLabelSets(self.targets.decode(labels), np.exp(log_p))
 
     def pairs(self):
-        """Return P(y_i = 1, y_k = 1), (N, L, L)."""
+        """Return the probabilities P(y_i = 1, y_k = 1) of pairs of labels, (N, L, L)."""
         posterior = self.posterior
         n_labels = posterior.energy.n_visible
-        # An energy over pairs of labels has them as its statistics.
+        # Energies of pairs of labels compute these probabilities in a single run of inference.
         if posterior.energy.statistic_shapes == ((n_labels, n_labels),):
             return posterior.infer(returns="pairwise", pairwise="per_example").pairwise
         marginals = expit(posterior.log_odds())
@@ -119,7 +123,7 @@ class LabelVectors(NamedTuple):
         return pairs / 2
 
     def _candidates(self, candidates):
-        """Return the candidates (K, L) of `predict_topk`."""
+        """Return the label vectors (K, L) for the argument `candidates` of `predict_topk`."""
         n_labels = self.posterior.energy.n_visible
         if is_auto(candidates):
             candidates = "all" if n_labels <= AUTO_ALL_LABEL_SETS else "label_sets"
@@ -142,17 +146,21 @@ class LabelVectors(NamedTuple):
             )
         if n_labels > MAX_ALL_LABEL_SETS:
             raise ValueError(
-                f"candidates='all' goes through 2^{n_labels} label vectors; the limit is "
-                f"{MAX_ALL_LABEL_SETS} outputs. Use 'label_sets' or an array"
+                f"candidates='all' would compare 2^{n_labels} label vectors; the limit is "
+                f"{MAX_ALL_LABEL_SETS} outputs. Use 'label_sets' or an array of label vectors"
             )
         numbers = np.arange(2**n_labels)[:, None]
         return ((numbers >> np.arange(n_labels)[::-1]) & 1).astype(np.int8)
 
 
 class Classes(NamedTuple):
-    """p(y | x) over the classes of a 1-D y."""
+    """Distribution p(y | x) of the classes of a 1-D y.
 
-    targets: Targets  # of a 1-D y
+    The methods have the same arguments as in `LabelVectors`. They ignore arguments such as `method`
+    and `candidates`, because the exact probabilities of all classes are known.
+    """
+
+    targets: Targets  # kind and encoding of the 1-D y
     log_proba: np.ndarray  # (N, K), float64
 
     @property
@@ -161,7 +169,7 @@ class Classes(NamedTuple):
         return len(self.log_proba)
 
     def sample(self, n_samples, method, burn_in, random_state):
-        """Draw classes (N, n_samples), exactly."""
+        """Draw classes (N, n_samples) from the exact distribution."""
         check_count("n_samples", n_samples)
         mass = np.exp(self.log_proba).cumsum(axis=1)
         u = uniforms(random_key(random_state), np.arange(len(mass)), 0, n_samples)
@@ -169,12 +177,12 @@ class Classes(NamedTuple):
         return self.targets.classes[index]
 
     def log_proba_of(self, visible, method, random_state):
-        """Return the log-probability (N,) of the classes of visible units (N, V)."""
+        """Return the log-probabilities (N,) of classes that are encoded as `visible` (N, V)."""
         index = np.searchsorted(self.targets.classes, self.targets.decode(visible))
         return self.log_proba[np.arange(len(index)), index]
 
     def top(self, k, candidates, method, random_state):
-        """Return the `TopLabelSets` among all classes."""
+        """Return the k most probable classes of each row, as `TopLabelSets`."""
         _check_enough(k, self.log_proba.shape[1], "classes")
         best = np.argsort(-self.log_proba, axis=1, kind="stable")[:, :k]
         proba = np.exp(np.take_along_axis(self.log_proba, best, axis=1))
@@ -182,7 +190,7 @@ class Classes(NamedTuple):
 
 
 def _log_partition(posterior, method, seed):
-    """Return log Z (N,) of each row's model given the known labels."""
+    """Return the log-partition function (N,) of the model of each row given the known labels."""
     method = resolve_method(
         method, "method", lambda: available_methods(posterior.energy, "log_partition")
     )

@@ -1,4 +1,4 @@
-"""LayeredGMClassifier: layered graphical models trained through truncated inference."""
+"""LayeredGMClassifier: layered graphical models, trained by gradients of truncated inference."""
 
 from __future__ import annotations
 
@@ -65,99 +65,104 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 _DEFAULT_LAYERS = (Dense(100),)
 _SOLVERS = ("adam", "sgd")
 _PATIENCE, _VALIDATION_FRACTION = 5, 0.2
-# With no more rows than the first number, a step reads all rows; else it reads the second number.
+# The automatic batch size: each step reads all rows if there are at most _FULL_BATCH_ROWS, else a
+# mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
-# From this number of rows on, early_stopping="auto" holds rows out.
+# early_stopping="auto" holds out validation rows if there are at least this many rows.
 _EARLY_STOPPING_ROWS = 1000
-# Iterations of max-product decoding: more than any path through the layers needs.
+# Number of iterations of max-product in `map_states`; messages pass all layers in far fewer.
 _MAP_ITERATIONS = 50
 
 
 class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
-    """Layered graphical model trained through truncated inference.
+    """Layered graphical model, trained by gradients of truncated inference.
 
-    Layers of categorical nodes with pairwise energies between neighbouring layers, which are
-    dense, local or convolutional [1]_. T iterations of approximate inference give the beliefs of
-    the output. Training follows the exact gradient of ``-log belief(y)`` through these
-    iterations, so prediction uses the same T. The output layer follows from y: one categorical
-    node for 1-D y, one binary node per column of 2-D y (NaN = not observed).
+    The model has layers of categorical nodes, and pairwise energies between neighbouring layers,
+    which are dense, local or convolutional [1]_. T iterations of approximate inference compute the
+    beliefs (approximate marginals) of the output nodes. Training backpropagates ``-log belief(y)``
+    through these T iterations, so prediction uses the same T. The output layer depends on y: a
+    categorical node for a 1-D y, or a binary node for each column of a 2-D y, whose missing labels
+    may be NaN.
 
     Parameters
     ----------
     layers : tuple of layers, default=(Dense(100),)
-        Hidden layers from the input to the output: `skcrbm.layers.Dense`, `Local2d`,
-        `Conv2d`. An empty tuple is (multinomial) logistic regression.
+        Hidden layers, in order from the input to the output: `skcrbm.layers.Dense`, `Local2d`
+        or `Conv2d`. Without hidden layers, ``()``, the model is a (multinomial) logistic
+        regression.
     input_shape : tuple of int, default=None
-        (height, width) or (height, width, channels) of the images in the rows of X, in C
-        order, for local and convolutional layers. None stands for a plain vector.
+        Shape (height, width) or (height, width, channels) of the images in the rows of X, in C
+        order; local and convolutional layers need it. None means that rows are plain vectors.
     clamping : {"soft", "hard"} or HardClamping, default="soft"
-        Effect of the features on the input nodes. "soft": a feature is the mean of a binary node;
-        it may be any real number if it is never missing. "hard": a node is in state 1 if its
-        feature is at least 0.5; ``HardClamping(thresholds=...)`` has other and more thresholds.
+        How features set the input nodes. "soft": a feature is the mean of a binary node; it may be
+        any real number if it is never missing. "hard": a node is in state 1 if its feature is at
+        least 0.5, else in state 0. ``HardClamping(thresholds=...)`` sets other or more thresholds.
     inference : {"tree_reweighted", "sum_product", "mean_field"} or TruncatedInference, \
             default="tree_reweighted"
-        Method of inference in training and in prediction. A name stands for 5 iterations with
-        the sequential schedule; ``TruncatedInference(method, schedule, n_iter)`` sets these.
+        Inference method of training and prediction. A name stands for 5 iterations with the
+        sequential schedule; ``TruncatedInference(method, schedule, n_iter)`` sets both.
     learning : str or object, default="backprop"
-        Learning rule: "backprop", `Backpropagation`, goes through the iterations; "analytic",
-        `AnalyticGradient`, takes a difference of moments and trains worse. Both have an option
-        `label_smoothing`.
+        Learning rule: "backprop", `Backpropagation`, computes gradients by backpropagation through
+        the iterations; "analytic", `AnalyticGradient`, uses a difference of moments and usually
+        gives a worse model. Both rules have an option `label_smoothing`.
     solver : str or object, default="adam"
-        Solver, by name or as an object from `skcrbm.learning`: "adam" or "sgd". The automatic
-        `batch_size` is all rows up to 200, else 20; the automatic `average` is False.
+        Solver, by name or as an object from `skcrbm.learning`: "adam" or "sgd". The solvers' own
+        "auto" settings are: a batch of all rows up to 200 rows, else of 20 rows, and no averaging.
     max_iter : int, default=200
-        Largest number of epochs.
+        Maximum number of epochs.
     alpha : float, default=0.0
-        L2 penalty on the pairwise scores of the input, ``alpha / 2 |W|^2`` beside the mean
-        loss of a row.
+        L2 penalty on the pairwise scores W between the input and the first layer:
+        ``alpha / 2 |W|^2`` is added to the mean loss of a row.
     alpha_hidden : float, default=0.0
         L2 penalty on all other pairwise scores.
     early_stopping : bool, "auto" or object, default="auto"
         True stands for ``EarlyStopping(validation_fraction=0.2, n_iter_no_change=5)``: hold out 20%
-        of the rows, keep the epoch with the lowest loss on them, fit again on all rows. False
-        stands for ``LossPlateau(n_iter_no_change=5)``. "auto" is True from 1000 rows on.
+        of the rows, find the epoch with the lowest validation loss, and fit again on all rows.
+        False stands for ``LossPlateau(n_iter_no_change=5)``: stop when the training loss no longer
+        falls. "auto" is True from 1000 rows on.
     class_weight : "balanced", dict, list of dict or array-like, default=None
-        Weights of the rows by their classes, as in `CRBMClassifier`.
+        Weights of the classes, as in `CRBMClassifier`.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
-        Threads over chunks of 64 rows. The result does not depend on it.
+        Number of threads, each of which handles 64 rows at a time. Results do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed of the initial parameters, the validation part and the order of rows.
+        Seed of the initial parameters, the choice of validation rows and the order of rows.
     verbose : bool or int, default=False
-        1: a live line with rate, loss and remaining time; 2: a line per epoch.
+        1 prints a live line with rate, loss and remaining time; 2 prints a line for each epoch.
 
     Attributes
     ----------
     layers_ : list of FittedLayer
-        Hidden layers and the output layer: (layer, unary, pairwise) each.
+        Hidden layers and the output layer, as named tuples (layer, unary, pairwise).
     input_unary_ : ndarray (n_features, n_states - 1)
-        Unary scores of the input nodes, which matter where a feature is not observed.
+        Unary scores of the input nodes, which are used if features are missing.
     classes_ : ndarray (n_outputs,) or (n_classes,)
-        Numbers of the labels of a 2-D y, or the classes.
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
-        Names of the outputs, if y is a data frame or a series; see `set_label_output`.
+        Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     n_inference_iter_ : int
-        Number of iterations T of the fit, used in prediction.
+        Number of iterations T, in training and in prediction.
     loss_curve_, convergence_curve_ : list of float
-        Training loss, and share of rows whose output moved by less than 0.001 in the last
-        iteration, per epoch of the run that gave the parameters. Truncated inference need not
+        Training loss, and share of rows whose output beliefs changed by less than 0.001 in the last
+        iteration of inference, for each epoch of the final run. Truncated inference need not
         converge.
     validation_scores_ : list of float or None
-        Minus the validation loss, per epoch of the run with held-out rows.
+        Negative validation loss of each epoch of the run with held-out rows.
     n_iter_ : int
-        Number of epochs behind the parameters.
+        Number of epochs of training that led to the parameters.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    With soft clamping, a feature that is NaN in some row is a binary node with a unary score. Its
-    observed values must lie in [0, 1]; new rows may overshoot by 0.5, as scaled rows do. If a
-    value is not observed, the node has a belief, see `impute`. A feature can become NaN in a later
-    call to `partial_fit` if its values were in [0, 1] in all earlier calls.
+    With soft clamping, a feature that is NaN in some training row becomes a binary node with a
+    unary score. Its observed values must lie in [0, 1]; in new rows they may exceed this interval
+    by 0.5, because rows scaled by the range of other rows often do. If the feature is missing in a
+    row, inference computes a belief for its node, see `impute`. A feature may be missing in a later
+    call of `partial_fit` if its values were in [0, 1] in all earlier calls.
 
     References
     ----------
@@ -202,15 +207,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         "verbose": ["verbose"],
     }
     _allow_nan = True
-    _state = (
-        "_targets",
-        "_model",
-        "_inference",
-        "_fitted_structure",
-        "_progress",
-        "_rng",
-    )
-
+    _state = ("_targets", "_model", "_inference", "_fitted_structure", "_progress", "_rng")
     _prediction_parameters = ("n_jobs",)
 
     def __init__(
@@ -262,11 +259,11 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            NaN where not observed.
+            Features, with NaN for missing features.
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix with NaN where not observed, or classes.
+            0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative weights; a weight k counts as k copies of the row.
+            Non-negative weights; a row of weight k counts as k copies of the row.
 
         Returns
         -------
@@ -312,15 +309,15 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ):
-        """Do one epoch on the given rows.
+        """Train for one epoch on the given rows, starting from the current parameters.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes, for 1-D y; needed in the first call if `y` lacks some. The classes of 2-D y
-            are 0 and 1.
+            All classes of a 1-D y; required in the first call if `y` does not contain all of them.
+            The classes of a 2-D y are 0 and 1.
 
         Returns
         -------
@@ -328,11 +325,10 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
         Notes
         -----
-        A call without an observed label in a row of positive weight does not change the model;
-        before the first other call the model is not fitted.
+        A call in which no row of positive weight has an observed label does nothing.
 
-        The automatic step size depends on the number of rows of the first call; set a
-        ``solver=Adam(learning_rate=...)`` if the pieces are small.
+        The automatic learning rate depends on the number of rows of the first call. If the calls
+        get few rows each, set it with ``solver=Adam(learning_rate=...)``.
         """
         resume = hasattr(self, "layers_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -360,9 +356,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return self
 
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> Plan:
-        """Return the plan of a fit; `resume` goes on from the fitted model.
+        """Return the plan of a fit: model, objective, penalty and solver.
 
-        `partial` is True in `partial_fit`, which sees a part of the rows.
+        With `resume` training continues from the fitted model; `partial` is True in `partial_fit`.
         """
         n_rows = len(rows.visible)
         rule = resolve_rule(self.learning, "layered")
@@ -399,12 +395,12 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         )
 
     def _check_layers(self) -> None:
-        """Raise a ValueError if `layers` holds no layers, or `inference` has too few iterations."""
+        """Raise a ValueError if `layers` is invalid, or `inference` has too few iterations."""
         check_layers(self.layers)
         resolve_truncated(self.inference).check_depth(len(self.layers))
 
     def _new_structure(self, X, visible):
-        """Return the structure and the input code of a first fit."""
+        """Return the structure and the encoding of the input for a fit that starts afresh."""
         code = InputCode.from_training(X, clamping_cuts(self.clamping))
         shape = checked_input_shape(self.input_shape, X.shape[1])
         n_visible = visible.shape[1]
@@ -413,7 +409,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return structure, code
 
     def _hyperstructure(self):
-        """Return the hyperparameters that decide the shapes of all parameters."""
+        """Return the hyperparameters that determine the shapes of the parameters."""
         cuts = clamping_cuts(self.clamping)
         shape = None if self.input_shape is None else tuple(self.input_shape)
         return tuple(self.layers), shape, None if cuts is None else tuple(cuts)
@@ -421,12 +417,12 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     def _check_same_model(self):
         if self._hyperstructure() != self._fitted_structure:
             raise ValueError(
-                "layers, input_shape or clamping differ from those of the model fitted so far; set "
-                "warm_start=False, or keep them"
+                "layers, input_shape or clamping differ from the earlier fit, so training cannot "
+                "continue; set warm_start=False, or keep them"
             )
 
     def _model_attributes(self, model: LayeredModel, epoch: int) -> dict[str, Any]:
-        """Return the fitted attributes of a model at the end of an epoch."""
+        """Return the fitted attributes for a model at the end of an epoch."""
         inference: Any = clone(resolve_truncated(self.inference))
         return {
             "layers_": model.fitted_layers(),
@@ -440,16 +436,17 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
     # ------------------------------------------------------------- prediction
 
     def _runs(self, X, network, read, **options):
-        """Return the results of `read` for the `Trace` of each chunk of rows.
+        """Run inference on chunks of the rows of X, and return a list of results.
 
-        `network` makes the network of a model.
+        ``network(model)`` makes the network that runs inference, and ``read(trace)`` extracts the
+        result of a chunk from the `Trace` of its run.
         """
         X = self._check_predict_data(X)
         model = self._model._replace(code=self._model.code.for_rows(X))
         shared = network(model)
 
         def chunk(rows):
-            # Overflow becomes NaN in the answer, which is refused later.
+            # Overflow leads to NaN in the result, for which `_output_scores` raises an error.
             with np.errstate(over="ignore", invalid="ignore"):
                 return read(shared.run(LayeredInput(*model.encode(X[rows])), **options))
 
@@ -459,23 +456,26 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
     @label_output
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Return the log-odds of the beliefs of the output.
+        """Return the log-odds of the beliefs of the output nodes.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features, NaN where not observed.
+            Features, with NaN for missing features.
 
         Returns
         -------
         ndarray of shape (n_samples, n_outputs), (n_samples,) or (n_samples, n_classes)
-            Log-odds of each output. For multiclass y they are unnormalised log-probabilities, 0
-            for the first class.
+            Log-odds of each output or, for more than two classes, unnormalised log-probabilities,
+            which are 0 for the first class.
         """
         return self._decision(self._output_scores(X))
 
     def _output_scores(self, X):
-        """Return the scores (N, V or V - 1) of all states of the output except the first."""
+        """Return the log-odds (N, L) of the labels, or the scores (N, K - 1) of the classes.
+
+        The score of the first class is always 0 and is left out.
+        """
         check_is_fitted(self)
 
         def scores(trace):
@@ -483,7 +483,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
         found = np.concatenate(self._runs(X, self._inference.network, scores))
         if not np.isfinite(found).all():
-            raise ValueError("X times the weights is too large a number; scale the columns of X")
+            raise ValueError("X times the weights is too large; scale the columns of X")
         return found
 
     def _label_scores(self, scores):
@@ -507,9 +507,9 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
 
     @label_output
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class, or the labels with probability 0.5 or more.
+        """Predict the most probable class, or the labels with a probability of at least 0.5.
 
-        If every row of the training data had a label, the most probable label is always on.
+        If every training row had a label, the prediction contains at least the most probable label.
 
         Parameters
         ----------
@@ -522,10 +522,10 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return self._predict(self._output_scores(X))
 
     def map_states(self, X: ArrayLike) -> list[np.ndarray]:
-        """Return the states of all hidden and output nodes by max-product decoding.
+        """Return the most probable joint states of all hidden and output nodes, by max-product.
 
-        They approximate the jointly most probable states given X. With one hidden layer below
-        one output node the graph is a tree and they are exact.
+        The result is exact if the graph is a tree, that is, with a single hidden layer and a single
+        output node. Otherwise it is an approximation.
 
         Parameters
         ----------
@@ -534,8 +534,8 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Returns
         -------
         list of ndarray of shape (n_samples, n_nodes), int
-            States of each hidden layer, then of the outputs. For 1-D y the predicted classes are
-            ``classes_[states[-1][:, 0]]``.
+            States of the nodes of each hidden layer, followed by the states of the output nodes. If
+            y was 1-D, the predicted classes are ``classes_[states[-1][:, 0]]``.
         """
         check_is_fitted(self)
 
@@ -552,7 +552,7 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         return [np.concatenate(layer) for layer in zip(*chunks)]
 
     def impute(self, X: ArrayLike) -> np.ndarray:
-        """Replace the features that are not observed by their beliefs.
+        """Replace missing features by the means of their beliefs.
 
         Parameters
         ----------
@@ -561,14 +561,14 @@ class LayeredGMClassifier(CallbackSupportMixin, StructuredClassifier):
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            X with each NaN replaced by the mean of the belief of its node: P(feature = 1), or,
-            with more than two states, the expectation of s / (n_states - 1).
+            Copy of X in which each NaN is replaced by P(feature = 1) or, if the input nodes have
+            more than two states s, by the expectation of s / (n_states - 1).
 
         Raises
         ------
         ValueError
-            If the model was fitted with one iteration of inference: in the first, the hidden
-            nodes have not sent a message back to the input yet.
+            If the model was fitted with a single iteration of inference, after which the hidden
+            nodes have not yet sent messages back to the input.
         """
         check_is_fitted(self)
         if self.n_inference_iter_ < 2:

@@ -1,4 +1,4 @@
-"""LMBMClassifier: the large margin Boltzmann machine."""
+"""LMBMClassifier: large margin Boltzmann machine."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from skcrbm.estimators._lmbm_auto import (
     choose_penalties,
     label_cliques,
     label_energy,
+    weights_of_search,
 )
 from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
@@ -36,132 +37,142 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.labels import label_sets_of, require_observed, signs_of, visible_of
 from skcrbm.utils.options import Integer, is_auto, option_name
 
-# A fit with a smaller relative duality gap does not warn that it ended at `max_iter`.
+# If training ends at `max_iter` with a smaller relative duality gap than this, there is no warning.
 _SMALL_GAP = 1e-2
 
 
 class LMBMClassifier(PairwiseClassifier):
     """Large margin Boltzmann machine for multi-label classification.
 
-    The model is a pairwise machine over labels y in {-1, +1}^L with the score
-    ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k`` [1]_. Each label has a margin
-    given the true other labels,
-    ``m_i = y_i (a_i . x + b_i + sum_{k != i} s_ik y_k)``, and training minimises
+    The model gives each label vector y in {-1, +1}^L the score
+    ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``, with a weight s_ik for each pair of
+    labels [1]_. The margin of label i in row n, given the true values of the other labels, is
+    ``m_in = y_i (a_i . x + b_i + sum_{k != i} s_ik y_k)``, and training minimises
 
         ``1/2 sum_i (|a_i|^2 + b_i^2) + eta/2 sum_{i<k} s_ik^2 + C sum_in [gamma - m_in]_+``
 
-    by dual coordinate descent. The problem is convex and needs no inference. It takes about as long
-    as one linear SVM per label, which is the limit of large eta.
+    by dual coordinate descent. The problem is convex and training needs no inference. It takes
+    about as long as a separate linear SVM for each label, to which the model is equal if eta is
+    infinite.
 
-    With `cliques`, larger cliques of labels have weights, too: each clique adds
-    ``w_j prod_{k in C_j} y_k`` to the score and to the margins of its labels, and
-    ``eta/2 w_j^2`` to the objective.
+    With `cliques`, sets of more than two labels have weights as well: clique C_j adds
+    ``w_j prod_{k in C_j} y_k`` to the score, the corresponding term to the margins of its labels,
+    and ``eta/2 w_j^2`` to the objective.
 
     `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
-    2-D indicator matrix of 0/1, with NaN for missing labels: a missing label has no margin, and the
-    margins of the other labels leave it out. Or y is 1-D with two or more classes. Two classes are
-    one label. More classes are one-hot labels, and `predict` compares the states with one label
-    on; their pair weights are 0, because each label is certain given the others.
+    2-D indicator matrix of 0/1, with NaN for missing labels. A missing label has no margin, and
+    does not contribute to the margins of the other labels. y may also be 1-D. Two classes are a
+    single label. More classes are one-hot labels, of which `predict` switches exactly one on; their
+    pair weights are 0, because each one-hot label is determined by the others.
 
-    A change of `inference`, `decode` (except to "threshold") or `n_jobs` takes effect at once.
+    A new value of `inference`, `n_jobs` or `decode` (except "threshold") takes effect at the next
+    prediction.
 
     Parameters
     ----------
     C : float or "auto", default="auto"
-        Weight of the margin loss of each label of each row; U in [1]_. A number applies to X as
-        given: scale the columns first, for example with `StandardScaler`. "auto" scales the columns
-        internally, columns with two values to 0/1 and other columns to a standard deviation
-        of 1/2 (sparse columns keep their zeros), and converts `coef_` back to the given columns. So
-        the units of X do not matter. It searches C in steps of sqrt(10) around 3 / v, where
-        v is the sum of the variances of the scaled columns, see Notes.
+        Weight of the margin loss of each label of each row; U in [1]_. A number applies to the
+        given columns of X: scale them first, for example with `StandardScaler`. "auto" scales the
+        columns internally, so that the units of X do not matter: columns with two values to 0/1,
+        and other columns to a standard deviation of 1/2 (sparse columns keep their zeros).
+        `visible_coef_` still applies to the given columns. "auto" then searches C in steps of
+        sqrt(10) around 3 / v, where v is the sum of the variances of the scaled columns (see
+        Notes), for weights with mean 1, so that the scale of `sample_weight` does not matter
+        either. `C_` is the C for the given weights.
     margin : float, default=1.0
-        Margin gamma. A margin of k with C gives the same model as a margin of 1 with C / k, with
-        the weights multiplied by k. So it need not be searched.
+        Margin gamma. There is no need to search it: the weights for a margin of k and C are k times
+        the weights for a margin of 1 and C / k.
     pairwise_penalty : float or "auto", default="auto"
-        Penalty eta: 1 gives the LMBM of [1]_, larger values its LMBMr. If labels depend
-        strongly on each other, small values fit the pairs instead of the inputs; the effect depends
-        on eta / (C N) with N rows. ``np.inf`` gives one linear SVM per label. "auto" tries
-        eta = 10 C N, 3 C N, C N, .3 C N and .1 C N while the score improves, and leaves the pairs
-        out if they do not help by more than a standard error; see Notes.
+        Penalty eta of the pair weights: 1 gives the LMBM of [1]_, larger values its LMBMr. If
+        labels depend strongly on each other, a model with a small eta explains the labels by each
+        other instead of by the inputs; the effect depends on eta / (C N) for N rows. ``np.inf``
+        gives a linear SVM for each label. "auto" tries eta = 10 C N, 3 C N, C N, .3 C N and .1 C N
+        as long as the score improves, and uses infinity if pairs do not improve the score by more
+        than its standard error; see Notes.
     cliques : int, sequence of sets of labels or None, default=None
-        Cliques of more than two labels that have a weight. An int k from 2 to 6 stands for all sets
-        of up to k labels; their number, and with it time and memory, grows like the k-th power of
-        the number of labels. A list such as ``[(0, 1, 2)]`` holds cliques of three to six labels,
-        by number or name. None stands for pairs only. All pairs have a weight in any case. 1-D y
-        has no cliques.
+        Cliques of more than two labels that get a weight, in addition to all pairs. An int k from 2
+        to 6 means all sets of up to k labels; time and memory grow with the number of such sets,
+        which is about the k-th power of the number of labels. A list such as ``[(0, 1, 2)]``
+        contains cliques of three to six labels, by number or name. None means that only pairs have
+        weights. Models of a 1-D y have no cliques.
     tol : float, default=1e-4
         Tolerance. Training ends when the projected gradients of the dual variables of each label
-        (with larger cliques: of all labels) lie within ``tol * margin`` of each other.
+        (with larger cliques: of all labels) differ by at most ``tol * margin``.
     max_iter : int, default=1000
         Maximum number of passes over the rows.
     inference : str, object or list, default="branch_and_bound"
-        Method that `predict` uses to find the labels: "branch_and_bound" on partial labels, exact;
-        "milp", mixed integer programs of HiGHS, as a reference; or "icm", flips of single
-        labels up to a local optimum. Or a configured object such as
-        ``BranchAndBound(node_limit=10**6)`` or ``ICM(n_restarts=10)``. With cliques of
-        more than two labels "milp" cannot be used, nor "icm" with ``decode="hinge"``.
+        Method by which `predict` finds the best labels: "branch_and_bound", an exact search over
+        partial label vectors; "milp", mixed integer programs solved by HiGHS, for comparison; or
+        "icm", flips of single labels up to a local optimum. It may also be a configured object such
+        as ``BranchAndBound(node_limit=10**6)`` or ``ICM(n_restarts=10)``. With cliques of more than
+        two labels "milp" is not possible, and "icm" is not possible with ``decode="hinge"``.
 
-        A list also says which method gives probabilities: each question goes to the first method
-        in the list that answers it, as in ``["icm", "sum_product"]``. By default `predict_proba`
-        of 2-D y uses "exact" up to 14 labels, else "tree_reweighted".
+        A list such as ``["icm", "sum_product"]`` also sets the method for probabilities: each query
+        goes to the first method in the list that can answer it. By default `predict_proba` of a 2-D
+        y uses "exact" up to 14 labels, else "tree_reweighted".
     decode : str or object, default="map"
         Rule by which `predict` chooses the labels:
 
         - "map": the labels with the highest score;
-        - "hinge": the labels with the least hinge loss, summed over their margins (the rule of
-          [1]_); the score decides between equal losses;
-        - "marginal", "label_set", "expected_jaccard", "expected_f1", "threshold": without a
-          search, by the probabilities of the Boltzmann machine, as in `CRBMClassifier`. Or a
-          configured object such as ``Threshold("f1_macro")``.
+        - "hinge": the labels with the smallest sum of hinge losses of their margins, as in [1]_; if
+          several label vectors have the same loss, the vector with the highest score;
+        - "marginal", "label_set", "expected_jaccard", "expected_f1", "threshold", or a configured
+          object such as ``Threshold("f1_macro")``: rules on the probabilities of the Boltzmann
+          machine, as in `CRBMClassifier`. These rules do not search.
 
-        If every row of fit had a label, all rules but "hinge" predict at least one label; "hinge"
-        considers all label vectors, as in [1]_.
+        If every training row had a label, all rules except "hinge" predict at least one label.
     class_weight : "balanced", dict, list of dict or array-like, default=None
-        Factors of C. For 1-D y: a dict of class: weight, or "balanced",
-        ``n_samples / (n_classes * count)``. For 2-D y: "balanced" for each label,
-        a dict of 0 and 1 for each label, or the weights (n_outputs,) of the positive class.
+        Weights of the classes, which multiply C. For a 1-D y: a dict {class: weight}, or "balanced"
+        for ``n_samples / (n_classes * count)``. For a 2-D y: a list with a dict
+        {0: weight, 1: weight} for each label, an array (n_outputs,) with weights of the positive
+        class, "balanced" for each label, or for a data frame a dict by label name, such as
+        ``{"town": 3.0}`` or ``{"town": {0: 1.0, 1: 3.0}}``.
     warm_start : bool, default=False
-        If True, `fit` starts from the dual variables of the previous fit, if X has as many rows.
-        The problem is convex, so only the time changes.
+        If True and X has the same number of rows as in the previous fit, `fit` starts from the dual
+        variables of that fit. The problem is convex, so this saves time without changing the model.
     n_jobs : int, default=None
-        Number of threads over rows in prediction. The result does not depend on it.
+        Number of threads in prediction, which share the rows. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the order of the rows in training, and of the folds if C or `pairwise_penalty` is
         "auto".
     verbose : bool or int, default=False
-        1 prints a live line with rate, violation and remaining time; 2 prints a line per pass.
+        1 prints a live line with rate, violation and remaining time; 2 prints a line for each pass.
 
     Attributes
     ----------
     C_, pairwise_penalty_ : float
-        C and eta of the fit. If C is "auto" they apply to the scaled columns. For multiclass
-        y, which has no pairs, eta is infinite.
+        C and eta of the fit. If C is "auto", they apply to the scaled columns. For a multiclass y
+        eta is infinite, because there are no pair weights.
     path_ : dict of ndarray
-        Values of the search, in order, if there was a search: "C", "pairwise_penalty" and,
-        on the held-out rows, "hamming" (loss) and "jaccard" (index).
-    coef_ : ndarray (n_outputs, n_features)
-        Weights of the inputs on the labels, a_i in row i. It has one row for binary 1-D y, and a
-        row per class for multiclass y.
-    intercept_ : ndarray (n_outputs,)
+        Record of the search, with an entry for each pair of values tried: "C", "pairwise_penalty",
+        and the "hamming" loss and "jaccard" index of the held-out rows. It exists only if there was
+        a search.
+    visible_coef_ : ndarray (n_outputs, n_features)
+        Weights of the inputs on the labels, a_i in row i, with a single row for a binary 1-D y and
+        a row per class for a multiclass y.
+    visible_intercept_ : ndarray (n_outputs,)
         Biases b of the labels.
+    coef_, intercept_ : ndarray
+        `visible_coef_` and `visible_intercept_` of a model without weights of pairs, which is
+        linear.
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
         Weights S of the pairs of labels, symmetric with zero diagonal.
     cliques_ : list of tuples of int
-        Cliques of three and more labels; empty if the pairs are left out.
+        Cliques of three or more labels; empty if eta is infinite.
     clique_coef_ : ndarray (n_cliques,)
-        Weights w of these cliques.
+        Weights w of the cliques in `cliques_`.
     classes_ : ndarray (n_outputs,) or (n_classes,)
-        Classes, 0 and 1 for each label of 2-D y.
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
-        Names of the labels, if y was a data frame or a series, see `set_label_output`.
+        Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
-        Distinct label vectors of the rows of fit that have no missing label.
+        Distinct label vectors of the training rows without missing labels.
     allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
-        Thresholds of ``decode="threshold"`` with 2-D y; 0.5 if an interrupt ended their search.
+        Thresholds if ``decode="threshold"`` and y is 2-D; all 0.5 if their search was interrupted.
     dual_gap_ : float
-        Relative duality gap at the end: (primal - dual) / primal objective.
+        Relative duality gap at the end of training: (primal - dual) / primal objective.
     n_iter_ : int
         Number of passes over the rows.
     n_features_in_, feature_names_in_
@@ -169,25 +180,26 @@ class LMBMClassifier(PairwiseClassifier):
 
     Notes
     -----
-    "auto" stands for the values with the best predictions for held-out rows: the least
-    ``log(Hamming loss) - log(Jaccard index)`` of the labels with the highest score (with another
-    `decode` than "map": with the least hinge loss). `class_weight` counts as the cost of errors.
-    The rows are split into 5 folds, stratified by labels, and as many folds (but no fewer than 1)
-    are held out in turn as make up 3000 rows. C is chosen first, without pairs (or with the pairs
-    of a given `pairwise_penalty`), then eta in decreasing order. The search for eta ends at the
-    first value for which branch and bound does not prove all labels to be optimal within 1000
-    nodes, so that prediction stays fast. With fewer than 50 rows there is no search: C = 3 / v and
+    The search for "auto" values minimises ``log(Hamming loss) - log(Jaccard index)`` of predictions
+    for held-out rows, with errors weighted by `class_weight`. The predictions are the labels with
+    the highest score or, if `decode` is not "map", with the smallest hinge loss. The rows are split
+    into 5 folds, stratified by labels. The search uses as many folds as are needed for about 3000
+    held-out rows, and at least one. It chooses C first, without pairs or with the given
+    `pairwise_penalty`, and then tries decreasing values of eta. It stops at the first value for
+    which branch and bound cannot prove within 1000 nodes per row that all labels are optimal, so
+    that prediction stays fast. With fewer than 50 rows there is no search: C = 3 / v and
     eta = 3 C N.
 
     `predict` warns (`ConvergenceWarning`) if branch and bound reached its `node_limit` on some
-    rows; `predict_with_gap` says which.
+    rows; `predict_with_gap` returns a positive gap for these rows.
 
-    `decision_function` of 2-D y gives ``a_i . x + b_i + sum_k s_ik y_k`` at the predicted y in
-    {-1, +1}; of binary y ``a . x + b``; of multiclass y ``2 (a_k . x + b_k - sum_j s_kj)``.
+    `decision_function` returns ``a_i . x + b_i + sum_k s_ik y_k`` for the labels of a 2-D y, at the
+    predicted y in {-1, +1}; ``a . x + b`` for a binary y; and
+    ``2 (a_k . x + b_k - sum_j s_kj)`` for the classes of a multiclass y.
 
-    The probabilities come from the Boltzmann machine ``p(y | x) ∝ exp(score)`` with the
-    max-margin weights. They rank the labels, but they are not calibrated; wrap the pipeline in
-    `CalibratedClassifierCV` for 1-D y.
+    The probabilities belong to the Boltzmann machine ``p(y | x) ∝ exp(score)`` with the weights
+    that were trained for a large margin. They rank labels well but are not calibrated. To calibrate
+    them, wrap the pipeline in `CalibratedMarginals` (or `CalibratedClassifierCV` for a 1-D y).
 
     References
     ----------
@@ -215,7 +227,7 @@ class LMBMClassifier(PairwiseClassifier):
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "pairwise_penalty": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"})],
-        "cliques": "no_validation",  # `label_cliques` validates it
+        "cliques": "no_validation",  # `label_cliques` validates this parameter
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches, several=True),
@@ -275,7 +287,8 @@ class LMBMClassifier(PairwiseClassifier):
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative factors of C; a weight k counts as k copies of the row.
+            Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
+            If ``C="auto"`` searches C, on 50 rows and more, only the ratios of the weights count.
 
         Returns
         -------
@@ -290,15 +303,16 @@ class LMBMClassifier(PairwiseClassifier):
         -----
         ConvergenceWarning
             If training ended after `max_iter` passes with a `dual_gap_` above 0.01. The message
-            also names the violation, which `tol` limits.
+            also contains the violation, which is compared with `tol`.
         """
-        warm = self.warm_start and hasattr(self, "coef_")
+        warm = self.warm_start and hasattr(self, "visible_coef_")
         dual = getattr(self, "_dual", None) if warm else None
         if not warm:
             forget(self, self._state)
-        method = self._search_method()  # an error comes before the training, not after it
+        method = self._search_method()  # raise an error before training, not after it
         inputs, visible, weight = training_rows(self, X, y, sample_weight, reset=not warm)
         require_observed(~np.isnan(visible))
+        weight, mean_weight = weights_of_search(self, visible, weight)
         factors = self._targets.loss_factors(self.class_weight, visible, weight)
         cliques = label_cliques(self)
         if cliques:
@@ -311,13 +325,13 @@ class LMBMClassifier(PairwiseClassifier):
             warn_of_scales(inputs, weight, type(self).__name__)
         chosen = choose_penalties(self, inputs, visible, weight, factors, columns, cliques, rng)
         label_sets, signs = label_sets_of(visible), signs_of(visible)
-        del visible  # no copy of the labels during the training
+        del visible  # save memory during training
         limit = chosen.C * weight[:, None] * factors
         problem = LargeMarginProblem(inputs, signs, limit, self.margin, chosen.penalty, cliques)
         if dual is None or dual.shape != signs.shape:
             dual = chosen.dual
-        else:  # dual variables are proportional to C
-            dual = dual * (chosen.C / self.C_ if columns is not None else 1.0)
+        else:  # dual variables scale with C
+            dual = dual * (chosen.C / mean_weight / self.C_ if columns is not None else 1.0)
 
         def attributes(fitted):
             coef, intercept = fitted.coef, fitted.intercept
@@ -325,10 +339,10 @@ class LMBMClassifier(PairwiseClassifier):
                 coef, intercept = columns.as_given(coef, intercept)
             return {
                 "label_sets_": label_sets,
-                "C_": chosen.C,
+                "C_": chosen.C / mean_weight,
                 "pairwise_penalty_": chosen.penalty,
-                "coef_": coef,
-                "intercept_": intercept,
+                "visible_coef_": coef,
+                "visible_intercept_": intercept,
                 "pairwise_coef_": fitted.pairwise,
                 "cliques_": cliques if len(fitted.clique) else [],
                 "clique_coef_": fitted.clique,
@@ -336,13 +350,13 @@ class LMBMClassifier(PairwiseClassifier):
                 "n_iter_": fitted.n_iter,
             }
 
-        # Callbacks score on the rows as passed, rows of weight 0 included.
+        # Callbacks compute scores on all given rows, including rows of weight 0.
         callbacks = EpochCallbacks(self, self.max_iter, X, y, sample_weight, "pass")
         with pass_hooks(self, "pass", callbacks, attributes) as hooks:
             fitted = fit_large_margin(
                 problem, tol=self.tol, max_iter=self.max_iter, rng=rng, dual=dual, **hooks
             )
-        for name in ("path_", "thresholds_"):  # of an earlier fit
+        for name in ("path_", "thresholds_"):  # attributes of an earlier fit
             vars(self).pop(name, None)
         if chosen.tried is not None:
             self.path_ = chosen.tried
@@ -371,13 +385,13 @@ class LMBMClassifier(PairwiseClassifier):
         return self
 
     def _check_search(self, method):
-        """Raise a ValueError if a search cannot handle cliques of more than two labels."""
+        """Raise a ValueError if the search method cannot handle cliques of more than two labels."""
         hinge = option_name(self.decode) == "hinge" and method.name != "branch_and_bound"
         if method.name == "milp" or hinge:
             raise ValueError(
-                f"inference={method.name!r} handles only pairs of labels"
+                f"inference={method.name!r} supports only pairs of labels"
                 + (" with decode='hinge'" if hinge else "")
-                + "; with larger cliques use 'branch_and_bound'"
+                + "; use 'branch_and_bound' for larger cliques"
             )
 
     def _energy_of(self, fields):

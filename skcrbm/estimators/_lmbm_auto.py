@@ -1,4 +1,4 @@
-"""Cliques of LMBMClassifier, and the choice of C and pairwise_penalty if they are "auto"."""
+"""Automatic choices of LMBMClassifier (C and pairwise_penalty), and its cliques."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ from skcrbm.utils.limits import MAX_TABLE_VARIABLES
 from skcrbm.utils.options import is_auto, option_name
 from skcrbm.utils.parallel import linear_fields
 
-# Number of labels of the largest clique: its weight is a table of the energy.
+# Maximum number of labels in a clique, whose weight becomes a table of the factor graph.
 MAX_ORDER = MAX_TABLE_VARIABLES
-# C times the total variance of the columns, and eta / (C N), for data with too few rows to search.
-# The search for C starts there.
-_C, _RATIO, _FEW_ROWS = 3.0, 3.0, 50
-# Share of nonzero entries up to which the sparse kernel is faster than the dense kernel.
+# With fewer rows than this there is no search. C times the total variance of the columns is then
+# _C, and eta / (C N) is _RATIO. With more rows the search for C starts near _C.
+_FEW_ROWS = 50
+_C, _RATIO = 3.0, 3.0
+# Up to this share of non-zero entries the sparse kernel is faster than the dense kernel.
 _MOSTLY_ZERO = 0.2
-# Number of folds of the split, of which validation uses as many as hold this number of rows.
+# Number of folds of the split; the search evaluates folds until they have this many rows in total.
 _N_FOLDS, _FOLD_ROWS = 5, 3000
-# Step between two values of C, and first and last step. Smaller values are usually better, so the
-# search starts one step below the middle.
+# The search tries C = centre * _STEP**k, for k between _LIMITS, starting at k = _START. This is one
+# step below the centre, because smaller values of C are usually better.
 _STEP, _START, _LIMITS = np.sqrt(10.0), -1, (-6, 6)
-# Values of eta / (C N), tried in turn until a value does worse or takes a long label search.
+# Values of eta / (C N), tried in order until a value gives worse labels or a slow label search.
 _RATIOS = (10.0, 3.0, 1.0, 0.3, 0.1)
-# Training of a fold: a choice does not need the optimum.
+# Tolerance and maximum number of passes of fits on folds; the choice needs no precise optimum.
 _TOL, _MAX_ITER = 1e-2, 50
-# Nodes of the label search per validation row. The default of prediction is 50 times as many, so a
-# model that passes here predicts quickly and with a proof.
+# Node limit of the label search for each validation row. It is a 50th of the default in prediction,
+# so that models that pass this limit predict quickly and with a proof of optimality.
 _NODES = 1000
 
 
@@ -50,11 +51,8 @@ _NODES = 1000
 def label_cliques(estimator) -> list[tuple[int, ...]]:
     """Return the cliques of three and more labels, as tuples of label numbers.
 
-    Raises
-    ------
-    ValueError
-        If `cliques` is neither None, a size, nor a list of distinct sets of three to six labels, or
-        if cliques are listed for 1-D y.
+    Raise a ValueError unless `cliques` is None, a size, or (for a 2-D y only) a list of distinct
+    sets of three to six labels.
     """
     targets, cliques = estimator._targets, estimator.cliques
     n_labels = targets.n_visible
@@ -83,7 +81,8 @@ def label_cliques(estimator) -> list[tuple[int, ...]]:
             f"{words}, because all pairs have a weight in any case; cliques[{wrong[0]}] is "
             f"{list(found[wrong[0]])}"
         )
-    # Sort sets: the order of a set of names differs between processes.
+    # Sort labels and cliques that the user gave as sets, because the order of a set of strings
+    # differs between processes.
     found = [tuple(sorted(c)) if isinstance(g, Set) else c for c, g in zip(found, cliques)]
     return sorted(found) if isinstance(cliques, Set) else found
 
@@ -93,8 +92,8 @@ def _label_number(label, names):
     if isinstance(label, str):
         if label not in names:
             raise ValueError(
-                f"cliques names {label!r}, which is no label; labels are: "
-                f"{', '.join(map(repr, names)) or 'numbers, as y has no names'}"
+                f"cliques contains the unknown label {label!r}; labels are: "
+                f"{', '.join(map(repr, names)) or 'numbers, because y has no names'}"
             )
         return names[label]
     return label
@@ -103,7 +102,7 @@ def _label_number(label, names):
 def label_energy(
     coupling: np.ndarray, fields: np.ndarray, cliques=(), weights: np.ndarray | tuple = ()
 ) -> BaseEnergy:
-    """Return the energy of pairs of labels and of larger cliques, for the fields (N, L) of rows."""
+    """Return the energy with the fields (N, L) of rows, pair weights `coupling` and cliques."""
     if not len(cliques):
         return IsingEnergy(coupling, fields)
     first, second = np.triu_indices(len(coupling), 1)
@@ -116,34 +115,50 @@ def label_energy(
 
 
 def as_sparse_if_faster(X):
-    """Return X in CSR format if most entries are 0, because passes over it are then faster."""
+    """Return X in CSR format if most entries are 0, which makes passes over X faster."""
     if sparse.issparse(X) or np.count_nonzero(X) > _MOSTLY_ZERO * X.size:
         return X
     return sparse.csr_matrix(X)
 
 
+def weights_of_search(estimator, visible, weight) -> tuple[np.ndarray, float]:
+    """Return the weights with mean 1 if C is searched, and the mean of the given weights.
+
+    So the result does not depend on the scale of the weights. It is rounded to single precision:
+    weights and their multiples become the same numbers, and a fit cannot take another path because
+    of the last digit. If C is not searched, weights count as numbers of copies.
+    """
+    if not is_auto(estimator.C) or _has_few_rows(visible):
+        return weight, 1.0
+    mean = float(weight.mean())
+    return (weight / mean).astype(np.float32).astype(weight.dtype), mean
+
+
+def _has_few_rows(visible):
+    """Return True if there are too few rows with an observed label for a search."""
+    return np.count_nonzero(~np.isnan(visible).all(axis=1)) < _FEW_ROWS
+
+
 class ChosenPenalties(NamedTuple):
-    """Values of C and eta, and the results of the search if there was a search."""
+    """Values of C and eta; `tried` and `dual` are None without a search."""
 
     C: float
-    penalty: float
-    # Values tried and their scores, as in `path_`.
-    tried: dict | None = None
-    # Dual variables (N, L) from which to start the fit.
-    dual: np.ndarray | None = None
+    penalty: float  # eta
+    tried: dict | None = None  # values tried and their scores, the attribute `path_`
+    dual: np.ndarray | None = None  # dual variables (N, L) from which to start the fit
 
 
 def choose_penalties(
     estimator, X, visible, weight, factors, columns, cliques, rng
 ) -> ChosenPenalties:
-    """Return C and eta: the given numbers, or the values that cross-validation prefers.
+    """Return C and eta: the given numbers, or the values that are best in cross-validation.
 
-    `columns` has the scales of X if C is "auto", else it is None; X is scaled already. `factors`
-    (N, L) or (N, 1) are the weights by `class_weight`.
+    X is scaled if C is "auto"; `columns` then has its scales, and otherwise is None. `factors`,
+    (N, L) or (N, 1), are the weights by `class_weight`.
     """
     one_hot = estimator._targets.one_hot
     C, penalty = estimator.C, estimator.pairwise_penalty
-    # A one-hot label is certain given the others. Pairs would learn only that.
+    # A one-hot label is determined by the other labels, and pair weights would learn only that.
     if one_hot or (visible.shape[1] == 1 and is_auto(penalty)):
         penalty = np.inf
     find_C, find_penalty = columns is not None, is_auto(penalty)
@@ -151,7 +166,7 @@ def choose_penalties(
         return ChosenPenalties(C, penalty)
     if find_C:
         C = _C / columns.variance if columns.variance > 0 else _C
-    if np.count_nonzero(~np.isnan(visible).all(axis=1)) < _FEW_ROWS:
+    if _has_few_rows(visible):
         return ChosenPenalties(C, _RATIO * C * weight.sum() if find_penalty else penalty)
     splitter = MultilabelStratifiedKFold(
         _N_FOLDS, shuffle=True, random_state=rng.randint(np.iinfo(np.int32).max)
@@ -193,37 +208,38 @@ def _progress_text(row):
 
 @dataclass
 class PenaltySearch:
-    """Search for C and eta by the labels that models predict for the test rows of some folds.
+    """Search for C and eta by cross-validation of the predicted labels.
 
-    The best values have the least ``log(Hamming loss) - log(Jaccard index)``. C often moves the two
-    scores in opposite directions; with the logarithms, one per cent of either counts the same.
-    Each fit starts from the dual variables of the previous fit of its fold.
+    The best values minimise ``log(Hamming loss) - log(Jaccard index)`` of the test rows. A change
+    of C often improves one of these scores and harms the other; on the logarithmic scale a change
+    of 1 % in either score counts the same. Each fit starts from the dual variables of the previous
+    fit on its fold.
     """
 
     X: np.ndarray | sparse.csr_matrix  # (N, D)
     signs: np.ndarray  # (N, L) int8; 0 for missing labels
     weight: np.ndarray  # (N,)
-    # (N, L) or (N, 1): factors of the loss of each label and of the cost of its errors.
-    factors: np.ndarray
+    factors: np.ndarray  # (N, L) or (N, 1): weights of the loss and of the errors of each label
     margin: float
     rule: str  # "map", "hinge" or "one_hot" (the label with the highest score)
-    allow_empty: bool  # whether a row may be predicted without any label
+    allow_empty: bool  # True if a row may be predicted without any label
     cliques: list
-    folds: list  # of (train, test)
+    folds: list  # pairs (train, test) of row indices
     rng: np.random.RandomState
     n_jobs: int | None = None
-    report: Callable[[dict], None] | None = None  # called with each row of `tried`
-    # "C", "pairwise_penalty" (for all rows), "hamming" and "jaccard" of the test rows.
+    report: Callable[[dict], None] | None = None  # called with each dict of `tried`
+    # Dicts of the values tried, "C" and "pairwise_penalty" (for all rows), and their scores on the
+    # test rows, "hamming" and "jaccard".
     tried: list = field(default_factory=list)
 
     def __post_init__(self):
-        self._dual: list[Any] = [None] * len(self.folds)  # dual variables divided by C
+        self._dual: list[Any] = [None] * len(self.folds)  # of each fold, divided by C
         tests = np.concatenate([test for _, test in self.folds])
         self._share = self.weight[tests] / self.weight[tests].sum()
-        self._errors_without_pairs = {}  # by C
+        self._errors_without_pairs = {}  # maps C to errors (n, 2) of the test rows
 
     def choose_C(self, center: float, penalty: float = np.inf) -> float:
-        """Return the best C for a given eta, by steps of sqrt(10) from a value near `center`."""
+        """Return the best C for a given eta, searched in steps of sqrt(10) around `center`."""
         values = {}
 
         def value(step):
@@ -243,7 +259,7 @@ class PenaltySearch:
     def choose_penalty(self, C: float) -> float:
         """Return the best eta for a given C.
 
-        It is infinite unless pairs are better by more than a standard error.
+        The result is infinity unless pairs improve the score by more than its standard error.
         """
         if C not in self._errors_without_pairs:
             self._errors_of(C, np.inf, proven=False)
@@ -262,9 +278,9 @@ class PenaltySearch:
         return best * C * self.weight.sum()
 
     def mean_dual(self, C: float) -> np.ndarray:
-        """Return the means over folds of the dual variables (N, L), as a start for all rows.
+        """Return the dual variables (N, L) averaged over folds, as a start of the fit on all rows.
 
-        The search cannot go on afterwards: the sum overwrites its dual variables to save memory.
+        This must be the last call, because it overwrites the dual variables to save memory.
         """
         count = np.zeros(len(self.signs))
         for train, _ in self.folds:
@@ -276,7 +292,7 @@ class PenaltySearch:
         return dual
 
     def _means(self, errors):
-        """Return the Hamming loss and the Jaccard index, both kept above 0."""
+        """Return the Hamming loss and the Jaccard index, raised slightly to make both positive."""
         hamming, jaccard = self._share @ errors
         return hamming + 1.0 / self.signs.size, jaccard + 1.0 / len(self.signs)
 
@@ -285,9 +301,9 @@ class PenaltySearch:
         return np.log(hamming) - np.log(jaccard)
 
     def _gain(self, errors, better):
-        """Return by how much the second value is lower, minus a standard error."""
+        """Return by how much `better` has a smaller value than `errors`, minus a standard error."""
         hamming, jaccard = self._means(errors)
-        # To first order, the difference is a mean over rows, which has a known spread.
+        # To first order, the difference is a mean over rows, so its standard error is known.
         rows = (errors - better) @ [1.0 / hamming, -1.0 / jaccard]
         mean = self._share @ rows
         spread = self._share @ (rows - mean) ** 2
@@ -296,12 +312,13 @@ class PenaltySearch:
     def _errors_of(self, C, penalty, proven):
         """Fit all folds; return the Hamming losses and Jaccard indices (n, 2) of the test rows.
 
-        With `proven`, return None if the labels of a test row are not proven to be optimal.
+        If `proven` is True, return None as soon as the predicted labels of a test row are not
+        proven to be optimal.
         """
         errors = []
         for k, (train, test) in enumerate(self.folds):
-            # Test rows get a limit of 0 and do not take part. So X is not copied, except for
-            # cliques.
+            # A limit of 0 for the dual variables of test rows leaves these rows out of training
+            # without a copy of X (except with cliques).
             limit = C * self.weight[:, None] * self.factors
             limit[test] = 0.0
             problem = LargeMarginProblem(
@@ -337,7 +354,7 @@ class PenaltySearch:
         return errors
 
     def _predict(self, fitted, X):
-        """Return the labels (n, L) of rows, and whether all are proven to be optimal."""
+        """Return predicted labels (n, L), and True if all of them are proven to be optimal."""
         fields = linear_fields(X, fitted.coef, fitted.intercept)
         if self.rule == "one_hot":
             return np.arange(fields.shape[1]) == fields.argmax(axis=1)[:, None], True
@@ -356,7 +373,10 @@ class PenaltySearch:
         return labels, certain
 
     def _row_errors(self, labels, test):
-        """Return the Hamming losses and Jaccard indices (n, 2) against the observed labels."""
+        """Return the Hamming loss and the Jaccard index, (n, 2), of the labels of each test row.
+
+        Only observed labels count.
+        """
         cost = self.factors[test] * (self.signs[test] != 0)
         present = self.signs[test] > 0
         total, agreed, union, both = (

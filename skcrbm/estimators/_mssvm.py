@@ -1,4 +1,4 @@
-"""MSSVMCRBM: the conditional RBM, trained for a large margin."""
+"""MSSVMCRBM: conditional RBM trained for a large margin."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skcrbm.decoding.rules import (
-    DecodingRule,
-    decoder_constraint,
-    decoders_for,
-)
+from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import RBMEnergy
 from skcrbm.estimators._base import Rows, refuse_balanced_weights, training_rows, with_class_weight
 from skcrbm.estimators._crbm_auto import PLAIN_ALPHA
@@ -40,13 +36,7 @@ from skcrbm.learning.data import (
     max_margin_weights_scale,
     mean_square,
 )
-from skcrbm.learning.fit import (
-    Plan,
-    fit,
-    fit_one_epoch,
-    resumed_generator,
-    warn_of_convergence,
-)
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator, warn_of_convergence
 from skcrbm.learning.margins import MARGIN_OBJECTIVES, state_methods, state_query
 from skcrbm.learning.penalties import crbm_penalty
 from skcrbm.learning.solvers import (
@@ -73,14 +63,15 @@ from skcrbm.utils.fitting import (
 from skcrbm.utils.limits import AUTO_EXACT_UNITS
 from skcrbm.utils.options import Integer, is_auto, option_name
 
-# Options of message passing chosen by name: undamped it runs into cycles, damped it takes longer.
+# Options of message passing if `inference` is a name. Undamped messages would oscillate; damped
+# messages need more iterations.
 _BY_NAME = {"damping": 0.5, "max_iter": 50}
-# Automatic penalty relative to the variance of the columns.
+# Penalty for alpha="auto", divided by the total variance of the columns.
 _RELATIVE_ALPHA = 2e-3
 _UNCONVERGED = (
     "loss-augmented inference may have missed the outputs that violate the margin most",
     "inference='exact' if a layer is small",
-    "inference='icm', which converges soon",
+    "inference='icm', which converges after few iterations",
 )
 
 
@@ -88,77 +79,80 @@ class MSSVMCRBM(RBMClassifier):
     """Conditional RBM trained as a marginal structured SVM or a latent structural SVM.
 
     The score of 0/1 outputs v is ``s(v) = log sum_h exp(-E(v, h, x))`` (MSSVM, [1]_) or
-    ``max_h -E(v, h, x)`` (LSSVM, [2]_), with the energy of `CRBMClassifier`. Training lowers
+    ``max_h -E(v, h, x)`` (LSSVM, [2]_), with the energy E of `CRBMClassifier`. Training minimises
+    the mean over rows of
 
     ``max_v [D(v, y) + s(v)] - s(y)``
 
-    per row, where D counts the wrong outputs, by stochastic subgradients ([3]_, section 4.2);
-    `inference` finds the outputs that are best after adding D. Training needs no log-partition
-    function and learns no probabilities: the scores are made for decoding.
+    by stochastic subgradients ([3]_, section 4.2), where D is the number of wrong outputs. The
+    method `inference` finds the maximising v. Training needs no log-partition function. The scores
+    are meant for the choice of labels; they are not log-probabilities.
 
-    y is as in `CRBMClassifier`: 2-D indicators with NaN where not observed (missing outputs do not
-    count in D and are completed to their best values in each step), or 1-D classes, which are
-    decoded exactly whatever `inference` says.
+    y may be a 2-D indicator matrix of 0/1 with NaN for missing labels, or a 1-D array of classes,
+    for which the maximum is always exact. Missing labels do not count in D, and each training step
+    fills them with their best values.
 
     Parameters
     ----------
     n_hidden : int, default=8
         Number of hidden units.
     hidden : {"marginal", "max"}, default="marginal"
-        Sum the hidden units out (MSSVM), or take their best values (LSSVM).
+        How the score treats hidden units: "marginal" sums over their values (MSSVM), "max" takes
+        their best values (LSSVM).
     inference : str, object or list, default="mixed_product"
-        Method that finds best states, in training and in prediction: "mixed_product",
+        Method that finds the best outputs in training and in prediction: "mixed_product",
         "max_product", "icm", "exact", or a configured object such as
         ``MixedProduct(max_iter=30)``. The papers use mixed-product for the MSSVM and max-product
-        for the LSSVM. By name these two are damped by 0.5, or they would oscillate as the
-        couplings grow, and do up to 50 iterations; an object is used as it is. Undamped, an
-        iteration of mixed-product takes some fiftieth of the time, an iteration of max-product as
-        long as damped.
+        for the LSSVM. If given by name, these two use a damping of 0.5 and up to 50 iterations,
+        because undamped messages oscillate when the couplings grow; an object keeps its own
+        options. Without damping an iteration of mixed-product is about 50 times faster; damping
+        does not slow down an iteration of max-product.
 
-        A list also says which method gives probabilities: each question goes to the first method
-        in the list that answers it, as in ``["mixed_product", "sum_product"]``. By default
-        `predict_proba` uses "exact" if the smaller layer has at most 10 units, else "sum_product".
+        A list such as ``["mixed_product", "sum_product"]`` also sets the method for probabilities:
+        each query goes to the first method in the list that can answer it. By default
+        `predict_proba` uses "exact" if there are at most 10 outputs or 10 hidden units, else
+        "sum_product".
     decode : str or object, default="auto"
-        How `predict` chooses outputs, by name or as a rule from `skcrbm.decoding`. "auto" takes
-        the best state under `inference`: "marginal_map" or "map", as in training. "marginal",
-        "label_set", "expected_jaccard" and "expected_f1" as in `CRBMClassifier`; the last two weigh
-        label sets by the probabilities of `predict_proba`, for which the model was not trained.
-        "threshold" uses these probabilities, too, with thresholds that make up for it.
+        Rule by which `predict` chooses labels, by name or as an object from `skcrbm.decoding`.
+        "auto" predicts the outputs with the highest score, as in training: this is "marginal_map"
+        if `hidden` is "marginal", else "map". "marginal", "label_set", "expected_jaccard",
+        "expected_f1" and "threshold" are the rules of `CRBMClassifier`. They use the probabilities
+        of `predict_proba`, for which the model was not trained; the thresholds of "threshold"
+        correct for this.
     solver : str or object, default="auto"
         Solver, by name or as an object from `skcrbm.learning`: "asgd", "adam" or "sgd". "auto" is
-        "asgd" if both layers have more than 10 units, as for images, else "adam", and "adam" in
-        `partial_fit`. The automatic `batch_size` of a solver is all rows up to 200, else 20; the
-        automatic `average` is True.
+        "asgd" if there are more than 10 outputs and more than 10 hidden units, as for images, and
+        "adam" in all other cases and in `partial_fit`. The solvers' own "auto" settings are: a
+        batch of all rows up to 200 rows, else of 20 rows, and ``average=True``.
     max_iter : int, default=200
-        Most epochs.
+        Maximum number of epochs.
     alpha : float or "auto", default="auto"
-        L2 penalty: the objective is the mean loss of a row, plus
-        ``alpha / 2 (|U|^2 + |S|^2)``. "auto" is 0.002 times the variance of the columns,
-        which are brought to one scale as in `CRBMClassifier`; the penalty then acts on the
-        coefficients of the scaled columns. In `partial_fit` it is 0.1, and columns are not
-        scaled. With a number they are not scaled either: scale them, for example with
-        `StandardScaler`.
+        L2 penalty: the objective is the mean loss of a row plus ``alpha / 2 (|U|^2 + |S|^2)``.
+        "auto" scales the columns of X internally, as in `CRBMClassifier`, and uses 0.002 times
+        their total variance as the penalty of the coefficients of the scaled columns. If the first
+        call is `partial_fit`, "auto" is 0.1 and columns are not scaled. A number applies to the
+        coefficients of the given columns; scale them, for example with `StandardScaler`.
     alpha_hidden : float, default=0.0
         L2 penalty on W, ``alpha_hidden / 2 |W|^2``.
     early_stopping : bool, "auto" or object, default="auto"
-        End of training, as in `CRBMClassifier`; the validation score is minus the share of wrong
-        outputs. "auto" holds rows out from 1000 rows on, with "asgd" from 200.
+        Stopping rule, as in `CRBMClassifier`; the validation score is minus the share of wrong
+        outputs. "auto" holds out validation rows from 1000 rows on ("asgd": from 200 rows on).
     class_weight : "balanced", dict, list of dict or array-like, default=None
-        Weights of the rows by their classes, as in `CRBMClassifier`.
+        Weights of the classes, as in `CRBMClassifier`.
     warm_start : bool, default=False
         Start `fit` from the parameters of the previous fit.
     n_jobs : int, default=None
-        Threads over rows. The result does not depend on it.
+        Number of threads, which share the rows. Results do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed of the initial parameters, the validation part and the order of rows.
+        Seed of the initial parameters, the choice of validation rows and the order of rows.
     verbose : bool or int, default=False
-        1: a live line with rate, loss and remaining time; 2: a line per epoch.
+        1 prints a live line with rate, loss and remaining time; 2 prints a line for each epoch.
 
     Attributes
     ----------
     visible_coef_ : ndarray (n_outputs, n_features)
-        Weights U of the inputs on the outputs. A single row for binary 1-D y, a row per class for
-        multiclass y.
+        Weights U of the inputs on the outputs, with a single row for a binary 1-D y and a row per
+        class for a multiclass y.
     hidden_coef_ : ndarray (n_hidden, n_features)
         Weights S of the inputs on the hidden units.
     weights_ : ndarray (n_outputs, n_hidden)
@@ -166,50 +160,51 @@ class MSSVMCRBM(RBMClassifier):
     visible_intercept_, hidden_intercept_ : ndarray (n_outputs,), (n_hidden,)
         Biases b of the outputs and c of the hidden units.
     coef_, intercept_ : ndarray
-        `visible_coef_` and `visible_intercept_` of a model without hidden units, which is linear.
+        Copies of `visible_coef_` and `visible_intercept_`, which exist only if the model has no
+        hidden units and so is linear.
     classes_ : ndarray (n_outputs,) or (n_classes,)
-        Numbers of the labels of a 2-D y, or the classes.
+        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_names_ : ndarray of str (n_outputs,)
         Names of the labels if y is a data frame or a series with names, see `set_label_output`.
     label_sets_ : ndarray (n_sets, n_outputs)
-        The distinct output vectors seen in fit, as in `CRBMClassifier`.
+        Distinct label vectors of the training rows, as in `CRBMClassifier`.
     allow_empty_, unseen_share_
         As in `CRBMClassifier`.
     thresholds_ : ndarray (n_outputs,)
-        With ``decode="threshold"`` and 2-D y; 0.5 if an interrupt prevented the search for them.
+        Thresholds if ``decode="threshold"`` and y is 2-D; all 0.5 if their search was interrupted.
     hidden_ : {"marginal", "max"}
-        The value of `hidden` in the fit.
+        Value of `hidden` in the fit.
     alpha_ : float
-        Penalty of the fit, for scaled columns if `alpha` is "auto".
+        Penalty of the fit, which applies to the scaled columns if `alpha` is "auto".
     inference_ : str
         Name of the inference method in use.
     n_inference_iter_ : int or None
-        Most iterations in prediction: the number of the kept epoch. None for "exact".
+        Maximum number of iterations of inference in prediction; None for "exact".
     loss_curve_, convergence_curve_ : list of float
-        Training loss (with all labels observed, a lower bound if inference is
-        approximate) and share of rows with converged inference, per epoch of the run that gave
-        the parameters.
+        Training loss and share of rows for which inference converged, for each epoch of the final
+        run. With approximate inference and complete labels, the loss is a lower bound.
     validation_scores_ : list of float or None
-        Score per epoch of the run with held-out rows.
+        Validation score of each epoch of the run with held-out rows.
     n_iter_ : int
-        Number of epochs behind the parameters.
+        Number of epochs of training that led to the parameters.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    `decision_function` of 2-D y gives, for each output, the gain in score if the output is on
-    and the other outputs keep their decoded values. The sign agrees with `predict` unless a
-    single change would improve the prediction, and the size is the margin.
+    `decision_function` of a 2-D y returns, for each output, the difference between the scores with
+    this output on and off, while the other outputs have their predicted values. The difference is
+    positive for predicted labels, unless a change of a single label would improve the prediction,
+    which can happen if inference is approximate.
 
-    `predict_proba` of 2-D y gives the marginals of ``p(v, h | x) ∝ exp(-E)`` with the learned
-    energy, of 1-D y the sigmoid or softmax of the decision scores. They are not calibrated,
-    because the model is not trained for probabilities.
+    `predict_proba` of a 2-D y returns the marginals of ``p(v, h | x) ∝ exp(-E)`` with the learned
+    energy; for a 1-D y it returns the sigmoid or softmax of the decision scores. The probabilities
+    are not calibrated, because the model is not trained for probabilities.
 
     `fit` warns (`ConvergenceWarning`) if inference converged for less than 90% of the rows in the
     last epoch.
 
-    A change of `hidden` or `inference` takes effect in the next fit.
+    A new value of `hidden` or `inference` takes effect at the next fit.
 
     References
     ----------
@@ -290,9 +285,9 @@ class MSSVMCRBM(RBMClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
-            0/1 indicator matrix with NaN where not observed, or classes.
+            0/1 indicator matrix with NaN for missing labels, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative; a weight k counts as k copies of the row.
+            Non-negative weights; a row of weight k counts as k copies of the row.
 
         Returns
         -------
@@ -301,7 +296,7 @@ class MSSVMCRBM(RBMClassifier):
         Raises
         ------
         ValueError
-            On an invalid X, y, weight or hyperparameter.
+            If X, y, a weight or a hyperparameter is invalid.
         FloatingPointError
             If the training diverges.
 
@@ -323,7 +318,7 @@ class MSSVMCRBM(RBMClassifier):
         attributes = bind(self._model_attributes, plan=plan)
         progress = self._progress if resume else None
         fitted = fit(plan.training, rng, progress, callbacks, attributes)
-        vars(self).pop("thresholds_", None)  # of the parameters until now
+        vars(self).pop("thresholds_", None)  # thresholds for the previous parameters
         vars(self).update(
             {**attributes(fitted.model, fitted.epoch), **fitted.attributes, "_rng": rng}
         )
@@ -344,15 +339,15 @@ class MSSVMCRBM(RBMClassifier):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ):
-        """Do one epoch on the given rows.
+        """Train for one epoch on the given rows, starting from the current parameters.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
-            All classes, for 1-D y; needed in the first call if `y` lacks some. The classes of 2-D y
-            are 0 and 1.
+            All classes of a 1-D y; required in the first call if `y` does not contain all of them.
+            The classes of a 2-D y are 0 and 1.
 
         Returns
         -------
@@ -360,11 +355,10 @@ class MSSVMCRBM(RBMClassifier):
 
         Notes
         -----
-        A call without an observed label in a row of positive weight does not change the model;
-        before the first other call the model is not fitted.
+        A call in which no row of positive weight has an observed label does nothing.
 
-        The automatic step size depends on the number of rows of the first call; set a
-        ``solver=Adam(learning_rate=...)`` if the pieces are small.
+        The automatic learning rate depends on the number of rows of the first call. If the calls
+        get few rows each, set it with ``solver=Adam(learning_rate=...)``.
         """
         resume = hasattr(self, "visible_coef_")
         if resume:  # scikit-learn validates parameters in the first call only
@@ -393,15 +387,7 @@ class MSSVMCRBM(RBMClassifier):
     def _plan(self, rows: Rows, rng, resume: bool, partial: bool = False) -> CRBMPlan:
         """Return the plan of a fit: methods, objective, solver, coordinates, start and penalty.
 
-        Parameters
-        ----------
-        rows : Rows
-        rng : RandomState
-            Random numbers of the initial parameters, and of seeds that inference methods need.
-        resume : bool
-            True if training goes on from the fitted model.
-        partial : bool, default=False
-            True in `partial_fit`, which sees a part of the rows.
+        With `resume` training continues from the fitted model; `partial` is True in `partial_fit`.
         """
         n_rows, n_visible = rows.visible.shape
         method, marginals = self._methods(n_visible)
@@ -409,7 +395,7 @@ class MSSVMCRBM(RBMClassifier):
         objective = MARGIN_OBJECTIVES.get(self.hidden)(method, self.n_jobs)
         solver = self._chosen_solver(partial)
 
-        # Coordinates to train in, and the model to start from.
+        # Coordinates of the training, and the model to start from.
         if partial:
             columns = self._columns.for_rows(rows.X) if resume and self._columns else None
         else:
@@ -454,7 +440,7 @@ class MSSVMCRBM(RBMClassifier):
         return CRBMPlan(training, rows, method, marginals, found)
 
     def _methods(self, n_visible: int) -> tuple[InferenceMethod, InferenceMethod]:
-        """Return the methods that find best states and marginals."""
+        """Return the method that finds the best outputs, and the method that computes marginals."""
         chosen = self.inference
         if isinstance(chosen, list):
             queries = {"map"}, {"marginal_map"}
@@ -468,23 +454,23 @@ class MSSVMCRBM(RBMClassifier):
         if isinstance(chosen, str) and "damping" in vars(method):
             method = method.set_params(**_BY_NAME)
         state_query(method, MARGIN_OBJECTIVES.get(self.hidden).query)
-        # A single output, and all classes of a 1-D y, are decoded exactly at no cost.
+        # The exact method costs nothing for the classes of a 1-D y, or for a single output.
         if self._targets.one_hot:
             return resolve_method("exact"), resolve_method("exact")
         return resolve_method("exact") if n_visible == 1 else method, marginals
 
     def _chosen_solver(self, partial: bool) -> StochasticSolver:
-        """Return the solver, "auto" resolved."""
+        """Return the solver, and choose it if `solver` is "auto"."""
         if not is_auto(self.solver):
             return resolve_solver(self.solver, STOCHASTIC_SOLVERS)
-        # Little is known about a first piece of the rows. With few labels Adam's uneven steps raise
-        # the couplings, which gradient descent does slowly.
+        # With few outputs the couplings must grow large, which is slow by gradient descent but fast
+        # by the adaptive steps of Adam. `partial_fit` uses Adam as a safe choice.
         n_units = min(self._targets.n_visible, self.n_hidden)
         return Adam() if partial or n_units <= AUTO_EXACT_UNITS else AveragedSGD()
 
     @property
     def _margin(self):
-        """Objective of the fitted model: a new `hidden` takes effect in the next fit."""
+        """Margin objective of the fit; a new value of `hidden` takes effect at the next fit."""
         return MARGIN_OBJECTIVES.get(self.hidden_)
 
     def _decoding_rule(self):
@@ -497,7 +483,10 @@ class MSSVMCRBM(RBMClassifier):
         return {"hidden": self.hidden_, "state_methods": {query: self._prediction_method}}
 
     def _label_scores(self, posterior):
-        """Return the local fields at the decoded outputs."""
+        """Return the change of the score if each output is switched on.
+
+        It is computed at the predicted outputs, and is inf or -inf for known labels.
+        """
         scores = posterior.energy.visible_log_odds(self._labels(posterior), self.hidden_)
         if posterior.known is not None:
             observed = ~np.isnan(posterior.known)
@@ -505,7 +494,7 @@ class MSSVMCRBM(RBMClassifier):
         return scores
 
     def _binary_scores(self, posterior):
-        """Return the log-odds of the single output unit."""
+        """Return the log-odds (N, 1) of the single output unit."""
         energy = posterior.energy
         return energy.visible_log_odds(np.zeros((energy.n_models, 1)), self.hidden_)
 

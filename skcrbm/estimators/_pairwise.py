@@ -1,4 +1,4 @@
-"""Prediction with machines over pairs of labels, shared by LMBMClassifier and SSVMClassifier."""
+"""Predictions of models with pairwise label weights: LMBMClassifier and SSVMClassifier."""
 
 from __future__ import annotations
 
@@ -22,49 +22,72 @@ from skcrbm.utils.limits import AUTO_EXACT_LABELS, ESTIMATOR_TOL, MAX_MAGNITUDE
 from skcrbm.utils.parallel import linear_fields, one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
-# A method, by name or configured, or a list: the first method that answers a question.
+# A method (its name or a configured object), or a list of methods: each query, such as the best
+# labels or the marginals, goes to the first method in the list that can answer it.
 InferenceOption: TypeAlias = "str | InferenceMethod | list[str | InferenceMethod]"
 MARGINAL_METHODS = ("exact", "mean_field", "sum_product", "tree_reweighted")
 
 
 class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
-    """Base of machines with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
+    """Base class of models with the score ``sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``.
 
-    A subclass learns `coef_`, `intercept_` and `pairwise_coef_`, and has the hyperparameters
-    `inference`, `decode` and `n_jobs`.
+    A subclass learns a (`visible_coef_`), b (`visible_intercept_`) and s (`pairwise_coef_`). It has
+    the hyperparameters `inference`, `decode` and `n_jobs`.
     """
 
     inference: InferenceOption
     decode: Any
     n_jobs: int | None
     label_sets_: Any
-    coef_: np.ndarray
-    intercept_: np.ndarray
+    visible_coef_: np.ndarray
+    visible_intercept_: np.ndarray
     pairwise_coef_: np.ndarray
 
     _saved = (
         *("n_features_in_", "classes_", "_targets", "n_iter_", "dual_gap_"),
-        *("coef_", "intercept_", "pairwise_coef_"),
+        *("visible_coef_", "visible_intercept_", "pairwise_coef_"),
     )
-    #: Names of the methods that find the best labels.
+    #: Names of the methods that can find the best labels.
     _searches: tuple = ()
-    #: Log-odds of a label per unit of its field, because the labels are -1 and +1.
+    #: The log-odds of a label are twice its field, because the labels are -1 and +1.
     _log_odds_scale = 2.0
 
     def __sklearn_is_fitted__(self):
-        # classes_ exists already if a first fit fails or is interrupted.
-        return hasattr(self, "coef_")
+        # Not `classes_`, which exists already if the first fit fails or is interrupted.
+        return hasattr(self, "visible_coef_")
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of the inputs on the labels of a model without weights of pairs."""
+        return self._of_linear_model("coef_")
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Biases of the labels of a model without weights of pairs."""
+        return self._of_linear_model("intercept_")
+
+    def _of_linear_model(self, name):
+        """Return an attribute by which other libraries recognise a linear model."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
+        if np.any(self.pairwise_coef_) or np.any(getattr(self, "clique_coef_", 0)):
+            raise AttributeError(
+                f"this {type(self).__name__} has weights of pairs of labels, so that it is not "
+                f"linear in X and has no {name}; visible_{name} holds the part that is linear, "
+                "pairwise_coef_ the weights of the pairs"
+            )
+        return getattr(self, f"visible_{name}")
 
     def _posterior_of(self, X, known):
-        """Return the Boltzmann machines of the rows."""
+        """Return the `Posterior` of the Boltzmann machines of the rows of X."""
         method = first_that_answers(self.inference, {"marginals"})
         if method is None:
-            few = len(self.coef_) <= AUTO_EXACT_LABELS
+            few = len(self.visible_coef_) <= AUTO_EXACT_LABELS
             method = "exact" if few else "tree_reweighted"
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-            fields = linear_fields(X, self.coef_, self.intercept_)
+            fields = linear_fields(X, self.visible_coef_, self.visible_intercept_)
         if not np.abs(fields).max(initial=0) <= MAX_MAGNITUDE:  # also raises if it is NaN
-            raise ValueError("X times coef_ overflows; scale the columns of X")
+            raise ValueError("X times visible_coef_ is too large; scale the columns of X")
         return Posterior(
             self._energy_of(fields),
             resolve_method(method, valid_names=lambda: [*MARGINAL_METHODS]).with_defaults(
@@ -80,20 +103,18 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         )
 
     def _energy_of(self, fields):
-        """Return the energy of rows with fields (N, L)."""
+        """Return the energy of the rows whose labels have the fields (N, L)."""
         return IsingEnergy(self.pairwise_coef_, fields)
 
     def _posterior_options(self):
-        """Return further arguments of the `Posterior`, for the decoding rules of a subclass."""
+        """Return further arguments of the `Posterior`; subclasses override this."""
         return {}
 
     def _search_method(self) -> InferenceMethod:
-        """Return the method that finds the best labels: the first in `inference`, or the default.
+        """Return the method that finds the best labels: the first such method in `inference`.
 
-        Raises
-        ------
-        ValueError
-            If `inference` holds a method that finds neither labels nor marginals.
+        Return branch and bound if the list `inference` contains only methods for marginals. Raise a
+        ValueError if it contains a method for neither labels nor marginals.
         """
         given = self.inference if isinstance(self.inference, list) else [self.inference]
         methods = [resolve_method(m, valid_names=lambda: [*self._searches]) for m in given]
@@ -109,18 +130,21 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         return searches[0] if searches else resolve_method("branch_and_bound")
 
     def _label_scores(self, posterior):
-        """Return the fields of the labels, given the predicted other labels."""
+        """Return the field (N, L) of each label, given the predicted values of the other labels."""
         return 0.5 * posterior.energy.visible_log_odds(self._labels(posterior))
 
     def _binary_scores(self, posterior):
         return posterior.energy.fields[0]
 
     def _class_scores(self, posterior):
-        """Return the scores of the states with one label on, up to a constant per row."""
+        """Return the score (N, K) of each class, up to a constant per row.
+
+        The score of a class is the score of the label vector with only this label on.
+        """
         return 2.0 * (posterior.energy.fields[0] - self.pairwise_coef_.sum(axis=1))
 
     def _labels(self, posterior):
-        """Return 0/1 labels (N, L) of 2-D y; warn if the search did not end on some rows."""
+        """Return 0/1 labels (N, L) of a 2-D y; warn if the search was cut short on some rows."""
         rule = resolve_decoder(self.decode)
         if not rule.certified:
             return rule.decode(posterior)
@@ -129,32 +153,34 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         if n_open and method.name == "branch_and_bound":
             warn_user(
                 f"Branch and bound reached node_limit={method.node_limit} on {n_open} of "
-                f"{len(gap)} rows; their labels are the best found so far, and the "
-                f"optimum may be better by up to {gap.max():.3g}. A larger pairwise_penalty makes "
-                "the search shorter.",
+                f"{len(gap)} rows. These rows get the best labels found so far; the objective of "
+                f"the optimal labels may be better by up to {gap.max():.3g}. A larger "
+                "pairwise_penalty makes the search shorter.",
                 ConvergenceWarning,
             )
         return labels
 
     @label_output
     def predict_with_gap(self, X: ArrayLike, y_known: ArrayLike | None = None):
-        """Predict the labels of 2-D y, with a bound on the improvement by other labels.
+        """Predict labels, and bound how far their objective is from the optimum.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Known labels, NaN elsewhere. The loss counts their margins, too.
+            Labels that are known beforehand, and NaN for the other labels. With
+            ``decode="hinge"``, `objective` includes the hinge losses of the known labels.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, n_outputs)
+            Predicted labels.
         objective : ndarray of shape (n_samples,)
-            Hinge loss of the labels or, with ``decode="map"``, minus their score.
+            Negative score of the labels or, with ``decode="hinge"``, their hinge loss.
         gap : ndarray of shape (n_samples,)
-            Largest possible improvement by other labels; 0 if the labels are proven to be
-            optimal. With ``inference="milp"`` it includes the tolerances of HiGHS, with "icm"
-            it is infinite.
+            Upper bound on the difference between `objective` and the smallest objective of any
+            labels; 0 if the labels are proven to be optimal. With ``inference="milp"`` the bound
+            includes the tolerances of HiGHS, with "icm" it is infinite.
 
         Raises
         ------
@@ -166,8 +192,8 @@ class PairwiseClassifier(CallbackSupportMixin, JointClassifier):
         rule = resolve_decoder(self.decode)
         if not rule.certified:
             raise ValueError(
-                f"predict_with_gap needs decode='hinge' or 'map'; decode={self.decode!r} uses "
-                "probabilities and does not search"
+                f"predict_with_gap needs decode='hinge' or 'map'; decode={self.decode!r} predicts "
+                "from probabilities, for which there is no gap"
             )
         with one_blas_thread():
             posterior = self._posterior(X, y_known)

@@ -1,7 +1,7 @@
-"""The conditional RBM as a fitted model: predictions and the attributes that hold the parameters.
+"""Base class of `CRBMClassifier`, `MSSVMCRBM` and `ImageCRBM`: predictions of a conditional RBM.
 
-`CRBMClassifier`, `MSSVMCRBM` and `ImageCRBM` train it, each in its own `fit`; the functions below
-the class are the steps that these fits share.
+Each of the three classifiers has its own `fit`. The steps that these fits share are the last
+methods of the class and the functions below the class.
 """
 
 from __future__ import annotations
@@ -30,29 +30,31 @@ from skcrbm.utils.options import option_name
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.warnings import warn_user
 
-# Error of a marginal beyond which belief propagation is not trusted.
+# Mean absolute error of a marginal above which `fit` warns that belief propagation is unreliable.
 _TRUSTED_ERROR = 0.1
-# With no more rows than this, a step reads all rows; else it reads a mini-batch.
+# The automatic batch size: each step reads all rows if there are at most _FULL_BATCH_ROWS, else a
+# mini-batch of _BATCH_ROWS rows.
 _FULL_BATCH_ROWS, _BATCH_ROWS = 200, 20
-# From this number of rows on, early_stopping="auto" holds rows out. Validation scores of averaged
-# iterates are smooth, so few rows suffice.
+# early_stopping="auto" holds out validation rows if there are at least this many rows. With a
+# solver that averages its iterates the second number applies: the validation scores of averaged
+# iterates are smooth, so that fewer validation rows suffice.
 _EARLY_STOPPING_ROWS, _AVERAGED_STOPPING_ROWS = 1000, 200
 
 
 class CRBMPlan(NamedTuple):
-    """A fit of a conditional RBM."""
+    """Everything that is decided before the training of a conditional RBM."""
 
     training: Plan
-    data: Rows  # for X as given
-    method: InferenceMethod  # of training
-    marginal_method: InferenceMethod  # of probabilities
-    attributes: dict[str, Any]  # fitted attributes that are known before training
+    data: Rows  # training rows, with X before any scaling
+    method: InferenceMethod  # method of training (and, for MSSVMCRBM, of the best labels)
+    marginal_method: InferenceMethod  # method of `predict_proba`
+    attributes: dict[str, Any]  # fitted attributes that are known before training, such as alpha_
 
 
 class RBMClassifier(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, JointClassifier
 ):
-    """Base of the classifiers that are a conditional RBM: everything but `fit`."""
+    """Base class of the classifiers that are a conditional RBM; subclasses add `fit`."""
 
     n_hidden: int
     decode: Any
@@ -85,7 +87,7 @@ class RBMClassifier(
     )
 
     def __sklearn_is_fitted__(self):
-        # classes_ is there already when a first fit fails or is interrupted.
+        # Not `classes_`, which exists already if the first fit fails or is interrupted.
         return hasattr(self, "visible_coef_")
 
     def __sklearn_tags__(self):
@@ -99,23 +101,26 @@ class RBMClassifier(
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights of the inputs on the outputs of a model without hidden units."""
+        """Coefficients of the inputs, if the model is linear because it has no hidden units."""
         return self._of_linear_model("coef_")
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Biases of the outputs of a model without hidden units."""
+        """Intercepts of the outputs, if the model is linear because it has no hidden units."""
         return self._of_linear_model("intercept_")
 
     def _of_linear_model(self, name):
-        """Return an attribute by which other libraries recognise a linear model."""
+        """Return `coef_` or `intercept_`, by which other libraries recognise a linear model.
+
+        Raise an AttributeError if the model has hidden units, so that `hasattr` returns False.
+        """
         if not self.__sklearn_is_fitted__():
             raise AttributeError(f"this {type(self).__name__} has no {name} before it is fitted")
         if self.weights_.shape[1]:
             raise AttributeError(
-                f"this {type(self).__name__} has hidden units, so that it is not linear in X and "
-                f"has no {name}; visible_{name} belongs to the outputs, hidden_{name} to the "
-                "hidden units"
+                f"this {type(self).__name__} has hidden units, so it is not a linear model and has "
+                f"no {name}; use visible_{name} for the outputs and hidden_{name} for the hidden "
+                "units"
             )
         return getattr(self, f"visible_{name}")
 
@@ -134,18 +139,18 @@ class RBMClassifier(
         )
 
     def _decoding_rule(self):
-        """Return the decoding rule for 2-D y, a name or an object."""
+        """Return the decoding rule for a 2-D y, as a name or an object."""
         return self.decode
 
     def _posterior_options(self) -> dict[str, Any]:
-        """Return further fields of the `Posterior`."""
+        """Return further arguments of the `Posterior`; subclasses override this."""
         return {}
 
     def _posterior_of(self, X, known):
         energy = self._fitted_model().energy(X)
         if max(np.abs(field).max(initial=0) for field in energy.fields) > MAX_MAGNITUDE:
             raise ValueError(
-                "X times the coefficients is too large a number; scale the columns of X"
+                "X times visible_coef_ or hidden_coef_ is too large; scale the columns of X"
             )
         return Posterior(
             energy,
@@ -163,13 +168,16 @@ class RBMClassifier(
         return resolve_decoder(self._decoding_rule()).decode(posterior)
 
     def transform(self, X, y_known=None):
-        """Return P(h_j = 1 | x) of the hidden units, by the inference method of `predict_proba`.
+        """Return the probabilities P(h_j = 1 | x) of the hidden units, as features of each row.
+
+        Inference uses the same method as `predict_proba`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere; the answer is then P(h_j = 1 | x, y_known).
+            Labels that are known beforehand, and NaN for the other labels; the result is then
+            P(h_j = 1 | x, y_known).
 
         Returns
         -------
@@ -185,14 +193,17 @@ class RBMClassifier(
         """Raise a ValueError if the fitted model cannot be trained further."""
         if self.n_hidden != self._n_hidden:
             raise ValueError(
-                f"n_hidden={self.n_hidden} differs from the {self._n_hidden} hidden units "
-                "of the fit so far; set warm_start=False, or keep n_hidden"
+                f"n_hidden={self.n_hidden} differs from n_hidden={self._n_hidden} of the earlier "
+                "fit, so training cannot continue; set warm_start=False, or keep n_hidden"
             )
 
     def _model_attributes(
         self, model: ConditionalRBM, epoch: int, plan: CRBMPlan
     ) -> dict[str, Any]:
-        """Return the fitted attributes of a model for X as given at the end of an epoch."""
+        """Return the fitted attributes for a model at the end of an epoch.
+
+        The coefficients of `model` apply to X before any scaling.
+        """
         params = model.params
         method, marginals = (m.at_epoch(epoch) for m in (plan.method, plan.marginal_method))
         return {
@@ -212,7 +223,10 @@ class RBMClassifier(
         }
 
     def _label_sets(self, model, method, rows: Rows):
-        """Return the distinct label vectors, missing labels of partly observed rows completed."""
+        """Return the distinct label vectors of the rows.
+
+        In rows with some missing labels, these are filled with the predictions of the model.
+        """
         sets = label_sets_of(rows.visible)
         missing = np.isnan(rows.visible)
         partly = missing.any(axis=1) & ~missing.all(axis=1)
@@ -232,9 +246,9 @@ class RBMClassifier(
         return distinct_rows(np.vstack([sets, completed]))
 
     def _warn_of_strong_couplings(self, rows: Rows) -> bool:
-        """Warn if W is too large for belief propagation.
+        """Warn if the weights W are so large that belief propagation is inaccurate.
 
-        Returns True if the check was interrupted, which does not harm the trained model.
+        Return True if the user interrupted this check; the model is trained and can be used.
         """
         if self.inference_ != "sum_product":
             return False
@@ -249,16 +263,17 @@ class RBMClassifier(
             return True
         if error > _TRUSTED_ERROR:
             warn_user(
-                "the couplings are too strong for belief propagation to be trusted: its "
-                f"probabilities of one output are off by {error:.2f} on average (max|weights_| is "
-                f"{np.abs(self.weights_).max():.1f}). Use inference='exact', because the smaller "
-                f"layer has only {min(self.weights_.shape)} units, or a positive alpha_hidden",
+                "the couplings between outputs and hidden units are too strong for belief "
+                f"propagation: the probabilities of one output are off by {error:.2f} on average "
+                f"(max|weights_| is {np.abs(self.weights_).max():.1f}). Use inference='exact', "
+                f"which is possible because the smaller layer has only {min(self.weights_.shape)} "
+                "units, or a positive alpha_hidden",
                 ConvergenceWarning,
             )
         return False
 
     def _joined_attributes(self, new: dict[str, Any], fitted: Fitted) -> dict[str, Any]:
-        """Return the attributes after a further epoch, with earlier curves and label sets."""
+        """Return the attributes after another `partial_fit`: append curves, merge label sets."""
         sets = np.vstack([self.label_sets_, new["label_sets_"]])
         return {
             **new,
@@ -270,7 +285,7 @@ class RBMClassifier(
 def check_inference_cost(
     model, X, method: InferenceMethod, marginals: InferenceMethod, max_iter: int
 ) -> None:
-    """Fail before training, not after it, if inference is out of reach; warn if it takes long."""
+    """Raise an error before training if inference is not possible; warn if it will be slow."""
     row = X[:1] if issparse(X) else np.asarray(X[:1])
     infer(model.energy(row[:0]), marginals, returns="marginals")
     if method.name != "exact" or model.energy_type is OneHotRBMEnergy:
@@ -280,31 +295,36 @@ def check_inference_cost(
     if seconds < LONG_EXACT_SECONDS:
         return
     message = (
-        f"inference='exact' enumerates 2^{energy.n_enumerated()} states of each of "
+        f"inference='exact' enumerates 2^{energy.n_enumerated()} states for each of "
         f"{n_rows} rows: {max_iter} iterations may take "
-        f"{seconds / 3600:.1f} hours on one core. inference='sum_product', or a layer of at "
-        "most 10 units, is faster"
+        f"{seconds / 3600:.1f} hours on one core. Use inference='sum_product', or at most 10 "
+        "hidden units"
     )
     if seconds > MAX_EXACT_SECONDS:
         raise ValueError(message)
     warn_user(message)
 
 
-def automatic_batch_size(n_rows: int, full_batch_rows: int = _FULL_BATCH_ROWS) -> int:
-    """Return the number of rows per step that ``batch_size="auto"`` stands for."""
-    return n_rows if n_rows <= full_batch_rows else _BATCH_ROWS
+def automatic_batch_size(
+    n_rows: int, full_batch_rows: int = _FULL_BATCH_ROWS, partial: bool = False
+) -> int:
+    """Return the number of rows per step that ``batch_size="auto"`` stands for.
+
+    `partial_fit` takes mini-batches of few rows, too: it makes a single pass over them.
+    """
+    return n_rows if n_rows <= full_batch_rows and not partial else _BATCH_ROWS
 
 
 def holds_out_automatically(n_rows: int, solver: StochasticSolver) -> bool:
-    """Return True if ``early_stopping="auto"`` holds rows out."""
+    """Return True if ``early_stopping="auto"`` holds out validation rows."""
     return n_rows >= (_AVERAGED_STOPPING_ROWS if solver.averaged else _EARLY_STOPPING_ROWS)
 
 
 def refuse_thresholds(decode) -> None:
-    """Raise a ValueError if `partial_fit` is asked for thresholds."""
+    """Raise a ValueError for ``decode="threshold"``, which `partial_fit` does not support."""
     if option_name(decode) == "threshold":
         raise ValueError(
-            "partial_fit does not support decode='threshold', whose thresholds take a "
-            "cross-validation over all rows; use fit, or skcrbm.decoding.fit_thresholds on "
+            "partial_fit does not support decode='threshold', because finding thresholds needs a "
+            "cross-validation over all rows; use fit, or call skcrbm.decoding.fit_thresholds on "
             "held-out rows"
         )

@@ -1,4 +1,4 @@
-"""SSVMClassifier: the structural support vector machine over pairs of labels."""
+"""SSVMClassifier: structural support vector machine with pairwise label weights."""
 
 from __future__ import annotations
 
@@ -39,76 +39,81 @@ def _gap_and_planes(gap, n_planes):
 class SSVMClassifier(PairwiseClassifier):
     """Structural support vector machine for multi-label classification.
 
-    The model is a pairwise machine over labels y in {-1, +1}^L with the score
-    ``F(x, y) = sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``, as in `LMBMClassifier`, but
-    trained for a margin of whole label vectors: the score of the true labels y_n should exceed the
-    score of any other labels by D, the number of labels that differ. Training minimises
+    As in `LMBMClassifier`, the model gives each label vector y in {-1, +1}^L the score
+    ``F(x, y) = sum_i y_i (a_i . x + b_i) + sum_{i<k} s_ik y_i y_k``. But it is trained for a margin
+    between whole label vectors: the score of the true labels y_n should exceed the score of any
+    other vector y by at least D(y, y_n), the number of labels that differ. Training minimises
 
         ``1/2 sum_i (|a_i|^2 + b_i^2) + eta/2 sum_{i<k} s_ik^2
         + C sum_n max_y [D(y, y_n) + F(x_n, y) - F(x_n, y_n)]``
 
-    by cutting planes with one slack variable for all rows [2]_: each iteration finds the
-    maximum in every row, by `inference`, and solves a small quadratic program. If the maximum is
-    not exact, training considers fewer label vectors than exist ("icm") or more
-    ("linear_program", which includes labels of one half) [1]_.
+    by cutting planes with one slack variable for all rows [2]_: each iteration finds the maximum
+    for every row, by the method `inference`, and solves a small quadratic program. If the method is
+    not exact, the maximum is over a part of the label vectors ("icm") or over a larger set
+    ("linear_program", which includes labels with the value 1/2) [1]_.
 
     `fit` and `predict` take and return labels in {0, 1}; -1 and +1 are used internally. y may be a
-    2-D indicator matrix of 0/1, or 1-D with two or more classes. Two classes are one label, a
-    linear SVM. More classes are a linear multi-class machine with one margin for all classes [3]_:
-    the maximum is over the vectors with one label on, exactly, and there are no pairs.
+    2-D indicator matrix of 0/1, or 1-D. For two classes the model is a linear SVM. For more classes
+    it is the multi-class SVM of Crammer and Singer [3]_: the exact maximum over the vectors with
+    exactly one label on, without pair weights.
 
-    A change of `inference`, `decode` or `n_jobs` takes effect in prediction at once.
+    A new value of `inference`, `decode` or `n_jobs` takes effect at the next prediction.
 
     Parameters
     ----------
     C : float, default=0.1
-        Weight of the loss of each row. It applies to X as given: scale the columns first, for
-        example with `StandardScaler`. With more rows smaller values are better; the number of
-        iterations grows with C.
+        Weight of the loss of each row. It applies to the given columns of X: scale them first, for
+        example with `StandardScaler`. The more rows there are, the smaller C should be. The number
+        of iterations grows with C.
     pairwise_penalty : float, default=1.0
-        Penalty eta. ``np.inf`` gives one linear SVM per label, with a margin of 1/2.
+        Penalty eta of the pair weights. ``np.inf`` gives a linear SVM for each label, with a margin
+        of 1/2.
     tol : float, default=1e-3
-        Tolerance. Training ends when the objective is proven to be within this share of the
-        minimum.
+        Tolerance. Training ends when the relative difference between the objective and its minimum
+        is proven to be at most `tol`.
     max_iter : int, default=1000
         Maximum number of iterations.
     inference : str, object or list, default="branch_and_bound"
-        Method that `fit` and `predict` use to find the best labels: "branch_and_bound", exact;
-        "linear_program", the linear program of the local polytope, in which `predict` counts a half
-        as off; or "icm", flips of single labels up to a local optimum. Or a configured object
-        such as ``BranchAndBound(node_limit=10**6)`` or ``ICM(n_restarts=10)``. A list also says
-        which method gives probabilities, as in `LMBMClassifier`.
+        Method by which `fit` and `predict` find the best labels: "branch_and_bound", which is
+        exact; "linear_program", the linear program over the local polytope, for which `predict`
+        rounds labels of 1/2 to 0; or "icm", flips of single labels up to a local optimum. It may
+        also be a configured object such as ``BranchAndBound(node_limit=10**6)`` or
+        ``ICM(n_restarts=10)``. A list also sets the method for probabilities, as in
+        `LMBMClassifier`.
     decode : str or object, default="map"
-        Rule by which `predict` chooses the labels: "map", the labels with the highest score, or
-        "marginal", "label_set", "expected_jaccard" or "expected_f1", as in `CRBMClassifier`, by the
-        probabilities of the Boltzmann machine with the same weights. If every row of fit had a
-        label, each rule predicts at least one label.
+        Rule by which `predict` chooses the labels. "map" predicts the labels with the highest
+        score. "marginal", "label_set", "expected_jaccard" and "expected_f1" are the rules of
+        `CRBMClassifier`, with the probabilities of the Boltzmann machine that has the same weights.
+        If every training row had a label, each rule predicts at least one label.
     class_weight : "balanced", dict, list of dict or array-like, default=None
-        Weights of the rows by their classes, as in `MSSVMCRBM`: for 2-D y, the factors of a row's
-        labels are multiplied, because the loss is a loss of whole rows. They multiply
-        `sample_weight`; the sum of all weights stays the same.
+        Weights of the classes, as in `CRBMClassifier`: they multiply the weights of the rows, and
+        the sum of the row weights stays the same. For a 2-D y the weights of all labels of a row
+        are multiplied.
     n_jobs : int, default=None
-        Number of threads over rows. The result does not depend on it.
+        Number of threads, which share the rows. Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the restarts of ``ICM(n_restarts=...)`` in `fit`, if that object has no seed.
         Nothing else is random.
     verbose : bool or int, default=False
-        1 prints a live line with the gap; 2 prints a line per iteration.
+        1 prints a live line with the gap; 2 prints a line for each iteration.
 
     Attributes
     ----------
-    coef_ : ndarray (n_outputs, n_features)
-        Weights of the inputs on the labels, a_i in row i. It has one row for binary 1-D y, and a
-        row per class for multiclass y.
-    intercept_ : ndarray (n_outputs,)
+    visible_coef_ : ndarray (n_outputs, n_features)
+        Weights of the inputs on the labels, a_i in row i, with a single row for a binary 1-D y and
+        a row per class for a multiclass y.
+    visible_intercept_ : ndarray (n_outputs,)
         Biases b of the labels.
+    coef_, intercept_ : ndarray
+        `visible_coef_` and `visible_intercept_` of a model without weights of pairs, which is
+        linear.
     pairwise_coef_ : ndarray (n_outputs, n_outputs)
         Weights S of the pairs of labels, symmetric with zero diagonal.
     objective_ : float
-        Objective of the training, with the maxima that `inference` finds.
+        Training objective of the fitted model, with the maxima that `inference` finds.
     dual_gap_ : float
-        Largest possible decrease of the objective, as a share of it. With "icm" it considers only
-        the label vectors found, and is no proof.
+        Relative duality gap: the objective can decrease by at most this share. With "icm" the bound
+        considers only the label vectors that were found, so it is not a proof.
     n_iter_ : int
         Number of iterations.
     classes_, label_names_, label_sets_, allow_empty_, unseen_share_
@@ -148,7 +153,7 @@ class SSVMClassifier(PairwiseClassifier):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Integer(1)],
         "inference": method_constraint(_searches, several=True),
-        # "hinge" needs a margin of single labels, and "threshold" needs more fits.
+        # "hinge" assumes training with margins of single labels; "threshold" would need more fits.
         "decode": decoder_constraint(
             name for name in decoders_for(IsingEnergy) if name not in ("hinge", "threshold")
         ),
@@ -196,7 +201,7 @@ class SSVMClassifier(PairwiseClassifier):
         y : array-like of shape (n_samples, n_outputs) or (n_samples,)
             0/1 indicator matrix, or classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Non-negative factors of C; a weight k counts as k copies of the row.
+            Non-negative weights, which multiply C; a row of weight k counts as k copies of the row.
 
         Returns
         -------
@@ -210,19 +215,19 @@ class SSVMClassifier(PairwiseClassifier):
         Warns
         -----
         ConvergenceWarning
-            If training ended after `max_iter` iterations, or by rounding before `tol` was
-            reached; the message has the remaining gap. Or if branch and bound reached its
-            `node_limit` on some rows in the last iteration.
+            If training ended before `tol` was reached, after `max_iter` iterations or because of
+            rounding errors; the message contains the remaining gap. Also if branch and bound
+            reached its `node_limit` on some rows in the last iteration.
         """
         forget(self, self._state)
         rng = check_random_state(self.random_state)
         method = self._search_method().seeded(rng)
-        given = X  # callbacks score on the rows as passed, rows of weight 0 included
+        given = X  # callbacks compute scores on all given rows, including rows of weight 0
         rows = training_rows(self, X, y, sample_weight, reset=True)
         require_complete(
             rows.visible,
-            "SSVMClassifier needs complete label vectors, because a margin compares whole vectors. "
-            "Leave these rows out, or use LMBMClassifier, CRBMClassifier or MSSVMCRBM",
+            "SSVMClassifier needs complete label vectors, because its margin compares whole "
+            "vectors. Leave these rows out, or use LMBMClassifier, CRBMClassifier or MSSVMCRBM",
         )
         X, visible, weight = with_class_weight(self, rows)
         warn_of_scales(X, weight, type(self).__name__)
@@ -241,8 +246,8 @@ class SSVMClassifier(PairwiseClassifier):
         def attributes(fitted):
             return {
                 "label_sets_": label_sets,
-                "coef_": fitted.coef,
-                "intercept_": fitted.intercept,
+                "visible_coef_": fitted.coef,
+                "visible_intercept_": fitted.intercept,
                 "pairwise_coef_": fitted.pairwise,
                 "objective_": fitted.objective,
                 "dual_gap_": fitted.gap,
@@ -258,13 +263,14 @@ class SSVMClassifier(PairwiseClassifier):
         return self
 
     def _warn_of(self, fitted, method):
+        """Warn if training ended early, or if the label search was cut short."""
         state = f"a relative duality gap of {fitted.gap:.1e} (tol={self.tol:g})"
         advice = "Scale X, lower C, or raise tol or max_iter."
         warn_of_early_end(fitted, "iteration", "iterations", self.max_iter, state, advice)
         if fitted.reason == "rounding":
             warn_user(
-                f"Training ended after {fitted.n_iter} iterations at the accuracy of rounding, "
-                f"with {state}. Scale X, or lower C.",
+                f"Training ended after {fitted.n_iter} iterations, because rounding errors allow "
+                f"no further progress, with {state}. Scale X, or lower C.",
                 ConvergenceWarning,
             )
         if fitted.n_open:

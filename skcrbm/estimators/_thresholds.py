@@ -1,4 +1,4 @@
-"""Thresholds on a learner's own marginals, by cross-validation within the training rows."""
+"""Thresholds on the marginals of a classifier, found by cross-validation on its training rows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _N_FOLDS = 5
 def update_thresholds(
     estimator, fold_settings: Callable, weight, rng, interrupted: bool = False
 ) -> None:
-    """Set `thresholds_` at the end of a fit whose `decode` is a `Threshold`, unless y is 1-D.
+    """Set `thresholds_` at the end of a fit with ``decode="threshold"``, unless y is 1-D.
 
-    `fold_settings` returns X, visible and changes for `cross_validated_thresholds`. After an
-    interrupt, of the fit or of the folds, the thresholds are 0.5, with a warning, because the model
-    was trained and has to predict.
+    `fold_settings` returns the arguments X, `visible` and `changes` of
+    `cross_validated_thresholds`. If the user interrupts this cross-validation, or has interrupted
+    the fit before, the thresholds are 0.5 and a warning says so: the model itself is trained and
+    can predict.
     """
     if not estimator._targets.multilabel:
         return
@@ -42,26 +43,23 @@ def update_thresholds(
     except KeyboardInterrupt:
         estimator.thresholds_ = np.full(estimator._targets.n_visible, 0.5)
         warn_user(
-            "Interrupted before the cross-validation of the thresholds was done: the model is "
-            "fitted, and thresholds_ are 0.5. Fit again to have them found."
+            "Interrupted before the cross-validation of the thresholds was done. The model is "
+            "fitted, but all thresholds_ are 0.5. Call fit again to find better thresholds."
         )
 
 
 def cross_validated_thresholds(
     estimator, rule: Threshold, X, visible, weight, rng, changes: dict
 ) -> np.ndarray:
-    """Return the thresholds (V,) that are best for the rule's metric on out-of-fold marginals.
+    """Return the thresholds (V,) on out-of-fold marginals that are best for the metric of `rule`.
 
-    Copies of the estimator are fitted, each without a fold of the rows; the estimator itself is not
-    changed. `visible` (N, V) holds 0/1 and NaN where not observed; `changes` are the parameters
-    that differ in these fits, such as a penalty that was searched.
+    For each fold, a copy of the estimator is fitted without the rows of the fold; the estimator
+    itself does not change. `visible` (N, V) contains 0, 1 and NaN for missing labels. `changes`
+    maps names of parameters to other values for these copies, for example ``alpha="auto"`` to the
+    penalty that was found, so that the folds do not search again.
 
-    Raises
-    ------
-    ValueError
-        If fewer rows than folds have an observed label.
-    KeyboardInterrupt
-        If a fit was interrupted, although the model by itself would keep its parameters.
+    Raise a ValueError if fewer rows than folds have an observed label. An interrupt of a copy
+    raises a KeyboardInterrupt here, although an interrupted `fit` otherwise returns a fitted model.
     """
     n_folds = int(rule.cv) if isinstance(rule.cv, Integral) else _N_FOLDS
     by_number = rule.cv is None or isinstance(rule.cv, Integral)
@@ -69,7 +67,7 @@ def cross_validated_thresholds(
     if by_number and n_rows < n_folds:
         raise ValueError(
             f"decode='threshold' needs at least {n_folds} rows of positive weight with an "
-            f"observed label, for its cross-validation; got {n_rows}"
+            f"observed label, one for each fold of its cross-validation; got {n_rows}"
         )
     seed = rng.randint(np.iinfo(np.int32).max)
     cv = rule.cv
@@ -83,8 +81,8 @@ def cross_validated_thresholds(
         "verbose": False,
     }
     kind = type(estimator)
-    fresh = kind(**{**estimator.get_params(deep=False), **changes})  # without its callbacks
-    with warnings.catch_warnings():  # the fit on all rows has warned
+    fresh = kind(**{**estimator.get_params(deep=False), **changes})  # without callbacks
+    with warnings.catch_warnings():  # the fit on all rows has given these warnings already
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", SCALES)
         warnings.filterwarnings("ignore", ONE_VALUE)

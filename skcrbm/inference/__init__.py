@@ -1,7 +1,7 @@
-"""Inference: given an energy, answer a query.
+"""Inference: compute answers about a batch of models, such as marginals or log Z, from an energy.
 
-The options of a method are a class in `methods/` and a line in `registry.py`; its solver for a
-family of energies is a function in the folder of that family, and another line there.
+The options of a method are a class in `methods/`. Its solver for a family of energies is a function
+in the folder of that family. Both are entries in the tables of `registry.py`.
 """
 
 from skcrbm.inference._infer import infer
@@ -27,6 +27,7 @@ from skcrbm.inference.methods._samplers import (
 from skcrbm.inference.methods._searches import (
     ICM,
     BranchAndBound,
+    MapSearch,
     MixedIntegerProgram,
     SimulatedAnnealing,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "InferenceResult",
     "IterativeMethod",
     "LinearProgram",
+    "MapSearch",
     "MPLP",
     "MaxProduct",
     "MeanField",

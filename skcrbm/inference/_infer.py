@@ -28,10 +28,11 @@ from skcrbm.utils.limits import ESTIMATE_SAMPLES, LARGE_FIELD, MAX_MAGNITUDE, UN
 from skcrbm.utils.validation import as_float_array, check_count
 from skcrbm.utils.warnings import warn_user
 
-# Initial beliefs are clipped to these log-odds: they are 0 or 1 as probabilities in any dtype, and
-# the difference of two infinities would be NaN.
+# Initial beliefs are clipped to log-odds of at most this magnitude, which are probabilities 0 and 1
+# in any dtype. Infinite log-odds would give NaN when two of them are subtracted.
 _MAX_START = 100.0
-# A large field decides its variable if it is this many times as large as all couplings together.
+# A large field decides its variable if it is at least this many times as large as the sum of all
+# couplings of the variable.
 _DOMINANCE = 2.0
 
 
@@ -50,88 +51,99 @@ def infer(
     n_jobs: int | None = None,
     **options: Any,
 ) -> InferenceResult:
-    """Answer a query about a batch of models.
+    """Run an inference method on a batch of models and return the requested answers.
 
     Parameters
     ----------
     energy : RBMEnergy, IsingEnergy, FactorGraphEnergy or another energy
-        N models that share their couplings.
+        Batch of N models that share their couplings.
     method : str or InferenceMethod, default="sum_product"
         "exact", "sum_product", "tree_reweighted", "mean_field", "gibbs",
         "gibbs_with_gradients", "perturb_and_max_product", "max_product", "mixed_product", "icm",
-        "simulated_annealing", "branch_and_bound", "milp", "mplp", "linear_program",
-        "dual_decomposition", "bp_chain", "ais", or a configured object such as
+        "simulated_annealing", "map_search", "branch_and_bound", "milp", "mplp",
+        "linear_program", "dual_decomposition", "bp_chain", "ais", or a configured object such as
         ``SumProduct(damping=0.5)``. A name stands for the object with its default options.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
-        0 or 1 clamps a variable to this value, NaN leaves it free; the questions are answered
-        for the conditioned model, ``energy.condition(clamp)``. In an Ising model 0 stands for
-        y = -1.
+        Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free. The answers are for
+        the model given the clamped values, ``energy.condition(clamp)``. In an Ising model 0 stands
+        for y = -1.
     sample_weight : array-like (N,), default=None
-        Weights of the models in the sum of the statistics.
+        Weights of the models when statistics are summed over the models. None: all weights are 1.
     returns : str or tuple of str, default=None
-        Answers to compute: "marginals"; "statistics", the expected sufficient statistics, for
-        which "pairwise" is another name; "log_partition"; either "map" (the most probable
-        joint state) or "marginal_map" (the most probable visible state, hidden units summed
-        out); "map_bound" (an upper bound of the best score, or log-weight, and the gap to it);
-        "samples" and "sample_log_prob". None: the default of the method, such as the marginals.
+        Answers to compute. None: the default of the method, which is the marginals for most
+        methods.
+
+        - "marginals": the probability that each variable is 1.
+        - "statistics" (or "pairwise"): the expected sufficient statistics.
+        - "log_partition": log Z.
+        - "map": the most probable joint state.
+        - "marginal_map": the most probable visible state, with hidden units summed out. A query
+          takes only one of "map" and "marginal_map".
+        - "map_bound": an upper bound of the score of the best state (of the log-weight for
+          "marginal_map"), and the gap between the bound and the state that was found.
+        - "samples", and "sample_log_prob", the log-probability with which each sample was drawn.
     pairwise : {"sum", "per_example"}, default="sum"
-        Statistics summed over the models, of shape (V, H) for RBMs, (L, L) for Ising models,
-        (n_entries,) for factor graphs and (E,) for sparse Ising models; or statistics of each
-        model, with a leading axis N.
+        Whether statistics are summed over the models or returned for each model. Sums have shape
+        (V, H) for RBMs, (L, L) for Ising models, (n_entries,) for factor graphs and (E,) for
+        sparse Ising models; "per_example" adds a leading axis of length N.
     init : InferenceResult, default=None
-        Earlier result to continue from: from its `state`, if that was returned, else from its
-        beliefs.
+        Result of an earlier call from which the method continues: from its `state` if the earlier
+        call returned a state, else from its beliefs.
     n_samples : int, default=None
         Number of samples of each model, for "samples" and for methods that estimate log Z from
-        samples ("bp_chain", "perturb_and_max_product"). None: 1, and 1000 for log Z.
+        samples ("bp_chain", "perturb_and_max_product"). None: 1000 if log Z is estimated, else 1.
     return_trace : bool, default=False
-        Return the largest belief change of each iteration.
+        Whether to return the largest change of a belief in each iteration.
     return_state : bool, default=False
-        Return the state that the method continues from, such as its messages. It takes as much
-        memory for each model as the couplings. Samplers return their chains in any case.
+        Whether to return the state of the method, such as its messages, for use as `init` of a
+        later call. A state takes as much memory for each model as the couplings. Samplers always
+        return their chains.
     n_jobs : int, default=None
-        Number of threads over the models. The result does not depend on it.
+        Number of threads, which share the models. The result does not depend on it.
     **options
         Options of the method, such as ``max_iter=50``: ``infer(energy, "sum_product",
-        max_iter=50)`` is short for ``infer(energy, SumProduct(max_iter=50))``. With a configured
-        object they override its options.
+        max_iter=50)`` is short for ``infer(energy, SumProduct(max_iter=50))``. If `method` is a
+        configured object, they override the options of the object.
 
     Returns
     -------
     InferenceResult
-        The answers that were asked for, ``n_iter`` and ``converged``; all other fields are None.
+        Result with the requested answers, ``n_iter`` and ``converged``; all other fields are None.
 
     Raises
     ------
     ValueError
-        If an argument is invalid, or if the method cannot give an answer or has no such
-        option; the message lists the possible values. If a field or a coupling of the energy is
-        beyond 1e30 in magnitude, or not finite (log-potentials of -inf are valid).
+        If an argument is invalid, or if the method cannot give a requested answer or does not have
+        an option (the message lists the possible values). If a field or coupling of the energy
+        exceeds 1e30 in magnitude or is not finite (log-potentials of -inf are valid).
 
     Warns
     -----
     UserWarning
-        If no state of a factor graph agrees with `clamp` and has a positive weight, as far as
-        each factor shows it in turn, or if a sampler ends in states of weight 0. "exact" raises a
-        ValueError instead.
+        If `clamp` contradicts a factor graph, so that no state has a positive weight. The check
+        propagates impossible values from factor to factor, and may miss contradictions in graphs
+        with loops. Also if a search or a sampler ends in states of weight 0. "exact" raises a
+        ValueError instead of a warning.
 
     Notes
     -----
-    Fields, couplings and log-potentials may be as large as 1e30 in magnitude. Log-odds and log Z
-    then have the rounding error of the dtype relative to the largest sum of couplings at a
-    variable; "exact", the searches and the bounds compute in float64 whatever the dtype of
-    the energy. A field of at least 1e9 that is twice as large as all that the couplings of its
-    variable can do decides the variable: its log-odds are then the field's own, and the other
-    variables are inferred as if it were clamped, without a loss of precision. A field beyond 1e10
-    that does not decide its variable is refused if other numbers would be lost in its rounding
-    errors: in a factor graph with weights of 0, and in a layered model if two states of a node
-    have equally large fields. If large fields cancel in a score, such as 1e16 and -1e16 when a
-    clamped value contradicts a field, log Z and bounds are accurate up to the rounding of these
-    fields.
+    Fields, couplings and log-potentials may be as large as 1e30 in magnitude. The rounding error
+    of log-odds and log Z is then the precision of the dtype times the largest sum of couplings at a
+    variable. "exact", the searches and the bounds compute in float64 whatever the dtype of the
+    energy.
+
+    A field of at least 1e9 decides its variable if it is at least twice as large as the largest
+    effect of the couplings of this variable. The log-odds of the variable are then computed from
+    its field alone, and the variable is clamped for the inference of the other variables, so that
+    no precision is lost. A field above 1e10 that does not decide its variable is refused if
+    rounding would hide other numbers: in a factor graph with weights of 0, and in a layered model
+    if two states of a node have equally large fields. If large fields cancel in a score, such as
+    1e16 and -1e16 when a clamped value contradicts a field, log Z and bounds are accurate only up
+    to the rounding errors of these fields.
 
     A model has converged when an iteration changes no belief by more than `tol`. If convergence is
-    slow, the beliefs may be further than `tol` from their limit; so may log Z and bounds, by
-    that distance times the couplings.
+    slow, the distance of the beliefs from their limit may be larger than `tol`; the error of log Z
+    and bounds is up to this distance times the couplings.
 
     Examples
     --------
@@ -160,7 +172,10 @@ def infer(
     if n_samples is None:
         n_samples = ESTIMATE_SAMPLES if estimated else 1
     elif not estimated and "samples" not in asked:
-        raise ValueError("n_samples is for returns='samples'")
+        raise ValueError(
+            "n_samples is only valid if returns contains 'samples', or an answer that the method "
+            f"estimates from samples; got n_samples={n_samples!r}"
+        )
     for name, value in (("return_trace", return_trace), ("return_state", return_state)):
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, got {value!r}")
@@ -187,18 +202,21 @@ def infer(
 
 
 def _largest_field(energy):
-    """Return the largest magnitude of a field; MagnitudeError if a number is too large or NaN."""
+    """Return the largest magnitude of a field.
+
+    Raise a MagnitudeError if a field or coupling is too large or NaN.
+    """
     limit = energy.dtype.type(MAX_MAGNITUDE)
     largest = 0.0
     for kind, arrays in (("field", energy.fields), ("coupling", energy.couplings)):
         for array in arrays:
             high, low = array.max(initial=0), array.min(initial=0)
-            if low == -np.inf and kind == "coupling":  # states of weight 0
+            if low == -np.inf and kind == "coupling":  # entries of -inf (weight 0) are valid
                 low = array.min(initial=0, where=array > -np.inf)
             if not (high <= limit and low >= -limit):
                 worst = low if high <= limit else high
                 raise MagnitudeError(
-                    f"energy has a {kind} of {worst:.3g}; infer takes numbers up to "
+                    f"energy has a {kind} of {worst:.3g}; infer accepts numbers up to "
                     f"{MAX_MAGNITUDE:.0e} in magnitude. Clamp the variable instead"
                 )
             if kind == "field":
@@ -216,17 +234,21 @@ def _check_weight(sample_weight, n):
 
 
 def _check_accepted(method, argument, energy, returns):
-    """Raise a ValueError if a method lacks an argument of `infer`, naming methods that have it."""
+    """Raise a ValueError if a method does not take an argument of `infer`.
+
+    The message lists the methods that take the argument.
+    """
     if argument not in method.accepts:
         names = available_methods(energy, returns)
         names = [name for name in names if argument in METHODS.get(name).accepts]
         raise ValueError(
-            f"{method.display_name!r} has no option {argument!r}; methods that do: {quoted(names)}"
+            f"{method.display_name!r} has no option {argument!r}; methods that have this option: "
+            f"{quoted(names)}"
         )
 
 
 def _check_init(init, energy, method, returns):
-    """Return the result to continue from, its log-odds made finite."""
+    """Check `init`, and return it with its log-odds clipped to finite values."""
     if init is None:
         return None
     _check_accepted(method, "init", energy, returns)
@@ -235,10 +257,11 @@ def _check_init(init, energy, method, returns):
     if log_odds is None and isinstance(init, InferenceResult) and init.state is not None:
         if "state" in method.accepts:
             return init
-        log_odds = getattr(init.state, "log_odds", None)  # of messages, and of beliefs
+        log_odds = getattr(init.state, "log_odds", None)  # `Messages` and `Beliefs` have log-odds
     if log_odds is None or log_odds.shape != shape:
         raise ValueError(
-            f"init must be an earlier InferenceResult with log_odds of shape {shape}, or a state; "
+            f"init must be an earlier InferenceResult with log_odds of shape {shape} or with a "
+            f"state that {method.display_name!r} can continue from; "
             f"got {_described(init, log_odds)}"
         )
     log_odds = np.clip(log_odds, -_MAX_START, _MAX_START).astype(energy.dtype)
@@ -246,14 +269,14 @@ def _check_init(init, energy, method, returns):
 
 
 def _described(init, log_odds):
-    """Return a description of an `init` that is refused."""
+    """Describe an invalid `init`, for the error message."""
     if log_odds is not None:
         return f"shape {log_odds.shape}"
     return "a result without log_odds" if isinstance(init, InferenceResult) else repr(init)
 
 
 def _check_jobs(n_jobs):
-    """Return a number of threads as joblib defines it, or None; ValueError on other values."""
+    """Check `n_jobs`: None, or a number of threads other than 0, as joblib defines it."""
     if n_jobs is None:
         return None
     if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
@@ -262,31 +285,15 @@ def _check_jobs(n_jobs):
 
 
 def _clamp_large_fields(energy, largest):
-    """Clamp the variables that a large field decides, whatever the states of the others.
+    """Clamp each variable whose large field decides its value, whatever the other variables are.
 
-    Next to a field of 1e16, the terms that distinguish the states of other variables are lost to
-    rounding. A variable that no coupling can turn need not be in any sum.
+    In a sum with a field of 1e16, rounding hides the terms that distinguish the states of other
+    variables. If no coupling can outweigh the field, the variable can be left out of all sums.
 
-    Parameters
-    ----------
-    energy : BaseEnergy
-        Energy with its evidence.
-    largest : float
-        Largest magnitude of its fields.
-
-    Returns
-    -------
-    energy : BaseEnergy
-        The energy given the values of these variables.
-    decided : ndarray (N, n_variables) of bool, or None
-        Variables that were clamped here; None if no variable was.
-    log_odds : ndarray (N, n_variables), or None
-        Log-odds by the fields alone.
-
-    Raises
-    ------
-    MagnitudeError
-        If a large field does not decide its variable, and other terms would be lost.
+    `largest` is the largest magnitude of a field. Return the energy with these variables clamped, a
+    mask (N, n_variables) of the variables clamped here, and log-odds (N, n_variables) that follow
+    from the fields alone; the last two are None if no variable was clamped. A MagnitudeError is
+    raised if a large field does not decide its variable and rounding would hide other terms.
     """
     if largest < LARGE_FIELD:
         return energy, None, None
@@ -296,10 +303,10 @@ def _clamp_large_fields(energy, largest):
     if lossy.any():
         n, i = np.argwhere(lossy)[0]
         raise MagnitudeError(
-            f"energy has a field beyond {UNDECIDED_FIELD:.0e} in magnitude, of variable {i} of "
-            f"model {n}, that does not decide the variable: weights of 0, or other states of its "
-            "node, decide it, and all other terms would be lost to rounding. Clamp the variable "
-            "instead"
+            f"energy has a field above {UNDECIDED_FIELD:.0e} in magnitude, of variable {i} of "
+            f"model {n}. The value of this variable also depends on weights of 0 or on other "
+            "states of its node, and rounding would hide all other terms next to such a field. "
+            "Clamp the variable instead"
         )
     if not decided.any():
         return energy, None, None
@@ -307,7 +314,7 @@ def _clamp_large_fields(energy, largest):
 
 
 def _complete(fields, energy, query):
-    """Write the clamped variables into the answer, and compute marginals from log-odds."""
+    """Fill in the values of clamped variables, and compute marginals from log-odds."""
     if energy.evidence is not None:
         held = ~np.isnan(energy.evidence)
         values = energy.evidence[held]
@@ -326,9 +333,10 @@ def _complete(fields, energy, query):
 
 
 def _warn_of_zero_weights(energy, query, fields):
-    """Warn if evidence contradicts a factor graph, or if states of a sampler have weight 0.
+    """Warn if evidence contradicts a factor graph, or if states that were found have weight 0.
 
-    Samples with the probability of their draw may have weight 0: it is part of their weights.
+    Samples that come with "sample_log_prob" may have weight 0: they are meant for importance
+    weights, in which a weight of 0 is valid.
     """
     if not (energy.has_zeros and isinstance(energy, FactorGraphEnergy)):
         return
@@ -336,10 +344,18 @@ def _warn_of_zero_weights(energy, query, fields):
         impossible = contradicted_models(energy)
         if impossible.any():
             warn_user(
-                f"clamp contradicts the factors of {_counted(impossible)}: no state has a "
-                "positive weight, and answers have no meaning"
+                f"clamp contradicts the factors of {_counted(impossible)}: no state that agrees "
+                "with clamp has a positive weight, so that the answers for these models have no "
+                "meaning"
             )
             return
+    if "assignment" in fields and "map" in query.returns:
+        zero = energy.score(fields["assignment"]) == -np.inf
+        if zero.any():
+            warn_user(
+                f"the states of {_counted(zero)} have weight 0: the method has found no state of "
+                "positive weight. Try 'max_product' with damping=0.5, or 'exact'"
+            )
     state = fields.get("state")
     states = state.states if isinstance(state, Chains) else fields.get("samples")
     if states is None or "sample_log_prob" in query.returns:
@@ -350,12 +366,12 @@ def _warn_of_zero_weights(energy, query, fields):
     zero = (score == -np.inf).any(axis=1)
     if zero.any():
         warn_user(
-            f"samples of {_counted(zero)} have weight 0: the sampler has not found states of "
-            "positive weight in all chains. Draw by method='exact' if the model is small enough, "
-            "or continue from states of positive weight by init"
+            f"samples of {_counted(zero)} have weight 0: some chains have not found a state of "
+            "positive weight. Use method='exact' if the model is small enough, or pass chains "
+            "with states of positive weight as init"
         )
 
 
 def _counted(chosen):
-    """Return a description of the models (N,) that are chosen."""
+    """Describe the models for which the mask `chosen` (N,) is True, for a message."""
     return f"{chosen.sum()} of {len(chosen)} models (the first is model {chosen.argmax()})"

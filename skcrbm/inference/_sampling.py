@@ -1,4 +1,4 @@
-"""`sample` and `estimate_log_partition`: short forms of `infer` for samplers."""
+"""`sample` and `estimate_log_partition`: shortcuts to `infer` for methods with random numbers."""
 
 from __future__ import annotations
 
@@ -32,58 +32,59 @@ def sample(
 ) -> Any:
     """Draw joint states from each of N models.
 
-    A short form of ``infer(energy, method, returns="samples", n_samples=...)``.
+    A shortcut to ``infer(energy, method, returns="samples", n_samples=...)``.
 
     Parameters
     ----------
     energy : RBMEnergy, IsingEnergy or another energy
-        N models that share their couplings.
+        Batch of N models that share their couplings.
     method : str or InferenceMethod, default="gibbs"
-        A name, or a configured object such as ``Gibbs(burn_in=500)``:
+        Sampler: a name, or a configured object such as ``Gibbs(burn_in=500)``.
 
-        - "gibbs": chains that draw block after block. Works on any energy and is exact in the
-          long run, but rarely moves between modes that are far apart.
-        - "exact": independent samples, by enumerating the smaller layer of an RBM or all labels
-          (at most 20 units), and by eliminating variables in factor graphs and sparse Ising
-          models. The best choice if the model is small, or its graph a chain, a tree or nearly
-          a tree.
+        - "gibbs": chains that draw one block of variables after the other, given the others.
+          Works on any energy and is exact in the long run, but chains rarely move between modes
+          that are far apart.
+        - "exact": independent samples. Enumerates the smaller layer of an RBM or all labels (at
+          most 20 units), and eliminates variables in factor graphs and sparse Ising models. The
+          best choice if the model is small, or if its graph is a chain, a tree or nearly a tree.
         - "gibbs_with_gradients": chains that prefer to flip the variables whose flip raises the
-          score most; for models with many variables of which few are about to change.
-        - "bp_chain": independent samples by belief propagation, one variable after the other,
-          each sample with the probability with which it was drawn (`BPChain`). For sparse graphs
-          that are too large for "exact", and for learning; biased if the graph has short loops
-          of strong couplings.
-        - "perturb_and_max_product": independent samples, each the approximate maximum of the
+          score most. Suitable for models with many variables of which only few tend to change.
+        - "bp_chain": independent samples by belief propagation, one variable after the other. The
+          probability with which each sample was drawn is known (`BPChain`). Suitable for sparse
+          graphs that are too large for "exact", and for learning. The samples are biased if the
+          graph has short loops of strong couplings.
+        - "perturb_and_max_product": independent samples, each an approximate maximum of the
           score with noise on the fields (`PerturbAndMaxProduct`). Fast, also on large dense
-          models, but the samples have a distribution of their own: use it for models whose
-          parameters were learned with it.
+          models, but the distribution of the samples differs from the model: use it for models
+          whose parameters were learned with this sampler.
     n_samples : int, default=1
         Number of samples of each model.
     burn_in, thin, n_chains : int or None, default=None
-        Options of Gibbs chains, see `skcrbm.inference.Gibbs`. None: the option of `method`, whose
-        default is 100, 1 and ``min(n_samples, 100)``. A method without such options refuses them.
+        Options of Gibbs chains, see `skcrbm.inference.Gibbs`. None: the options of `method`, which
+        are 100, 1 and ``min(n_samples, 100)`` by default. A ValueError is raised if the method
+        does not have an option that is given.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
-        0 or 1 clamps a variable, NaN leaves it free.
+        Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free.
     init : object, default=None
-        State of an earlier call, whose chains and random numbers are continued.
+        State that an earlier call returned. The sampler continues its chains and random numbers.
     return_log_prob : bool, default=False
-        Return the log-probability with which each state was drawn, too. Only "exact" and
-        "bp_chain" know it.
+        Whether to return the log-probability with which each state was drawn. Only "exact" and
+        "bp_chain" can compute it.
     return_state : bool, default=False
-        Return the state of the sampler, too: the `init` of the next call.
+        Whether to return the state of the sampler, for use as `init` of the next call.
     n_jobs : int or None, default=None
-        Number of threads over the models; the samples do not depend on it.
+        Number of threads, which share the models. The samples do not depend on it.
     random_state : int, RandomState or None, default=None
-        Seed. Each model of the batch has random numbers of its own. Not used with `init`.
+        Seed. Each model of the batch has different random numbers. Ignored if `init` is given.
 
     Returns
     -------
     samples : ndarray of int8 (N, n_samples, n_variables)
-        0/1 states, visible units first. In an Ising model 0 stands for y = -1.
+        Sampled states as 0 and 1, visible units first. In an Ising model 0 stands for y = -1.
     log_prob : ndarray (N, n_samples)
-        Only if ``return_log_prob=True``.
+        Log-probabilities of the samples. Only returned if ``return_log_prob=True``.
     state : object
-        Only if ``return_state=True``; the last item.
+        State of the sampler, the last item. Only returned if ``return_state=True``.
 
     Raises
     ------
@@ -128,21 +129,22 @@ def sample(
 
 
 class LogPartitionEstimate(NamedTuple):
-    """Answer of `estimate_log_partition`.
+    """Result of `estimate_log_partition`.
 
     Attributes
     ----------
     log_partition : ndarray (N,)
-        With "ais" and "bp_chain" the logarithm of an unbiased estimate of Z; with
-        "perturb_and_max_product" the mean of the perturbed maximum.
+        Estimate of log Z. For "ais" and "bp_chain" it is the logarithm of an unbiased estimate of
+        Z, a mean of importance weights; for "perturb_and_max_product" it is the mean of perturbed
+        maxima.
     standard_error : ndarray (N,)
-        Standard error of log_partition; infinite if all weights are 0. For weights it is the error
-        of the delta method times ``sqrt(1 + g**2)``, where g is the logarithm of the largest weight
-        over the mean weight.
+        Standard error of log_partition; infinite if all weights are 0. For methods with importance
+        weights it is the error of the delta method times ``sqrt(1 + g**2)``, where g is the
+        logarithm of the ratio of the largest weight to the mean weight.
     effective_sample_size : ndarray (N,) or None
-        Between 1 and the number of chains or samples. If it is below 20 or a fifth of this
-        number, few of them carry the estimate, which is then probably too low, and a warning is
-        given. None if the method has no weights.
+        Effective sample size of the importance weights, between 1 and the number S of chains or
+        samples. A warning is given if it is below ``min(20, S / 5)``: a few large weights then
+        dominate the mean, and the estimate is probably too low. None if the method has no weights.
     """
 
     log_partition: np.ndarray
@@ -163,38 +165,41 @@ def estimate_log_partition(
 ) -> LogPartitionEstimate:
     """Estimate log Z of each of N models from samples.
 
-    A short form of ``infer(energy, method, returns="log_partition")``.
+    A shortcut to ``infer(energy, method, returns="log_partition")``.
 
     Parameters
     ----------
     energy : RBMEnergy, IsingEnergy, SparseIsingEnergy or FactorGraphEnergy
-        N models that share their couplings.
+        Batch of N models that share their couplings.
     n_chains, n_betas : int or None, default=None
-        Options of "ais", see `AnnealedImportanceSampling`. None: the option of `method`, whose
-        default is 100 and 1000.
+        Options of "ais", see `AnnealedImportanceSampling`. None: the options of `method`, which
+        are 100 and 1000 by default.
     random_state : int, RandomState or None, default=None
         Seed of the estimate.
     method : {"ais", "bp_chain", "perturb_and_max_product"} or InferenceMethod, default="ais"
-        "ais" is annealed importance sampling, "bp_chain" takes the importance weights of chained
-        belief propagation, and "perturb_and_max_product" the mean of perturbed maxima, whose
-        expectation is an upper bound if every maximum is exact (on trees) and no bound otherwise.
-        Or a configured object such as ``BPChain(warm_iter=10)``.
+        Estimator: a name, or a configured object such as ``BPChain(warm_iter=10)``.
+
+        - "ais": annealed importance sampling.
+        - "bp_chain": mean of the importance weights of chained belief propagation.
+        - "perturb_and_max_product": mean of perturbed maxima. Its expectation is an upper bound
+          of log Z if every maximum is exact, as on trees, and not a bound otherwise.
     n_samples : int or None, default=None
         Number of samples of each model, for "bp_chain" and "perturb_and_max_product". None: 1000.
     clamp : array-like (N, n_variables) or (n_variables,), default=None
-        0 or 1 clamps a variable, NaN leaves it free.
+        Evidence: 0 or 1 clamps a variable to this value, NaN leaves it free.
     n_jobs : int or None, default=None
-        Number of threads; the result does not depend on it.
+        Number of threads, which share the models. The result does not depend on it.
 
     Returns
     -------
     LogPartitionEstimate
+        Estimates of log Z with their precision.
 
     Raises
     ------
     ValueError
-        If an argument is invalid, if the method has no such option, or if it does not
-        estimate log Z by random numbers.
+        If an argument is invalid, if the method does not have one of the options, or if it does
+        not estimate log Z by random numbers.
 
     Examples
     --------
@@ -216,9 +221,9 @@ def estimate_log_partition(
         names, kind = estimators(), type(energy).__name__
         raise ValueError(
             f"method must be one of {quoted(names)}, which estimate log Z of {kind} by random "
-            f"numbers; got {method.name!r}. Call infer instead"
+            f"numbers; got {method.name!r}. Use infer for other methods"
             if names
-            else f"no method estimates log Z of {kind} by random numbers. Call infer instead"
+            else f"no method estimates log Z of {kind} by random numbers. Use infer instead"
         )
     check_answers(method, energy, {"log_partition"})
     options = {

@@ -1,7 +1,7 @@
-"""The error of approximate marginals on models that are small enough for exact inference.
+"""The error of approximate marginals, measured on models small enough for exact inference.
 
-It uses NumPy on purpose: the compiled exact inference would add its compile time to every first
-fit by belief propagation.
+The exact marginals are computed in NumPy on purpose: a compiled kernel would add its compile time
+to the first fit by belief propagation.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from skcrbm.inference.base import InferenceMethod
 from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 
 _MAX_ROWS = 32
-_MAX_TERMS = 2**23  # rows x states of the smaller layer x units of the other: some 0.2 s
+# Largest product of rows, states of the smaller layer and units of the other layer: about 0.2 s.
+_MAX_TERMS = 2**23
 
 
 def checked_rows(weights_shape: tuple[int, int], n_rows: int) -> np.ndarray:
-    """Choose evenly spaced rows whose exact marginals take less than a second; maybe no rows."""
+    """Choose evenly spaced rows whose exact marginals take less than a second.
+
+    Return no rows if the model is too large.
+    """
     n_units, n_others = sorted(weights_shape)
     if n_units > EXACT_VALIDATION_UNITS:
         return np.empty(0, int)
@@ -30,14 +34,14 @@ def checked_rows(weights_shape: tuple[int, int], n_rows: int) -> np.ndarray:
 
 
 def marginal_error(energy: RBMEnergy, method: InferenceMethod) -> float:
-    """Return the mean error of P(v_i = 1) over the models, for the output i with the largest."""
+    """Return the mean absolute error of P(v_i = 1) over the models, for the worst output i."""
     result: Any = infer(energy, method)
     error = np.abs(result.marginals[:, : energy.n_visible] - exact_visible_marginals(energy))
     return float(error.mean(axis=0).max())
 
 
 def exact_visible_marginals(energy: RBMEnergy) -> np.ndarray:
-    """Compute P(v_i = 1) (N, V) of RBMs from all states of the smaller layer."""
+    """Compute P(v_i = 1), (N, V), of RBMs by enumerating the states of the smaller layer."""
     if energy.n_visible <= energy.n_hidden:
         states = _all_states(energy.n_visible)
         return softmax(energy.log_weight_of_sets(states), axis=1) @ states

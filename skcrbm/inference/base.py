@@ -1,4 +1,4 @@
-"""Inference methods, the queries that they get, their results, and helpers for their solvers."""
+"""Base classes of inference methods, queries and results, and helper functions of the solvers."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ from skcrbm.utils.pickling import Versioned
 
 
 class MagnitudeError(ValueError):
-    """A field or coupling is larger than the limit of `infer`, or not finite."""
+    """Error of `infer` about a field or coupling that is too large or not finite."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """Question of `infer` to a method, checked and complete.
+    """The checked arguments of a call of `infer`, in the form that a method gets them.
 
     Attributes
     ----------
     returns : frozenset of str
         Answers to compute, from `skcrbm.energies.QUERIES`.
     per_example : bool
-        Whether statistics are returned for each model rather than summed over the models.
+        Whether statistics are returned for each model. False: they are summed over the models.
     sample_weight : ndarray (N,)
-        Weights of the models in the summed statistics.
+        Weights of the models when statistics are summed over the models.
     n_samples : int
-        Number of samples of each model, also if other answers are estimated from samples.
+        Number of samples of each model, for samples and for answers that are estimated from them.
     start : InferenceResult or None
-        Earlier result to continue from, its log-odds (N, n_variables) made finite.
+        Earlier result from which the method continues; its log-odds (N, n_variables) are clipped
+        to finite values.
     return_trace : bool
-        Whether the largest belief change of each iteration is returned.
+        Whether the largest change of a belief in each iteration is returned.
     return_state : bool
         Whether the state of the method is returned.
     n_jobs : int or None
-        Number of threads over the models.
+        Number of threads, which share the models.
     """
 
     returns: frozenset
@@ -64,32 +65,33 @@ class Query:
 
 @dataclass(frozen=True, repr=False)
 class InferenceResult(Versioned):
-    """Answer of `infer`. Fields that were not asked for, or have no meaning, are None.
+    """Result of `infer`. A field is None if it was not requested or has no meaning.
 
     Attributes
     ----------
     marginals : ndarray (N, n_variables)
-        P(unit = 1), visible units first.
+        Probability that each variable is 1, visible variables first.
     log_odds : ndarray (N, n_variables)
-        Log-odds of the beliefs, which keep the precision that saturated marginals lose; ±inf
-        for clamped units. If a state was asked for and no marginals, these are max-marginals,
-        or None if the method has no max-marginals.
+        Log-odds of the beliefs; ±inf for clamped variables. They keep the precision that marginals
+        near 0 and 1 lose. If "map" or "marginal_map" was requested without "marginals", these are
+        log-odds of max-marginals, or None if the method has no max-marginals.
     assignment : ndarray (N, n_variables) of int8
-        State found for "map" or "marginal_map", 0/1.
+        State that was found for "map" or "marginal_map", as 0 and 1.
     map_bound : ndarray (N,), float64
         Upper bound of the score of any state or, for "marginal_map", of the log-weight of any
         visible state.
     gap : ndarray (N,), float64
-        Distance of the assignment from that bound; 0 if the assignment is proven to be optimal.
+        Difference between `map_bound` and the score (or log-weight) of the assignment; 0 if the
+        assignment is proven to be optimal.
     statistics : tuple of ndarray
-        Expected sufficient statistics in the shapes of the energy, summed over the models with
-        `sample_weight`, or with a leading axis for the models.
+        Expected sufficient statistics, in the shapes that the energy defines. They are summed over
+        the models with `sample_weight`, or have a leading axis for the models.
     log_partition : ndarray (N,), float64
-        Log Z, exact, approximate or a bound, as the method says.
+        Log Z. It is exact, an approximation or a bound, depending on the method.
     standard_error, effective_sample_size : ndarray (N,), float64
         Precision of a log_partition that was estimated from samples.
     samples : ndarray (N, n_samples, n_variables) of int8
-        0/1 states.
+        Sampled states, as 0 and 1.
     sample_log_prob : ndarray (N, n_samples), float64
         Log-probability with which each sample was drawn.
     n_iter : ndarray (N,) of int
@@ -97,13 +99,13 @@ class InferenceResult(Versioned):
     converged : ndarray (N,) of bool
         Whether each model has converged.
     trace : ndarray (N, max_iter)
-        Largest belief change of each iteration, NaN after the last iteration.
+        Largest change of a belief in each iteration, NaN after the last iteration.
     state : object
         State of an iterative method beyond its beliefs: messages, or chains and the count of
-        random numbers. A later call continues from it if it is passed as `init`.
+        random numbers. A later call continues from this state if the result is passed as `init`.
     """
 
-    # "| Any" in place of "| None": the caller knows for which answers it asked.
+    # Types are "| Any" rather than "| None", because the caller knows which answers it requested.
     marginals: np.ndarray | Any = None
     log_odds: np.ndarray | Any = None
     assignment: np.ndarray | Any = None
@@ -134,103 +136,109 @@ class InferenceResult(Versioned):
 
     @property
     def pairwise(self) -> np.ndarray | None:
-        """Statistics of an energy that has a single array of them.
+        """The first array of `statistics`, which is the only array for most energies.
 
-        For an `RBMEnergy` P(v_i = 1, h_j = 1), of shape (V, H) or (N, V, H). For an `IsingEnergy`
-        P(y_i = +1, y_k = +1), of shape (L, L) or (N, L, L), with the marginals on the diagonal;
-        for a `SparseIsingEnergy` the same for its edges, of shape (E,) or (N, E). For a
-        `FactorGraphEnergy` the probability of every table entry in the order of its
-        `log_potentials`, of shape (n_entries,) or (N, n_entries).
+        - `RBMEnergy`: P(v_i = 1, h_j = 1), of shape (V, H) or (N, V, H).
+        - `IsingEnergy`: P(y_i = +1, y_k = +1), of shape (L, L) or (N, L, L). The diagonal holds
+          the marginals.
+        - `SparseIsingEnergy`: the probabilities of an `IsingEnergy`, but only for the edges, of
+          shape (E,) or (N, E).
+        - `FactorGraphEnergy`: the probability of every table entry, in the order of
+          `log_potentials`, of shape (n_entries,) or (N, n_entries).
         """
         return None if self.statistics is None else self.statistics[0]
 
 
 class Chains(NamedTuple):
-    """State of a sampler: its chains, and the count of their random numbers."""
+    """State of a sampler: its chains, and the position in the sequence of random numbers."""
 
-    # (N, n_chains, n_variables) in the dtype of `chain_dtype`.
+    # Current states (N, n_chains, n_variables), in the dtype that `chain_dtype` returns.
     states: np.ndarray
-    # uint64, see `random_key`.
+    # Key (uint64) of the random numbers, see `random_key`.
     key: Any
-    # Number of draws so far; the next draw continues the same random numbers.
+    # Number of draws so far. The next draw takes the random numbers that follow.
     step: int
 
 
-# Options that were found valid, by method object; not stored on the object, which is the user's.
+# Options of each method object at its last successful check. They are not stored on the object,
+# because the object belongs to the user.
 _VALID_OPTIONS = WeakKeyDictionary()
 
 
 class InferenceMethod(Versioned, BaseEstimator, ABC):
-    """Base class of all methods. It has options only and no state, so clone and grids work.
+    """Base class of all inference methods.
 
-    Subclasses take their options as keyword arguments of ``__init__``, describe them
-    in ``_parameter_constraints``, and define the class attributes below. A table of solvers
-    (`skcrbm.inference.register_solver`) says which energies a method can solve; a method that
-    wraps another method overrides `supports` and `solve` instead.
+    A method object holds options and no state, so that `sklearn.base.clone` and parameter grids
+    work. Subclasses take their options as keyword arguments of ``__init__``, describe them in
+    ``_parameter_constraints``, and define the class attributes below. A solver for each class of
+    energies is registered by `skcrbm.inference.register_solver`. A method that wraps another
+    method has no solvers; it overrides `supports` and `solve` instead.
     """
 
     _warns_of_version = False
 
     #: Name of the method in the registry.
     name: ClassVar[str] = ""
-    #: Values that `returns` of `infer` may contain.
+    #: Answers that the method can give: values that the argument `returns` of `infer` may contain.
     answers: ClassVar[frozenset] = frozenset()
-    #: Default of `returns`.
+    #: Default of the argument `returns` of `infer`.
     default_returns: ClassVar[tuple] = ("marginals",)
     #: Answers, other than the samples themselves, that are estimated from `n_samples` samples.
     estimated_from_samples: ClassVar[frozenset] = frozenset()
-    #: Arguments of `infer` that not every method has: "init", "return_trace", "return_state";
-    #: and "state" if `init` may be a state without beliefs.
+    #: Optional arguments of `infer` that the method takes: "init", "return_trace", "return_state".
+    #: "state" is added if `init` may hold a state without beliefs.
     accepts: ClassVar[frozenset] = frozenset()
-    #: Reason why some energies of a class are refused, for the error message.
+    #: Reason why the method refuses some energies of a class that it supports, for error messages.
     restriction: ClassVar[str] = ""
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     @property
     def is_random(self) -> bool:
-        """Whether answers other than samples depend on an option `random_state`."""
+        """Whether answers other than samples depend on the option `random_state`."""
         return False
 
     @property
     def prefers_warm_start(self) -> bool:
-        """Whether samples are better if the state of an earlier call is passed as `init`."""
+        """Whether samples improve if the state of an earlier call is passed as `init`."""
         return self.accepts >= {"init", "state", "return_state"}
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers that this method can give about an energy, maybe an empty set."""
+        """Return the answers that this method can give for an energy; an empty set if it cannot."""
         return answers_of(self.name, type(energy), self.answers) & energy.queries
 
     def solve(self, energy: BaseEnergy, query: Query) -> dict[str, Any]:
-        """Answer a checked query.
+        """Compute the answers to a query whose arguments `infer` has checked.
 
         Parameters
         ----------
         energy : BaseEnergy
-            Energy that the method supports. It may carry evidence.
+            Energy that the method supports, possibly with evidence.
         query : Query
-            Answers to compute, and how.
+            Answers to compute, and the other arguments of `infer`.
 
         Returns
         -------
         dict
-            Fields of `InferenceResult` that were asked for. `infer` computes the marginals from
-            log_odds, and writes the values of clamped variables into log_odds, assignment and
-            samples.
+            Requested fields of `InferenceResult`, by name. `infer` computes the marginals from
+            log_odds afterwards, and writes the values of clamped variables into log_odds,
+            assignment and samples.
         """
         return solver_for(self.name, type(energy))(self, energy, query)
 
     def at_epoch(self, epoch: int) -> InferenceMethod:
-        """Return the method to use in an epoch of training, counted from 0."""
+        """Return the method to use in a training epoch; the first epoch is 0."""
         return self
 
     def with_options(self, **options) -> InferenceMethod:
-        """Return a copy of the method with other options, or the method itself without options.
+        """Return a copy of the method in which the given options are changed.
+
+        Return the method itself if no options are given.
 
         Raises
         ------
         ValueError
-            If the method has no such option (the message lists its options), or a value is
-            invalid.
+            If the method does not have one of the options (the message lists its options), or if a
+            value is invalid.
         """
         if not options:
             return self
@@ -246,16 +254,16 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return method
 
     def with_defaults(self, **defaults) -> InferenceMethod:
-        """Return a copy in which options that are None have the given values."""
+        """Return a copy in which each option that is None has the given default."""
         options = vars(self)
         unset = {k: v for k, v in defaults.items() if k in options and options[k] is None}
         return type(self)(**{**options, **unset}) if unset else self
 
     def seeded(self, rng: np.random.RandomState) -> InferenceMethod:
-        """Return a copy for a fitted model; a random method without a seed gets a seed.
+        """Return a copy of the method for a fitted model; the copy of a random method has a seed.
 
-        The copy does not change if the user changes the object that was passed, and it gives the
-        same answer each time.
+        A later change of the original object does not affect the copy, and the copy gives the same
+        answer in each call. The seed is drawn from `rng` if `random_state` is None.
         """
         copied: Any = clone(self)
         if copied.is_random and copied.random_state is None:
@@ -263,9 +271,10 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
         return copied
 
     def check_options(self) -> None:
-        """Raise scikit-learn's error if an option is invalid."""
+        """Raise the usual error of scikit-learn if an option is invalid."""
         options, valid = dict(vars(self)), _VALID_OPTIONS.get(self)
-        # Training calls this thousands of times. Compare by identity, as options may be arrays.
+        # Training calls this method thousands of times, so the result of the last check is reused.
+        # Options are compared by identity, because they may be arrays.
         if valid is None or any(valid.get(k, _VALID_OPTIONS) is not options[k] for k in options):
             self._validate_params()
             for name, value in options.items():
@@ -274,18 +283,24 @@ class InferenceMethod(Versioned, BaseEstimator, ABC):
 
     @property
     def display_name(self) -> str:
-        """Name of the method in error messages: the registered name, or the name of the class."""
+        """Name of the method in error messages: the registered name, else the class name."""
         return self.name or type(self).__name__
 
 
 class IterativeMethod(InferenceMethod):
-    """A method with options `max_iter` and `tol`, whose models converge one by one."""
+    """Base class of methods that iterate until each model converges.
+
+    Such a method has the options `max_iter` and `tol`.
+    """
 
     max_iter: int | None
     tol: float | None
 
     def at_epoch(self, epoch: int) -> InferenceMethod:
-        """Set options that are None for training: T = 7 + min(epoch, 50) (PI17), tol = 1e-3."""
+        """Return the method with training defaults for the options that are None.
+
+        These are max_iter = 7 + min(epoch, 50), as in Ping and Ihler (2017), and tol = 1e-3.
+        """
         return self.with_defaults(max_iter=7 + min(epoch, 50), tol=ESTIMATOR_TOL)
 
     @property
@@ -295,7 +310,7 @@ class IterativeMethod(InferenceMethod):
 
     @property
     def tolerance(self) -> float:
-        """Largest change of a belief, as a probability, at which a model has converged."""
+        """Largest change of a belief, as a probability, in a model that has converged."""
         return INFER_TOL if self.tol is None else float(self.tol)
 
 
@@ -317,9 +332,10 @@ def resolve_method(
     name: str = "inference",
     valid_names: Callable[[], list[str]] = METHODS.names,
 ) -> InferenceMethod:
-    """Turn a name or a configured object into an `InferenceMethod`, and check its options.
+    """Turn a method name or a configured object into an `InferenceMethod`, and check its options.
 
-    Error messages tell the name of the argument and the names of the methods that are valid there.
+    Error messages contain `name`, the name of the argument, and the list that ``valid_names()``
+    returns.
     """
     if isinstance(method, str):
         resolved = METHODS.get(method, name, valid_names)()
@@ -336,9 +352,10 @@ def resolve_method(
 
 
 def methods_for(energy_type: type[BaseEnergy], *returns: Iterable[str]) -> list[str]:
-    """List the methods that can answer at least one of several queries about a class of energies.
+    """List the methods that can answer at least one of several queries for a class of energies.
 
-    Each item of `returns` is one query: the answers that a method must all give.
+    Each item of `returns` is a query, that is, a set of answers. A method can answer a query if it
+    gives all of its answers.
     """
     names = []
     for name in METHODS:
@@ -354,28 +371,18 @@ def marginal_method(
     n_hidden: int,
     needs: Iterable[str] = ("marginals",),
 ) -> InferenceMethod:
-    """Resolve a method for an `RBMEnergy`; "auto" enumerates if one layer is small.
+    """Resolve a method for an `RBMEnergy`; "auto" chooses "exact" if one layer is small.
 
-    Parameters
-    ----------
-    inference : str or InferenceMethod
-        Name, "auto" or a configured object.
-    n_visible, n_hidden : int
-        Sizes of the layers.
-    needs : iterable of str
-        Answers that the method must give.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method, or it does not give these answers about an `RBMEnergy`.
+    `needs` are the answers that the method must give. A ValueError is raised if the method does not
+    exist, or does not give these answers for an `RBMEnergy`.
     """
     if is_auto(inference):
         small = min(n_visible, n_hidden) <= AUTO_EXACT_UNITS
         inference = "exact" if small else "sum_product"
     valid_names = partial(methods_for, RBMEnergy, needs)
     method = resolve_method(inference, valid_names=valid_names)
-    # A method with its own `solve` knows its answers for an energy, but not for a class.
+    # The table of solvers says nothing about a method that overrides `solve`: its answers are
+    # known only for an energy object.
     has_table = type(method).solve is InferenceMethod.solve
     lacking = set(needs) - answers_of(method.name, RBMEnergy, method.answers)
     if has_table and lacking:
@@ -387,7 +394,7 @@ def marginal_method(
 
 
 def example_of(names: list[str]) -> str:
-    """Return an example of a configured object for one of these methods, as code."""
+    """Return the code of a configured object of one of these methods, for error messages."""
     if "sum_product" in names:
         return "SumProduct(max_iter=30)"
     if "icm" in names:
@@ -404,18 +411,19 @@ def check_energy(energy: Any) -> None:
 def check_returns(
     returns: str | Iterable[str], possible: frozenset = QUERIES, *, allow_empty: bool = False
 ) -> frozenset:
-    """Return the answers that are asked for, with "pairwise" renamed to "statistics".
+    """Check the argument `returns`, and return the set of answers to compute.
 
-    The error message for an unknown answer lists `possible`.
+    "pairwise" is renamed to "statistics". "map_bound" adds "map" or "marginal_map", and
+    "sample_log_prob" adds "samples". The error message for an unknown answer lists `possible`.
     """
     known = {*QUERIES, "pairwise"}
     asked = (returns,) if isinstance(returns, str) else returns
     asked = tuple(asked) if isinstance(asked, Iterable) else (None,)
     if not (asked or allow_empty) or any(r not in known for r in asked):
         names = {*possible, "pairwise"} if "statistics" in possible else possible
-        raise ValueError(f"returns must hold some of {sorted(names)}; got {returns!r}")
+        raise ValueError(f"returns must contain one or more of {sorted(names)}; got {returns!r}")
     if {"map", "marginal_map"} <= set(asked):
-        raise ValueError("returns must hold one of 'map' and 'marginal_map', not both")
+        raise ValueError("returns may contain 'map' or 'marginal_map', but not both")
     if "map_bound" in asked and not {"map", "marginal_map"} & set(asked):
         by_sums = "marginal_map" in possible and "map" not in possible
         asked = (*asked, "marginal_map" if by_sums else "map")
@@ -428,7 +436,7 @@ def check_returns(
 
 
 def empty_result(energy: BaseEnergy, query: Query) -> dict[str, Any]:
-    """Allocate the `InferenceResult` fields that a query asks for.
+    """Allocate the fields of an `InferenceResult` that a query requests.
 
     Solvers add `log_odds` and the fields that only some methods have.
     """
@@ -453,11 +461,12 @@ def sum_statistics(
     statistics: tuple[np.ndarray, ...] | None,
     n_arrays: int = 1,
 ) -> None:
-    """Run ``kernel(rows, out)`` over chunks of rows and add up their statistics.
+    """Run ``kernel(rows, out)`` over chunks of rows and add up their statistics in `statistics`.
 
-    `out` is a tuple of arrays to add to. Each chunk adds to arrays of its own, which are summed
-    in order, in float64; for per-example statistics each row is a chunk. If `statistics` is None,
-    the query does not ask for them, and the kernel gets `n_arrays` empty arrays.
+    `out` is a tuple of arrays to which the kernel adds the statistics of the rows. Each chunk has
+    separate arrays, which are summed in order and in float64, so that the result does not depend
+    on the number of threads. For statistics per example each row is a chunk. `statistics` is None
+    if they are not requested; the kernel then gets `n_arrays` empty arrays.
     """
     if statistics is None:
         empty = (np.empty((0, 0), query.sample_weight.dtype),) * n_arrays
@@ -465,7 +474,8 @@ def sum_statistics(
             pass
         return
     if query.per_example:
-        # A model without couplings has no array of statistics, whose length would be N.
+        # The number of models is the length of an array of statistics; a model without couplings
+        # has no such array.
         rows = row_chunks(len(statistics[0] if statistics else query.sample_weight), 1)
 
         def run_row(row):
@@ -494,11 +504,12 @@ def sum_statistics(
 
 
 def with_folded_evidence(solve: Callable) -> Callable:
-    """Decorate a solver that works on folded fields and leaves clamped variables out.
+    """Decorate a solver that ignores clamped variables, so that it works on energies with evidence.
 
-    The solver gets the energy with its evidence folded into the fields
-    (`PairwiseEnergy.fold_evidence`) and reads from `energy.free` which variables count; log Z and
-    statistics are completed here. If statistics are asked for, it has to fill log_odds, too.
+    The solver gets an energy whose fields include the effect of the clamped variables
+    (`PairwiseEnergy.fold_evidence`), and must skip the variables that are not in `energy.free`.
+    The decorator adds the terms of the clamped variables to log Z and to the statistics. For
+    statistics it needs the field `log_odds` of the solver.
     """
 
     @wraps(solve)
@@ -519,7 +530,7 @@ def with_folded_evidence(solve: Callable) -> Callable:
 
 
 def _add_held_pairs(energy, query, answer):
-    """Add the statistics of pairs with a clamped variable: plain products of means."""
+    """Add the statistics of pairs with a clamped variable, which are products of means."""
     held = ~energy.free
     free = np.where(held, 0, expit(answer["log_odds"])).astype(energy.dtype)
     values = np.nan_to_num(energy.evidence).astype(energy.dtype)

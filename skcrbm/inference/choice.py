@@ -1,4 +1,4 @@
-"""The methods that can answer: lists for users, constraints of hyperparameters, error messages."""
+"""Which methods can answer a query: lists for users, parameter constraints, error messages."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from skcrbm.inference.registry import METHODS, has_solver
 def available_methods(
     energy: BaseEnergy | None = None, returns: str | Iterable[str] = ()
 ) -> list[str]:
-    """List the names of the inference methods, optionally those that can answer a query.
+    """List the names of the inference methods, or of the methods that can answer a query.
 
     Parameters
     ----------
     energy : BaseEnergy or None, default=None
-        Keep the methods that work on this energy.
+        Energy that the listed methods must support. None: any energy.
     returns : str or iterable of str, default=()
-        Keep the methods that can give all of these answers.
+        Answers that the listed methods must be able to give, see `infer`.
 
     Returns
     -------
     list of str
+        Names for the argument `method` of `infer`.
 
     Raises
     ------
     TypeError
         If `energy` is not an energy.
     ValueError
-        If `returns` holds an answer that no method gives, or that has no meaning for this class
-        of energies.
+        If `returns` contains an unknown answer, or an answer that has no meaning for this class of
+        energies.
 
     Examples
     --------
@@ -55,8 +56,8 @@ def available_methods(
     asked = check_returns(returns, queries, allow_empty=True)
     if asked - queries:
         raise ValueError(
-            f"returns holds {quoted(sorted(asked - queries))}, which has no meaning for "
-            f"{_with_article(type(energy).__name__)}; it has {quoted(sorted(queries))}"
+            f"returns contains {quoted(sorted(asked - queries))}, which has no meaning for "
+            f"{_with_article(type(energy).__name__)}; possible answers: {quoted(sorted(queries))}"
         )
     names = []
     for name in METHODS:
@@ -70,7 +71,7 @@ def available_methods(
 def check_answers(
     method: InferenceMethod, energy: BaseEnergy, returns: frozenset | set[str]
 ) -> None:
-    """Raise one readable error if `method` cannot answer `returns` on `energy`."""
+    """Raise a ValueError that names alternatives if `method` cannot answer a query on `energy`."""
     answers = method.supports(energy)
     if not answers:
         raise ValueError(
@@ -87,7 +88,7 @@ def check_answers(
 
 
 class _MethodObject(HasMethods):
-    """Constraint: a configured method object; the error message has an example."""
+    """Constraint of a parameter that takes a method object; error messages show an example."""
 
     def __init__(self, names):
         super().__init__(["at_epoch"])
@@ -102,7 +103,7 @@ class _MethodObject(HasMethods):
 
 
 class _Names(StrOptions):
-    """Constraint: a string from two groups, of which the error message lists the first only."""
+    """Constraint of a parameter that takes a name; error messages do not list all valid names."""
 
     def __init__(self, names, unlisted):
         super().__init__({*names, *unlisted})
@@ -113,7 +114,7 @@ class _Names(StrOptions):
 
 
 class _MethodList(HasMethods):
-    """Constraint: a list, whose entries the estimator checks."""
+    """Constraint of a parameter that takes a list of methods; the estimator checks the entries."""
 
     def __init__(self, names):
         super().__init__(["append"])
@@ -124,25 +125,25 @@ class _MethodList(HasMethods):
         return isinstance(val, list)
 
     def __str__(self):
-        return f"a list of such methods and methods that give marginals, as {self.example}"
+        return f"a list of such methods and methods that give marginals, such as {self.example}"
 
 
 def method_constraint(
     names: Sequence[str], *, auto: bool = False, also: Iterable[str] = (), several: bool = False
 ) -> list[Any]:
-    """Return the constraint of a hyperparameter that takes an inference method, or its name.
+    """Return the constraint of a parameter that takes an inference method or its name.
 
     Parameters
     ----------
     names : sequence of str
-        Names of the methods that it takes.
+        Names of the methods that are valid.
     auto : bool, default=False
-        Whether it takes "auto", too.
+        Whether "auto" is valid, too.
     also : iterable of str
-        Names of methods that only some settings of the estimator can use: accepted, but not
-        listed in the error message.
+        Names of methods that only some settings of the estimator can use. They are accepted, but
+        not listed in the error message.
     several : bool, default=False
-        Whether it takes a list of methods, too.
+        Whether a list of methods is valid, too.
 
     Returns
     -------
@@ -158,28 +159,25 @@ def first_that_answers(
     *queries: set[str],
     names: Sequence[str] = (),
 ) -> str | InferenceMethod | None:
-    """Return the first of the given methods that answers one of these queries, or None.
+    """Return the first of the given methods that can answer one of the queries, or None.
 
-    `inference` is the value of the hyperparameter, a method or a list of methods, and each query a
-    set of answers that a method must all give. A ValueError or TypeError is raised if an entry is
-    not a method, or its name is not among `names`; without `names` all methods are accepted.
+    `inference` is a method or a list of methods, as an estimator takes them. Each query is a set
+    of answers; a method must give all of them. A ValueError or TypeError is raised if an entry is
+    not a method, or if its name is not in `names`. If `names` is empty, all methods are accepted.
     """
     methods: Any = inference if isinstance(inference, (list, tuple)) else [inference]
     found = None
     for method in methods:
         resolved = resolve_method(method, valid_names=lambda: list(names) or METHODS.names())
         if names and resolved.name in METHODS and resolved.name not in names:
-            raise ValueError(f"inference may hold {quoted(names)}; got {method!r}")
+            raise ValueError(f"inference may contain {quoted(names)}; got {method!r}")
         if found is None and any(query <= resolved.answers for query in queries):
             found = method
     return found
 
 
 def convergence_advice(method: InferenceMethod) -> str:
-    """Return advice for a method that did not converge, or an empty string.
-
-    The advice is a list of alternatives separated by commas.
-    """
+    """Return alternatives to a method that did not converge, separated by commas; "" if unknown."""
     options, kind = vars(method), type(method).__name__
     advice = []
     if "max_iter" in options:
@@ -199,8 +197,8 @@ def _with_article(noun):
 
 
 def _described(method, energy):
-    """Return the class of an energy; with the reason if the method takes others of this class."""
+    """Describe an energy that a method refuses: its class and, if known, the reason."""
     kind = type(energy).__name__
     if method.restriction and has_solver(method.name, type(energy)):
-        return f"this {kind}, as {method.restriction}"
+        return f"this {kind}, because {method.restriction}"
     return kind

@@ -16,32 +16,32 @@ from skcrbm.utils.labels import signs_of
 from skcrbm.utils.limits import MAX_TIE_LABELS, TIE
 from skcrbm.utils.parallel import ordered_map, row_chunks
 
-# Rows in one call of the kernel.
+# Number of rows in a call of the kernel.
 _ROWS = 16
 
 
 class FoundLabels(NamedTuple):
-    """Labels found for N rows, and a bound on better labels."""
+    """Labels found for N rows, and a bound of the value of the best labels."""
 
-    # (N, L) of int8, 0/1.
+    # Labels (N, L), 0 and 1 in int8.
     labels: np.ndarray
-    # (N,): the hinge loss, or minus the score; lower is better.
+    # Hinge loss (N,), or minus the score; lower is better.
     value: np.ndarray
-    # (N,): lower bound of the value of any labels. It equals `value` if the labels are proven to be
-    # optimal, and is -inf if nothing is known.
+    # Lower bound (N,) of the value of the best labels. It equals `value` if the labels are proven
+    # to be optimal, and is -inf if no bound is known.
     lower: np.ndarray
-    # (N,) of int: nodes of a search tree, or sweeps over the labels.
+    # Number (N,) of nodes of a search tree, or of sweeps over the labels.
     n_iter: np.ndarray
-    # (N,) of bool: whether the search came to its end.
+    # True (N,) if the search was completed.
     converged: np.ndarray
 
     @property
     def gap(self) -> np.ndarray:
-        """Upper bound (N,) of the improvement by the best labels, infinite if nothing is known."""
+        """Upper bound (N,) of how much better the best labels are; infinite if it is unknown."""
         return np.maximum(self.value - self.lower, 0.0)
 
     def fields(self, returns: Iterable[str]) -> dict[str, Any]:
-        """Return the fields of an `InferenceResult`, if the value is minus the score."""
+        """Return the fields of an `InferenceResult` for a search whose value is minus the score."""
         fields = {
             "assignment": self.labels,
             "n_iter": self.n_iter,
@@ -63,30 +63,30 @@ def find_clique_states(
     node_limit: int,
     n_jobs: int | None = None,
 ) -> FoundLabels:
-    """Complete rows to the states with the highest score or, with a margin, the least hinge loss.
+    """Fill in the missing entries of rows so that the score is highest or the hinge loss is least.
 
-    The score is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i`` of v in {-1, +1}. Of states with
-    equal loss the state with the highest score is taken, then the first in lexicographic order.
-    With more than 20 missing entries the order of the search decides, which is fixed.
+    The score of v in {-1, +1}^V is ``sum_i f_i v_i + sum_j w_j prod_{i in C_j} v_i``. Ties of the
+    loss are broken by the highest score, then by lexicographic order. With more than 20 missing
+    entries, ties are broken by the order of the search, which is deterministic.
 
     Parameters
     ----------
     visible : ndarray (N, V)
-        0 and 1, NaN for missing entries.
+        Rows with values 0 and 1, and NaN for missing entries.
     cliques : sequence of tuples of int
-        Columns of each clique.
+        Columns of each clique C_j.
     weights : ndarray (J,)
-        Weight of each clique.
+        Weight w_j of each clique.
     field : ndarray (N, V) or float
-        Fields.
+        Fields f_i.
     margin : float or None
-        Margin of the hinge loss; None for the score.
+        Margin of the hinge loss. None: maximise the score.
     is_output : ndarray (V,) of bool, or None
-        Columns whose margins count in the loss; None for all.
+        Columns whose margins count in the loss; None for all columns.
     node_limit : int
-        Largest number of nodes of the search for a row, once a first state is found.
+        Largest number of search nodes for a row after a first state is found.
     n_jobs : int or None
-        Number of threads over rows.
+        Number of threads, which share the rows.
     """
     from skcrbm.kernels.clique_search import HINGE, MAP, Cliques, FoundStates, search_cliques
 
@@ -124,23 +124,11 @@ def find_labels(
     *,
     n_jobs: int | None = None,
 ) -> FoundLabels:
-    """Find the labels y in {-1, +1}^L with the highest score, or the least hinge loss.
+    """Find the labels y in {-1, +1}^L with the least hinge loss, or the highest score (no margin).
 
-    Parameters
-    ----------
-    energy : IsingEnergy or FactorGraphEnergy
-        Clamped labels keep their values; the loss counts their margins, too.
-    method : InferenceMethod
-        BranchAndBound; for an `IsingEnergy` also MixedIntegerProgram or ICM.
-    margin : float or None
-        Margin of the hinge loss; None for the highest score.
-    n_jobs : int or None
-        Number of threads over rows.
-
-    Raises
-    ------
-    ValueError
-        If it is another method.
+    The energy is an `IsingEnergy` or `FactorGraphEnergy`. Clamped labels keep their values, and the
+    loss includes their margins. The method is BranchAndBound or, for an `IsingEnergy`, also
+    MixedIntegerProgram or ICM. A ValueError is raised for other methods on a `FactorGraphEnergy`.
     """
     if isinstance(energy, IsingEnergy):
         from skcrbm.inference.ising._search import find_labels as search

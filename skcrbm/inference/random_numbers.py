@@ -1,4 +1,4 @@
-"""Random numbers that depend on `random_state` and on counters only, and random restarts.
+"""Random numbers that depend only on `random_state` and on counters, and random restarts.
 
 Functions import the kernels that they call, so that importing this module does not load Numba.
 """
@@ -16,26 +16,27 @@ from skcrbm.energies import BaseEnergy
 
 
 def random_key(random_state: int | np.random.RandomState | None) -> np.uint64:
-    """Draw the key of one call or fit from `random_state`; all other draws follow from the key."""
+    """Draw a key from `random_state`, which determines all random numbers of a call or fit."""
     return np.uint64(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
 
 
 def uniforms(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
-    """Draw uniform numbers on (0, 1), float64 of shape (len(streams), n_sites).
+    """Draw uniform numbers on (0, 1), as float64 of shape (len(streams), n_sites).
 
-    `key` is a uint64 for a call or a fit (see `random_key`), `streams` has the number of the
-    chain or row for each row of the result, and `step` counts the draws of a stream.
+    `key` is the uint64 of `random_key` for the call or fit. `streams` has the number of a random
+    stream for each row of the result, such as the number of the chain. `step` is the number of the
+    draw in each stream.
     """
     from skcrbm.kernels.random_uniform import fill_uniform
 
     out = np.empty((len(streams), n_sites))
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
         fill_uniform(key, np.asarray(streams, np.uint64), np.uint64(step), out)
     return out
 
 
 def seeds(key: Any, streams: Any, step: int) -> np.ndarray:
-    """Return the seeds (len(streams),) uint64 from which kernels draw the numbers of `uniforms`."""
+    """Return a uint64 seed per stream, from which kernels draw the same numbers as `uniforms`."""
     from skcrbm.kernels.random_uniform import fill_seeds
 
     out = np.empty(len(streams), np.uint64)
@@ -45,7 +46,7 @@ def seeds(key: Any, streams: Any, step: int) -> np.ndarray:
 
 
 def logistic_noise(key: Any, streams: Any, step: int, n_sites: int) -> np.ndarray:
-    """Draw Logistic(0, 1) numbers: Gumbel noise on both states of a unit, as log-odds."""
+    """Draw Logistic(0, 1) numbers, the log-odds of independent Gumbel noise on both states."""
     u = uniforms(key, streams, step, n_sites)
     return np.log(u) - np.log1p(-u)
 
@@ -56,14 +57,15 @@ def best_of_restarts(
     n_restarts: int,
     random_state: int | np.random.RandomState | None,
 ) -> dict[str, Any]:
-    """Run a solver from its own start and from `n_restarts` - 1 random starts.
+    """Run a solver from its default start and from `n_restarts` - 1 random starts.
 
-    A random start has the biases as beliefs, with Logistic(0, 1) noise times 1 + |bias|:
-    enough to flip any unit, or to change the best state of a categorical variable. All models draw
-    the same noise, so that an answer does not depend on the rest of the batch. ``solve(start)``
-    takes None or beliefs in the shape of the biases, and returns the fields of a result and the
-    score (N,) of the assignment. Each model keeps the fields of its best run, the first of equal
-    runs.
+    The beliefs of a random start are the biases plus Logistic(0, 1) noise times 1 + |bias|. Such
+    noise can flip any unit, or change the best state of any categorical variable. All models get
+    the same noise, so that an answer does not depend on the rest of the batch.
+
+    ``solve(start)`` takes None or beliefs in the shape of the biases, and returns the fields of a
+    result and the score (N,) of the assignment. Each model keeps the fields of the run with the
+    highest score, or of the first such run if scores are equal.
     """
     fields, best = solve(None)
     key = random_key(random_state) if n_restarts > 1 else None

@@ -1,13 +1,13 @@
-"""The tables of inference methods, and of their solvers by class of energies.
+"""The tables of inference methods and of their solvers for each class of energies.
 
-The options of a method are a class in `methods/` and a line in `METHODS`; a solver is a function
-``solve(method, energy, query) -> dict of InferenceResult fields`` and a line in `SOLVERS`.
-A new energy edits no method and a new method no energy: either adds lines here, or calls
-`register_method` and `register_solver` from a package of its own.
+A method is a class of options in `methods/` and an entry in `METHODS`. A solver is a function
+``solve(method, energy, query) -> dict of InferenceResult fields`` and an entry in `SOLVERS`. A new
+energy or method needs no change of existing methods or energies: it adds entries to these tables,
+or another package calls `register_method` and `register_solver`.
 
-A line for a class of energies also serves its subclasses, in the order of their MRO, unless a
-subclass overrides the score: such a subclass is another model, and keeps only the solvers of
-classes whose score is abstract, such as `BaseEnergy`.
+The solver for a class of energies is also used for its subclasses; the first class in the MRO of
+the energy that has a solver wins. If a subclass overrides the score, it is a different model, and
+only solvers of classes whose score is abstract, such as `BaseEnergy`, are used for it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ METHODS = Registry(
         "linear_program": "skcrbm.inference.methods._bounds:LinearProgram",
         "dual_decomposition": "skcrbm.inference.methods._bounds:DualDecomposition",
         "icm": "skcrbm.inference.methods._searches:ICM",
+        "map_search": "skcrbm.inference.methods._searches:MapSearch",
         "simulated_annealing": "skcrbm.inference.methods._searches:SimulatedAnnealing",
         "gibbs": "skcrbm.inference.methods._samplers:Gibbs",
         "gibbs_with_gradients": "skcrbm.inference.methods._samplers:GibbsWithGradients",
@@ -49,6 +50,7 @@ _SPARSE_ISING = "skcrbm.inference.ising._sparse"
 _AIS = "skcrbm.inference.any_energy._ais:solve"
 _MPLP = f"{_FACTOR_GRAPH}._bounds:solve_mplp"
 _LINEAR_PROGRAM = f"{_FACTOR_GRAPH}._bounds:solve_linear_program"
+_MAP_SEARCH = f"{_FACTOR_GRAPH}.map_search:solve"
 _PERTURBED = "skcrbm.inference.any_energy.perturb_and_max_product"
 _GRADIENTS = "skcrbm.inference.any_energy._gibbs_with_gradients:solve"
 
@@ -64,20 +66,24 @@ SOLVERS = {
     ("mean_field", "RBMEnergy"): "skcrbm.inference.rbm._mean_field:solve",
     ("mean_field", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_mean_field",
     ("mean_field", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_mean_field",
+    ("mean_field", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_mean_field",
     ("mean_field", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_mean_field",
     ("mean_field", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_mean_field",
     ("sum_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_sum_product",
     ("sum_product", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_sum_product",
     ("sum_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_sum_product",
+    ("sum_product", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_sum_product",
     ("sum_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_sum_product",
     ("sum_product", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_sum_product",
     ("tree_reweighted", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_tree_reweighted",
     ("tree_reweighted", "IsingEnergy"): "skcrbm.inference.ising._messages:solve_tree_reweighted",
     ("tree_reweighted", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_tree_reweighted",
+    ("tree_reweighted", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_tree_reweighted",
     ("tree_reweighted", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_tree_reweighted",
     ("tree_reweighted", "LayeredEnergy"): "skcrbm.inference.layered._solve:solve_tree_reweighted",
     ("max_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_max_product",
     ("max_product", "FactorGraphEnergy"): f"{_FACTOR_GRAPH}.messages:solve_max_product",
+    ("max_product", "CategoricalGraphEnergy"): f"{_FACTOR_GRAPH}.states:solve_max_product",
     ("max_product", "SparseIsingEnergy"): f"{_SPARSE_ISING}:solve_max_product",
     ("mixed_product", "RBMEnergy"): "skcrbm.inference.rbm._messages:solve_mixed_product",
     ("branch_and_bound", "IsingEnergy"): "skcrbm.inference.ising._search:solve",
@@ -100,6 +106,10 @@ SOLVERS = {
     ("simulated_annealing", "IsingEnergy"): "skcrbm.inference.ising._annealing:solve",
     ("simulated_annealing", "SparseIsingEnergy"): "skcrbm.inference.ising._annealing:solve",
     ("icm", "CategoricalGraphEnergy"): "skcrbm.inference.any_energy._icm:solve",
+    ("map_search", "IsingEnergy"): f"{_MAP_SEARCH}_from_energy",
+    ("map_search", "SparseIsingEnergy"): f"{_MAP_SEARCH}_from_energy",
+    ("map_search", "FactorGraphEnergy"): _MAP_SEARCH,
+    ("map_search", "CategoricalGraphEnergy"): _MAP_SEARCH,
     ("gibbs", "BaseEnergy"): "skcrbm.inference.any_energy.gibbs:solve",
     ("gibbs_with_gradients", "RBMEnergy"): _GRADIENTS,
     ("gibbs_with_gradients", "IsingEnergy"): f"{_GRADIENTS}_ising",
@@ -131,7 +141,7 @@ SWEEPS = {
     "CategoricalGraphEnergy": "skcrbm.inference.any_energy.gibbs:sweep_categorical_graph",
 }
 
-#: (method, class of energies) -> answers of a solver that answers less than its method can.
+#: (method, class of energies) -> answers of the solver, if it gives fewer than its method can.
 ANSWERS = {
     ("mean_field", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
     ("sum_product", "LayeredEnergy"): frozenset({"marginals", "statistics"}),
@@ -140,9 +150,9 @@ ANSWERS = {
 
 
 def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
-    """Names of the classes in the MRO whose solvers are right for a class of energies.
+    """List the classes in the MRO of a class of energies whose solvers are valid for this class.
 
-    These classes have the same score, or an abstract score.
+    A solver is valid if its class has the same score as the energy, or an abstract score.
     """
     names = []
     for base in energy_type.__mro__:
@@ -155,31 +165,31 @@ def _classes_of_the_model(energy_type: type[BaseEnergy]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _solver_class(method: str, energy_type: type[BaseEnergy]) -> str:
-    """Return the class whose line in `SOLVERS` serves a class of energies, "" if no line does."""
+    """Return the class whose solver in `SOLVERS` is used for a class of energies, "" if missing."""
     names = _classes_of_the_model(energy_type)
     return next((name for name in names if (method, name) in SOLVERS), "")
 
 
 @lru_cache(maxsize=1024)
 def _sweep_class(energy_type: type[BaseEnergy]) -> str:
-    """Return the class whose line in `SWEEPS` serves a class of energies."""
+    """Return the class whose sweep in `SWEEPS` is used for a class of energies."""
     return next(name for name in _classes_of_the_model(energy_type) if name in SWEEPS)
 
 
 @cache
 def _imported(location: str) -> Callable:
-    """Return the function at ``"module:function"``."""
+    """Import the function whose location is ``"module:function"``."""
     module, _, function = location.partition(":")
     return getattr(import_module(module), function)
 
 
 def has_solver(method: str, energy_type: type[BaseEnergy]) -> bool:
-    """Whether a method (its name) has a solver for a class of energies."""
+    """Return True if the method with this name has a solver for a class of energies."""
     return _solver_class(method, energy_type) != ""
 
 
 def solver_for(method: str, energy_type: type[BaseEnergy]) -> Callable:
-    """Return the solver of a method (its name) for a class of energies that it supports."""
+    """Return the solver of the method with this name for a class of energies that it supports."""
     return _imported(SOLVERS[method, _solver_class(method, energy_type)])
 
 
@@ -189,7 +199,7 @@ def sweep_for(energy_type: type[BaseEnergy]) -> Callable:
 
 
 def answers_of(method: str, energy_type: type[BaseEnergy], answers: frozenset) -> frozenset:
-    """Return which of a method's answers its solver for a class of energies gives."""
+    """Return the subset of `answers` that the solver for a class of energies gives."""
     name = _solver_class(method, energy_type)
     return answers & ANSWERS.get((method, name), answers) if name else frozenset()
 
@@ -200,19 +210,19 @@ def _check_location(location):
 
 
 def register_method(name: str, location: str) -> None:
-    """Add a method of another package.
+    """Register an inference method of another package.
 
     Parameters
     ----------
     name : str
-        Name that `infer` takes for the method.
+        Name of the method in `infer`.
     location : str
-        ``"module:Class"`` of its `InferenceMethod`, imported on first use.
+        Location ``"module:Class"`` of the `InferenceMethod`, which is imported on first use.
 
     Raises
     ------
     ValueError
-        If the name is taken.
+        If a method with this name exists, or if the location is invalid.
     """
     _check_location(location)
     METHODS.register(name, location)
@@ -221,25 +231,26 @@ def register_method(name: str, location: str) -> None:
 def register_solver(
     method: str, energy_type: str, location: str, answers: Iterable[str] | None = None
 ) -> None:
-    """Add a solver of another package: for its own method, its own energy, or both.
+    """Register a solver of another package, for a new method, a new class of energies, or both.
 
     Parameters
     ----------
     method : str
-        Name of the method.
+        Name of the method, which must be registered.
     energy_type : str
-        Name of the class of energies. Its subclasses are served, too, unless they override the
-        score or have a solver of their own; "BaseEnergy" serves every energy without
-        a solver of its own.
+        Name of the class of energies. The solver is also used for subclasses, unless they override
+        the score or have another solver. "BaseEnergy" stands for every energy without another
+        solver.
     location : str
-        ``"module:function"``, imported on first use.
+        Location ``"module:function"`` of the solver, which is imported on first use.
     answers : iterable of str, default=None
-        Answers of this solver, if it gives fewer than the method does elsewhere.
+        Answers of this solver. None: all answers of the method.
 
     Raises
     ------
     ValueError
-        If the method has a solver for this class of energies.
+        If the method is unknown, if it already has another solver for this class of energies, or
+        if an argument is invalid.
     """
     _check_location(location)
     if method not in METHODS or not isinstance(energy_type, str):
@@ -248,10 +259,12 @@ def register_solver(
             f"energies; got {method!r} and {energy_type!r}"
         )
     if answers is not None and (isinstance(answers, str) or not set(answers) <= QUERIES):
-        raise ValueError(f"answers must hold some of {sorted(QUERIES)}; got {answers!r}")
+        raise ValueError(
+            f"answers must contain only values from {sorted(QUERIES)}; got {answers!r}"
+        )
     key = method, energy_type
     if SOLVERS.get(key, location) != location:
-        raise ValueError(f"{method!r} has a solver for {energy_type} already: {SOLVERS[key]}")
+        raise ValueError(f"{method!r} already has a solver for {energy_type}: {SOLVERS[key]}")
     SOLVERS[key] = location
     if answers is not None:
         ANSWERS[key] = frozenset(answers)

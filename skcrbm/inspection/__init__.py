@@ -1,4 +1,4 @@
-"""Pictures of fitted estimators and of inference results."""
+"""Plots of fitted estimators and of inference results."""
 
 from skcrbm.inspection._convergence import ConvergenceDisplay
 from skcrbm.inspection._label_dependency import LabelDependencyDisplay

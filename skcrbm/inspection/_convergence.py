@@ -1,4 +1,4 @@
-"""Convergence of inference, per epoch of training or per iteration of a call."""
+"""ConvergenceDisplay: plot how inference converged, during training or in a call of `infer`."""
 
 import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
@@ -8,27 +8,28 @@ from skcrbm.utils.classifiers import final_model
 
 
 class ConvergenceDisplay:
-    """Convergence of inference as a curve.
+    """Plot of the convergence of inference.
 
-    Make it with `from_estimator`, which draws the share of converged rows per epoch (Ping and
-    Ihler 2017, Figure 4), or with `from_result`, which draws the residuals of a call of
-    `infer`.
+    Create it with `from_estimator`, which draws the share of rows for which inference converged in
+    each training epoch (Ping and Ihler 2017, Figure 4), or with `from_result`, which draws the
+    residuals of each iteration of a call of `infer`.
 
     Parameters
     ----------
     values : ndarray (n_points,) or (n_models, n_points)
-        A curve, or a curve per model; NaN after the last iteration of a model.
+        A single curve, or a curve for each model. Values after the last iteration of a model are
+        NaN.
     ylabel, xlabel : str
         Labels of the axes.
     log_scale : bool, default=False
-        True for a logarithmic y axis.
+        True to use a logarithmic y axis.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
         Axes of the curves.
     figure_ : matplotlib Figure
-        Figure of the axes.
+        Figure that contains the axes.
     lines_ : list of matplotlib Line2D
         The curves.
 
@@ -52,12 +53,12 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **line_kw):
-        """Draw the share of converged rows in each epoch of a fitted estimator.
+        """Draw the share of rows with converged inference in each epoch of a fitted estimator.
 
         Parameters
         ----------
         estimator : CRBMClassifier
-            Fitted estimator, which may be the last step of a `Pipeline` or inside a search.
+            Fitted estimator, or a `Pipeline` or search that contains it.
         ax : matplotlib Axes, default=None
             Axes to draw on; None makes new axes.
         **line_kw : dict
@@ -74,15 +75,15 @@ class ConvergenceDisplay:
         curve = getattr(estimator, "convergence_curve_", None)
         if curve is None:
             raise ValueError(
-                f"{type(estimator).__name__} has no convergence_curve_: its training uses no "
-                "iterative inference"
+                f"{type(estimator).__name__} has no convergence_curve_, because its training uses "
+                "no iterative inference"
             )
         display = cls(np.asarray(curve), xlabel="epoch", ylabel="share of converged inference")
         return display.plot(ax=ax, **line_kw)
 
     @classmethod
     def from_result(cls, result, *, ax=None, **line_kw):
-        """Draw the residuals of a call of `infer`, a line per model.
+        """Draw the residuals of the iterations of `infer`, with a line for each model.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The dependence of labels on each other in a fitted model, drawn as a matrix."""
+"""LabelDependencyDisplay: plot the pairwise dependence of labels in a fitted model."""
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
@@ -11,34 +11,34 @@ from skcrbm.utils.classifiers import final_model
 
 
 class LabelDependencyDisplay:
-    """Pairwise dependency of labels as a coloured matrix.
+    """Plot of the pairwise dependence of labels, as a coloured matrix.
 
-    Make it with `from_estimator`. Positive weights (labels that go together) and negative
-    weights (labels that exclude each other) have opposite colours, and labels that attract each
-    other are neighbours, as in Figure 2 of Miao and Rao (2009).
+    Create it with `from_estimator`. Positive weights (labels that occur together) and negative
+    weights (labels that exclude each other) have opposite colours. Labels are ordered such that
+    labels that occur together are neighbours, as in Figure 2 of Miao and Rao (2009).
 
-    All weights are on the scale of the couplings s_ik of a pairwise Boltzmann machine with
-    labels -1/+1: a quarter of the log odds-ratio of two labels given all others.
+    The weight of two labels is a quarter of the logarithm of their odds ratio, given all other
+    labels. This is the weight s_ik of a pairwise Boltzmann machine with labels -1 and +1.
 
     Parameters
     ----------
     dependency : ndarray (L, L)
-        Symmetric weights; the diagonal is not drawn.
+        Symmetric matrix of weights; the diagonal is not drawn.
     label_names : sequence of L str, default=None
-        Names of the labels; None uses their numbers.
+        Names of the labels; None uses the numbers of the labels.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
         Axes of the matrix.
     figure_ : matplotlib Figure
-        Figure of the axes.
+        Figure that contains the axes.
     image_ : matplotlib AxesImage
-        The matrix.
+        Image of the matrix.
     colorbar_ : matplotlib Colorbar or None
-        The colour bar, if it was drawn.
+        Colour bar, or None if it was not drawn.
     order_ : ndarray (L,)
-        Labels from top to bottom, and from left to right.
+        Numbers of the labels from top to bottom, and from left to right.
 
     References
     ----------
@@ -67,22 +67,21 @@ class LabelDependencyDisplay:
         Parameters
         ----------
         estimator : LMBMClassifier, CRBMClassifier or MSSVMCRBM
-            Fitted estimator, which may be the last step of a `Pipeline` or inside a search. An
-            estimator with hidden units must have been fitted on a 2-D y. The weights of a large
-            margin Boltzmann machine are its `pairwise_coef_`. In a conditional RBM labels depend
-            on each other through the hidden units: with c the inputs of the hidden units without
-            labels i and k, the weight is ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) -
-            sp(c_j + W_kj) + sp(c_j)]`` (sp is the softplus; max(0, .) for an MSSVMCRBM with
-            ``hidden="max"``).
+            Fitted estimator, or a `Pipeline` or search that contains it. For an LMBMClassifier the
+            weights are its `pairwise_coef_`. In a conditional RBM, which must have been fitted on a
+            2-D y, labels depend on each other through the hidden units. The weight of labels i and
+            k is then ``1/4 sum_j [sp(c_j + W_ij + W_kj) - sp(c_j + W_ij) - sp(c_j + W_kj) +
+            sp(c_j)]``, where c_j is the input of hidden unit j from x and all other labels, and sp
+            is the softplus, or max(0, .) for an MSSVMCRBM with ``hidden="max"``.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows over which the weights of a model with hidden units are averaged, with the other
-            labels as predicted; the cost grows with n_samples L^2, and some hundred rows are
-            enough. None uses the weight at x = 0 with all other labels 0, which is representative
-            if features are centred and labels rare. Models without hidden units have the same
-            weights at any x.
+            Rows over which the weights of a conditional RBM are averaged; the other labels have
+            their predicted values. The time is proportional to n_samples L^2, and a few hundred
+            rows are enough. None uses the weights at x = 0 with all other labels 0, which are
+            representative if features are centred and labels are rare. For an LMBMClassifier the
+            weights do not depend on x.
         label_names : sequence of L str, default=None
-            Names of the labels; None uses `label_names_` of the estimator, the classes of a 1-D y,
-            or the numbers of the labels.
+            Names of the labels. None uses the attribute `label_names_` of the estimator, the
+            classes of a 1-D y, or the numbers of the labels.
         order, ax, **image_kw
             Arguments of `plot`.
 
@@ -94,8 +93,7 @@ class LabelDependencyDisplay:
         Raises
         ------
         ValueError
-            If the model has no dependency between labels, or `label_names` is too long or
-            too short.
+            If the model has no dependence between labels, or `label_names` has the wrong length.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
@@ -124,10 +122,10 @@ class LabelDependencyDisplay:
         ax : matplotlib Axes, default=None
             Axes to draw on; None makes new axes, whose size grows with the number of labels.
         order : {"auto"} or None, default="auto"
-            Order of the labels. "auto" orders them by hierarchical clustering (average linkage,
-            attraction as closeness); None keeps their order.
+            Order of the labels. "auto" places labels with large positive weights next to each
+            other, by hierarchical clustering with average linkage; None keeps the given order.
         cmap : str or matplotlib Colormap, default="RdBu_r"
-            Diverging colour map; its middle is weight 0.
+            Diverging colour map, whose middle colour is used for the weight 0.
         colorbar : bool, default=True
             True to draw a colour bar.
         **image_kw : dict
@@ -167,7 +165,7 @@ class LabelDependencyDisplay:
         ax.tick_params(length=0)
         self.colorbar_ = None
         if colorbar:
-            # This share of the width makes the bar as high as a square matrix.
+            # With this fraction of the width, the bar is as high as the square matrix.
             self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, fraction=0.046, pad=0.04)
             self.colorbar_.set_label("pairwise weight")
         self.ax_, self.figure_ = ax, ax.figure
@@ -175,11 +173,11 @@ class LabelDependencyDisplay:
 
 
 def _through_hidden_units(estimator, X):
-    """Return the pairwise weights (L, L) of labels with the hidden units summed out."""
+    """Return the pairwise weights (L, L) of the labels of a conditional RBM."""
     if not estimator._targets.multilabel:
         raise ValueError(
-            f"{type(estimator).__name__} must have been fitted on 2-D y: a class excludes the "
-            "others, whatever the hidden units are"
+            f"{type(estimator).__name__} must have been fitted on 2-D y; the classes of a 1-D y "
+            "always exclude each other"
         )
     weights = np.asarray(estimator.weights_, dtype=np.float64)
     labels = np.zeros((1, len(weights)))
@@ -188,7 +186,7 @@ def _through_hidden_units(estimator, X):
         labels = np.asarray(estimator.predict(X), dtype=np.float64)
         X = estimator._check_predict_data(X)
         inputs = inputs + safe_sparse_dot(X, estimator.hidden_coef_.T) + labels @ weights
-    maximised = getattr(estimator, "hidden_", "marginal") == "max"  # as fitted
+    maximised = getattr(estimator, "hidden_", "marginal") == "max"  # value in the fit
     dependency = np.zeros((len(weights), len(weights)))
     for i in range(len(weights)):
         without = inputs - labels[:, i, None] * weights[i]
@@ -202,7 +200,7 @@ def _through_hidden_units(estimator, X):
 
 
 def _cluster_order(weights):
-    """Return an order (L,) of the labels in which labels that attract each other are neighbours."""
+    """Return an order (L,) of the labels that places labels with large weights side by side."""
     n_labels = len(weights)
     if n_labels < 3:
         return np.arange(n_labels)

@@ -122,3 +122,72 @@ class GraphSums(NamedTuple):
     each: bool  # True for the statistics of each model, False for their sum
     log_partition: np.ndarray  # (N,) output; kernels with lanes add to it
     statistics: np.ndarray  # (1 or N, n_entries) output, added to
+
+
+# Positions are unsigned integers in graphs of variables with any number of states: a test for a
+# sign costs time in inner loops.
+ZERO, ONE = np.uintp(0), np.uintp(1)
+# Kinds of edges, by the table of the factor.
+PAIR, POTTS, TABLE = 0, 1, 2
+
+
+class CategoricalModels(NamedTuple):
+    """N models on a graph of S states in all, with messages of M numbers in all."""
+
+    held: np.ndarray  # (N, n) bool
+    own: np.ndarray  # (N, S) float64 weights or logarithms of states by the fields alone
+    message: np.ndarray  # (N, M) factor to variable, in and out
+    sent: np.ndarray  # (N, M) variable to factor, out
+
+
+class CategoricalOptions(NamedTuple):
+    """Options of message passing."""
+
+    max_iter: int
+    tol: float  # largest change of a probability at convergence
+    slack: float  # largest change of a log-odds at convergence
+    damping: float  # share of the old log-messages that is kept
+    kind: int  # SUM or MAX
+
+
+class CategoricalAnswers(NamedTuple):
+    """Arrays that message passing fills in."""
+
+    n_iter: np.ndarray  # (N,)
+    converged: np.ndarray  # (N,)
+    good: np.ndarray  # (N,) False if terms were lost or all states of a variable are impossible
+    trace: np.ndarray  # (N, max_iter or 0) residuals
+    belief: np.ndarray  # (N, S) probabilities, or logarithms of them
+
+
+class CategoricalGraph(NamedTuple):
+    """A graph of variables with any number of states; positions are of uintp.
+
+    An edge joins a variable and a factor. Edges are sorted by variable, and each has a number for
+    each state of its variable in arrays of messages.
+    """
+
+    state_start: np.ndarray  # (n + 1,): states of variable v in arrays of all states
+    edge_start: np.ndarray  # (n + 1,): edges of variable v
+    message_start: np.ndarray  # (E + 1,): numbers of edge e in arrays of messages
+    kind: np.ndarray  # (E,) int8: PAIR, POTTS or TABLE
+    slot: np.ndarray  # (E,): axis of the table
+    scope: np.ndarray  # (E,): position in `scopes` of the first edge of the factor
+    arity: np.ndarray  # (E,)
+    table: np.ndarray  # (E,): position in `tables` of the first entry, of POTTS (other, equal)
+    place: np.ndarray  # (E,): position of the table's first entry in the statistics
+    scopes: np.ndarray  # (E,): edges of each factor in the order of its axes
+    tables: np.ndarray  # (T,) float64 entries in C order, the largest of each table is 1
+    order: np.ndarray  # (n,): order in which a forward sweep visits the variables
+
+
+class CategoricalWork(NamedTuple):
+    """Arrays for intermediate results, one set for each thread."""
+
+    table: np.ndarray  # (size of the largest table,)
+    other: np.ndarray  # the same
+    entries: np.ndarray  # the same
+    new: np.ndarray  # (K,) numbers of a message
+    behind: np.ndarray  # (K,)
+    old: np.ndarray  # (K,)
+    digits: np.ndarray  # (most variables of a table,) uintp: states of an entry

@@ -1,4 +1,4 @@
-"""Layers of categorical nodes and the clamping of inputs, options of `LayeredGMClassifier`."""
+"""Options of `LayeredGMClassifier`: layers of categorical nodes, and the clamping of inputs."""
 
 from skcrbm.layers.clamping import HardClamping
 from skcrbm.layers.layers import Conv2d, Dense, Local2d

@@ -1,4 +1,4 @@
-"""Hard clamping: thresholds that cut features into the states of input nodes."""
+"""Hard clamping: thresholds that convert features to states of the input nodes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from skcrbm.utils.options import Options, options_constraint
 
 
 class HardClamping(Options):
-    """Cut each feature into states at thresholds.
+    """Convert each feature to a state, by comparing its value with thresholds.
 
-    The state of a feature is the number of thresholds that are at most its value, so that k - 1
-    thresholds make k states.
+    The state is the number of thresholds that are less than or equal to the value, so that k - 1
+    thresholds give k states.
 
     Parameters
     ----------
     thresholds : float or array-like, default=0.5
-        One threshold, or several in increasing order.
+        One threshold, or several thresholds in increasing order. They apply to all features.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class HardClamping(Options):
         Raises
         ------
         ValueError
-            If they are not finite numbers in increasing order.
+            If the thresholds are not finite numbers in increasing order.
         """
         wrong = f"thresholds must be a number or a sequence of numbers, got {self.thresholds!r}"
         try:
@@ -57,12 +57,12 @@ class HardClamping(Options):
 
 
 def clamping_cuts(clamping: str | HardClamping) -> np.ndarray | None:
-    """Return the thresholds of a `clamping` hyperparameter, None if it is "soft"."""
+    """Return the thresholds of the hyperparameter `clamping`, or None for "soft"."""
     if isinstance(clamping, str):
         return None if clamping == "soft" else HardClamping().cuts()
     return clamping.cuts()
 
 
 def clamping_constraint() -> list:
-    """Return the constraint of a hyperparameter that takes a name or a `HardClamping`."""
+    """Return the constraint of the hyperparameter `clamping`: a name or a `HardClamping`."""
     return options_constraint(("soft", "hard"), HardClamping, "HardClamping(thresholds=0.5)")

@@ -1,4 +1,4 @@
-"""Dense, local and convolutional layers, and the nodes that their connections join."""
+"""Dense, local and convolutional layers, and the edges that connect a layer to the layer below."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from skcrbm.utils.validation import check_count
 
 
 class Edges(NamedTuple):
-    """The edges between a layer and the layer below."""
+    """Edges between a layer and the layer below."""
 
-    left: np.ndarray  # (E,) int, nodes of the layer below
-    right: np.ndarray  # (E,) int, nodes of the layer
-    table: np.ndarray  # (E,) int, table of pairwise scores of each edge; convolution shares them
-    n_tables: int
+    left: np.ndarray  # (E,) int, node of the layer below
+    right: np.ndarray  # (E,) int, node of the layer
+    table: np.ndarray  # (E,) int, number of the edge's table of pairwise scores
+    n_tables: int  # smaller than E if edges share tables, as in a convolution
 
 
 class Layer(Versioned):
@@ -52,7 +52,7 @@ class Layer(Versioned):
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """Layer whose nodes are all connected to all nodes of the layer below.
+    """Layer in which each node is connected to all nodes of the layer below.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class _Grid(Layer):
         if min(size) < 1:
             raise ValueError(
                 f"{self} does not fit on a layer of shape {tuple(below)}: kernel_size is larger "
-                "than the layer below with its padding"
+                "than the layer below including the padding"
             )
         return (*size, self.n_channels)
 
@@ -143,12 +143,12 @@ class _Grid(Layer):
         raise NotImplementedError
 
     def _axes(self, below):
-        """Return (length, kernel, stride, padding) of both axes of an image."""
+        """Return (length, kernel, stride, padding) for both axes of the layer below."""
         if len(below) not in (2, 3):
             raise ValueError(
-                f"{self} needs an image below it, of shape (height, width) or (height, width, "
-                f"channels), not a layer of shape {tuple(below)}: set input_shape, and put no "
-                "Dense layer before it"
+                f"{self} needs a layer of shape (height, width) or (height, width, channels) below "
+                f"it, not a layer of shape {tuple(below)}: set input_shape, and put no Dense layer "
+                "before it"
             )
         return list(
             zip(
@@ -167,21 +167,21 @@ class Local2d(_Grid):
     Parameters
     ----------
     n_states : int
-        Number of states of each node; state 0 is the reference. States play the part of the
-        channels of a neural network.
+        Number of states of each node; state 0 is the reference. The states of a node correspond to
+        the channels of a neural network.
     kernel_size : int or (int, int)
-        Size of the window.
+        Height and width of the window.
     stride : int or (int, int)
-        Step of the window from node to node.
+        Distance between the windows of neighbouring nodes, along each axis.
     n_channels : int, default=1
-        Number of nodes at each place of the grid.
+        Number of nodes at each position of the grid.
     padding : int or (int, int), default=0
-        Width of the margin around the layer below. Windows may reach into the margin, which has
-        no nodes.
+        Width of an empty margin around the layer below, into which windows may reach. The margin
+        has no nodes.
 
     Notes
     -----
-    The grid has ``(length + 2 padding - kernel_size) // stride + 1`` places along an axis.
+    The grid has ``(length + 2 padding - kernel_size) // stride + 1`` positions along an axis.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class Local2d(_Grid):
 
 @dataclass(frozen=True)
 class Conv2d(_Grid):
-    """Layer of nodes on a grid with the same pairwise scores at every place of the grid.
+    """Layer of nodes on a grid, with the same pairwise scores at all positions of the grid.
 
     The parameters are the same as for `Local2d`.
 
@@ -213,31 +213,31 @@ class Conv2d(_Grid):
 
 
 def _pair(name: str, value: Any, smallest: int) -> tuple[int, int]:
-    """Check a value for both axes or a pair of values, and return the pair."""
+    """Check an integer (for both axes) or a pair of integers, and return a pair."""
     pair: Any = (value, value) if isinstance(value, Integral) else value
-    if not isinstance(pair, tuple) or len(pair) != 2:  # a list could not be hashed
-        raise ValueError(f"{name} must be an integer or a tuple of two, got {value!r}")
+    if not isinstance(pair, tuple) or len(pair) != 2:  # a list would make layers unhashable
+        raise ValueError(f"{name} must be an integer or a tuple of two integers, got {value!r}")
     for v in pair:
         check_count(name, v, smallest)
     return pair
 
 
 def check_layers(layers: Iterable) -> None:
-    """Raise a ValueError if a member of `layers` is not a layer."""
+    """Raise a ValueError if an item of `layers` is not a layer."""
     for layer in layers:
         if not isinstance(layer, Layer):
             raise ValueError(
-                f"layers must hold objects from skcrbm.layers such as Dense(100), got {layer!r}"
+                f"layers must contain objects from skcrbm.layers such as Dense(100), got {layer!r}"
             )
 
 
 def checked_input_shape(input_shape: Iterable[int] | None, n_features: int) -> tuple[int, ...]:
-    """Return the shape of the inputs; a ValueError is raised unless it holds all features."""
+    """Return the shape of the input layer; raise a ValueError if its size is not `n_features`."""
     shape = (n_features,) if input_shape is None else tuple(input_shape)
     positive = all(isinstance(length, Integral) and int(length) > 0 for length in shape)
     if not positive or len(shape) not in (1, 2, 3) or math.prod(shape) != n_features:
         raise ValueError(
-            f"input_shape={shape} must be (height, width) or (height, width, channels), "
-            f"positive integers with the {n_features} features of X as their product"
+            "input_shape must be (height, width) or (height, width, channels), positive integers "
+            f"whose product is the number of features of X ({n_features}); got {shape}"
         )
     return shape

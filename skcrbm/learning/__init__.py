@@ -1,8 +1,8 @@
-"""Learning: how the parameters of a model move.
+"""Solvers, stopping rules and learning rules: everything that trains the parameters of a model.
 
-Estimators take the objects below as `solver=`, `early_stopping=` and `learning=`. Inside the
-package, an estimator builds a `Plan` and calls one function of `fit.py`; large margin machines,
-which are trained by solvers of their dual problems, are in `large_margin/`.
+Users pass these objects to an estimator as `solver=`, `early_stopping=` and `learning=`. Inside
+the package, an estimator describes its training in a `Plan` and passes the plan to a function of
+`fit.py`. Large margin machines need no plan: `large_margin/` has solvers for their dual problems.
 """
 
 from skcrbm.learning.rules import (
@@ -13,6 +13,7 @@ from skcrbm.learning.rules import (
     Likelihood,
     PersistentContrastiveDivergence,
     PMPLearning,
+    PseudoLikelihood,
 )
 from skcrbm.learning.solvers import (
     LBFGS,
@@ -39,5 +40,6 @@ __all__ = [
     "LossPlateau",
     "PMPLearning",
     "PersistentContrastiveDivergence",
+    "PseudoLikelihood",
     "SGD",
 ]

@@ -1,4 +1,4 @@
-"""The data of a fit: coordinates to train in, mini-batches, records of epochs, first parameters."""
+"""Mini-batches, records of epochs, coordinates to train in, and initial parameters."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.limits import MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.warnings import warn_user
 
-# A visit of a batch makes far fewer draws than this, so no two visits share random numbers.
+# Number of random-number counters reserved for each visit of a batch. A visit draws far fewer
+# times, so that no two visits share random numbers.
 _DRAWS_PER_STEP = 2**20
-_CONSEQUENCE = "training goes on without early stopping"
-# Standard deviation of the noise that breaks the symmetry between hidden units.
+_CONSEQUENCE = "training continues without early stopping"
+# Standard deviation of random initial weights, which break the symmetry between hidden units.
 _SMALL = 0.01
-# A label that is never (always) on gets the log-odds of this share (of 1 - share).
+# Shares of rows are clipped to [share, 1 - share], so that log-odds are finite for a label that is
+# never or always on.
 _LEAST_SHARE = 0.005
-# With Adam W must move faster than the other parameters, or the hidden units stay off.
+# Learning rate of the weights W relative to the other parameters, with Adam. At equal rates the
+# hidden units would stay unused.
 _ADAM_WEIGHTS_RATE = 5.0
 
 
 # ---------------------------------------------------------------------------------------- batches
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity: moments of a batch are cached by it
+@dataclass(frozen=True, eq=False)  # compared by identity, because batches are keys of a cache
 class Batch:
     """Rows of training data."""
 
@@ -48,18 +51,18 @@ class Batch:
     index: np.ndarray  # (N,), position of each row in the training set
 
     def rows(self, index: np.ndarray | slice) -> Batch:
-        """Return the given rows."""
+        """Return a batch of the rows at `index`."""
         return Batch(self.X[index], self.visible[index], self.weight[index], self.index[index])
 
     def blocks(self) -> list[Batch]:
-        """Cut a batch with dense X into views of a few megabytes."""
+        """Split the batch into views of a few megabytes; a batch with sparse X stays whole."""
         if issparse(self.X) or self.X.shape[1] == 0:
             return [self]
         chunks = dense_chunks(self.X, self.visible.shape[1])
         return [self] if len(chunks) == 1 else [self.rows(rows) for rows in chunks]
 
     def computed(self) -> Batch:
-        """Return the batch with `LazyRows` replaced by the array that they stand for."""
+        """Return the batch with X as an array if X is `LazyRows`, whose values are not stored."""
         return replace(self, X=np.asarray(self.X)) if isinstance(self.X, LazyRows) else self
 
     def __len__(self) -> int:
@@ -68,26 +71,26 @@ class Batch:
 
 
 class Clock(NamedTuple):
-    """Time at which a batch is visited; it also selects the random numbers of the visit."""
+    """Numbers of the current epoch and batch, which also determine the random numbers drawn."""
 
-    epoch: int  # 0-based, counted over warm starts; for schedules
-    step: int  # counts the batches over the life of a model, refits and warm starts included
+    epoch: int  # 0-based, continued by warm starts; schedules depend on this number
+    step: int  # number of the batch among all fits of a model, continued by refits and warm starts
     key: Any = None  # uint64 key of the fit; None if the rule draws no random numbers
 
     def draw(self, number: int) -> int:
-        """Return the counter of draw `number` of this visit; no other visit uses it."""
+        """Return the random-number counter of draw `number`; no other batch uses this counter."""
         return self.step * _DRAWS_PER_STEP + number
 
 
 class Source(ABC):
     """Training rows that are visited in mini-batches."""
 
-    n_rows: int  # rows of one pass
-    total_weight: float  # sum of their weights
+    n_rows: int  # number of rows in one pass
+    total_weight: float  # sum of the weights of the rows
 
     @property
     def n_indices(self) -> int:
-        """Upper bound of `Batch.index`: the size of a state with an entry per row."""
+        """Upper bound of `Batch.index`: the length of an array with an entry per row."""
         return self.n_rows
 
     @abstractmethod
@@ -99,27 +102,21 @@ class Source(ABC):
     ) -> tuple[Source, Batch] | None:
         """Hold out a fraction of the rows for validation.
 
-        With `stratify` both parts keep the share of each visible vector (1-D y). Returns the
-        remaining rows and the held-out rows, or None, after a warning, if no rows can be held out.
+        With `stratify` (for 1-D y) the shares of the classes are the same in both parts. Returns
+        the remaining rows and the held-out rows. If no rows can be held out, warns and returns
+        None.
         """
         warn_user(f"early_stopping: {type(self).__name__} cannot hold rows out; {_CONSEQUENCE}")
         return None
 
 
 class ArraySource(Source):
-    """Rows of arrays, visited in random order; a single batch is not shuffled.
+    """Rows of arrays, visited in random order (in the given order if one batch has all rows).
 
-    Only the rows of a batch are ever copied, so the arrays may be larger than the memory
-    (`numpy.memmap`).
-
-    Parameters
-    ----------
-    X, visible, weight, index
-        As in `Batch`; `index` is the position of a row by default.
-    n_indices : int, default=None
-        As in `Source`; given if the rows are a part of a larger training set.
-    positions : ndarray of int, default=None
-        Rows of the arrays to visit; None visits all rows.
+    Only the rows of the current batch are copied, so that the arrays may be larger than the memory
+    (`numpy.memmap`). `positions` selects the rows to visit; None selects all. The default `index`
+    is the position of each row. `n_indices` is needed if the rows are a part of a larger training
+    set, see `Source`.
     """
 
     def __init__(
@@ -149,7 +146,7 @@ class ArraySource(Source):
         return self._arrays if self._positions is None else self._arrays.rows(self._positions)
 
     def _rows(self, numbers):
-        """Return some of the visited rows by their numbers."""
+        """Return the batch of the visited rows with these numbers."""
         return self._arrays.rows(numbers if self._positions is None else self._positions[numbers])
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:
@@ -193,47 +190,47 @@ class ArraySource(Source):
 
 
 class Epoch(NamedTuple):
-    """Facts about an epoch, known at its end."""
+    """Record of a finished epoch."""
 
-    number: int  # 0-based, counted over warm starts
-    loss: float  # mean over rows, penalty included, averaged over the batches of the epoch
-    score: float | None  # validation score
+    number: int  # 0-based, continued by warm starts
+    loss: float  # mean loss per row plus the penalty, averaged over the batches of the epoch
+    score: float | None  # validation score; None if no rows are held out
     converged: float  # share of rows whose inference converged
     seconds: float
-    params: Any  # at the end of the epoch
+    params: Any  # parameters at the end of the epoch
     effective_share: float | None = None  # mean of `Step.effective_share` over the steps
 
 
 @dataclass
 class History:
-    """Curves of a training run, its best epoch and the reason why it ended."""
+    """Epochs of a training run, its best epoch and the reason why the run ended."""
 
-    epochs: list[Epoch] = field(default_factory=list)  # without their parameters
-    best: Any = None  # `Epoch` whose parameters are kept: best on validation data, or last
+    epochs: list[Epoch] = field(default_factory=list)  # all epochs, without their parameters
+    best: Any = None  # `Epoch` with the best validation score, or the last if no rows are held out
     reason: str = "max_iter"  # "max_iter", "no_change", "callback" or "interrupted"
-    state: Any = None  # of the objective, after the last step
+    state: Any = None  # state of the objective after the last step
 
     def add(self, epoch: Epoch, best: Epoch) -> None:
         """Add an epoch and set the best epoch."""
         epochs = [*self.epochs, epoch._replace(params=None)]
-        self.epochs, self.best = epochs, best  # on one line: an interrupt finds neither or both
+        self.epochs, self.best = epochs, best  # one statement: an interrupt cannot set only one
 
 
 # ------------------------------------------------------------------------------------ coordinates
 
 
 class _ScaledColumns:
-    """Maps of the parameters of a conditional RBM between X and scaled columns z."""
+    """Conversion of the parameters of a conditional RBM between rows x and scaled rows z."""
 
     def __init__(self, columns):
         self.columns = columns
 
     def inner(self, params):
-        """Turn parameters for x into parameters for z; constant columns go to the intercepts."""
+        """Convert parameters for x to parameters for z; constant columns join the intercepts."""
         return self._mapped(params, self.columns.inside)
 
     def outer(self, params):
-        """Turn parameters for z into parameters for x."""
+        """Convert parameters for z to parameters for x."""
         return self._mapped(params, self.columns.as_given)
 
     def _mapped(self, params, change):
@@ -244,11 +241,11 @@ class _ScaledColumns:
 
 
 class RowSpace:
-    """The rows of Z as coordinates `X` (N, rank) in an orthonormal basis of the space they span.
+    """Coordinates of the rows of Z (N, D) in an orthonormal basis of the space that they span.
 
-    With an L2 penalty the best coefficients lie in that space, so a fit in these coordinates
-    is the same with N instead of D parameters per unit. The basis belongs to a pivoted Cholesky
-    factor of ZZ' and is never formed.
+    With an L2 penalty the optimal coefficients are in this space. So a fit to the coordinates `X`
+    (N, rank) gives the same model, but needs at most N instead of D parameters per unit. `X` is a
+    pivoted Cholesky factor of ZZ', and the basis itself is never computed.
     """
 
     def __init__(self, Z):
@@ -267,14 +264,14 @@ class RowSpace:
         self._rows = Z[order[:rank]]
 
     def inner(self, params):
-        """Project parameters for z on the space of the rows."""
+        """Convert parameters for z to parameters for the coordinates, by projection."""
         return params._replace(
             visible_coef=self._project(params.visible_coef),
             hidden_coef=self._project(params.hidden_coef),
         )
 
     def outer(self, params):
-        """Return the parameters for z."""
+        """Convert parameters for the coordinates to parameters for z."""
         return params._replace(
             visible_coef=self._spread(params.visible_coef),
             hidden_coef=self._spread(params.hidden_coef),
@@ -284,7 +281,7 @@ class RowSpace:
         return np.ascontiguousarray(self._solve(np.asarray(self._rows @ coef.T), "N").T)
 
     def _solve(self, right, trans):
-        if not len(self._corner):  # all rows are 0; SciPy before 1.14 refuses an empty system
+        if not len(self._corner):  # rank 0: SciPy before 1.14 refuses to solve an empty system
             return right
         return solve_triangular(self._corner, right, lower=True, trans=trans)
 
@@ -294,23 +291,11 @@ class RowSpace:
 
 
 class Design:
-    """Rows to train on, and the maps between their parameters and the parameters for X as given.
+    """Training rows made from X, and the conversion of models between these rows and X as given.
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix (N, D)
-    columns : Columns or None, default=None
-        Scales of the columns; None leaves the columns as they are.
-    double : bool, default=False
-        Train in float64 whatever the dtype of X.
-    rotate : bool, default=False
-        Train in the space of the rows if there are more columns than rows.
-
-    Attributes
-    ----------
-    X : ndarray, CSR matrix or LazyRows
-        Rows to train on.
-    columns : Columns or None
+    `columns` scales the columns of X (None leaves them unchanged), `double` converts any X to
+    float64, and `rotate` replaces X by the coordinates of its `RowSpace` if there are more columns
+    than rows. The attribute `X` has the training rows: an array, a CSR matrix or `LazyRows`.
     """
 
     def __init__(
@@ -333,7 +318,7 @@ class Design:
         self.X = X if double else X.astype(self._dtype, copy=False)
 
     def inner(self, model):
-        """Turn a model for X as given into a model for the rows to train on."""
+        """Convert a model for X as given to a model for the training rows."""
         if not self._maps and not self._double:
             return model
         params = model.params
@@ -342,7 +327,7 @@ class Design:
         return model._replace(params=_cast(params, self.X.dtype))
 
     def outer(self, model):
-        """Turn a trained model into a model for X as given."""
+        """Convert a model for the training rows to a model for X as given."""
         if not self._maps and not self._double:
             return model
         params = model.params
@@ -362,19 +347,25 @@ def _cast(params, dtype):
     return cast
 
 
-# ------------------------------------------------------------------------------- first parameters
+# ----------------------------------------------------------------------------- initial parameters
 
 
 def mean_square(X, weight):
-    """Return the mean square length of a row of X, dense or sparse."""
+    """Return the weighted mean of the squared lengths of the rows of X, dense or sparse."""
     squares = X.multiply(X).sum(axis=1) if issparse(X) else np.einsum("ij,ij->i", X, X)
     return float(weight @ np.asarray(squares, np.float64).ravel() / weight.sum())
 
 
-def crbm_rate_factors(solver: Solver) -> CRBMParams:
-    """Return the relative learning rates of the parameters of a conditional RBM."""
-    factor = _ADAM_WEIGHTS_RATE if isinstance(solver, Adam) else 1.0
-    return CRBMParams(factor, 1.0, 1.0, 1.0, 1.0)
+def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
+    """Return the relative learning rates of the parameters of a conditional RBM.
+
+    With the automatic step size of Adam, columns of a smaller scale get a larger rate, because
+    their coefficients have further to go.
+    """
+    if not isinstance(solver, Adam):
+        return CRBMParams(1.0, 1.0, 1.0, 1.0, 1.0)
+    inputs = 1.0 / column_scale if isinstance(solver.learning_rate, str) else 1.0
+    return CRBMParams(_ADAM_WEIGHTS_RATE, inputs, inputs, 1.0, 1.0)
 
 
 def crbm_params(
@@ -386,10 +377,11 @@ def crbm_params(
     weights_scale: float = _SMALL,
     hidden_scale: float = _SMALL,
 ) -> CRBMParams:
-    """Draw W and S with these standard deviations, and set b to the log-odds of the labels.
+    """Return initial parameters of a conditional RBM.
 
-    The random numbers do not depend on the rows `visible` (N, V), which hold NaN if a label is
-    missing, nor on their weights.
+    W and S are normal with the standard deviations `weights_scale` and `hidden_scale`. b is set to
+    the log-odds of the labels `visible` (N, V), which are NaN if missing. The random numbers do not
+    depend on the labels and the weights of the rows.
     """
     n_visible, dtype = visible.shape[1], visible.dtype
     weights = rng.normal(scale=weights_scale, size=(n_visible, n_hidden))
@@ -397,7 +389,7 @@ def crbm_params(
     on, observed = observed_weight(visible, weight)
     share = np.divide(on, observed, out=np.full(n_visible, 0.5), where=observed > 0)
     share = np.clip(share, _LEAST_SHARE, 1 - _LEAST_SHARE)
-    # Hidden units start half on: subtract their mean pull from the intercept.
+    # The mean of a hidden unit is 0.5 at first: subtract its mean effect from the intercepts.
     intercept = np.log(share) - np.log1p(-share) - 0.5 * weights.sum(axis=1)
     return CRBMParams(
         weights.astype(dtype),
@@ -411,13 +403,14 @@ def crbm_params(
 def smoothed_log_odds(
     visible: np.ndarray, weight: np.ndarray, categorical: bool = False
 ) -> np.ndarray:
-    """Return the log-odds (V,) of the labels' shares, in float64.
+    """Return the log-odds (V,) of the share of rows with each label on, in float64.
 
-    Half a row with the label on and half a row with it off are added. For `categorical` units, of
-    which exactly one is on, the logarithms of the shares are returned.
+    The shares are smoothed: half a row with the label on and half a row with the label off are
+    added. For `categorical` units (exactly one is on per row) the logarithms of the shares are
+    returned instead of the log-odds.
     """
-    # Weights are scaled as if there were a least number of rows, so that copies of few rows and
-    # weights give the same result.
+    # Scale the weights as if there were at least MIN_SEARCH_ROWS rows. So a few rows give the same
+    # result if they are repeated and if they are given larger weights.
     weight = weight * (max(len(weight), MIN_SEARCH_ROWS) / weight.sum())
     on, observed = observed_weight(visible, weight)
     share = (on + 0.5) / (observed + 1)
@@ -425,15 +418,18 @@ def smoothed_log_odds(
 
 
 def max_margin_weights_scale(n_visible: int, n_hidden: int) -> float:
-    """Return a standard deviation of W at which the best states of the rows differ."""
+    """Return an initial standard deviation of W that is large enough for max-margin learning.
+
+    With smaller weights the best states of all rows would be the same.
+    """
     return 2 / max(n_hidden, n_visible) ** 0.5
 
 
 def layered_params(structure, input_mean: np.ndarray, rng, dtype) -> LayeredParams:
-    """Draw the pairwise scores, and set the unary scores of the inputs to their log-odds.
+    """Return initial parameters of a layered model, with random pairwise scores.
 
-    `input_mean` (D (l - 1),) is the mean of each state of each input node over the rows in which
-    it is observed.
+    The unary scores of the inputs are log-odds relative to state 0. `input_mean` (D (l - 1),) is
+    the share of rows with each state except state 0, among the rows in which the node is observed.
     """
     weights = []
     for connection in structure.connections:

@@ -1,9 +1,9 @@
-"""Training: the one function that every epoch-by-epoch estimator calls, and the plan that it takes.
+"""Training of all estimators that learn epoch by epoch: `fit` takes a `Plan`, returns a `Fitted`.
 
-An estimator's `fit` validates its data, builds a `Plan`, calls `fit` and sets attributes; its
-`partial_fit` calls `fit_one_epoch` instead. With a stochastic solver `fit` runs the loop of
-`loop.py`, first on a part of the rows if rows are held out, then on all rows. With L-BFGS it
-iterates `lbfgs.descend`.
+An estimator's `fit` method validates the data, builds a `Plan`, calls `fit` and sets attributes;
+its `partial_fit` method calls `fit_one_epoch` instead. With a stochastic solver `fit` runs the loop
+of `loop.py`. If rows are held out, the loop first finds the best number of epochs on the other
+rows, and then trains on all rows. With L-BFGS `fit` iterates `lbfgs.descend`.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ INTERRUPTED = "Training interrupted; keeping what was learned so far."
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that training needs besides random numbers; every "auto" is resolved."""
+    """Everything that training needs except random numbers; no option is "auto" any more."""
 
-    model: Any  # named tuple with `params`, the parameters to start from, for the rows of `design`
-    design: Design  # maps parameters for the rows below to parameters for X as given
-    rows: Source  # training rows, in the coordinates of `design`
+    model: Any  # named tuple; its field `params` has the initial parameters, for `design.X`
+    design: Design  # converts models between the training rows and X as given
+    rows: Source  # training rows, with `design.X` as X
     objective: Objective
     penalty: Penalty | None
     solver: Solver
-    max_iter: int  # most epochs, or iterations of L-BFGS
+    max_iter: int  # largest number of epochs, or of iterations of L-BFGS
     verbose: int
     # The other fields are for stochastic solvers.
     stopping: LossPlateau = field(default_factory=LossPlateau)
     batch_size: int = 1
-    average: bool = False  # True keeps the average of the iterates
+    average: bool = False  # True keeps the average of the iterates instead of the last iterate
     rate_factors: Any = None  # params of float: relative learning rate of each parameter array
-    stratify: bool = False  # True if held-out rows keep the share of each visible vector (1-D y)
-    mean_square: float = 0.0  # mean square length of a row of X, for the step size of "asgd"
+    stratify: bool = False  # True holds out the same share of each class (1-D y)
+    mean_square: float = 0.0  # mean squared length of a row of X, for the step size of "asgd"
     max_speedup: int = 50  # limit of the factor by which Adam's automatic step size is raised
 
     @property
@@ -69,32 +69,32 @@ class Plan:
 
     @property
     def n_epochs(self) -> int | None:
-        """Number of epochs if it is known in advance; None if a refit follows."""
+        """Largest number of epochs; None if a refit of unknown length follows."""
         refits = isinstance(self.stopping, EarlyStopping) and self.stopping.refit
         return None if self.holds_out and refits else self.max_iter
 
     @property
     def optimizer_key(self) -> tuple:
-        """Settings with which a later fit can go on with the state of the optimizer."""
+        """Settings that must be equal for a later fit to reuse the state of the optimizer."""
         settings = self.solver.settings if isinstance(self.solver, StochasticSolver) else ()
         return *settings, self.average
 
     @property
     def objective_key(self) -> tuple:
-        """Objective with which a later fit can go on with its state."""
+        """Key that must be equal for a later fit to reuse the state of the objective."""
         return type(self.objective), self.objective.state_key
 
 
 class Progress(NamedTuple):
-    """Progress of earlier training, from which a later call goes on."""
+    """Progress of earlier training, which a later call continues."""
 
-    n_epochs: int = 0  # epochs behind the parameters that are kept
-    n_steps: int = 0  # batches visited, including batches of parameters that were given up
-    optimizer: Optimizer | None = None  # None if its state belongs to other parameters
+    n_epochs: int = 0  # number of epochs that led to the kept parameters
+    n_steps: int = 0  # number of visited batches, including batches after the kept epoch
+    optimizer: Optimizer | None = None  # None if its state does not match the kept parameters
     optimizer_key: tuple = ()
     objective_key: tuple = ()
-    state: Any = None  # of the objective
-    n_indices: int = 0  # number of rows that `state` distinguishes, if it does
+    state: Any = None  # state of the objective
+    n_indices: int = 0  # number of training rows, if `state` has an entry per row
 
 
 class Fitted(NamedTuple):
@@ -102,10 +102,10 @@ class Fitted(NamedTuple):
 
     model: Any  # model with the kept parameters, for X as given
     epoch: int  # number of the epoch whose parameters are kept
-    epochs: list[Epoch]  # of the run that gave the parameters, without their parameters
-    validation_scores: list[float] | None  # per epoch of the run with a validation part
+    epochs: list[Epoch]  # epochs of the run that gave the kept parameters, without parameters
+    validation_scores: list[float] | None  # a score per epoch of the run with held-out rows
     progress: Progress
-    n_iter: int  # epochs of this call behind the parameters
+    n_iter: int  # number of epochs of this call that led to the kept parameters
     interrupted: bool
 
     @property
@@ -128,9 +128,9 @@ class Fitted(NamedTuple):
 
 
 def joined_curves(estimator, new: dict[str, list]) -> dict[str, list]:
-    """Return the curves of an estimator with the entries of a further epoch.
+    """Return the curves of an estimator extended by the entries `new` of a further epoch.
 
-    A curve may begin here, because `set_params` may have changed the learning rule.
+    The estimator may lack a curve if `set_params` has changed the learning rule.
     """
     return {name: getattr(estimator, name, []) + curve for name, curve in new.items()}
 
@@ -142,26 +142,18 @@ def fit(
     callbacks: EpochCallbacks | None = None,
     attributes: Callable[[Any, int], dict] | None = None,
 ) -> Fitted:
-    """Train a model.
+    """Train a model as the plan describes.
 
-    Parameters
-    ----------
-    plan : Plan
-    rng : RandomState
-    progress : Progress or None, default=None
-        Progress of earlier training that led to the parameters of the plan.
-    callbacks : EpochCallbacks or None, default=None
-        Callbacks of the estimator, called at each epoch.
-    attributes : callable or None, default=None
-        ``attributes(model, epoch)`` returns the fitted attributes of a model for X as given; called
-        if a callback asks for a fitted estimator.
+    `progress` belongs to earlier training that led to the initial parameters of the plan.
+    `callbacks` are called at each epoch. ``attributes(model, epoch)`` returns the fitted attributes
+    of a model for X as given; this function is called if a callback asks for a fitted estimator.
 
     Raises
     ------
     FloatingPointError
         If the parameters grow without bound.
     KeyboardInterrupt
-        If interrupted before the first epoch is done; later an interrupt ends the training and
+        If interrupted before the end of the first epoch. A later interrupt ends the training and
         keeps the parameters found so far.
     """
     progress = Progress() if progress is None else progress
@@ -186,12 +178,12 @@ def fit(
 def fit_one_epoch(
     plan: Plan, rng: np.random.RandomState, progress: Progress | None = None
 ) -> Fitted:
-    """Do one epoch on all rows of the plan; go on with the same optimizer if settings allow."""
+    """Train for one epoch on all rows; an optimizer with the same settings is continued."""
     progress = Progress() if progress is None else progress
     run = _EpochsRun(plan, rng, progress, _ignore, _ignore)
     optimizer = None
     if progress.optimizer_key == plan.optimizer_key:
-        # A copy, so that an epoch that fails leaves no traces.
+        # Copy the optimizer, so that a failed epoch does not change `progress`.
         optimizer = copy.deepcopy(progress.optimizer)
     history, optimizer = run.train(plan.rows, 1, optimizer=optimizer)
     fitted = run.fitted(history, optimizer)
@@ -199,7 +191,10 @@ def fit_one_epoch(
 
 
 def resumed_generator(estimator, resume: bool, seed) -> np.random.RandomState:
-    """Return the random numbers of `partial_fit`; a copy, so a failed epoch leaves no traces."""
+    """Return the random generator of `partial_fit`.
+
+    With `resume` it is a copy of the estimator's generator, which a failed epoch must not change.
+    """
     if resume and hasattr(estimator, "_rng"):
         return copy.deepcopy(estimator._rng)
     return check_random_state(seed)
@@ -216,7 +211,11 @@ def _summary(epoch):
 
 
 class _EpochsRun:
-    """Runs of one fit by a stochastic solver: they share a start and the count of batches."""
+    """The one or two training runs of a fit by a stochastic solver.
+
+    There are two runs if rows are held out. Both start from the parameters of the plan, and the
+    second continues the count of batches.
+    """
 
     def __init__(self, plan, rng, progress, begin_epoch, end_epoch):
         self.plan = plan
@@ -228,7 +227,7 @@ class _EpochsRun:
         self.key = random_key(rng) if plan.objective.draws else None
 
     def fit(self):
-        """Train; with held-out rows on the other rows first, then on all rows."""
+        """Train without the held-out rows first (if rows are held out), then on all rows."""
         plan, parts = self.plan, None
         if plan.holds_out:
             stopping = plan.stopping
@@ -243,27 +242,27 @@ class _EpochsRun:
         history, optimizer = self.train(rest, plan.max_iter, validate)
         scores = [epoch.score for epoch in history.epochs]
         if history.best.number != history.epochs[-1].number:
-            optimizer = None  # its state belongs to a later epoch than the epoch that is kept
+            optimizer = None  # its state belongs to an epoch after the kept epoch
         if not plan.stopping.refit or history.reason in ("callback", "interrupted"):
             return self.fitted(history, optimizer, scores)
         n_epochs = history.best.number + 1 - self.progress.n_epochs
         say(plan.verbose, f"Best epoch {n_epochs}; fitting again on all rows")
         try:
-            # The number of epochs is known: the training loss must not stop the second run.
+            # The number of epochs is known, so a plateau of the loss must not end this run.
             refitted, new_optimizer = self.train(plan.rows, n_epochs, patience=False)
-        except KeyboardInterrupt:  # in its first epoch: keep the parameters of the first run
+        except KeyboardInterrupt:  # in the first epoch: keep the parameters of the first run
             warn_user(INTERRUPTED)
             return self.fitted(history, None, scores)
-        # If it was cut short, the second run is worth less than the result of the first.
+        # Prefer the complete first run to a second run that was cut short.
         if len(refitted.epochs) < n_epochs:
             return self.fitted(history, None, scores)
         return self.fitted(refitted, new_optimizer, scores)
 
     def train(self, source, max_iter, validate=None, patience=True, optimizer=None):
-        """Train from the start; return the `History` and the optimizer."""
+        """Train from the parameters of the plan; return the `History` and the optimizer."""
         plan = self.plan
         optimizer = optimizer or self._new_optimizer(plan.rows.n_rows)
-        # The difference that contrastive rules follow is no measure of progress.
+        # The difference of phases that contrastive rules report does not measure progress.
         patience = patience and (validate is not None or plan.objective.is_loss)
         first = self.progress.n_epochs
         line = LiveLine(plan.verbose, "Epoch", max_iter, first)
@@ -301,7 +300,7 @@ class _EpochsRun:
     def _new_optimizer(self, n_rows):
         plan = self.plan
         scale = StepScale(
-            # All rows count, also if some are held out: a refit must go at the same pace.
+            # Count all rows, even if some are held out, so that a refit uses the same step size.
             n_steps=-(-n_rows // plan.batch_size),
             max_speedup=plan.max_speedup,
             mean_square=plan.mean_square,
@@ -312,7 +311,7 @@ class _EpochsRun:
         return plan.solver.optimizer(rates, plan.average)
 
     def _first_state(self):
-        """Return a copy of the earlier state if objective and rows match, else a new state."""
+        """Return a copy of the objective's earlier state if it matches, else a new state."""
         before, objective = self.progress, self.plan.objective
         n_indices = self.plan.rows.n_indices
         same_rows = not objective.keeps_chains or before.n_indices == n_indices
@@ -350,7 +349,7 @@ class _FullBatchRun:
         history = History()
         number = progress.n_epochs
         line = LiveLine(plan.verbose, "Iteration", plan.max_iter, number)
-        share = relative_tolerance(plan.model.params.weights.shape[1])
+        share = relative_tolerance(plan.objective, plan.model)
         steps = descend(
             plan.model, batch, plan.objective, plan.penalty, plan.max_iter, share, plan.solver.tol
         )
@@ -408,8 +407,8 @@ def _result(plan, history, scores, progress, before):
 def warn_of_convergence(share: float, method, consequence: str, *remedies: str) -> None:
     """Warn if inference converged for less than 90% of the rows.
 
-    `consequence` says how the result may suffer; `remedies` may help besides other options of the
-    method.
+    `consequence` says how the result may suffer. `remedies` are advice that is added to the
+    options of the method itself.
     """
     if share < 0.9:
         advice = [part for part in (convergence_advice(method), *remedies) if part]

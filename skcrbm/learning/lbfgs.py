@@ -1,7 +1,8 @@
 """L-BFGS on all rows at once, for exact objectives that draw no random numbers.
 
-`descend` minimises the mean loss of the rows plus a penalty. `CenteredCoordinates` are the
-variables in which it works, `Minimizer` is the algorithm, an iteration at a time.
+`descend` minimises the mean loss of the rows plus a penalty. `CenteredCoordinates` converts the
+parameters to a vector that is easier to optimise, and `Minimizer` runs the algorithm one iteration
+at a time.
 """
 
 from __future__ import annotations
@@ -20,55 +21,60 @@ from scipy.sparse import issparse
 from skcrbm.inference.base import MagnitudeError
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Objective, Step
-from skcrbm.learning.penalties import L2
+from skcrbm.learning.penalties import L2, ElasticNet
 from skcrbm.utils.columns import dense_chunks
 from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.parallel import one_blas_thread
 
-# A fit has converged if this number of iterations lowers the objective by no more than `tol`, and
-# by no more than a share of its value. Without hidden units there is a single minimum, and few
-# more iterations reach it. With hidden units there are many minima, and later iterations do not
-# improve the score of held-out rows.
+# A fit has converged if `_WINDOW` iterations lower the objective by no more than `tol`, or by no
+# more than a share of its value. The share is small without hidden units, because there is a single
+# minimum and few more iterations reach it. With hidden units there are many minima, and further
+# iterations do not improve the score on held-out rows.
 _WINDOW = 10
 _SHARE, _CONVEX_SHARE = 5e-4, 1e-8
 
-# Curvature left of each kind of parameter, relative to the curvature with all others held fixed.
-# Found by the iterations needed on Scene, Emotions, Birds and Medical; other values within a factor
-# of two hardly change them. W moves most freely, because the intercepts undo its effect on the
-# marginals.
+# Curvature that remains for each kind of parameter when all other parameters adapt, as a share of
+# the curvature when they are fixed. The weights W keep little curvature, because the intercepts can
+# undo the effect of W on the marginals. The values need few iterations on Scene, Emotions, Birds
+# and Medical; a change by a factor of two hardly matters.
 _WEIGHTS, _INTERCEPT, _HIDDEN = 0.02, 0.25, 0.09
 _HIDDEN_COEF = 0.02
-# Variance that is assumed for a label that is always on or always off.
+# Number added to the variance of each label, which is 0 for a label that is always on or off.
 _LEAST = 1e-3
 
-# Number of pairs of steps and gradient changes that represent the curvature.
+# Number of pairs (step, change of the gradient) from which the inverse Hessian is approximated.
 _MEMORY = 10
-# Weak Wolfe conditions: enough decrease, and a slope that has become flatter.
+# Constants of the weak Wolfe conditions: sufficient decrease, and a flatter slope than at first.
 _DECREASE, _CURVATURE = 1e-4, 0.9
 _MAX_EVALUATIONS = 25
 
 
 def descend(
     model,
-    batch: Batch,
+    batch: Any,
     objective: Objective,
     penalty: L2,
     max_iter: int,
     share: float,
     tol: float = 0.0,
 ) -> Iterator[tuple[RowsObjective, Minimizer, bool]]:
-    """Yield the function, the minimizer and convergence after each iteration, until it converges.
+    """Minimise the objective; yield (function, minimizer, converged) after each iteration.
 
-    It has converged when `_WINDOW` iterations lower the objective by no more than `tol`, and by no
-    more than this share of its value.
+    The last iteration is the first at which the objective has converged: `_WINDOW` iterations have
+    lowered it by no more than `tol`, or by no more than `share` times its value.
     """
-    # Overflow is ignored on purpose: the objective becomes inf, and the line search rejects it.
+    # Ignore overflow on purpose: the objective becomes inf, and the line search rejects the step.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        function = RowsObjective(model, batch, objective, penalty)
-        minimizer = Minimizer(function, function.coordinates.vector(model.params))
+        smooth = L2(penalty.factors) if isinstance(penalty, ElasticNet) else penalty
+        function = RowsObjective(model, batch, objective, smooth)
+        start = function.coordinates.vector(model.params)
+        if isinstance(penalty, ElasticNet):
+            minimizer = OrthantMinimizer(function, start, function.coordinates.lengths(penalty))
+        else:
+            minimizer = Minimizer(function, start)
     if not np.isfinite(minimizer.value):
         raise FloatingPointError(
-            "the objective is not finite where training starts; scale the columns of X"
+            "the objective is not finite at the initial parameters; scale the columns of X"
         )
     values = [minimizer.value]
     for _ in range(max_iter):
@@ -85,36 +91,40 @@ def descend(
 
 
 def fit_rows(model, batch: Batch, objective: Objective, penalty: L2, max_iter: int, share: float):
-    """Return the model after `descend`."""
+    """Minimise the objective with `descend` and return the trained model."""
     for function, minimizer, _ in descend(model, batch, objective, penalty, max_iter, share):
         best = function, minimizer
     function, minimizer = best
     return model._replace(params=function.coordinates.params(minimizer.x))
 
 
-def relative_tolerance(n_hidden: int) -> float:
-    """Return the share of the objective that `_WINDOW` iterations of a final fit must gain."""
-    return _CONVEX_SHARE if n_hidden == 0 else _SHARE
+def relative_tolerance(objective: Objective, model) -> float:
+    """Return the argument `share` of `descend` for a final fit."""
+    if objective.share is not None:
+        return objective.share
+    return _CONVEX_SHARE if model.params.weights.shape[1] == 0 else _SHARE
 
 
 class RowsObjective:
-    """Mean loss of fixed rows plus a penalty, as a function of one vector.
+    """Mean loss of fixed rows plus a penalty, as a function of a vector in float64.
 
-    The vector holds the parameters in `coordinates`. The whole computation is in float64. The
-    gradient of the objective must be the gradient of its loss, without random numbers.
+    `coordinates` converts the vector to parameters. The objective must not draw random numbers, and
+    its gradient must be the gradient of its loss.
     """
 
-    def __init__(self, model, batch: Batch, objective: Objective, penalty: L2):
+    def __init__(self, model, batch: Any, objective: Objective, penalty: L2):
         self.model, self.objective, self.penalty = model, objective, penalty
         self.blocks = batch.blocks()
-        self.coordinates = CenteredCoordinates(model, batch, penalty)
+        self.coordinates: Any = objective.coordinates(model, batch, penalty)
+        if self.coordinates is None:
+            self.coordinates = CenteredCoordinates(model, batch, penalty)
         self.total = float(batch.weight.sum())
         self.n_evaluations = 0
 
     def __call__(self, vector):
         """Return the value, the gradient, and the number of rows whose inference converged.
 
-        The value is infinite if the numbers have become too large to compute it.
+        The value is infinite if the parameters are so large that the loss overflows.
         """
         params = self.coordinates.params(vector)
         if not all(np.isfinite(np.vdot(p, p)) for p in params):
@@ -139,12 +149,12 @@ class RowsObjective:
 class Minimizer:
     """Minimiser of a smooth function (Nocedal and Wright 2006, algorithm 7.5).
 
-    SciPy's minimizer makes the same iterates in principle. But with some ten thousand variables its
-    overhead exceeds an evaluation here, and it cannot be paused between iterations.
+    SciPy's L-BFGS would find the same iterates in principle. But with some ten thousand variables
+    its overhead exceeds the cost of an evaluation, and SciPy cannot pause between iterations.
 
-    ``evaluate(x)`` returns the value, the gradient (a new array) and other information, which are
-    kept as `value`, `gradient` and `info` of the current point `x` (n,). `x` is never changed in
-    place.
+    ``evaluate(x)`` returns the value, the gradient (a new array) and other information. The results
+    at the current point `x` (n,) are stored in `value`, `gradient` and `info`. The array `x` is
+    replaced, never changed in place.
     """
 
     def __init__(self, evaluate: Callable[[np.ndarray], tuple[float, np.ndarray, Any]], x):
@@ -154,10 +164,10 @@ class Minimizer:
         self._pairs = deque(maxlen=_MEMORY)
 
     def iterate(self):
-        """Take a step; return False if no step leads down, as at a minimum up to rounding."""
+        """Do one iteration; return False if no step lowers the value, as at a minimum."""
         direction = self._direction()
         slope = ddot(self.gradient, direction)
-        if not slope < 0:  # rounding has spoiled the curvature, or the gradient is 0
+        if not slope < 0:  # not downhill because of rounding errors, or the gradient is 0
             self._pairs.clear()
             direction = -self.gradient
             slope = -ddot(self.gradient, self.gradient)
@@ -179,7 +189,7 @@ class Minimizer:
         return True
 
     def _direction(self):
-        """Return minus the inverse Hessian, as the pairs represent it, times the gradient."""
+        """Return minus the approximate inverse Hessian times the gradient."""
         q = -self.gradient
         if not self._pairs:
             return q
@@ -197,16 +207,17 @@ class Minimizer:
     def _search(self, direction, slope, step):
         """Find a point along the direction that meets the weak Wolfe conditions, by bisection.
 
-        If the allowed evaluations find no such point, return any lower point, else None.
+        If `_MAX_EVALUATIONS` evaluations find no such point, return the last point with sufficient
+        decrease, or None if there is no point with sufficient decrease.
         """
         low, high, lower = 0.0, np.inf, None
         for _ in range(_MAX_EVALUATIONS):
             x = self.x + step * direction
             value, gradient, info = self.evaluate(x)
-            if not value <= self.value + _DECREASE * step * slope:  # NaN is too far as well
+            if not value <= self.value + _DECREASE * step * slope:  # also True for NaN
                 high = step
                 excess = value - self.value - step * slope
-                if low == 0 and np.isfinite(excess) and excess > 0:  # minimum of a parabola
+                if low == 0 and np.isfinite(excess) and excess > 0:  # go to a parabola's minimum
                     step *= float(np.clip(-0.5 * step * slope / excess, 0.1, 0.5))
                     continue
             elif ddot(gradient, direction) < _CURVATURE * slope:
@@ -217,11 +228,75 @@ class Minimizer:
         return lower
 
 
-class CenteredCoordinates:
-    """Linear maps between the parameters and a vector, which improve the conditioning.
+class OrthantMinimizer(Minimizer):
+    """Minimiser of a smooth function plus ``sum of lengths * |x|`` (OWL-QN [1]_).
 
-    Intercepts are the intercepts of units and columns with their means subtracted [1]_, and each
-    parameter is multiplied by the root of its curvature, penalty included.
+    ``evaluate(x)`` returns the smooth function and its gradient; lengths (n,) are factors of the
+    absolute values. A step stays in one orthant, so that parameters become exactly 0. `value` is
+    the whole objective.
+
+    References
+    ----------
+    .. [1] Andrew and Gao (2007). Scalable training of L1-regularized log-linear models. ICML.
+    """
+
+    def __init__(self, evaluate, x, lengths: np.ndarray):
+        self.lengths = lengths
+
+        def with_lengths(x):
+            value, gradient, info = evaluate(x)
+            return value + float(lengths @ np.abs(x)), gradient, info
+
+        super().__init__(with_lengths, x)
+
+    def iterate(self):
+        """Take a step; return False if no step leads down."""
+        x = self.x
+        slope = self._pseudo_gradient()
+        smooth, self.gradient = self.gradient, slope
+        direction = self._direction()
+        self.gradient = smooth
+        direction[direction * slope >= 0] = 0.0
+        if not -ddot(slope, direction) > 0:
+            if not self._pairs:
+                return False
+            self._pairs.clear()
+            return self.iterate()
+        orthant = np.where(x != 0, np.sign(x), -np.sign(slope))
+        step = 1.0 if self._pairs else min(1.0, 1 / np.sqrt(-ddot(slope, direction)))
+        for _ in range(_MAX_EVALUATIONS):
+            new = x + step * direction
+            new[new * orthant < 0] = 0.0
+            value, gradient, info = self.evaluate(new)
+            if value <= self.value + _DECREASE * ddot(slope, new - x):
+                break
+            step /= 2
+        else:
+            if not self._pairs:
+                return False
+            self._pairs.clear()
+            return self.iterate()
+        moved, change = new - x, gradient - self.gradient
+        curvature = ddot(moved, change)
+        if curvature > 1e-10 * ddot(change, change):
+            self._pairs.append((moved, change, curvature))
+        self.x, self.value, self.gradient, self.info = new, value, gradient, info
+        return True
+
+    def _pseudo_gradient(self):
+        """Return the derivative in the direction of steepest descent, 0 at a minimum."""
+        x, g, lengths = self.x, self.gradient, self.lengths
+        outside = g + np.sign(x) * lengths
+        at_zero = np.where(g + lengths < 0, g + lengths, np.where(g - lengths > 0, g - lengths, 0))
+        return np.where(x != 0, outside, at_zero)
+
+
+class CenteredCoordinates:
+    """Linear conversion between the parameters and a vector with better conditioning.
+
+    The intercepts in the vector are the intercepts of the same model written for units and columns
+    with their means subtracted [1]_. Each entry of the vector is a parameter times the square root
+    of its estimated curvature, including the curvature of the penalty.
 
     References
     ----------
@@ -250,7 +325,7 @@ class CenteredCoordinates:
         )
 
     def vector(self, params):
-        """Return the vector of parameters."""
+        """Convert parameters to a vector."""
         p = params
         centred = p._replace(
             visible_intercept=p.visible_intercept
@@ -263,7 +338,7 @@ class CenteredCoordinates:
         return self._flat(a * s for a, s in zip(centred, self.scales))
 
     def params(self, vector):
-        """Return the parameters of a vector."""
+        """Convert a vector to parameters."""
         parts = np.split(vector, self.ends[:-1])
         parts = (p.reshape(shape) for p, shape in zip(parts, self.shapes))
         p = self.params_type(*(a / s for a, s in zip(parts, self.scales)))
@@ -277,7 +352,7 @@ class CenteredCoordinates:
         )
 
     def gradient(self, gradient):
-        """Turn a gradient with respect to the parameters into the gradient for the vector."""
+        """Convert a gradient in the parameters to the gradient in the vector."""
         g = gradient
         b, c = g.visible_intercept, g.hidden_intercept
         centred = g._replace(
@@ -293,12 +368,12 @@ class CenteredCoordinates:
 
 
 def _scales(curvature):
-    """Return the root of the curvature; 1 for curvature 0, as of a constant column."""
+    """Return the square root of the curvature, or 1 for curvature 0 (as for a constant column)."""
     return np.sqrt(np.where(curvature > 0, curvature, 1.0))
 
 
 def _column_moments(X, weight):
-    """Return the mean and variance (D,) of the columns."""
+    """Return the weighted mean (D,) and variance (D,) of the columns."""
     if issparse(X):
         mean = np.asarray(weight @ X).ravel()
         second = np.asarray(weight @ X.multiply(X)).ravel()
@@ -308,7 +383,7 @@ def _column_moments(X, weight):
     for rows in dense_chunks(X):
         part, share = np.asarray(X[rows]), weight[rows]
         mean += share @ part
-        # Relative to the first row, so that a large mean costs no digits.
+        # Subtract the first row, so that a large mean does not cost precision.
         away = part - start
         first += share @ away
         second += np.einsum("n,nd,nd->d", share, away, away)

@@ -1,4 +1,4 @@
-"""The training loop: shuffled mini-batches, early stopping, history, interruption."""
+"""The training loop over shuffled mini-batches, with early stopping, a history and interrupts."""
 
 from __future__ import annotations
 
@@ -39,42 +39,25 @@ def run_epochs(
     on_epoch_begin: Callable[[int], Any] = lambda number: None,
     on_epoch_end: Callable[[Epoch], bool] = lambda epoch: False,
 ) -> History:
-    """Train until an end is reached; the parameters to keep are in ``history.best``.
+    """Train epoch by epoch; the parameters to keep are in ``history.best``.
 
-    Parameters
-    ----------
-    model : named tuple with a `params` field
-    source : Source
-    objective : Objective
-    optimizer : Optimizer
-    penalty : Penalty or None
-    batch_size, max_iter : int
-        Rows per step, and most epochs.
-    rng : RandomState
-        Random numbers that decide the order of the rows.
-    key : uint64 or None
-        Key of the random numbers of the objective, see `Clock`.
-    state : object
-        State of the objective from its `start` or from an earlier `History`; its arrays are
-        changed in place.
-    steps : iterator of int
-        Numbers of the batches, see `Clock`; from 0 by default.
-    validate : callable or None
-        ``validate(model, epoch number) -> score``; the epoch with the best score is kept.
-    n_iter_no_change : int or None
-        Stop after this number of epochs in which the score, or without it the loss, has not
-        improved by more than `tol`.
-    first_epoch : int
-        Number of the first epoch, for schedules.
-    on_epoch_begin, on_epoch_end : callable
-        Called with the number of the epoch, and with the `Epoch`; the second returns True to stop.
+    Training ends after `max_iter` epochs, when `on_epoch_end` returns True, or after
+    `n_iter_no_change` epochs without an improvement of more than `tol`. The improvement is measured
+    by the score ``validate(model, epoch number)``, or by the loss if `validate` is None. With
+    `validate` the epoch with the best score is kept, else the last epoch.
+
+    `rng` determines the order of the rows, and `key` the random numbers of the objective. `state`
+    comes from `Objective.start` or from an earlier `History`; its arrays are changed in place.
+    `steps` yields the numbers of the batches, by default 0, 1, .... `Clock` explains `key` and
+    `steps`. `on_epoch_begin` is called with the number of the epoch, `on_epoch_end` with the
+    `Epoch`. Epochs are numbered from `first_epoch`.
 
     Raises
     ------
     FloatingPointError
         If the parameters grow without bound.
     KeyboardInterrupt
-        If interrupted before the first epoch is done; a later interrupt ends the training and
+        If interrupted before the end of the first epoch. A later interrupt ends the training and
         keeps the parameters found so far.
     """
     model = model._replace(params=optimizer.start(model.params))
@@ -86,7 +69,7 @@ def run_epochs(
             on_epoch_begin(number)
             started = time.perf_counter()
             clocks = (Clock(number, step, key) for step in steps)
-            # Overflow is ignored on purpose: it shows in the parameters, which are checked.
+            # Ignore overflow on purpose: it makes parameters infinite, and these are checked.
             with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 model, loss, converged, share = _one_epoch(
                     model,
@@ -124,16 +107,16 @@ def run_epochs(
     except KeyboardInterrupt:
         if history.best is None:
             raise
-        optimizer.keep(model.params)  # late rows are brought up to date or given up
+        optimizer.keep(model.params)  # do all postponed updates, see `LateRows`
         history.reason = "interrupted"
     return history
 
 
 def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, history):
-    """Visit the batches and clocks of one pass over the rows.
+    """Train on each batch of one pass over the rows; `visits` yields batches and clocks.
 
     Returns the model, the sum of the losses of the rows, the number of rows whose inference
-    converged, and the mean effective share of weighted states or None.
+    converged, and the mean of `Step.effective_share` (None if the states have no weights).
     """
     loss, n_converged, shares = 0.0, 0, []
     for batch, clock in visits:
@@ -143,10 +126,8 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
             step, history.state = objective.step(model, batch, clock, history.state)
         except MagnitudeError as error:
             raise _divergence(clock.epoch) from error
-        # Both phases of a step carry the same weights, so a single division normalises both.
-        # The divisor is the expected weight of the batch: with the actual weight, heavy and light
-        # rows would count the same in batches of a single row. A short last batch is
-        # normalised by its own number of rows.
+        # Divide the weighted sums over rows by the expected weight of a batch of this length. With
+        # the actual weight, heavy and light rows would count the same in batches of a single row.
         total = len(batch) * mean_weight
         gradient = _mean_gradient(step.gradient, total, model.params, optimizer, penalty)
         value = step.loss
@@ -158,7 +139,7 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
         if step.effective_share is not None:
             shares.append(step.effective_share)
         model = model._replace(params=optimizer.update(model.params, gradient))
-        # If the squares of the parameters overflow, an energy soon will, too.
+        # Stop if the squares of the parameters overflow, because energies would overflow next.
         moved = (g.of(p) if isinstance(g, RowSparse) else p for g, p in zip(gradient, model.params))
         if not np.isfinite(loss) or not all(map(_in_bounds, moved)):
             raise _divergence(clock.epoch)
@@ -173,7 +154,10 @@ def _divergence(epoch):
 
 
 def _mean_gradient(gradient, total, params, optimizer, penalty):
-    """Return ``gradient / total`` in the parameters' dtype, in place; row-sparse if possible."""
+    """Return ``gradient / total`` in the dtype of the parameters; may change `gradient` in place.
+
+    A `RowSparse` array becomes dense if the penalty or the optimizer needs all rows.
+    """
     mean = []
     for k, (g, p) in enumerate(zip(gradient, params)):
         if isinstance(g, RowSparse):

@@ -1,4 +1,4 @@
-"""Max-margin learning of conditional RBMs: the negative phase is loss-augmented MAP."""
+"""Max-margin learning of conditional RBMs, with loss-augmented MAP as the negative phase."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from skcrbm.learning.objectives import Contrast, share_of_errors
 from skcrbm.learning.phases import Phase, clamp_visible, moments_of_states, one_model_per_row
 from skcrbm.utils.options import Registry
 
-#: Query whose answer is the best visible state, by the treatment of the hidden units.
+#: Query of `infer` that finds the best visible state, for each treatment of the hidden units.
 QUERIES = {"marginal": "marginal_map", "max": "map"}
 
 
 def state_query(method: InferenceMethod, preferred: str) -> str:
-    """Return the query for a best state that `method` answers, if possible `preferred`.
+    """Return a query for the best state that `method` can answer, `preferred` if possible.
 
     Raises
     ------
     ValueError
-        If the method finds no best state; the message names the methods that do.
+        If the method cannot find a best state. The message lists the methods that can.
     """
     for query in (preferred, "map", "marginal_map"):
         if query in method.answers:
             return query
     raise ValueError(
-        f"inference={method.name!r} finds no best state, which max-margin learning needs; methods "
-        f"that do: {', '.join(map(repr, state_methods()))}"
+        f"inference={method.name!r} cannot find a best state, which max-margin learning needs; use "
+        f"one of {', '.join(map(repr, state_methods()))}"
     )
 
 
@@ -43,7 +43,8 @@ def state_methods() -> list[str]:
 class BestState(Phase):
     """Base of the phases that search for a best visible state.
 
-    `hidden` is "marginal" (hidden units are summed out) or "max" (they take their best values).
+    `hidden` is "marginal" (hidden units are summed out) or "max" (hidden units take their best
+    values).
     """
 
     def __init__(
@@ -54,9 +55,9 @@ class BestState(Phase):
         self.n_jobs = n_jobs
 
     def search(self, energy, epoch: int, clamp=None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best visible states (N, V) that are found, and if inference converged (N,)."""
+        """Return the best visible states found (N, V) and whether inference converged (N,)."""
         method = self.inference.at_epoch(epoch)
-        if energy.categorical:  # few classes: enumerated, whatever the method
+        if energy.categorical:  # always enumerate, because there are only a few classes
             method = resolve_method("exact")
         query = state_query(method, QUERIES[self.hidden])
         result = infer(energy, method, returns=query, clamp=clamp, n_jobs=self.n_jobs)
@@ -64,10 +65,10 @@ class BestState(Phase):
 
 
 class Completed(BestState):
-    """Positive phase: the labels, with missing labels at their best values."""
+    """Positive phase: the moments of the labels, with missing labels at their best values."""
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the completed labels; no state is kept."""
+        """Return the `Moments` of the completed labels and the unchanged state."""
         energy = one_model_per_row(energy, len(batch))
         target = batch.visible.astype(energy.dtype, copy=True)
         converged = np.ones(len(batch), bool)
@@ -79,16 +80,16 @@ class Completed(BestState):
 
 
 class LossAugmented(BestState):
-    """Negative phase: loss-augmented MAP, ``argmax_v D(v, y) + s(v)``, and its value.
+    """Negative phase: loss-augmented MAP, ``argmax_v D(v, y) + s(v)`` with the score s.
 
-    D counts the wrong outputs among the observed outputs; for a categorical output it is 1 if the
-    class is wrong. D is linear in v and so a shift of the visible fields.
+    D is the number of wrong outputs among the observed outputs; for a categorical output D is 1 if
+    the class is wrong. D is linear in v, so that adding D shifts the fields of the visible units.
     """
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the maximiser, D included in `log_weight`; no state is kept."""
+        """Return the `Moments` of the maximiser (`log_weight` includes D) and the same state."""
         energy = one_model_per_row(energy, len(batch))
-        # A wrong class changes two units.
+        # A wrong class changes two units, so each of the two counts one half.
         unit = 0.5 if energy.categorical else 1.0
         shift = unit * np.nan_to_num(1 - 2 * batch.visible)  # no loss for a missing label (NaN)
         first, *others = energy.fields
@@ -104,15 +105,15 @@ class MarginalHiddenMargin(Contrast):
 
     With the score ``s(v) = log sum_h exp(-E(v, h))``, the loss of a row with outputs y is
     ``max_v [D(v, y) + s(v)] - s(y)``, where D counts the wrong outputs. The subgradient is the
-    gradient of ``s(v_hat) - s(y)`` at the maximiser v_hat, which the inference method finds. y
-    itself is a candidate, so a loss is never negative.
+    gradient of ``s(v_hat) - s(y)`` at the maximiser v_hat, which the inference method finds. If the
+    method finds only a state with a lower value than y, the loss of the row is 0.
 
-    Missing outputs do not count in D, and y is completed to its best values.
+    Missing outputs do not count in D and take their best values in y.
     """
 
     #: Treatment of the hidden units, as in `RBMEnergy.log_weight`.
     hidden: ClassVar[str] = "marginal"
-    #: Query whose answer is the maximiser.
+    #: Query of `infer` that finds the maximiser.
     query: ClassVar[str] = QUERIES["marginal"]
     negative: LossAugmented
 
@@ -127,7 +128,7 @@ class MarginalHiddenMargin(Contrast):
         )
 
     def score(self, model, batch: Batch, epoch: int) -> float:
-        """Return minus the share of wrong outputs, decoded as in training."""
+        """Return minus the share of wrong outputs; decoding uses the inference of training."""
         return -share_of_errors(self.negative.search(model.energy(batch.X), epoch)[0], batch)
 
 
@@ -138,7 +139,7 @@ class MaxHiddenMargin(MarginalHiddenMargin):
     query = QUERIES["max"]
 
 
-#: Objectives that `MSSVMCRBM(hidden=...)` names.
+#: Objective for each value of `MSSVMCRBM(hidden=...)`.
 MARGIN_OBJECTIVES = Registry(
     "hidden",
     {

@@ -1,8 +1,8 @@
 """Objectives: the gradient and loss of a batch as the difference of two phases.
 
 `rules.py` has the public learning rules (`Likelihood`, `ContrastiveDivergence`, ...), each of
-which builds an objective from two phases of `phases.py`. The module also has the scores by which
-held-out rows judge a model.
+which builds an objective from two phases of `phases.py`. This module also has the scores of models
+on held-out rows.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 
 
 class Step(NamedTuple):
-    """Gradient and loss of a batch, as sums over its rows times their weights."""
+    """Gradient and loss of a batch, as weighted sums over its rows."""
 
-    gradient: Any  # params: flat arrays or `RowSparse`; the training loop changes it in place
+    gradient: Any  # params of arrays or `RowSparse`; the training loop changes them in place
     loss: float
     n_converged: int  # rows whose inference converged
-    effective_share: float | None = None  # of weighted states: worth of equally weighted states
+    effective_share: float | None = None  # effective sample size / number of weighted states
 
     @classmethod
     def total(cls, steps: Iterable[Step]) -> Step:
-        """Add up the steps of the parts of a batch, without an effective share.
+        """Return the sum of the steps of the parts of a batch, without an effective share.
 
-        `steps` may be a generator: at most two gradients are held at a time.
+        `steps` may be a generator, so that at most two gradients are in memory at a time.
         """
         steps = iter(steps)
         total = next(steps)
@@ -47,36 +47,48 @@ class Step(NamedTuple):
 
 
 class Objective(ABC):
-    """A loss, or only a direction, that is evaluated batch by batch.
+    """Base of the objectives: a loss, or only a direction, evaluated batch by batch.
 
-    An objective holds options only. Anything that it keeps from one batch to the next, such as
-    Markov chains, is the `state` that `start` returns and that the loop hands in and takes out.
+    An objective stores only options. Data that must be kept between batches, such as Markov chains,
+    are in a `state`: `start` returns the first state, and `step` takes a state and returns the
+    next.
 
-    A model is a named tuple with a field `params`, itself a named tuple of arrays, and the
-    methods ``energy(X)``, which returns one energy per row or a single energy for all rows, and
-    ``gradient(X, unary, statistics)``, see `ConditionalRBM.gradient`.
+    A model is a named tuple with a field `params`, which is a named tuple of arrays, and two
+    methods: ``energy(X)`` returns one energy per row or a single energy for all rows, and
+    ``gradient(X, unary, statistics)`` is described in `ConditionalRBM.gradient`.
     """
 
     #: True if every output must be observed.
     needs_complete: bool = False
-    #: True if random numbers are drawn.
+    #: True if the objective draws random numbers.
     draws: bool = False
-    #: True if training lowers the loss, so that the loss may decide when to stop.
+    #: True if training lowers the loss, so that training may stop when the loss stops falling.
     is_loss: bool = True
-    #: True if the state belongs to the training rows, by `Batch.index`.
+    #: True if the state has an entry per training row, indexed by `Batch.index`.
     keeps_chains: bool = False
-    #: A later fit goes on from the state only if its objective has the same key.
+    #: A later fit continues from the state only if its objective has the same key.
     state_key: Any = None
+    #: Share of the objective that ten iterations of L-BFGS must gain, if they are to go on; None
+    #: chooses the share by the number of hidden units.
+    share: float | None = None
+
+    def coordinates(self, model, batch: Batch, penalty) -> Any:
+        """Return the map between parameters and the vector of L-BFGS.
+
+        None stands for the coordinates of conditional RBMs, `CenteredCoordinates`.
+        """
+        return None
 
     def start(self, n_rows: int) -> Any:
         """Return the state before the first batch of `n_rows` rows; None if there is no state."""
         return None
 
     def rows_read(self, model, batch: Batch):
-        """Return which rows of each parameter array a step on the batch reads.
+        """Return the rows of each parameter array that a step on the batch reads.
 
-        None, or None in place of an entry, stands for all rows. Objectives with `RowSparse`
-        gradients override it: rows that are not read need not be up to date.
+        None stands for all rows of all arrays; an entry None stands for all rows of one array.
+        Objectives with `RowSparse` gradients override this method, so that the optimizer can
+        postpone the update of rows that are not read.
         """
         return None
 
@@ -90,21 +102,12 @@ class Objective(ABC):
 
 
 class Contrast(Objective):
-    """Moments of a negative phase minus the moments of a positive phase.
+    """Objective whose gradient subtracts the moments of a positive from a negative phase.
 
-    Parameters
-    ----------
-    positive, negative : Phase
-    inference : InferenceMethod
-        Method of the validation score.
-    n_jobs : int or None
-    only_violations : bool, default=False
-        Leave out the rows whose negative phase has no larger log-weight than the positive phase,
-        as a hinge or a perceptron does. Both phases must then give one state per row.
-    needs_complete, is_loss : bool
-        As in `Objective`.
-    state_key : object
-        As in `Objective`.
+    `inference` is the method that computes the validation score. With `only_violations` a row
+    counts only if its log-weight is larger in the negative phase than in the positive phase, as in
+    a hinge loss or a perceptron; then both phases must give one state per row. `Objective` explains
+    `needs_complete`, `is_loss` and `state_key`.
     """
 
     def __init__(
@@ -162,7 +165,7 @@ class Contrast(Objective):
 
     @staticmethod
     def _where_violated(violated, positive, negative):
-        """Return a negative phase that cancels the positive phase in rows without a violation."""
+        """Return `negative` with the moments of `positive` in all rows without a violation."""
         if positive.statistics is not None or negative.statistics is not None:
             raise TypeError("only_violations=True needs phases that give one state per row")
         unary = np.where(violated[:, None], negative.unary, positive.unary)
@@ -178,13 +181,13 @@ class Contrast(Objective):
 
 
 class DensityContrast(Contrast):
-    """Moments of a density minus the moments of the data; the rows have no X."""
+    """Objective of a density: moments of the model minus moments of the data, without X."""
 
     def score(self, model, batch: Batch, epoch: int) -> float:
         """Return the mean log-likelihood of held-out rows, or their pseudo-likelihood.
 
-        The likelihood needs enumeration. If that takes more than `EXACT_VALIDATION_UNITS` units,
-        the score is the pseudo-likelihood of the rows without a missing entry.
+        The likelihood is computed by enumeration. If more than `EXACT_VALIDATION_UNITS` units would
+        have to be enumerated, the score is the pseudo-likelihood of the rows without NaN.
         """
         energy = model.energy(batch.X)
         if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:
@@ -213,10 +216,10 @@ def _statistics(energy, moments, weight):
 
 
 def _unary_difference(positive, negative, weight):
-    """Return the weighted difference of unary moments.
+    """Return the difference of the unary moments, negative - positive, times the weights.
 
-    The result has one row per row of the batch, or a single row (the sum) if a phase has a
-    single model for all rows.
+    The result has one row per row of the batch. If all rows share a single model, the result has
+    one row: the sum over the batch.
     """
     dtype = negative.unary.dtype
     if len(positive.unary) == len(negative.unary) == len(weight):
@@ -237,7 +240,7 @@ def negative_log_likelihood(
 ) -> float:
     """Return the weighted sum over rows of ``-log p(observed outputs)``.
 
-    log Z is the approximation of the given method.
+    `method` computes log Z, approximately unless the method is exact.
     """
     free = infer(energy, method, returns=("log_partition",), n_jobs=n_jobs)
     energy = one_model_per_row(energy, len(batch))
@@ -246,7 +249,7 @@ def negative_log_likelihood(
 
 
 def _observed_log_weight(energy, batch, method, n_jobs):
-    """Return the log-weight (N,) of the observed outputs, the other outputs summed out."""
+    """Return the log-weight (N,) of the observed outputs, summed over the missing outputs."""
     log_weight = unchecked(energy.log_weight)(np.nan_to_num(batch.visible))
     rows = np.flatnonzero(np.isnan(batch.visible).any(axis=1))
     if len(rows):
@@ -260,10 +263,10 @@ def _observed_log_weight(energy, batch, method, n_jobs):
 def row_scores(
     model, batch: Batch, method: InferenceMethod, n_jobs: int | None = None
 ) -> np.ndarray:
-    """Return both losses (N, 2) of each row, by an exact method.
+    """Return the joint and the marginal loss of each row (N, 2); `method` must be exact.
 
-    The first column is ``-log p(observed outputs)``; the second is minus the sum of the
-    log-probabilities of the single observed outputs. Both are equal for a categorical output.
+    The joint loss is ``-log p(observed outputs)``. The marginal loss is minus the sum of the
+    marginal log-probabilities of the observed outputs. For a categorical output they are equal.
     """
     energy = model.energy(batch.X)
     free = infer(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)
@@ -289,9 +292,9 @@ def validation_score(
     """Return the mean score of held-out rows; higher is better.
 
     The score is the exact conditional log-likelihood if the smaller layer has at most
-    `EXACT_VALIDATION_UNITS` units, whatever method trains: an approximation may rise while the
-    likelihood falls. Beyond that size it is minus the share of wrong outputs when each output is
-    decoded from its marginal by `method` (Ping and Ihler 2017).
+    `EXACT_VALIDATION_UNITS` units, even if `method` is approximate: an approximate likelihood may
+    rise while the exact likelihood falls. For larger models the score is minus the share of wrong
+    outputs, each decoded from its marginal by `method` (Ping and Ihler 2017).
     """
     energy = model.energy(batch.X)
     if energy.n_enumerated() <= EXACT_VALIDATION_UNITS:

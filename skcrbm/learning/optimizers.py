@@ -1,6 +1,7 @@
-"""First-order optimizers that move named tuples of arrays, and the average of their iterates.
+"""First-order optimizers for parameters in named tuples of arrays, and averages of iterates.
 
-`LateRows` serves Adam: rows of a parameter matrix that are moved when a step next reads them.
+`LateRows` lets Adam postpone the update of rows of a parameter matrix until a step reads them. This
+saves time if X is sparse.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import numpy as np
 from skcrbm.kernels.adam import bring_up_rows, step_rows
 from skcrbm.utils.row_sparse import RowSparse
 
-# Entries that Adam moves at once, few enough to stay in the cache.
+# Number of entries that Adam updates at once, small enough for the cache of the processor.
 _BLOCK = 2**17
-# (beta1 / sqrt(beta2))^400 is 1e-18: mean gradients older than that move nothing.
+# Number of steps after which an old gradient no longer changes a parameter:
+# (beta1 / sqrt(beta2))^400 is 1e-18.
 _LONGEST = 400
-# beta2^40000 is 1e-17: from then on a step has its full length.
+# Number of steps after which the bias correction is 1 up to rounding: beta2^40000 is 1e-17.
 _SETTLED = 40000
 
 
@@ -27,7 +29,7 @@ class PolynomialAverage:
 
     ``mean += (power + 1) / (t + power) (iterate - mean)`` (Shamir and Zhang 2013, section 4);
     power 0 is the plain average. `mean` is the average, `last` the iterate from which training
-    goes on.
+    continues.
     """
 
     def __init__(self, power: float = 3.0):
@@ -41,7 +43,10 @@ class PolynomialAverage:
         self.last: Any = None
 
     def resume(self, params):
-        """Return the iterate to go on from if `params` are the average; else start anew."""
+        """Return the last iterate if `params` are its average; else start an average at `params`.
+
+        Training continues from the returned iterate.
+        """
         if self.mean is not None and all(map(np.array_equal, self.mean, params)):
             return self.last
         self.forget()
@@ -66,14 +71,10 @@ class PolynomialAverage:
 
 
 class Optimizer(ABC):
-    """Base of the optimizers: moves the parameters and says which iterate to keep.
+    """Base of the optimizers, which update the parameters and choose the iterate to keep.
 
-    Parameters
-    ----------
-    learning_rates : params of float
-        One rate per parameter array.
-    average : PolynomialAverage or None
-        Average to keep instead of the last iterate.
+    `learning_rates` has a rate per parameter array. `average` is a `PolynomialAverage` to keep
+    instead of the last iterate, or None.
     """
 
     #: True if gradients may be `RowSparse`.
@@ -84,13 +85,14 @@ class Optimizer(ABC):
         self.average = average
 
     def start(self, params):
-        """Return the iterate to go on from, given the parameters that were kept."""
+        """Return the iterate from which training continues, given the kept parameters."""
         return params if self.average is None else self.average.resume(params)
 
     def ready(self, params, rows_read):
-        """Return the parameters with every row that a step will read brought up to date.
+        """Return the parameters with all postponed updates of rows that the next step reads.
 
-        `rows_read` returns the answer of `Objective.rows_read`; it is called if some rows are late.
+        ``rows_read()`` returns the result of `Objective.rows_read`; this function is called only if
+        updates have been postponed.
         """
         return params
 
@@ -98,7 +100,7 @@ class Optimizer(ABC):
         """Return the parameters after one step.
 
         The arguments are not changed, with one exception: if gradients are `RowSparse`, arrays
-        that `ready` or `update` returned are changed in place. Arrays from `keep` never are.
+        that `ready` or `update` returned are changed in place. Arrays from `keep` never change.
         """
         params = self._move(params, gradient)
         if self.average is not None:
@@ -150,16 +152,16 @@ class AdamSteps(Optimizer):
         self.n_steps = 0
         self.first: Any = None
         self.second: Any = None
-        # By number of array: the arrays whose gradients have had few rows.
+        # `LateRows` of each parameter array with `RowSparse` gradients, by number of the array.
         self.late = {}
 
     @property
     def takes_rows(self):
-        """True if gradients may be `RowSparse`; an average needs all rows at each step."""
+        """True if gradients may be `RowSparse`. An average would need all rows at each step."""
         return self.average is None
 
     def ready(self, params, rows_read):
-        """Make up for the steps that late rows have missed; see `Optimizer`."""
+        """Do the postponed updates of the rows that the next step reads; see `Optimizer`."""
         if not self.late:
             return params
         rows = rows_read()
@@ -171,12 +173,12 @@ class AdamSteps(Optimizer):
         return self._each_late(params, bring_up)
 
     def keep(self, params):
-        """Return the parameters to keep, all rows brought up to date."""
+        """Return the parameters to keep, after all postponed updates."""
         params = self._each_late(params, lambda k, late, *state: late.release(*state))
         return super().keep(params)
 
     def _each_late(self, params, change):
-        """Return the parameters with `change` applied to the arrays that have late rows."""
+        """Return the parameters with `change` applied to the arrays with postponed updates."""
         new = list(params)
         for k, late in self.late.items():
             new[k] = change(k, late, params[k], (self.first[k], self.second[k]), self.n_steps)
@@ -205,7 +207,7 @@ class AdamSteps(Optimizer):
         return type(params)(*new)
 
     def _late_rows(self, k, shape):
-        """Return the state of an array whose gradients have few rows."""
+        """Return the `LateRows` of parameter array k; create this object for the first step."""
         if k not in self.late:
             constants = self.learning_rates[k], self.beta1, self.beta2, self.epsilon
             self.late[k] = LateRows(shape, self.n_steps - 1, *constants)
@@ -213,7 +215,7 @@ class AdamSteps(Optimizer):
 
     def _move_block(self, p, g, m, s, step, work):
         """Write the new values of a block of entries to `work`; update the moments m and s."""
-        np.subtract(g, m, out=work)  # all operations are in place
+        np.subtract(g, m, out=work)  # every operation is in place, to avoid temporary arrays
         work *= 1 - self.beta1
         m += work
         np.multiply(g, g, out=work)
@@ -234,17 +236,17 @@ def _blocks(p):
     return [slice(first, first + length) for first in range(0, n, length)]
 
 
-# ------------------------------------------- rows that Adam moves when they are next read
+# ------------------------------------------------------------- postponed updates of rows
 
 
 def step_length(n_steps, beta1, beta2):
-    """Return the length of step number `n_steps` at rate 1, corrected for means that start at 0."""
+    """Return the bias correction of Adam at step `n_steps`, a factor of the learning rate."""
     return np.sqrt(1 - beta2**n_steps) / (1 - beta1**n_steps)
 
 
 @cache
 def _missed_steps(beta1, beta2):
-    """Return the arrays of step lengths that `bring_up_rows` takes."""
+    """Return the arguments `lengths`, `lost` and `grown` of the kernel `bring_up_rows`."""
     steps = np.arange(1, _SETTLED + 1)
     delays = steps[:_LONGEST]
     grown = beta2 ** (-0.5 * delays)
@@ -252,15 +254,15 @@ def _missed_steps(beta1, beta2):
 
 
 class LateRows:
-    """Record of the steps that the rows of a flat parameter array have missed.
+    """Postponed Adam updates of the rows of a flat parameter array.
 
-    A row without a gradient is not moved until a step reads it; then it makes up for all missed
-    steps at once. The result is the result of Adam with all rows moved at each step, at the cost of
-    the rows that are read. It is exact up to rounding, and up to a share of 1e-4 of the moves of
-    entries whose gradients are no larger than epsilon.
+    A row with gradient 0 is not updated until a step reads it; then all missed updates are made at
+    once. Only rows that are read cost time, but the result is the same as if every step updated all
+    rows. The error is rounding, except for entries with gradients as small as epsilon: their
+    updates have a relative error of up to 1e-4.
 
-    `shape` is the shape of the matrix that the array holds, `n_steps` the number of steps so far;
-    the other arguments are the options of Adam.
+    `shape` is the shape of the matrix in the flat array, and `n_steps` the number of steps before
+    the first postponed update. The other arguments are the options of Adam.
     """
 
     def __init__(
@@ -275,25 +277,27 @@ class LateRows:
         self._shape = shape
         self._rate, self._betas, self._epsilon = float(rate), (beta1, beta2), epsilon
         self._done = np.full(shape[0], n_steps, np.int64)
-        # A private copy that is changed in place; if it is None, no row is late.
+        # Private copy of the parameters that is changed in place; None if no update is postponed.
         self._own: Any = None
 
     def ready(self, params, moments, n_steps, rows):
-        """Bring some rows up to date with a step and return the flat parameters.
+        """Make the postponed updates of `rows` up to step `n_steps`; return the flat parameters.
 
-        `moments`, the mean gradients and mean squares, are changed in place. Later calls change
-        the returned array.
+        `moments` (mean gradients, mean squares) are changed in place. Later calls change the
+        returned array.
         """
         if params is not self._own:
-            self.release(
-                params, moments, n_steps
-            )  # the moments of parameters that were given up count
+            # The parameters have been replaced, but their moments still need the updates.
+            self.release(params, moments, n_steps)
             self._own = params.copy()
         self._bring_up(moments, n_steps, rows)
         return self._own
 
     def step(self, params, moments, n_steps, gradient):
-        """Make step number `n_steps` with a `RowSparse` gradient; return the result of `ready`."""
+        """Make step number `n_steps` with a `RowSparse` gradient; return the flat parameters.
+
+        As in `ready`, `moments` are changed in place and later calls change the returned array.
+        """
         params = self.ready(params, moments, n_steps - 1, gradient.rows)
         length = self._rate * step_length(n_steps, *self._betas)
         rows = gradient.rows.astype(np.int64, copy=False)
@@ -303,7 +307,7 @@ class LateRows:
         return params
 
     def release(self, params, moments, n_steps):
-        """Return the parameters with all rows up to date; later calls do not change them."""
+        """Make all postponed updates; return the parameters, which later calls do not change."""
         if self._own is not None:
             self._bring_up(moments, n_steps, np.arange(self._shape[0]))
             self._own = None

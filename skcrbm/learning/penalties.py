@@ -1,4 +1,4 @@
-"""Penalties on the parameters: terms of the objective that do not depend on the rows."""
+"""Penalties on the parameters, which are added to the mean loss of the rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from skcrbm.energies.rbm import CRBMParams
 
 
 class Penalty(ABC):
-    """A term that is added to the mean loss of a row."""
+    """Base of the penalties: terms that are added to the mean loss per row."""
 
     def pulls(self, k: int) -> bool:
-        """Return True if the gradient of parameter array number k may differ from 0."""
+        """Return True if the penalty may have a gradient for parameter array number k."""
         return True
 
     @abstractmethod
@@ -22,19 +22,15 @@ class Penalty(ABC):
 
     @abstractmethod
     def add_gradient(self, gradient, params):
-        """Add the penalty's gradient to the gradient of the mean loss, in place."""
+        """Add the gradient of the penalty to `gradient`, in place."""
 
 
 class L2(Penalty):
-    """``sum of factor / 2 |parameter - centre|^2`` over the parameter arrays.
+    """Squared penalty ``sum of factor / 2 |parameter - centre|^2`` over the parameter arrays.
 
-    Parameters
-    ----------
-    factors : params of float or ndarray
-        A factor per parameter array, or an array of factors that broadcasts with it; an array
-        with factor 0 is not penalised.
-    centres : params of ndarray or None, default=None
-        Values that the parameters are pulled to; None, also for a single array, is 0.
+    `factors` has a number per parameter array (0 for no penalty), or an array of numbers that
+    broadcasts with the parameter array. `centres` has an array of centres per parameter array, or
+    None for the centre 0; `centres` None stands for 0 everywhere.
     """
 
     def __init__(self, factors, centres=None):
@@ -43,12 +39,12 @@ class L2(Penalty):
         self._pulled = [k for k, factor in enumerate(factors) if np.any(factor)]
 
     def pulls(self, k):
-        """Return True if parameter array number k has a factor."""
+        """Return True if parameter array number k has a factor other than 0."""
         return k in self._pulled
 
     @property
     def curvature(self):
-        """Largest factor."""
+        """Largest factor, which is the largest second derivative of the penalty."""
         return max((float(np.max(self.factors[k])) for k in self._pulled), default=0.0)
 
     def value(self, params):
@@ -68,16 +64,16 @@ class L2(Penalty):
             gradient[k][...] += np.asarray(self.factors[k], away.dtype) * away
 
     def _away(self, params, k):
-        """Return the distance of an array of parameters from its centre."""
+        """Return parameter array number k minus its centre."""
         centre = self.centres[k]
         return params[k] if centre is None else params[k] - centre.astype(params[k].dtype)
 
 
 class ElasticNet(L2):
-    """The `L2` penalty plus ``sum of factor |parameter|``.
+    """Sum of the `L2` penalty and an L1 penalty ``sum of factor |parameter|``.
 
-    The second term is followed by subgradients, which are 0 for a parameter of 0: parameters come
-    near 0 but are rarely exactly 0. `l1_factors` has the form of `factors`.
+    Training follows subgradients of the L1 term, so that parameters come near 0 but are rarely
+    exactly 0. `l1_factors` has the same form as `factors` in `L2`.
     """
 
     def __init__(self, factors, l1_factors):
@@ -86,7 +82,7 @@ class ElasticNet(L2):
         self._shrunk = [k for k, factor in enumerate(l1_factors) if np.any(factor)]
 
     def pulls(self, k):
-        """Return True if parameter array number k has a factor."""
+        """Return True if parameter array number k has a factor other than 0."""
         return super().pulls(k) or k in self._shrunk
 
     def value(self, params):
@@ -95,7 +91,7 @@ class ElasticNet(L2):
         return super().value(params) + float(sum(lengths))
 
     def add_gradient(self, gradient, params):
-        """Add the gradient of the squares and a subgradient of the lengths."""
+        """Add the gradient of the L2 term and a subgradient of the L1 term to `gradient`."""
         super().add_gradient(gradient, params)
         for k in self._shrunk:
             factor = np.asarray(self.l1_factors[k], params[k].dtype)
@@ -111,8 +107,9 @@ def crbm_penalty(
 ) -> L2:
     """Return the `L2` penalty of a conditional RBM.
 
-    `alpha` is the factor of U and S, `alpha_hidden` of W, `intercept` of the distance of b from
-    `centre` (V,), and `hidden_intercept` of c.
+    `alpha` is the factor of the coefficients U and S, `alpha_hidden` the factor of the weights W,
+    and `hidden_intercept` the factor of c. The penalty of b has the factor `intercept` and the
+    centre `centre` (V,).
     """
     return L2(
         CRBMParams(alpha_hidden, alpha, alpha, intercept, hidden_intercept),

@@ -1,4 +1,7 @@
-"""Phases: the moments whose difference is the gradient of a learning rule."""
+"""Phases: the gradient of a learning rule is the difference of the moments of two phases.
+
+The positive phase computes moments given the data, the negative phase moments of the model.
+"""
 
 from __future__ import annotations
 
@@ -20,34 +23,34 @@ from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.random_numbers import uniforms
 
-# Answers of inference that a phase needs: the moments, and log Z for the loss.
+# Results of inference that a phase needs: the moments, and log Z for the loss.
 _MOMENTS = ("marginals", "statistics", "log_partition")
-#: Weights of states are tempered if their effective share is below this share.
+#: Smallest effective share of weighted states; below it the weights are tempered.
 LEAST_SHARE = 0.1
-# Bisections of the interval of exponents, to some 1e-9.
+# Number of bisections that find the power of tempered weights, with an error of about 1e-9.
 _HALVINGS = 30
 
 
 class Moments(NamedTuple):
     """Moments of one phase of a batch of N rows."""
 
-    # (M, n_variables) means of the variables; M is N, or 1 if a single model serves all rows.
+    # (M, n_variables) means of the variables; M is N, or 1 if all rows share a single model.
     unary: np.ndarray
-    # Sufficient statistics of the couplings, summed over the rows times their weights. None: the
-    # variables of a row are independent with the means `unary`, as the variables of a state are.
+    # Sufficient statistics of the couplings, as weighted sums over the rows. None if the variables
+    # of each row are independent with means `unary`, as they are for a single state.
     statistics: tuple | None
-    # (M,) float64, the phase's part of the loss: log Z, or the log-weight of a state.
+    # (M,) float64, the contribution to the loss: log Z, or the log-weight of a state.
     log_weight: np.ndarray
     converged: np.ndarray  # (M,) of bool
-    effective_share: float | None = None  # of weighted states, see `Step`
+    effective_share: float | None = None  # see `Step`; None if states have no weights
 
 
 class Phase(ABC):
-    """One phase of an objective; it holds options only."""
+    """Base of the phases of an objective; a phase stores only options, see `Objective`."""
 
-    #: True if random numbers are drawn; at most one phase of an objective may do so.
+    #: True if the phase draws random numbers. At most one phase of an objective may draw.
     draws = False
-    #: True if the state belongs to the training rows, by `Batch.index`.
+    #: True if the state has an entry per training row, indexed by `Batch.index`.
     keeps_chains = False
 
     def start(self, n_rows):
@@ -59,23 +62,23 @@ class Phase(ABC):
         """Return the `Moments` of a batch and the new state.
 
         `energy` has one model per row or a single model for all rows. The arrays of `state` may be
-        changed in place. A negative phase gets the moments of the positive phase, at which chains
-        may begin.
+        changed in place. A negative phase is called with the moments `positive` of the positive
+        phase, because its chains may begin there.
         """
 
 
 def one_model_per_row(energy, n_rows):
-    """Return N models: copies if a single model serves all rows."""
+    """Return the energy with one model per row; a model shared by all rows is repeated."""
     return energy if energy.n_models == n_rows else energy.rows(np.zeros(n_rows, int))
 
 
 def clamp_visible(visible, n_hidden):
-    """Return the clamp (N, V + H) that fixes observed outputs and leaves hidden units free."""
+    """Return the clamp (N, V + H), which fixes observed outputs and leaves other units free."""
     return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
 
 
 def moments_of_states(energy, visible, hidden="marginal", converged=None):
-    """Return the `Moments` of visible states (N, V), hidden units at their mean or mode."""
+    """Return the `Moments` of visible states (N, V), with hidden units at their mean or mode."""
     visible = visible.astype(energy.dtype, copy=False)
     means, log_weight = unchecked(energy.hidden_and_log_weight)(visible, hidden)
     return Moments(
@@ -92,10 +95,10 @@ def weighted_total(unary, weight):
 
 
 def moments_of_all(energy, visible, total, weight=None):
-    """Return the `Moments` (a single row) of states (S, V) of a model that all rows share.
+    """Return the `Moments` of a model that all rows share, as the mean over states (S, V).
 
-    `total` is the weight of the rows that the states represent; `weight` (S,) has the shares of
-    the states, which add up to 1 and are equal by default.
+    `weight` (S,) are the weights of the states; they add up to 1 and are equal by default. `total`
+    is the sum of the weights of the rows. The result has a single row.
     """
     n_states = len(visible)
     weight = np.full(n_states, 1 / n_states) if weight is None else weight
@@ -112,8 +115,8 @@ def moments_of_all(energy, visible, total, weight=None):
 class Observed(Phase):
     """Positive phase: moments given the observed outputs.
 
-    Complete rows have a formula. Missing outputs are marginalised by inference with the observed
-    outputs clamped.
+    For complete rows there is a formula. Missing outputs are marginalised by inference in the model
+    with the observed outputs clamped.
     """
 
     def __init__(self, inference, n_jobs=None):
@@ -121,7 +124,7 @@ class Observed(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` given the observed outputs; no state is kept."""
+        """Return the `Moments` given the observed outputs and the unchanged state."""
         energy = one_model_per_row(energy, len(batch))
         missing = np.isnan(batch.visible)
         if not missing.any():
@@ -148,7 +151,7 @@ class Observed(Phase):
 class Expected(Phase):
     """Negative phase of maximum likelihood: moments of the model, by inference.
 
-    A single model for all rows is inferred once.
+    If all rows share a single model, inference runs once.
     """
 
     def __init__(self, inference, n_jobs=None):
@@ -156,7 +159,7 @@ class Expected(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the model's `Moments`; no state is kept."""
+        """Return the `Moments` of the model and the unchanged state."""
         weight = batch.weight
         if energy.n_models != len(batch):
             weight = np.array([weight.sum()])
@@ -172,10 +175,10 @@ class Expected(Phase):
 
 
 class ObservedOnce(Observed):
-    """Positive phase of a model that all rows share, with the moments of the data cached.
+    """Positive phase of a model that all rows share, with a cache for the moments of the data.
 
-    If the model has no hidden units, the moments of complete rows do not depend on the
-    parameters, and a batch of all rows is the same in each visit.
+    If the model has no hidden units, the moments of complete rows do not depend on the parameters,
+    so that they are computed once for each batch.
     """
 
     def __init__(self, inference, n_jobs=None):
@@ -183,7 +186,7 @@ class ObservedOnce(Observed):
         self._cached = WeakKeyDictionary()
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` given the data; no state is kept."""
+        """Return the `Moments` given the data and the unchanged state."""
         if energy.n_hidden or np.isnan(batch.visible).any():
             return super().__call__(energy, batch, clock, state)
         if batch not in self._cached:
@@ -203,26 +206,20 @@ class ChainStates(NamedTuple):
     """States of persistent chains."""
 
     states: Any  # ndarray (n_chains, n_variables), see `chain_dtype`; None before the first visit
-    visited: np.ndarray  # (n_chains,) of bool, True if a chain has begun
+    visited: np.ndarray  # (n_chains,) of bool: True if `states` has a state of the chain
 
 
 class Chains(Phase):
-    """Negative phase of contrastive divergence: the end states of short Gibbs chains.
+    """Negative phase of contrastive divergence: the final states of short Gibbs chains.
 
-    A chain ends with a draw of the visible units. The moments of the hidden units are their means
-    given the visible units, which vary less than a draw.
+    Each visit of a batch makes `n_steps` sweeps, which begin at the data (`start` "data") or where
+    the last visit ended ("persistent"). The moments of the hidden units are their means given the
+    final visible units, because means have a lower variance than drawn states.
 
-    Parameters
-    ----------
-    n_steps : int
-        Number of sweeps per visit.
-    start : {"data", "persistent"}
-        A chain begins at the data in each visit, or at the end of its last visit.
-    n_chains : int or None, default=None
-        Number of chains that all rows share, for a model that does not depend on x. They begin at
-        rows drawn by their weights with coin flips for missing entries, or at coin flips if they
-        are persistent. None: one chain per row, which begins at the outputs of the row and is
-        found by `Batch.index`.
+    With `n_chains` None there is one chain per row, which first begins at the outputs of the row.
+    A number `n_chains` is for a model that does not depend on x: all rows share these chains.
+    Persistent shared chains first begin at random states. Other shared chains begin at rows drawn
+    in proportion to their weights, with random values for missing entries.
     """
 
     draws = True
@@ -234,13 +231,13 @@ class Chains(Phase):
         self.keeps_chains = start == "persistent" and n_chains is None
 
     def start(self, n_rows):
-        """Return chains that have not begun; None if each visit begins at the data."""
+        """Return persistent chains that have no states yet; None if visits begin at the data."""
         if self.begin == "data":
             return None
         return ChainStates(None, np.zeros(self.n_chains or n_rows, bool))
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` at the end of the chains, and the chains."""
+        """Return the `Moments` of the final states, and the `ChainStates`."""
         if self.n_chains is None:
             return self._chain_per_row(energy, batch, clock, state, positive)
         return self._shared_chains(energy, batch, clock, state)
@@ -287,7 +284,11 @@ class Chains(Phase):
         return moments, state
 
     def _at_rows(self, energy, batch, clock, states):
-        """Return states (n_chains, n) at rows of the data, hidden units drawn given the rows."""
+        """Return states (n_chains, n) with randomly drawn rows as visible units.
+
+        The hidden units are drawn given the visible units, and missing entries keep their values in
+        `states`.
+        """
         v, streams = energy.n_visible, np.arange(len(states))
         draw = clock.draw(self.n_steps + 1)
         u = uniforms(clock.key, streams, draw, 1 + energy.n_hidden)
@@ -310,11 +311,11 @@ class Chains(Phase):
 
 
 class PerturbedMaxima(Phase):
-    """Negative phase of learning by perturbed maxima: one state of each row's model.
+    """Negative phase of learning by perturbed maxima: one state for each row.
 
-    The state is the approximate maximum, after `n_steps` sweeps of max-product, of the energy with
-    new logistic noise on all fields in each visit. The hidden units are at their means given
-    its visible part.
+    Each visit adds new logistic noise to all fields of the row's model. Then `n_steps` sweeps of
+    max-product search for the state with the highest score. The moments of the hidden units are
+    their means given the visible units of this state.
     """
 
     draws = True
@@ -323,7 +324,7 @@ class PerturbedMaxima(Phase):
         self.n_steps = n_steps
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the states; no state is kept."""
+        """Return the `Moments` of the maxima and the unchanged state."""
         energy = one_model_per_row(energy, len(batch))
         states = perturbed_states(energy, clock.key, batch.index, clock.draw(0), self.n_steps)
         return moments_of_states(energy, states[:, : energy.n_visible]), state
@@ -332,10 +333,11 @@ class PerturbedMaxima(Phase):
 class LocalSearch(Phase):
     """Negative phase of CD-PercLoss: the best visible state that a stochastic search finds.
 
-    The search starts at the outputs of logistic regression, the mode given the fields alone. In
-    each of `n_steps` sweeps the hidden units are drawn given the outputs, and the outputs take
-    their conditional mode given the hidden units. If the outputs were drawn, too, the search
-    would find nothing better than the labels of many outputs.
+    The search starts at the most probable outputs given their fields alone, which are the outputs
+    of a logistic regression. In each of `n_steps` sweeps the hidden units are drawn given the
+    outputs, and then the outputs take their most probable values given the hidden units. If the
+    outputs were drawn as well, the search would find no better state than the labels of a row with
+    many outputs.
 
     The visible variables of the energy must be one of its `sampling_blocks`.
     """
@@ -346,7 +348,7 @@ class LocalSearch(Phase):
         self.n_steps = n_steps
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the best state; no state is kept."""
+        """Return the `Moments` of the best visible state found and the unchanged `state`."""
         energy = one_model_per_row(energy, len(batch))
         block = slice(0, energy.n_visible)
         states = np.zeros((len(batch), 1, energy.n_variables), energy.dtype)
@@ -367,24 +369,17 @@ class LocalSearch(Phase):
 
 
 class Sampled(Phase):
-    """Negative phase of densities: moments of `n_states` new states of a sampler in each visit.
+    """Negative phase of densities: moments of `n_states` states that a sampler draws in each visit.
 
-    A sampler with `prefers_warm_start` continues from the state of its last visit. Hidden units
-    are at their means given the visible units, which vary less than a draw.
+    `sampler` is an inference method with an option `random_state` that returns "samples" (and
+    "sample_log_prob" if `weighted`). A sampler with `prefers_warm_start` continues from its state
+    in the last visit. The moments of the hidden units are their means given the visible units,
+    because means have a lower variance than drawn states.
 
-    Parameters
-    ----------
-    sampler : InferenceMethod
-        Method with an option `random_state` that answers "samples" and, if they are weighted,
-        "sample_log_prob".
-    n_states : int
-    weighted : bool, default=False
-        Weight state s by ``exp(score(s) - log q(s))``, normalised, with q the distribution it was
-        drawn from; any sampler then gives consistent moments. If few states carry the weights, so
-        that the effective share ``1 / (n_states sum_s w_s^2)`` is below `LEAST_SHARE`, the
-        weights are raised to the largest power between 0 and 1 at which the share reaches it.
-        The moments report the share before that.
-    n_jobs : int or None
+    With `weighted` a state s drawn from the distribution q has the importance weight
+    ``exp(score(s) - log q(s))``, so that the moments are consistent for any sampler. The weights w
+    are normalised. If their effective share ``1 / (n_states sum_s w_s^2)`` is below `LEAST_SHARE`,
+    `tempered_weights` makes them more equal. The moments report the share before tempering.
     """
 
     draws = True
@@ -396,7 +391,7 @@ class Sampled(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the states, and the sampler's state."""
+        """Return the `Moments` of the drawn states, and the state of the sampler."""
         seed = np.random.SeedSequence([int(clock.key), clock.step]).generate_state(1)[0]
         keeps_state = self.sampler.prefers_warm_start
         found = infer(
@@ -423,10 +418,11 @@ class Sampled(Phase):
 
 
 def tempered_weights(log_weight, least=LEAST_SHARE):
-    """Return normalised weights (S,) with an effective share of at least `least`, and the share.
+    """Return normalised weights (S,) with an effective share of at least `least`.
 
-    The weights are raised to the largest power in [0, 1] with at least this share; states of weight
-    0 keep it. The returned share belongs to power 1. `log_weight` must not be -inf throughout.
+    The weights ``exp(log_weight)`` are raised to the largest power in [0, 1] at which the share is
+    at least `least`; weights of 0 stay 0. Also returns the effective share at power 1. At least one
+    entry of `log_weight` must be larger than -inf.
     """
     log_weight = log_weight - log_weight.max()
     n_states, possible = len(log_weight), log_weight > -np.inf
@@ -451,7 +447,7 @@ def tempered_weights(log_weight, least=LEAST_SHARE):
 
 
 class Independent(Phase):
-    """Negative phase of densities: each variable is drawn alone from its approximate marginal."""
+    """Negative phase of densities: variables drawn independently from approximate marginals."""
 
     draws = True
 
@@ -461,7 +457,7 @@ class Independent(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the states; no state is kept."""
+        """Return the `Moments` of the drawn states and the unchanged `state`."""
         method = self.inference.at_epoch(clock.epoch)
         found = infer(energy, method, returns="marginals", n_jobs=self.n_jobs)
         streams = np.arange(self.n_states)

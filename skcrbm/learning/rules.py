@@ -1,9 +1,9 @@
 """Learning rules: the objects that `learning=` takes, and the objectives that they build.
 
-A rule is a class here, a line in `LEARNING_RULES`, and its name in `_NAMES` under each kind of
-model that it trains. It builds an objective from two phases of `phases.py`: `conditional` for
-models with inputs X, `density` for models of the rows themselves. The rules of layered models are
-in `truncated.py`.
+A rule builds an objective from two phases of `phases.py`: the method `conditional` for models of y
+given X, and `density` for models of the distribution of the rows. To add a rule, write a class
+here, and add its name to `LEARNING_RULES` and, for each kind of model that it trains, to `_NAMES`.
+The rules of layered models are in `truncated.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from skcrbm.inference import InferenceMethod, PerturbAndMaxProduct, available_me
 from skcrbm.inference.base import methods_for, resolve_method
 from skcrbm.inference.choice import method_constraint, quoted
 from skcrbm.inference.registry import METHODS
+from skcrbm.learning.chains import ChainLikelihood, ChainPseudoLikelihood
 from skcrbm.learning.objectives import Contrast, DensityContrast, Objective
 from skcrbm.learning.phases import (
     Chains,
@@ -31,11 +32,11 @@ from skcrbm.learning.phases import (
 )
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
-Kind = Literal["conditional", "density", "layered"]
+Kind = Literal["conditional", "density", "layered", "chain"]
 
-# States of the model per step of a density, if the rule does not say.
+# Default number of states that are drawn from a density in each step.
 _N_STATES = 100
-# Sweeps of max-product for a sample of a conditional model.
+# Default number of max-product sweeps for a sample of a conditional model.
 _MAX_PRODUCT_SWEEPS = 50
 
 
@@ -44,15 +45,16 @@ class LearningRule(Options):
 
     #: True if the loss of a density is its negative log-likelihood.
     has_density_loss: ClassVar[bool] = False
-    #: True if a conditional model needs every output observed.
+    #: True if the training of a conditional model needs complete outputs (no missing labels).
     needs_complete: ClassVar[bool] = False
-    #: True if a conditional model needs random numbers, which one categorical output cannot use.
+    #: True if the training of a conditional model draws random numbers. Such a rule cannot train a
+    #: model with a single categorical output.
     draws: ClassVar[bool] = False
-    #: True if each training row of a conditional model has a Markov chain of its own.
+    #: True if each training row of a conditional model has its own persistent Markov chain.
     keeps_chains: ClassVar[bool] = False
-    #: Answers that the training of a conditional model needs from `inference`.
+    #: Results of `inference` that the training of a conditional model needs.
     conditional_answers: ClassVar[tuple[str, ...]] = ("marginals",)
-    #: Answers that the training of a density needs from `inference`.
+    #: Results of `inference` that the training of a density needs.
     density_answers: ClassVar[frozenset[str]] = frozenset()
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
@@ -79,8 +81,12 @@ class LearningRule(Options):
         """Return the objective of a layered model; `inference` is a `TruncatedInference`."""
         raise TypeError(f"{type(self).__name__} does not train layered models")
 
+    def chain(self, trained: tuple[bool, ...], n_jobs: int | None = None) -> Objective:
+        """Return the objective of a chain; see `ChainObjective` for the arguments."""
+        raise TypeError(f"{type(self).__name__} does not train chains")
+
     def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
-        """Return a copy of the rule's sampler; None if the rule does not sample.
+        """Return a copy of the rule's sampler, or None if the rule has no sampler.
 
         Raises
         ------
@@ -96,16 +102,16 @@ class LearningRule(Options):
         raise TypeError(f"{type(self).__name__} does not train densities")
 
     def _density_key(self, sampler):
-        """Return the key of a state that a warm start can go on from."""
+        """Return `Objective.state_key`: a warm start continues only from a state with this key."""
         return self.name
 
 
 class Likelihood(LearningRule):
     """Maximum likelihood with the marginals of `inference`; the name is "mle".
 
-    The gradient is ``E[moments | x] - E[moments | observed v, x]`` ([1]_, eq. 5). Outputs that are
-    not observed are marginalised in the second term by the same inference method. With an
-    approximate method the loss is an approximation, too.
+    The gradient is ``E[moments | x] - E[moments | observed v, x]`` ([1]_, eq. 5). In the second
+    term, the same inference method marginalises the missing outputs. If the method is approximate,
+    the reported loss is approximate, too.
 
     References
     ----------
@@ -134,12 +140,42 @@ class Likelihood(LearningRule):
             state_key=self.name,
         )
 
+    def chain(self, trained, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a chain, whose marginals are exact."""
+        return ChainLikelihood(trained, n_jobs)
+
     def _model_phase(self, inference, sampler, n_jobs):
         return Expected(inference, n_jobs)
 
 
+class PseudoLikelihood(LearningRule):
+    """Pseudo-likelihood of chains; the name is "pseudo_likelihood".
+
+    The loss is minus the sum of the log-probabilities of each label given both neighbours [1]_. It
+    costs less than the likelihood, but weights learned by it trust the neighbours too much:
+    prediction does not know them. Every label must be observed.
+
+    References
+    ----------
+    .. [1] Besag (1975). Statistical analysis of non-lattice data. The Statistician 24.
+
+    Examples
+    --------
+    >>> from skcrbm import ChainCRF
+    >>> from skcrbm.learning import PseudoLikelihood
+    >>> model = ChainCRF(learning=PseudoLikelihood())  # the same as learning="pseudo_likelihood"
+    """
+
+    name = "pseudo_likelihood"
+    needs_complete = True
+
+    def chain(self, trained, n_jobs: int | None = None) -> Objective:
+        """Return the objective of a chain."""
+        return ChainPseudoLikelihood(trained, n_jobs)
+
+
 class _Contrastive(LearningRule):
-    """Base of contrastive divergence with chains that begin at the data or go on."""
+    """Base of contrastive divergence, with chains that begin at the data or persist."""
 
     needs_complete = True
     draws = True
@@ -155,11 +191,11 @@ class _Contrastive(LearningRule):
         self.n_chains = n_chains
 
     def check_conditional(self) -> None:
-        """Raise a ValueError if `n_chains` is given: a conditional model has a chain per row."""
+        """Raise a ValueError if `n_chains` is not None, because there is one chain per row."""
         if self.n_chains is not None:
             raise ValueError(
-                f"n_chains={self.n_chains} is an option of densities; a conditional model has one "
-                f"chain per row: use {type(self).__name__}(n_steps={self.n_steps})"
+                "n_chains must be None for a conditional model, which has one chain per row; got "
+                f"n_chains={self.n_chains}: use {type(self).__name__}(n_steps={self.n_steps})"
             )
 
     def conditional(self, inference: InferenceMethod, n_jobs: int | None = None) -> Objective:
@@ -184,17 +220,18 @@ class _Contrastive(LearningRule):
 class ContrastiveDivergence(_Contrastive):
     """Contrastive divergence, CD-k (Hinton 2002); the name is "cd".
 
-    Gibbs chains of k sweeps begin at the data in each step. The direction is
-    ``F(v_data) - F(v_k)`` differentiated with v_k held fixed, a biased estimate of the likelihood's
-    gradient. The reported loss is that difference; it is no measure of progress.
+    In each step, Gibbs chains begin at the data v_data and reach states v_k after k sweeps. The
+    step follows the gradient of the difference of free energies ``F(v_data) - F(v_k)``, in which
+    v_k is treated as a constant. This gradient is a biased estimate of the gradient of the
+    negative log-likelihood. The reported loss is the difference; it does not measure progress.
 
     Parameters
     ----------
     n_steps : int, default=1
-        Number of sweeps k.
+        Number k of Gibbs sweeps in each step.
     n_chains : int or None, default=None
-        Number of chains of a density, which begin at rows drawn from the data; None is 100.
-        Conditional models have one chain per row and refuse a number.
+        Number of chains of a density, which begin at rows drawn from the data; None stands for
+        100. A conditional model has one chain per row and accepts only None.
 
     Examples
     --------
@@ -209,16 +246,18 @@ class ContrastiveDivergence(_Contrastive):
 class PersistentContrastiveDivergence(_Contrastive):
     """Persistent contrastive divergence, PCD-k (Tieleman 2008); the name is "pcd".
 
-    Chains go on from the state in which the last step left them. A conditional model has one
-    distribution per row and so one chain per training row, which begins at the labels of the row.
-    The chains of a density begin at coin flips and are shared by all rows.
+    As `ContrastiveDivergence`, but each chain continues from its state at the end of the previous
+    step. A conditional model has a different distribution for each row. So it needs one chain per
+    training row, which begins at the labels of the row. The chains of a density are shared by all
+    rows and begin at random states.
 
     Parameters
     ----------
     n_steps : int, default=1
-        Number of sweeps in each step.
+        Number of Gibbs sweeps in each step.
     n_chains : int or None, default=None
-        Number of chains of a density; None is 100. Conditional models refuse a number.
+        Number of chains of a density; None stands for 100. A conditional model has one chain per
+        row and accepts only None.
 
     Examples
     --------
@@ -235,13 +274,14 @@ class PersistentContrastiveDivergence(_Contrastive):
 class CDPercLoss(LearningRule):
     """CD-PercLoss (Mnih, Larochelle and Hinton 2011); the name is "cd_percloss".
 
-    The best state that a stochastic search for a low free energy meets competes with the labels.
-    Rows whose labels win add nothing. The loss is ``max(0, F(v_data) - F(v_found))``.
+    For each row, a stochastic search looks for a state v_found with a low free energy F. The loss
+    of the row is ``max(0, F(v_data) - F(v_found))``. So a row does not change the model if its
+    labels v_data have a lower free energy than the state found.
 
     Parameters
     ----------
     n_steps : int, default=1
-        Number of sweeps of the search; 10 is a good number.
+        Number of sweeps of the search; 10 is a good choice.
 
     Examples
     --------
@@ -272,10 +312,10 @@ class CDPercLoss(LearningRule):
 
 
 class _SampledRule(LearningRule):
-    """Base of the rules that follow states drawn by a sampler."""
+    """Base of the rules that estimate moments of the model from states drawn by a sampler."""
 
     sampler: str | InferenceMethod
-    #: Answers that the sampler must give.
+    #: Results that the sampler must be able to return.
     _sampler_answers: ClassVar[frozenset[str]] = frozenset({"samples"})
 
     def density_sampler(self, energy: BaseEnergy) -> InferenceMethod | None:
@@ -287,8 +327,8 @@ class _SampledRule(LearningRule):
             able = ", ".join(repr(n) for n in names if "random_state" in vars(METHODS.get(n)()))
             raise ValueError(
                 f"sampler={self.sampler!r} cannot be used with learning={self!r} on "
-                f"{type(energy).__name__}: it must answer {quoted(sorted(answers))} and have an "
-                f"option random_state, as {able} do"
+                f"{type(energy).__name__}: the sampler must be able to return "
+                f"{quoted(sorted(answers))} and have an option random_state; use one of {able}"
             )
         return sampler
 
@@ -296,21 +336,22 @@ class _SampledRule(LearningRule):
 class PMPLearning(_SampledRule):
     """Learning by perturb-and-max-product ([1]_); the name is "pmp".
 
-    The moments of the model are moments of samples: approximate maxima of the energy with noise on
-    the fields. When they equal the moments of the data, the sampler has been fitted. The learned
-    parameters belong to the sampler: the Gibbs distribution with the same parameters is another
-    distribution. The reported difference of log-weights is no loss.
+    The moments of the model are estimated from samples. A sample is the state with the highest
+    score (approximately) after random noise has been added to the fields. Training makes the
+    moments of the samples equal to the moments of the data. So the trained parameters describe the
+    distribution of the sampler, which is not the Gibbs distribution with the same parameters. The
+    reported loss is a difference of log-weights; it does not measure progress.
 
     Parameters
     ----------
     sampler : str or object, default="perturb_and_max_product"
-        Method that draws the samples. A density takes any method that answers "samples" and has
-        an option `random_state`; with `persistence` above 0 perturbations go on from step to step.
-        A conditional model takes ``PerturbAndMaxProduct(max_iter=...)``; the name stands for 50
-        sweeps there.
+        Method that draws the samples. A density takes any method that can return "samples" and has
+        an option `random_state`, for example ``PerturbAndMaxProduct(persistence=0.9)``, which
+        keeps perturbations from step to step. A conditional model takes only
+        ``PerturbAndMaxProduct(max_iter=...)`` or the name, which stands for ``max_iter=50`` there.
     n_samples : int or None, default=None
-        Number of samples per step of a density; None is 100. A conditional model draws one sample
-        per row and refuses a number.
+        Number of samples of a density in each step; None stands for 100. A conditional model draws
+        one sample per row and accepts only None.
 
     References
     ----------
@@ -345,8 +386,8 @@ class PMPLearning(_SampledRule):
         """Raise a ValueError if an option does not apply to conditional models."""
         if self.n_samples is not None:
             raise ValueError(
-                f"n_samples={self.n_samples} is an option of densities; a conditional model draws "
-                "one sample per row"
+                "n_samples must be None for a conditional model, which draws one sample per row; "
+                f"got n_samples={self.n_samples}"
             )
         self._sweeps()
 
@@ -370,8 +411,8 @@ class PMPLearning(_SampledRule):
         plain = isinstance(sampler, PerturbAndMaxProduct)
         if not plain or repr(sampler) != repr(PerturbAndMaxProduct(sampler.max_iter)):
             raise ValueError(
-                "the sampler of a conditional model must be 'perturb_and_max_product' or "
-                f"PerturbAndMaxProduct(max_iter=...) without other options; got {sampler!r}"
+                "sampler must be 'perturb_and_max_product' or PerturbAndMaxProduct(max_iter=...) "
+                f"without other options for a conditional model; got {sampler!r}"
             )
         return sampler.max_iter
 
@@ -391,15 +432,15 @@ class BPChainLearning(_SampledRule):
     Parameters
     ----------
     sampler : str or object, default="bp_chain"
-        Method that draws the states: any method that answers "samples" ("sample_log_prob", too, if
-        `weighted`) and has an option `random_state`.
+        Method that draws the states. Any method that has an option `random_state` and can return
+        "samples" (and "sample_log_prob" if `weighted`) is accepted.
     n_samples : int, default=100
-        Number of states per step.
+        Number of states that are drawn in each step.
     weighted : bool, default=False
-        Weight each state by the model's weight of it divided by the probability with which it was
-        drawn; any sampler then gives consistent moments. If the effective share of the states
-        is below a tenth, the weights are raised to the largest power below 1 at which it is a
-        tenth.
+        True uses importance weights: the unnormalised probability of a state under the model,
+        divided by the probability with which the sampler drew the state. The estimated moments are
+        then consistent for any sampler. If the effective sample size is below ``n_samples / 10``,
+        the weights are raised to the largest power at which it reaches this number.
 
     References
     ----------
@@ -448,14 +489,14 @@ def weighted_bp_chain() -> BPChainLearning:
 
 
 class BPLearning(LearningRule):
-    """Learning from states with every variable drawn alone from its belief; the name is "bp".
+    """Learning from variables drawn independently from their marginals; the name is "bp".
 
-    A biased baseline of [1]_: the states miss the dependence between the variables.
+    This baseline of [1]_ is biased, because its states ignore the dependence between variables.
 
     Parameters
     ----------
     n_samples : int, default=100
-        Number of states per step.
+        Number of states that are drawn in each step.
 
     References
     ----------
@@ -483,11 +524,12 @@ class BPLearning(LearningRule):
         return self.name, self.n_samples
 
 
-#: Names that `learning=` takes, of all kinds of model.
+#: Learning rules of all kinds of model, by the name that `learning=` takes.
 LEARNING_RULES = Registry(
     "learning",
     {
         "mle": "skcrbm.learning.rules:Likelihood",
+        "pseudo_likelihood": "skcrbm.learning.rules:PseudoLikelihood",
         "cd": "skcrbm.learning.rules:ContrastiveDivergence",
         "pcd": "skcrbm.learning.rules:PersistentContrastiveDivergence",
         "cd_percloss": "skcrbm.learning.rules:CDPercLoss",
@@ -499,11 +541,12 @@ LEARNING_RULES = Registry(
         "analytic": "skcrbm.learning.truncated:AnalyticGradient",
     },
 )
-# Kept as names, so that the rules of other kinds of model need not be imported.
+# Names instead of classes, so that rules of other kinds of model need not be imported.
 _NAMES: dict[str, tuple[str, ...]] = {
     "conditional": ("mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),
     "layered": ("backprop", "analytic"),
+    "chain": ("mle", "pseudo_likelihood"),
 }
 
 
@@ -518,14 +561,14 @@ def resolve_rule(learning: str | LearningRule, kind: Kind) -> LearningRule:
     Raises
     ------
     ValueError
-        If the rule does not train this kind of model, or has an option that does not apply to it.
+        If the rule cannot train this kind of model, or has an option that does not apply here.
     """
     names = rules_for(kind)
     known = learning if isinstance(learning, str) else getattr(learning, "name", None)
     if known is not None and known not in names:
         raise ValueError(
-            f"learning must be one of {', '.join(map(repr, names))} or an object of these; got "
-            f"{learning!r}"
+            f"learning must be one of {', '.join(map(repr, names))} or an object of one of these "
+            f"rules; got {learning!r}"
         )
     rule = resolve_options(learning, LEARNING_RULES, LearningRule, "learning", names)
     if kind == "conditional":
@@ -534,5 +577,5 @@ def resolve_rule(learning: str | LearningRule, kind: Kind) -> LearningRule:
 
 
 def rule_constraint(kind: Kind, example: str) -> list:
-    """Return the constraint of `learning` of an estimator of this kind of model."""
+    """Return the constraint of the hyperparameter `learning` for this kind of model."""
     return options_constraint(rules_for(kind), LearningRule, example)

@@ -1,4 +1,4 @@
-"""Solvers and stopping rules: the objects that `solver=` and `early_stopping=` take."""
+"""Solvers and stopping rules: the objects that users pass as `solver=` and `early_stopping=`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.learning.optimizers import AdamSteps, GradientSteps, Optimizer, PolynomialAverage
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
-# Adam's usual step size, and a step size of gradient descent that moves parameters of this
-# scale about as fast: the models of the guides train well with both.
+# Automatic step sizes: the usual step size of Adam, and a step size with which gradient descent
+# learns about as fast. The models of the guides train well with both.
 _ADAM_RATE, _SGD_RATE = 0.001, 0.05
-# The step size of averaged gradient descent is this number divided by (1 + the mean square length
-# of a row of X). For a logistic regression with full gradients and momentum 0.9, steps seven times
-# as large begin to diverge.
+# The automatic step size of averaged gradient descent is this number divided by (1 + the mean
+# squared length of a row of X). A logistic regression with full gradients and momentum 0.9 begins
+# to diverge only with steps seven times as large.
 _AVERAGED_RATE = 2.0
-# Adam's step size is raised if an epoch has fewer steps than this, because an epoch should move
-# a parameter by about as much. `Plan.max_speedup` limits the factor.
+# Adam's step size is raised if an epoch has fewer steps than this number, so that parameters move
+# about as far in each epoch. `Plan.max_speedup` limits the factor.
 _STEPS_PER_EPOCH = 60
+# Values of `n_iter_no_change="auto"`: with averaged gradient descent, and with other solvers.
 _AVERAGED_PATIENCE, _PATIENCE = 10, 25
 _AUTO = StrOptions({"auto"})
 
@@ -36,12 +37,12 @@ class Solver(Options):
 class LBFGS(Solver):
     """L-BFGS on the exact likelihood of all rows at once.
 
-    An iteration counts as an epoch. It needs ``learning="mle"`` and exact inference.
+    An iteration counts as an epoch. This solver needs ``learning="mle"`` and exact inference.
 
     Parameters
     ----------
     tol : float, default=0.0
-        Training stops when ten iterations have lowered the objective by no more than this, or by
+        Training stops when ten iterations have lowered the objective by no more than `tol`, or by
         no more than 5e-4 of its value (1e-8 without hidden units).
 
     Examples
@@ -61,9 +62,9 @@ class LBFGS(Solver):
 
 
 class StochasticSolver(Solver):
-    """Base of the solvers that take a step per mini-batch."""
+    """Base of the solvers that make a step per mini-batch."""
 
-    #: True if the automatic step size is the step size of averaged gradient descent.
+    #: True if the solver is averaged gradient descent, for which "auto" has other values.
     averaged: ClassVar[bool] = False
 
     learning_rate: float | Literal["auto"]
@@ -76,12 +77,12 @@ class StochasticSolver(Solver):
 
     @property
     def settings(self) -> tuple:
-        """Options that the state of an optimizer depends on; its name comes first."""
+        """Name and options of the solver on which the state of its optimizer depends."""
         options = {k: v for k, v in vars(self).items() if k != "batch_size"}
         return self.name, *sorted(options.items())
 
     def rows_per_step(self, n_rows: int, automatic: int) -> int:
-        """Return the size of a mini-batch; "auto" stands for `automatic`."""
+        """Return the number of rows of a mini-batch; "auto" stands for `automatic`."""
         size = automatic if isinstance(self.batch_size, str) else self.batch_size
         return min(size, n_rows)
 
@@ -91,7 +92,7 @@ class StochasticSolver(Solver):
         return automatic if isinstance(average, str) else average
 
     def step_size(self, scale: StepScale) -> float:
-        """Return the step size; "auto" depends on the data and the number of steps."""
+        """Return the step size; the value of "auto" is computed from `scale`."""
         if not isinstance(self.learning_rate, str):
             return self.learning_rate
         return self._automatic_step_size(scale)
@@ -100,7 +101,7 @@ class StochasticSolver(Solver):
         return _SGD_RATE
 
     def optimizer(self, rates, average: bool) -> Optimizer:
-        """Return the optimizer that moves the parameters; `rates` has a rate per array."""
+        """Return a new optimizer; `rates` has a learning rate per parameter array."""
         return GradientSteps(rates, self._momentum, PolynomialAverage() if average else None)
 
     @property
@@ -110,11 +111,11 @@ class StochasticSolver(Solver):
 
 @dataclass(frozen=True)
 class StepScale:
-    """Facts that the automatic step size depends on."""
+    """Quantities on which automatic step sizes depend."""
 
-    n_steps: int  # mini-batches of an epoch
+    n_steps: int  # number of mini-batches in an epoch
     max_speedup: int  # limit of the factor by which Adam's step size is raised
-    mean_square: float  # mean square length of a row of X
+    mean_square: float  # mean squared length of a row of X
     curvature: float  # largest factor of the penalty
 
 
@@ -124,14 +125,15 @@ class Adam(StochasticSolver):
     Parameters
     ----------
     learning_rate : float or "auto", default="auto"
-        Step size. "auto" is 0.001, raised by up to 50 times (20 times for density rules that
-        follow states of the model) if an epoch has fewer than 60 steps.
+        Step size. "auto" is 0.001 if an epoch has at least 60 steps. With fewer steps the number
+        is multiplied by ``60 / steps``, but at most by 50 (by 20 in `IsingModel` and
+        `MarkovRandomField` with a rule other than "mle").
     batch_size : int or "auto", default="auto"
-        Number of rows per step; each estimator says in its documentation how many "auto" is.
+        Number of rows per step. The documentation of each estimator gives the value of "auto".
     average : bool or "auto", default="auto"
-        Keep a running average of the iterates in which late iterates count more. "auto" averages
-        if the steps of the learning rule do not become small: in `MSSVMCRBM`, and in the densities
-        for all rules other than "mle".
+        Keep a running average of the iterates, in which late iterates have larger weights, instead
+        of the last iterate. "auto" averages if the steps of the learning rule do not become small:
+        in `MSSVMCRBM`, and in densities with a rule other than "mle".
 
     Examples
     --------
@@ -163,19 +165,19 @@ class Adam(StochasticSolver):
         return _ADAM_RATE * factor
 
     def optimizer(self, rates, average: bool) -> Optimizer:
-        """Return the optimizer that moves the parameters; `rates` has a rate per array."""
+        """Return a new optimizer; `rates` has a learning rate per parameter array."""
         return AdamSteps(rates, PolynomialAverage() if average else None)
 
 
 class SGD(StochasticSolver):
-    """Gradient descent on mini-batches, with classical momentum if asked for.
+    """Gradient descent on mini-batches, with optional classical momentum.
 
     Parameters
     ----------
     learning_rate : float or "auto", default="auto"
         Step size; "auto" is 0.05.
     momentum : float in [0, 1), default=0.0
-        Share of the last step that is added to the next.
+        Share of the previous step that is added to the next step.
     batch_size : int or "auto", default="auto"
         Number of rows per step, as in `Adam`.
     average : bool or "auto", default="auto"
@@ -211,16 +213,16 @@ class SGD(StochasticSolver):
 class AveragedSGD(StochasticSolver):
     """Gradient descent with momentum that keeps an average of its iterates.
 
-    Late iterates count more in the average. It suits models with hundreds of outputs, such as
-    images.
+    Late iterates have larger weights in the average. This solver suits models with hundreds of
+    outputs, such as images.
 
     Parameters
     ----------
     learning_rate : float or "auto", default="auto"
-        Step size. "auto" is 2 / (1 + the mean square length of a row of X), taken after the columns
-        have been brought to one scale and mean 0 if the estimator does that.
+        Step size. "auto" is 2 / (1 + the mean squared length of a row of X). If the estimator
+        standardises the columns of X, the length is measured afterwards.
     momentum : float in [0, 1), default=0.9
-        Share of the last step that is added to the next.
+        Share of the previous step that is added to the next step.
     batch_size : int or "auto", default="auto"
         Number of rows per step, as in `Adam`.
 
@@ -249,11 +251,11 @@ class AveragedSGD(StochasticSolver):
         self.batch_size = batch_size
 
     def _automatic_step_size(self, scale: StepScale) -> float:
-        # The curvature of a logistic regression is a quarter of the first number.
+        # The first number is four times the curvature of a logistic regression.
         return _AVERAGED_RATE / max(1 + scale.mean_square, 4 * scale.curvature)
 
 
-#: Names that `solver=` takes.
+#: Solvers by the name that `solver=` takes.
 SOLVERS = Registry(
     "solver",
     {
@@ -272,7 +274,7 @@ def resolve_solver(solver: str | Solver, names=tuple(SOLVERS)) -> Any:
 
 
 def solver_constraint(names=tuple(SOLVERS), *, auto: bool = False) -> list:
-    """Return the constraint of a hyperparameter that takes one of these solvers."""
+    """Return the constraint of a hyperparameter that accepts the solvers `names`."""
     kinds = tuple(SOLVERS.get(name) for name in names)
     return options_constraint(names, kinds, "Adam(learning_rate=0.01)", auto=auto)
 
@@ -283,15 +285,15 @@ def solver_constraint(names=tuple(SOLVERS), *, auto: bool = False) -> list:
 class LossPlateau(Options):
     """Stop when the training loss no longer falls; no rows are held out.
 
-    "cd", "pcd", "pmp" and other rules without a loss do all epochs.
+    Rules without a loss, such as "cd", "pcd" and "pmp", do all `max_iter` epochs.
 
     Parameters
     ----------
     n_iter_no_change : int or "auto", default="auto"
-        Stop after this number of epochs without a gain of more than `tol`. "auto" is 10 with
-        averaged gradient descent, else 25.
+        Stop after this number of epochs in which the loss has not fallen by more than `tol`. "auto"
+        is 10 with averaged gradient descent, else 25.
     tol : float, default=0.0
-        Smallest gain that counts.
+        Largest decrease of the loss that does not count as an improvement.
 
     Examples
     --------
@@ -311,14 +313,14 @@ class LossPlateau(Options):
         self.tol = tol
 
     def patience(self, solver: StochasticSolver) -> int:
-        """Return the number of epochs without a gain after which training stops."""
+        """Return the number of epochs without an improvement after which training stops."""
         if isinstance(self.n_iter_no_change, str):
             return _AVERAGED_PATIENCE if solver.averaged else _PATIENCE
         return self.n_iter_no_change
 
 
 class EarlyStopping(LossPlateau):
-    """Hold out a part of the rows and keep the epoch with the best score on it.
+    """Hold out a part of the rows, and keep the epoch with the best score on this part.
 
     Parameters
     ----------
@@ -328,9 +330,9 @@ class EarlyStopping(LossPlateau):
         Stop after this number of epochs in which the validation score has not risen by more than
         `tol`. "auto" is 10 with averaged gradient descent, else 25.
     tol : float, default=0.0
-        Smallest gain that counts.
+        Largest increase of the score that does not count as an improvement.
     refit : bool, default=True
-        Fit again on all rows for the best number of epochs.
+        Train again from the start on all rows, for the best number of epochs.
 
     Examples
     --------
@@ -373,16 +375,10 @@ def resolve_stopping(
     held_out: EarlyStopping | None = None,
     plateau: LossPlateau | None = None,
 ) -> LossPlateau:
-    """Return the stopping rule of a fit.
+    """Return the stopping rule that the hyperparameter `early_stopping` stands for.
 
-    Parameters
-    ----------
-    early_stopping : bool, "auto" or object
-        The hyperparameter.
-    automatic : bool
-        Value that "auto" stands for.
-    held_out, plateau : object, default=None
-        Rules that True and False stand for; None stands for their defaults.
+    "auto" stands for the bool `automatic`, True for the rule `held_out` and False for the rule
+    `plateau`. The defaults of these two rules are ``EarlyStopping()`` and ``LossPlateau()``.
     """
     if isinstance(early_stopping, LossPlateau):
         early_stopping.check_options()
@@ -394,7 +390,7 @@ def resolve_stopping(
 
 
 def holds_out_rows(early_stopping: bool | str | LossPlateau) -> bool:
-    """Return True if the hyperparameter asks for held-out rows, whatever their number."""
+    """Return True if `early_stopping` is True or an `EarlyStopping`, which hold rows out."""
     return early_stopping is True or isinstance(early_stopping, EarlyStopping)
 
 

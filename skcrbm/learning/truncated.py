@@ -1,4 +1,4 @@
-"""Learning layered models through a fixed number of inference iterations."""
+"""Learning rules of layered models: gradients through a fixed number of inference iterations."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from skcrbm.utils.parallel import ordered_map, row_chunks
 
 
 class Backpropagation(LearningRule):
-    """Exact gradient of ``-log b(y)`` through the iterations ([1]_); the name is "backprop".
+    """Backpropagation through the iterations of inference; the name is "backprop".
 
-    b are the beliefs of the output after the iterations of inference.
+    The loss of a row is ``-log b(y)`` with the beliefs b of the output after the last iteration,
+    and its gradient is exact ([1]_).
 
     Parameters
     ----------
     label_smoothing : float in [0, 1), default=0.0
-        Share of each target that is spread evenly over all states.
+        Share of each target probability that is spread evenly over all states.
 
     References
     ----------
@@ -54,14 +55,15 @@ class Backpropagation(LearningRule):
 class AnalyticGradient(Backpropagation):
     """Moments given the inputs minus moments given inputs and outputs; the name is "analytic".
 
-    Both moments come from the same number of iterations ([1]_, eq. 7). On loopy graphs, or with
-    an iteration too few, the difference is not the gradient of any loss, and training is worse than
-    with `Backpropagation`.
+    Inference runs the same number of iterations for both moments ([1]_, eq. 7). On graphs with
+    cycles, or with too few iterations to converge, the difference is not the gradient of any loss,
+    and training gives worse models than `Backpropagation`.
 
     Parameters
     ----------
     label_smoothing : float in [0, 1), default=0.0
-        Share of each target that is spread evenly over all states, in the reported loss.
+        Share of each target probability that is spread evenly over all states. It changes only
+        the reported loss.
 
     References
     ----------
@@ -83,11 +85,10 @@ class AnalyticGradient(Backpropagation):
 
 
 class TruncatedLikelihood(Objective):
-    """``-log b(y)`` for the beliefs b of the output after T iterations (Shen et al. 2019).
+    """Loss ``-log b(y)`` with the beliefs b of the output after T iterations (Shen et al. 2019).
 
-    The gradient is the exact gradient of this number, by reverse-mode differentiation through
-    the iterations. The model is a `LayeredModel`, which encodes its inputs itself; no state is kept
-    from one batch to the next.
+    The gradient is exact, by reverse-mode differentiation through the iterations. The model is a
+    `LayeredModel`, which encodes its inputs itself. The objective has no state.
     """
 
     def __init__(
@@ -98,11 +99,11 @@ class TruncatedLikelihood(Objective):
         self.n_jobs = n_jobs
 
     def rows_read(self, model, batch: Batch):
-        """Return the rows of the input's weights that a batch of sparse inputs reads."""
+        """Return the rows of the weights of the input layer that a batch with sparse X reads."""
         return model.weights_read(batch.X)
 
     def step(self, model, batch: Batch, clock: Clock, state):
-        """Return the `Step` of a batch, added up over chunks of rows in order."""
+        """Return the `Step` of a batch: the sum over chunks of rows, always in the same order."""
         network = self.inference.network(model)
 
         def chunk(rows):
@@ -128,7 +129,7 @@ class TruncatedLikelihood(Objective):
         return sum(ordered_map(chunk, row_chunks(len(batch), LAYERED_CHUNK_ROWS), self.n_jobs))
 
     def _chunk(self, network, model, batch, n):
-        """Return the `Step` of the first n rows of a batch; the other rows have no weight."""
+        """Return the `Step` of the first n rows of a batch; the other rows have weight 0."""
         trace = network.run(LayeredInput(*model.encode(batch.X)), keep=True)
         output = trace.beliefs[-1][-1]
         loss, difference = self._loss(output, batch)
@@ -137,7 +138,7 @@ class TruncatedLikelihood(Objective):
         return Step(gradient, loss, self._converged(trace, n))
 
     def _loss(self, output, batch):
-        """Return the loss and its derivative by the output's scores, (n_outputs, n_states, n)."""
+        """Return the loss and its gradient (n_outputs, n_states, n) in the scores of the output."""
         p = probabilities(output.astype(np.float64), len(batch))
         target = targets_of(batch.visible, p.shape)
         weight = np.where(np.isnan(target[:, :1]), 0.0, batch.weight)
@@ -148,8 +149,8 @@ class TruncatedLikelihood(Objective):
         return -float((weight * target * log_p).sum()), weight * (p - target)
 
     def _converged(self, trace, n):
-        """Return the number of rows, among n, whose output hardly moved in the last iteration."""
-        if trace.n_iter < self.inference.n_iter:  # the missing iterations would repeat the last
+        """Count the rows among the first n whose output hardly changed in the last iteration."""
+        if trace.n_iter < self.inference.n_iter:  # stopped early: more iterations change nothing
             return n
         last = probabilities(trace.beliefs[-1][-1], trace.n)
         before = probabilities(trace.beliefs[-2][-1], trace.n)
@@ -157,9 +158,9 @@ class TruncatedLikelihood(Objective):
 
 
 class TruncatedMoments(TruncatedLikelihood):
-    """Difference of the moments with free and with clamped outputs, after T iterations each.
+    """Difference of the moments with free outputs and with clamped outputs, after T iterations.
 
-    The reported loss is the loss of `TruncatedLikelihood`.
+    The reported loss is the same as in `TruncatedLikelihood`.
     """
 
     def _chunk(self, network, model, batch, n):
@@ -182,7 +183,7 @@ class TruncatedMoments(TruncatedLikelihood):
 
 
 def _whole_vectors(batch):
-    """Append rows of weight 0, because kernels process whole vectors of rows faster."""
+    """Pad a batch with rows of weight 0, because kernels are faster on whole vectors of rows."""
     n = len(batch)
     odd = n % VECTOR_ROWS
     if n < VECTOR_ROWS or odd <= 2:
@@ -193,7 +194,7 @@ def _whole_vectors(batch):
 
 
 def targets_of(visible: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
-    """Return targets (n_outputs, n_states, n) as probabilities of states, NaN if not observed.
+    """Return target probabilities (n_outputs, n_states, n) of the states, NaN if not observed.
 
     `visible` (n, V) is one-hot for a single categorical node, else 0/1 for each binary node.
     """

@@ -1,5 +1,9 @@
 """Splits of multi-label data for the `cv` of scikit-learn's tools, and predictions out of fold."""
 
+from skcrbm.model_selection._groups import (
+    MultilabelStratifiedGroupKFold,
+    multilabel_train_test_split,
+)
 from skcrbm.model_selection._predict import cross_val_predict
 from skcrbm.model_selection._stratified import (
     MultilabelStratifiedKFold,
@@ -7,7 +11,9 @@ from skcrbm.model_selection._stratified import (
 )
 
 __all__ = [
+    "MultilabelStratifiedGroupKFold",
     "MultilabelStratifiedKFold",
     "MultilabelStratifiedShuffleSplit",
     "cross_val_predict",
+    "multilabel_train_test_split",
 ]

@@ -56,6 +56,16 @@ def _parts(present, sizes, rng=None):
     return result
 
 
+def check_fold_options(n_splits, shuffle, random_state):
+    """Refuse invalid arguments of the splitters into folds."""
+    if not isinstance(n_splits, Integral) or n_splits < 2:
+        raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}")
+    if not isinstance(shuffle, bool):
+        raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
+    if random_state is not None and not shuffle:
+        raise ValueError("random_state has no effect with shuffle=False; set shuffle=True")
+
+
 class _IndicatorSplit:
     """The method `split` that both splitters share."""
 
@@ -85,7 +95,7 @@ class _IndicatorSplit:
         if groups is not None:
             raise ValueError(
                 f"{type(self).__name__} does not support groups: rows of a group may fall on "
-                "both sides of a split. GroupKFold keeps groups together, without stratification"
+                "both sides of a split. MultilabelStratifiedGroupKFold keeps groups together"
             )
         y = y if y is None or is_frame(y) else with_dimensions(y)
         return super().split(X, y, groups)
@@ -129,12 +139,7 @@ class MultilabelStratifiedKFold(_IndicatorSplit, BaseCrossValidator):
     """
 
     def __init__(self, n_splits=5, *, shuffle=False, random_state=None):
-        if not isinstance(n_splits, Integral) or n_splits < 2:
-            raise ValueError(f"n_splits must be an integer of at least 2, got {n_splits!r}")
-        if not isinstance(shuffle, bool):
-            raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
-        if random_state is not None and not shuffle:
-            raise ValueError("random_state has no effect with shuffle=False; set shuffle=True")
+        check_fold_options(n_splits, shuffle, random_state)
         self.n_splits = n_splits
         self.shuffle = shuffle
         self.random_state = random_state

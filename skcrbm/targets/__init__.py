@@ -1,6 +1,7 @@
-"""The kinds of y, their encoding as 0/1 visible units, and the way back to labels and scores.
+"""Targets: validate y, encode it as 0/1 visible units, and decode predictions in the form of y.
 
-`kinds.make_targets` finds out which kind a y is; for `images.make_image_targets` a 2-D y holds
-flat images. All behaviour that depends on the kind is a method of the targets, so that
-classifiers need not ask. `kinds.TargetsMixin` is the base of all classifiers.
+`kinds.make_targets` returns a `Targets` object for a given y: labels (2-D y), two classes, more
+classes or, by `images.make_image_targets`, images. All code that depends on the kind of y is a
+method of this object, so that classifiers need no case distinctions. `kinds.TargetsMixin` is a base
+class of all classifiers.
 """

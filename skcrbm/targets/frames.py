@@ -1,4 +1,4 @@
-"""Predictions as data frames and series of pandas or polars."""
+"""Conversion of predictions to data frames and series of pandas or polars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTAINERS = ("default", "pandas", "polars")
 
 
 def check_container(container: Any) -> None:
-    """Raise an error if a container is unknown, or its library is not installed."""
+    """Raise an error if `container` is unknown, or its library is not installed."""
     if container not in _CONTAINERS:
         raise ValueError(f"container must be 'default', 'pandas' or 'polars', got {container!r}")
     if container == "pandas":
@@ -24,7 +24,7 @@ def check_container(container: Any) -> None:
 def label_frame(values: np.ndarray, index: Any, names: Any, container: str) -> Any:
     """Return values (N, L) as a data frame with a column for each label.
 
-    Without `names` (L,) the columns have numbers, which are strings in polars.
+    If `names` is None, the column names are numbers (in polars, numbers as strings).
     """
     if container == "polars":
         import polars as pl
@@ -33,12 +33,12 @@ def label_frame(values: np.ndarray, index: Any, names: Any, container: str) -> A
         return pl.DataFrame(values, schema=[str(name) for name in columns], orient="row")
     import pandas as pd
 
-    # A list of tuples becomes a MultiIndex.
+    # pd.Index turns a list of tuples into a MultiIndex.
     return pd.DataFrame(values, index, columns=None if names is None else pd.Index(list(names)))
 
 
 def named_series(values: np.ndarray, index: Any, name: Any, container: str) -> Any:
-    """Return values (N,) as a series of pandas, with an index, or of polars."""
+    """Return values (N,) as a pandas or polars series; polars ignores `index`."""
     if container == "polars":
         import polars as pl
 

@@ -1,4 +1,4 @@
-"""y of binary images: (N, height, width), or rows of pixels as any indicator matrix."""
+"""Targets of binary images: y of shape (N, height, width), or (N, n_pixels)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from skcrbm.utils.labels import binary_images, flat_images, is_images, without_k
 
 
 def make_image_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
-    """Do the work of `make_targets` for a y that may be (N, height, width).
+    """Return the `Targets` of a y that may be (N, height, width); see `make_targets`.
 
-    A 2-D y holds rows of pixels. The result is `ImageTargets`, unless y is 1-D.
+    The rows of a 2-D y are the pixels of images. The result is an `ImageTargets`, or if y is 1-D
+    the result of `make_targets`.
     """
     shape = None
     if is_images(y, "y"):
@@ -30,9 +31,9 @@ def make_image_targets(y: Any, classes: Any = None, estimator: Any = None) -> Ta
 
 
 class ImageTargets(MultilabelTargets):
-    """Binary images; predictions have the shape of the images of `fit`.
+    """Targets of binary images; predictions have the shape of the images in `fit`.
 
-    `n_outputs` is the number of pixels. `shape` is (height, width), or None for rows of pixels.
+    `n_outputs` is the number of pixels; `shape` is (height, width), or None if y is 2-D.
     """
 
     _saved = (*MultilabelTargets._saved, "shape")
@@ -42,7 +43,7 @@ class ImageTargets(MultilabelTargets):
         self.shape = (n_outputs,) if shape is None else shape
 
     def encode(self, y, dtype=np.float64):
-        """Return y, images or rows of pixels, as (N, L) with NaN."""
+        """Return images, or rows of pixels, as an array (N, L) with NaN for missing pixels."""
         return super().encode(self._flat(y, "y"), dtype)
 
     def decode(self, visible):
@@ -54,18 +55,18 @@ class ImageTargets(MultilabelTargets):
         return self._shaped(scores)
 
     def proba(self, log_odds):
-        """Return P(y_i = 1), (N, *shape)."""
+        """Return the probabilities P(y_i = 1) as images (N, *shape)."""
         return self._shaped(super().proba(log_odds))
 
     def log_proba(self, log_odds):
-        """Return log P(y_i = 1), (N, *shape)."""
+        """Return the log-probabilities log P(y_i = 1) as images (N, *shape)."""
         return self._shaped(super().log_proba(log_odds))
 
     def warn_of_one_value(self, visible):
-        """Do nothing: pixels that are always on or off are ordinary."""
+        """Do nothing, because pixels that are always 0 or always 1 are common."""
 
     def check_known(self, y_known, n_rows):
-        """Return known pixels (N, L), NaN elsewhere, or None."""
+        """Return the known pixels (N, L), with NaN for unknown pixels, or None."""
         flat = self._flat(y_known, "y_known")
         if flat is not y_known and len(flat) != n_rows:
             raise ValueError(
@@ -75,7 +76,7 @@ class ImageTargets(MultilabelTargets):
         return super().check_known(flat, n_rows)
 
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
-        """Return the share of the observed pixels that are right."""
+        """Return the share of the observed pixels that are predicted correctly."""
         y = without_known(self.encode(y), known)
         y_pred = np.reshape(y_pred, (len(y_pred), self.n_visible))
         loss = masked_score("neg_hamming_loss", y, y_pred=y_pred, sample_weight=sample_weight)

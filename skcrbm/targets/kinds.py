@@ -1,4 +1,4 @@
-"""The kinds of y: encoding as 0/1 units, the way back to labels and scores; base of classifiers."""
+"""Kinds of y (labels, two classes, more classes), and a mixin of all classifiers."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from skcrbm.utils.labels import (
 from skcrbm.utils.pickling import Versioned, checked_state, state_with_version
 from skcrbm.utils.validation import check_same_length
 
-# scikit-learn indexes these scores of 1-D y by position, as arrays.
+# For a 1-D y these methods always return arrays, because scikit-learn indexes them by position.
 _SCORES = ("predict_proba", "predict_log_proba", "decision_function")
 
 
 def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
-    """Return the kind of y that was given.
+    """Return the `Targets` object for y.
 
-    `classes` are all classes of a 1-D y, for `partial_fit`. `estimator` is named in the error if
-    y is None. A y that is neither an indicator matrix nor a vector of classes is a ValueError.
+    `classes` are all classes of a 1-D y, for `partial_fit`; `estimator` is named in errors. A y
+    that is neither an indicator matrix nor a vector of classes raises a ValueError.
     """
     if y is None:
         name = "This estimator" if estimator is None else type(estimator).__name__
@@ -60,8 +60,8 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
         return targets
     if y.ndim > 2:
         raise ValueError(
-            f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or for "
-            "binary images skcrbm.ImageCRBM, which takes them as they are"
+            f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
+            "skcrbm.ImageCRBM if y holds binary images"
         )
     y = class_vector(y, warn=False)  # `encode` warns about a column
     classes = np.unique(y) if classes is None else distinct_classes(classes)
@@ -70,96 +70,96 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
 
 
 class Targets(Versioned, ABC):
-    """Base of the kinds of y: L labels of a 2-D y, or the classes of a 1-D y.
+    """Base class of the kinds of y: L labels of a 2-D y, or K classes of a 1-D y.
 
-    Targets ask a model for its scores: ``_label_scores(rows)`` (N, L), ``_binary_scores(rows)``
-    (N, 1) or ``_class_scores(rows)`` (N, K), where `rows` is the X of the model after its
-    validation. A model of a 2-D y also has ``_label_log_odds(rows)`` and ``_labels(rows)``, a
-    model of two classes ``_log_odds_scale``.
+    Some methods call a method of the model, with the argument `rows` unchanged. For a 2-D y the
+    model has the methods ``_label_scores(rows)`` (N, L), ``_label_log_odds(rows)`` (N, L) and
+    ``_labels(rows)`` (N, L); for two classes ``_binary_scores(rows)`` (N, 1) and the attribute
+    `_log_odds_scale`; for more classes ``_class_scores(rows)`` (N, K).
     """
 
     _warns_of_version = False
 
     _saved = ("classes", "n_visible")
 
-    #: Numbers (L,) of the labels, or classes (K,), as in `classes_`.
+    #: Numbers (L,) of the labels, or classes (K,); the attribute `classes_` of classifiers.
     classes: np.ndarray
-    #: Number V of visible units: L, or 1 for two classes, or K.
+    #: Number V of visible units: L for labels, 1 for two classes, K for more classes.
     n_visible: int
-    #: Names (L,) of the columns of y, or the name (1,) of a 1-D y; None without names.
+    #: Names (L,) of the columns of y, or the name (1,) of a 1-D y; None if y has no names.
     names: np.ndarray | None = None
-    #: True if y is 2-D: its labels may be known in part, and a decoding rule predicts them.
+    #: True if y is 2-D, which means that decoding rules and known labels are supported.
     multilabel: ClassVar[bool] = False
-    #: True if the visible units are the states of one categorical output.
+    #: True if the visible units are the states of a single categorical output.
     one_hot: ClassVar[bool] = False
 
     # ------------------------------------------------------------- y and visible units
 
     @abstractmethod
     def encode(self, y: Any, dtype: Any = np.float64) -> np.ndarray:
-        """Return 0/1 visible units (N, V) of a y in a new array, NaN where not observed."""
+        """Encode y as 0/1 visible units (N, V), with NaN for missing labels, in a new array."""
 
     @abstractmethod
     def decode(self, visible: np.ndarray) -> np.ndarray:
-        """Return the labels of 0/1 visible units (N, V)."""
+        """Return the labels or classes for 0/1 visible units (N, V)."""
 
     @abstractmethod
     def for_classifier(self, y: Any) -> Any:
-        """Return y in the form that `fit` of another classifier takes."""
+        """Return y in a form that `fit` of any scikit-learn classifier accepts."""
 
     @abstractmethod
     def check_known(self, y_known: Any, n_rows: int) -> np.ndarray | None:
-        """Return known labels (N, L), NaN elsewhere, or None; ValueError if y_known is invalid."""
+        """Validate `y_known`, and return it as an array (N, L), or None if no label is known."""
 
     @abstractmethod
     def check_classes(self, classes: Any) -> None:
-        """Refuse `classes` of a later call to `partial_fit` that differ from these classes."""
+        """Raise a ValueError if `classes` in a call of `partial_fit` differ from `self.classes`."""
 
     @abstractmethod
     def require_multilabel(self, method: str) -> None:
-        """Raise an error that names `method`, which needs a 2-D y, if y is 1-D."""
+        """If y is 1-D, raise a ValueError that says that `method` needs a 2-D y."""
 
     @abstractmethod
     def loss_factors(
         self, class_weight: Any, visible: np.ndarray, weight: np.ndarray
     ) -> np.ndarray:
-        """Return factors of the loss of each visible unit, (N, V), or of each row, (N, 1)."""
+        """Turn `class_weight` into weights of the visible units (N, V) or of the rows (N, 1)."""
 
     def class_weighted(
         self, class_weight: Any, visible: np.ndarray, weight: np.ndarray
     ) -> np.ndarray:
-        """Return row weights (N,) with `class_weight`, for a loss of whole rows."""
+        """Return the row weights (N,) multiplied by `class_weight`, for losses of whole rows."""
         return row_weights(self.loss_factors(class_weight, visible, weight), visible, weight)
 
     @abstractmethod
     def accuracy(
         self, y: Any, y_pred: np.ndarray, sample_weight: Any = None, known: Any = None
     ) -> float:
-        """Return the accuracy; for a 2-D y the subset accuracy over its observed entries.
+        """Return the accuracy or, for a 2-D y, the subset accuracy over the observed labels.
 
-        Entries of a 2-D y that are `known`, (N, L) with NaN elsewhere, do not count.
+        Labels of a 2-D y that are known beforehand (not NaN in `known`, (N, L)) do not count.
         """
 
     def warn_of_one_value(self, visible: np.ndarray) -> None:
-        """Warn of labels (N, V) of a 2-D y that were observed with a single value."""
+        """Warn of labels of a 2-D y that have the same value in all rows of `visible` (N, V)."""
 
     # ---------------------------------------------------------------- scores and labels
 
     @abstractmethod
     def scores(self, model: Any, rows: Any) -> np.ndarray:
-        """Return the decision scores (N, V) of a model."""
+        """Return the decision scores (N, V) by the model."""
 
     @abstractmethod
     def log_odds(self, model: Any, rows: Any) -> np.ndarray:
-        """Return scores (N, V) whose sigmoid or softmax is the probability."""
+        """Return scores (N, V) by the model; their sigmoid or softmax is the probability."""
 
     @abstractmethod
     def predict(self, model: Any, rows: Any) -> np.ndarray:
-        """Return the labels that the model decodes for a 2-D y, else the best class."""
+        """Return the labels that the model predicts by its decoding rule, or its best class."""
 
     @abstractmethod
     def labels(self, scores: np.ndarray) -> np.ndarray:
-        """Return the labels with positive decision scores (N, V), or the best class."""
+        """Return the labels with scores of at least 0, or the class with the highest score."""
 
     def decision(self, scores: np.ndarray) -> np.ndarray:
         """Return decision scores (N, V) in the shape of `decision_function`."""
@@ -167,11 +167,11 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def proba(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the sigmoid or softmax of log-odds (N, V) in the shape of `predict_proba`."""
+        """Return the probabilities for log-odds (N, V), in the shape of `predict_proba`."""
 
     @abstractmethod
     def log_proba(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return the logarithm of `proba`, finite for finite log-odds (N, V)."""
+        """Return the logarithm of `proba`, which is finite if the log-odds (N, V) are finite."""
 
     # ------------------------------------------------ probabilities of other classifiers
 
@@ -179,22 +179,22 @@ class Targets(Versioned, ABC):
     def marginals(
         self, proba: Any, classes: Any = None, name: str = "predict_proba(X)"
     ) -> np.ndarray:
-        """Return P(visible unit = 1), (N, V), from `predict_proba` of another classifier.
+        """Convert `predict_proba` of any classifier to P(visible unit = 1), (N, V).
 
-        `classes` is the `classes_` of that classifier; error messages call `proba` by `name`.
+        `classes` is the `classes_` of this classifier. Error messages refer to `proba` as `name`.
         """
 
     # ------------------------------------------------------------------ output with names
 
     @abstractmethod
     def visible_names(self) -> np.ndarray:
-        """Return the names or numbers (V,) of the labels or classes of the visible units."""
+        """Return the names or numbers (V,) of labels, or the classes, for the visible units."""
 
     @abstractmethod
     def framed(self, values: np.ndarray, index: Any, container: str = "pandas") -> Any:
-        """Return predictions (N, L), or (N,) of a 1-D y, as a data frame or series.
+        """Return predictions (N, L) as a data frame, or (N,) of a 1-D y as a series.
 
-        `container` is "pandas" or "polars"; polars has no index.
+        `container` is "pandas" or "polars"; polars ignores `index`.
         """
 
 
@@ -202,20 +202,20 @@ class Targets(Versioned, ABC):
 
 
 class MultilabelTargets(Targets):
-    """2-D y: a matrix of L 0/1 labels, NaN where not observed."""
+    """Targets of a 2-D y: a matrix of L 0/1 labels, with NaN for missing labels."""
 
     multilabel = True
 
     def __init__(self, n_outputs: int, names: np.ndarray | None = None):
         self.n_visible = n_outputs
         self.names = names
-        # scikit-learn takes two integers for the classes of a binary target, but not two objects.
+        # With dtype int, scikit-learn would mistake two labels for the classes of a binary target.
         self.classes = np.arange(n_outputs).astype(object)
 
     def encode(self, y, dtype=np.float64):
-        """Return y as (N, L) with NaN; refuse another number of labels.
+        """Return y as an array (N, L) with NaN for missing labels; check the number of labels.
 
-        The columns of a data frame are matched by name; labels without a column become NaN.
+        Data frames are matched to the labels by column name; labels without a column become NaN.
         """
         y = y if is_frame(y) else with_dimensions(y)
         visible = y
@@ -233,7 +233,7 @@ class MultilabelTargets(Targets):
         return visible.astype(np.int64)
 
     def for_classifier(self, y):
-        """Return y (N, L) with its names: integers, or floats if some entries are NaN."""
+        """Return y (N, L) as integers, or as floats if it contains NaN; keep data frames."""
         visible = self.encode(y)
         visible = visible if np.isnan(visible).any() else visible.astype(np.int64)
         return self.framed(visible, y.index) if hasattr(y, "iloc") else visible
@@ -247,12 +247,12 @@ class MultilabelTargets(Targets):
         return label_frame(values, index, self.names, container)
 
     def check_known(self, y_known, n_rows):
-        """Return known labels (N, L), NaN elsewhere, or None; a data frame is matched by name."""
+        """Return the known labels (N, L), with NaN for unknown labels, or None."""
         if y_known is None:
             return None
         refuse_sparse_known(y_known)
         if not is_frame(y_known) and self.names is not None and label_names_of(y_known) is not None:
-            y_known = y_known.to_frame()  # a series with the name of a label
+            y_known = y_known.to_frame()  # a series whose name is the name of a label
         known = indicator_by_name(y_known, self.names, self.n_visible, "y_known")
         shape = (n_rows, self.n_visible)
         if known.shape != shape:
@@ -260,29 +260,29 @@ class MultilabelTargets(Targets):
         return known
 
     def warn_of_one_value(self, visible):
-        """Warn of labels (N, L) that were observed with a single value."""
+        """Warn of labels that have the same value in all rows of `visible` (N, L)."""
         warn_of_one_value(visible, range(self.n_visible) if self.names is None else self.names)
 
     def check_classes(self, classes):
-        """Refuse other classes than 0 and 1; a list for each output may be given."""
+        """Raise a ValueError unless `classes` is None, (0, 1), or a list of (0, 1) per output."""
         try:
             right = classes is None or np.array_equal(np.unique(np.asarray(classes)), [0, 1])
-        except (TypeError, ValueError):  # lists of different lengths, values of different kinds
+        except (TypeError, ValueError):  # lists of different lengths, values of different types
             right = False
         if not right:
             raise ValueError(f"classes of a 2-D y must be 0 and 1, got {classes!r}")
 
     def require_multilabel(self, method):
-        """Do nothing: y is 2-D."""
+        """Do nothing, because y is 2-D."""
 
     def loss_factors(self, class_weight, visible, weight):
-        """Return factors (N, L) of the labels, or (N, 1) if all are 1."""
+        """Return the weights (N, L) of the labels, or ones (N, 1) without `class_weight`."""
         if class_weight is None:
             return np.ones((len(visible), 1))
-        return weights_by_label(class_weight, visible, weight)
+        return weights_by_label(class_weight, visible, weight, self.names)
 
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
-        """Return the share of the rows in which all observed labels are right."""
+        """Return the share of the rows in which all observed labels are predicted correctly."""
         y = without_known(self.encode(y), known)
         return masked_score("accuracy", y, y_pred=y_pred, sample_weight=sample_weight)
 
@@ -295,23 +295,23 @@ class MultilabelTargets(Targets):
         return model._label_log_odds(rows)
 
     def predict(self, model, rows):
-        """Return the labels (N, L) that the model decodes."""
+        """Return the labels (N, L) that the model predicts by its decoding rule."""
         return self.decode(model._labels(rows))
 
     def labels(self, scores):
-        """Return labels (N, L), 1 for a score of 0 or more."""
+        """Return labels (N, L), which are 1 for scores of at least 0."""
         return self.decode(scores >= 0)
 
     def proba(self, log_odds):
-        """Return P(y_i = 1), (N, L)."""
+        """Return the probabilities P(y_i = 1), (N, L)."""
         return expit(log_odds)
 
     def log_proba(self, log_odds):
-        """Return log P(y_i = 1), (N, L)."""
+        """Return the log-probabilities log P(y_i = 1), (N, L)."""
         return log_expit(log_odds)
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
-        """Return P(y_i = 1), (N, L), of an array (N, L) or L arrays (N, 2)."""
+        """Return P(y_i = 1), (N, L), if `proba` is an array (N, L) or a list of L arrays (N, 2)."""
         return label_marginals(proba, classes, name)
 
 
@@ -319,47 +319,44 @@ class MultilabelTargets(Targets):
 
 
 class ClassTargets(Targets):
-    """1-D y with classes; the base of the kinds for two classes and for more.
-
-    `classes` (K,) are sorted, `names` (1,) holds the name of y.
-    """
+    """Base class of the targets of a 1-D y of sorted `classes` (K,)."""
 
     def __init__(self, classes: np.ndarray, names: np.ndarray | None = None):
         self.classes = classes
         self.names = names
 
     def _class_index(self, y):
-        """Return the index (N,) of the class of each row; refuse new classes."""
+        """Return the index (N,) of the class of each row; raise a ValueError for new classes."""
         self._check_name(y)
         y = class_vector(y, warn=True)
         unknown = np.setdiff1d(y, self.classes)
         if len(unknown):
-            raise ValueError(f"y holds classes that were not given at first: {unknown.tolist()}")
+            raise ValueError(f"y holds classes that the model does not know: {unknown.tolist()}")
         return np.searchsorted(self.classes, y)
 
     def _classes_at(self, index):
         return self.classes[np.asarray(index, dtype=np.intp)]
 
     def visible_names(self):
-        """Return the classes; for two classes only the second."""
+        """Return the classes of the visible units: only the second of two classes."""
         return self.classes[-self.n_visible :]
 
     def framed(self, values, index, container="pandas"):
-        """Return a series with the name of y."""
+        """Return values as a series with the name of y."""
         return named_series(values, index, None if self.names is None else self.names[0], container)
 
     def for_classifier(self, y):
-        """Return y unchanged; a column as a vector, with the warning of scikit-learn."""
+        """Return y; turn a column (N, 1) into a vector, with scikit-learn's warning."""
         y = with_dimensions(y)
         return y if y.ndim == 1 else class_vector(y, warn=True)
 
     def check_known(self, y_known, n_rows):
-        """Refuse known labels: no part of a class can be known."""
+        """Raise a ValueError if `y_known` is given, because a class cannot be known in part."""
         if y_known is not None:
             raise ValueError("y_known is for 2-D indicator y; this model was fitted on a 1-D y")
 
     def check_classes(self, classes):
-        """Refuse other classes than these."""
+        """Raise a ValueError if `classes` is not None and differs from `self.classes`."""
         if classes is not None and not np.array_equal(distinct_classes(classes), self.classes):
             raise ValueError(
                 f"classes={list(classes)} differs from the classes of the first call to "
@@ -367,22 +364,22 @@ class ClassTargets(Targets):
             )
 
     def require_multilabel(self, method):
-        """Raise the error."""
+        """Raise a ValueError, because y is 1-D."""
         raise ValueError(f"{method} is for 2-D y; this model was fitted on a 1-D y")
 
     def loss_factors(self, class_weight, visible, weight):
-        """Return factors (N, 1), the same for all units of a row."""
+        """Return the weights (N, 1) of the rows by their classes."""
         if class_weight is None:
             return np.ones((len(visible), 1))
         return weights_by_class(class_weight, self.classes, self.decode(visible), weight)
 
     def accuracy(self, y, y_pred, sample_weight=None, known=None):
-        """Return the share of the rows with the right class."""
+        """Return the share of the rows whose class is predicted correctly."""
         self._check_name(y)
         return accuracy_score(y, y_pred, sample_weight=sample_weight)
 
     def _check_name(self, y):
-        """Refuse a data frame whose column has another name than the y of `fit`."""
+        """Raise an error if y is a data frame whose column has another name than y in `fit`."""
         if is_frame(y) and all_strings(self.names):
             in_order_of(y, self.names)
 
@@ -392,21 +389,21 @@ class ClassTargets(Targets):
 
 
 class BinaryTargets(ClassTargets):
-    """1-D y of two classes: a visible unit that is 1 for the second class."""
+    """Targets of two classes, encoded as a single visible unit that is 1 for the second class."""
 
     _saved = ("classes",)
     n_visible = 1
 
     def encode(self, y, dtype=np.float64):
-        """Return 0/1 visible units (N, 1); refuse new classes."""
+        """Return 0/1 visible units (N, 1); raise a ValueError for new classes."""
         return self._class_index(y)[:, None].astype(dtype)
 
     def decode(self, visible):
-        """Return the classes (N,) of 0/1 visible units (N, 1)."""
+        """Return the classes (N,) for 0/1 visible units (N, 1)."""
         return self._classes_at(visible[:, 0])
 
     def scores(self, model, rows):
-        """Return the score (N, 1) of the second class against the first."""
+        """Return scores (N, 1), which are positive if the second class is preferred."""
         return model._binary_scores(rows)
 
     def log_odds(self, model, rows):
@@ -418,7 +415,7 @@ class BinaryTargets(ClassTargets):
         return self._classes_at(scores[:, 0] > 0)
 
     def decision(self, scores):
-        """Return the scores as (N,)."""
+        """Return the scores (N, 1) as a vector (N,)."""
         return scores[:, 0]
 
     def proba(self, log_odds):
@@ -430,12 +427,12 @@ class BinaryTargets(ClassTargets):
         return np.hstack([log_expit(-log_odds), log_expit(log_odds)])
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
-        """Return P(second class), (N, 1)."""
+        """Return the probability (N, 1) of the second class."""
         return proba_of_classes(proba, classes, self.classes)[:, 1:]
 
 
 class MulticlassTargets(ClassTargets):
-    """1-D y with another number of classes K: a one-hot group of K visible units."""
+    """Targets of K classes, K != 2, with a one-hot encoding as K visible units."""
 
     one_hot = True
 
@@ -444,11 +441,11 @@ class MulticlassTargets(ClassTargets):
         self.n_visible = len(classes)
 
     def encode(self, y, dtype=np.float64):
-        """Return one-hot visible units (N, K); refuse new classes."""
+        """Return one-hot visible units (N, K); raise a ValueError for new classes."""
         return np.eye(self.n_visible, dtype=dtype)[self._class_index(y)]
 
     def decode(self, visible):
-        """Return the classes (N,) of one-hot visible units (N, K)."""
+        """Return the classes (N,) for one-hot visible units (N, K)."""
         return self._classes_at(visible.argmax(axis=1))
 
     def scores(self, model, rows):
@@ -472,7 +469,7 @@ class MulticlassTargets(ClassTargets):
         return log_softmax(log_odds, axis=1)
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
-        """Return P(class), (N, K)."""
+        """Return the probabilities (N, K) of the classes."""
         return proba_of_classes(proba, classes, self.classes)
 
 
@@ -480,12 +477,12 @@ class MulticlassTargets(ClassTargets):
 
 
 class TargetsMixin(ClassifierMixin):
-    """Mixin of classifiers whose `_targets` describe y; pickles name the version that wrote them.
+    """Mixin of all classifiers: label names, label containers, `score` and versions in pickles.
 
-    It must come before `BaseEstimator` in the bases of a class.
+    A class must list it before `BaseEstimator`, and must have an attribute `_targets`.
     """
 
-    #: Attributes of every fitted object. A pickle that lacks them is refused.
+    #: Attributes of every fitted object. Loading a pickle that lacks them raises an error.
     _saved: ClassVar[tuple] = ()
 
     def __getstate__(self):
@@ -496,39 +493,39 @@ class TargetsMixin(ClassifierMixin):
 
     @property
     def label_names_(self) -> np.ndarray:
-        """Names (n_outputs,) of the labels, if y had strings as column names in `fit`.
+        """Names (n_outputs,) of the labels; exists if y in `fit` had strings as column names.
 
-        Other names, such as integers or the tuples of a MultiIndex, only match the columns of
-        data frames and name the columns of predictions, as with scikit-learn's
-        `feature_names_in_`.
+        Column names of other types, such as integers or the tuples of a MultiIndex, are not stored
+        here, as in scikit-learn's `feature_names_in_`. But they are used to match the columns of
+        data frames, and as column names of predictions.
         """
         names = self._targets.names if "_targets" in vars(self) else None
         if names is not None and not all_strings(names):
             raise AttributeError(
                 f"this {type(self).__name__} has no label_names_, because the column names of y in "
-                "fit were not all strings; data frames of set_label_output have these names"
+                "fit were not all strings; data frames of predictions still have these names"
             )
         if names is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no label_names_: it gets them from a fit on a y "
+                f"this {type(self).__name__} has no label_names_, because it was not fitted on a y "
                 "that is a data frame with strings as column names, or a series with a name"
             )
         return names
 
     def set_label_output(self, container: str | None = None):
-        """Set the container of predicted labels and their scores.
+        """Set the container of predicted labels, scores and probabilities.
 
-        It is the counterpart of `set_output`, which concerns the features of transformers.
+        This is the counterpart of `set_output`, which sets the container of transformed features.
 
         Parameters
         ----------
         container : {"default", "pandas", "polars"}, default=None
-            "default": NumPy arrays. "pandas", "polars": data frames with a column for each label,
-            under the names that y had in `fit`; for 1-D y `predict` returns a series. In pandas
-            rows have the index of X, if X is a data frame; in polars names are strings. Answers
-            with a matrix per row (`sample`, `predict_pairwise_proba`) stay arrays, and so do scores
-            and probabilities of 1-D y, because scikit-learn's scorers and meta-estimators index
-            them as arrays. None: the container does not change.
+            "default" returns NumPy arrays. "pandas" and "polars" return data frames with a column
+            for each label, named as in the y of `fit`; for a 1-D y `predict` returns a series. In
+            pandas, predictions have the index of X if X is a data frame; in polars, column names
+            are strings. Results with a matrix per row (`sample`, `predict_pairwise_proba`) stay
+            arrays. Scores and probabilities of a 1-D y stay arrays as well, because scikit-learn's
+            scorers index them as arrays. None keeps the current container.
 
         Returns
         -------
@@ -544,30 +541,30 @@ class TargetsMixin(ClassifierMixin):
 
         Notes
         -----
-        `clone` and pickles keep the setting.
+        Clones and pickles of the estimator keep the setting.
         """
         if container is None:
             return self
         check_container(container)
-        # scikit-learn's `clone` copies this attribute of `set_output`.
+        # `set_output` uses this attribute, too, and scikit-learn's `clone` copies it.
         config = getattr(self, "_sklearn_output_config", {})
         self._sklearn_output_config = {**config, "labels": container}
         return self
 
     @property
     def _label_container(self):
-        """The container of predictions: "default", "pandas" or "polars"."""
+        """Container of predictions: "default", "pandas" or "polars"."""
         return getattr(self, "_sklearn_output_config", {}).get("labels", "default")
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy; for 2-D y the subset accuracy over the observed entries.
+        """Return the accuracy or, for a 2-D y, the subset accuracy over the observed labels.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            True labels. NaN in 2-D y means not observed; rows without an observed entry are left
-            out. The columns of a data frame are matched by name.
+            True labels. Missing labels (NaN in a 2-D y) do not count, and rows without observed
+            labels are left out. Data frames are matched to the labels by column name.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
 
@@ -581,9 +578,10 @@ class TargetsMixin(ClassifierMixin):
 
 
 def label_output(method: Callable) -> Callable:
-    """Decorate a predicting method, so that it answers in the container of `set_label_output`.
+    """Decorate a prediction method, so that it returns the container set by `set_label_output`.
 
-    The answer is an array with a row for each row of X, or a tuple that begins with such an array.
+    The method returns an array with a row for each row of X, or a tuple whose first item is such an
+    array; only this array is converted.
     """
 
     @functools.wraps(method)

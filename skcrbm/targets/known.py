@@ -1,4 +1,4 @@
-"""The score of classifiers that take labels known beforehand."""
+"""Method `score` of classifiers that support known labels (`y_known`) in prediction."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from skcrbm.utils.validation import check_same_length, count_rows
 
 
 class KnownLabelsMixin(TargetsMixin):
-    """Mixin of classifiers whose `predict` takes labels known beforehand."""
+    """Mixin of classifiers whose `predict` has an argument `y_known`."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, y_known: Any = None) -> float:
-        """Return the accuracy; for 2-D y the subset accuracy over the observed entries.
+        """Return the accuracy or, for a 2-D y, the subset accuracy.
+
+        The subset accuracy is the share of rows in which all observed labels are predicted
+        correctly.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            True labels. NaN in 2-D y means not observed; rows without an observed entry are left
-            out. The columns of a data frame are matched by name.
+            True labels. Missing labels (NaN in a 2-D y) do not count, and rows without observed
+            labels are left out. Data frames are matched to the labels by column name.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
         y_known : array-like of shape (n_samples, n_outputs), default=None
-            Labels known beforehand, NaN elsewhere, for `predict`. They do not count: the score is
-            over the observed entries that are not known.
+            Labels that are known beforehand, and NaN for the other labels, as in `predict`. Known
+            labels do not count in the score.
 
         Returns
         -------
@@ -35,7 +38,7 @@ class KnownLabelsMixin(TargetsMixin):
         Raises
         ------
         ValueError
-            If an argument is invalid, or no observed entry is left to score.
+            If an argument is invalid, or all observed labels are known.
         """
         if y_known is None:
             return super().score(X, y, sample_weight)

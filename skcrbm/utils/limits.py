@@ -106,6 +106,9 @@ CACHED_ENTRIES = 2**16
 #: Number of entries of a block of rows in NumPy computations (16 MB in float64).
 BLOCK_ENTRIES = 2**21
 
+#: Log-weights of chains that are computed at once: a megabyte or two, which fits the cache.
+CHAIN_ENTRIES = 2**18
+
 #: Largest number of rows for which a fit with more columns than rows works in the space spanned by
 #: the rows. The N x N matrix then takes up to 70 MB, and its factorisation a second.
 ROTATED_ROWS = 3000

@@ -99,6 +99,7 @@ def test_overconfident_marginals_become_honest(method):
     np.testing.assert_array_equal(mine.predict(X[800:]), after >= 0.5)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("method", METHODS)
 def test_calibrators_are_fitted_out_of_fold_on_observed_entries(data, method):
     X, Y = data

@@ -106,6 +106,7 @@ def test_programs():
         np.testing.assert_array_equal(program.gap == 0, program.objective == 0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("n_labels", [14, 18])
 def test_more_labels_against_programs(n_labels):
     rng = np.random.default_rng(n_labels)

@@ -279,10 +279,8 @@ def test_hinge_of_a_wrapped_model(data):
     ],
 )
 def test_rules_that_a_wrapped_model_cannot_serve(data, inner, rule):
-    message = (
-        "needs an estimator with a joint distribution that takes this rule as its own decode; .*"
-    )
-    with pytest.raises(ValueError, match=message + "Possible rules are 'marginal', 'label_set'"):
+    message = "needs an estimator with a joint distribution that has this rule itself; .*"
+    with pytest.raises(ValueError, match=message + "decode can be 'marginal', 'label_set'"):
         DecodedClassifier(inner, decode=rule).fit(*data)
     model = DecodedClassifier(inner).fit(*data).set_params(decode=rule)
     with pytest.raises(ValueError, match=message):

@@ -338,7 +338,7 @@ def test_interrupted_cross_validation(data, monkeypatch, model, place):
 
         monkeypatch.setattr(kind, "fit", keeps)
     model = clone(model).set_params(max_iter=5)
-    with pytest.warns(UserWarning, match="model is fitted, and thresholds_ are 0.5"):
+    with pytest.warns(UserWarning, match="model is fitted, but all thresholds_ are 0.5"):
         model.fit(X, Y)
     assert len(calls) == 3
     monkeypatch.undo()

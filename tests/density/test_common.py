@@ -10,6 +10,7 @@ from skcrbm.density import RBM, IsingModel, LargeMarginMarkovNetwork, MarkovRand
 ESTIMATORS = [MarkovRandomField, IsingModel, RBM, LargeMarginMarkovNetwork]
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @parametrize_with_checks([estimator() for estimator in ESTIMATORS])
 def test_default_estimator(estimator, check):

@@ -117,7 +117,7 @@ def test_pairs_are_those_of_the_classifier_without_inputs(X):
     classifier = LMBMClassifier(C=0.05, pairwise_penalty=1.0, tol=1e-10)
     classifier.fit(np.zeros((len(X), 1)), X.astype(int))
     model = LargeMarginMarkovNetwork(C=0.05, tol=1e-10).fit(X)
-    np.testing.assert_allclose(model.weights_[:4], classifier.intercept_, atol=1e-6)
+    np.testing.assert_allclose(model.weights_[:4], classifier.visible_intercept_, atol=1e-6)
     pairs = classifier.pairwise_coef_[np.triu_indices(4, 1)]
     np.testing.assert_allclose(model.weights_[4:], pairs, atol=1e-6)
 
@@ -162,6 +162,7 @@ def test_weights_of_rows_are_copies(gaps):
     np.testing.assert_array_equal(weighted.weights_, copied.weights_)
 
 
+@pytest.mark.deep
 def test_a_fit_is_determined_and_can_be_copied(gaps):
     model = LargeMarginMarkovNetwork(3, random_state=0).fit(gaps)
     again = clone(model).fit(sparse.csr_matrix(np.nan_to_num(gaps, nan=0.0)))

@@ -268,7 +268,7 @@ def test_passes_of_the_large_margin_machine(data):
     plain = LMBMClassifier(**fixed).fit(X, Y)
     recorder = PassRecorder()
     model = LMBMClassifier(**fixed).set_callbacks(recorder).fit(X, Y)
-    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    np.testing.assert_array_equal(model.visible_coef_, plain.visible_coef_)
     passes = ["begin pass", "end pass"] * model.n_iter_
     assert recorder.events == ["setup", "begin fit", *passes, "end fit", "teardown"]
     assert recorder.contexts[-1].max_subtasks == 1000

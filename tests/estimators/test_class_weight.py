@@ -5,7 +5,13 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.class_weight import compute_sample_weight
 
-from skcrbm import MSSVMCRBM, CRBMClassifier, LayeredGMClassifier, SSVMClassifier
+from skcrbm import (
+    MSSVMCRBM,
+    CRBMClassifier,
+    LayeredGMClassifier,
+    LMBMClassifier,
+    SSVMClassifier,
+)
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(80, 3)
@@ -86,9 +92,40 @@ def test_partial_fit():
 
 
 @pytest.mark.parametrize(
+    "model", [*MODELS, LMBMClassifier(C=1.0, random_state=0)], ids=lambda m: type(m).__name__
+)
+def test_labels_by_name(model):
+    pd = pytest.importorskip("pandas")
+    y = pd.DataFrame(Y, columns=["beach", "town"])
+    ordered = clone(model).set_params(class_weight=[{}, {0: 0.5, 1: 3.0}]).fit(X, y)
+    named = clone(model).set_params(class_weight={"town": {0: 0.5, 1: 3.0}}).fit(X, y)
+    np.testing.assert_array_equal(named.predict_proba(X), ordered.predict_proba(X))
+    ordered = clone(model).set_params(class_weight=[1.0, 3.0]).fit(X, y)
+    named = clone(model).set_params(class_weight={"town": 3.0}).fit(X, y)
+    np.testing.assert_array_equal(named.predict_proba(X), ordered.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({"twon": 2.0}, r"names that are not labels of y: \['twon'\]; the labels are \['beach', "),
+        ({"town": {2: 1.0}}, "keys that are not 0 or 1"),
+        ({"town": "much"}, "must hold numbers, got 'much'"),
+        ({"town": -1.0}, "finite numbers that are not negative"),
+    ],
+)
+def test_errors_by_name(class_weight, message):
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=message):
+        clone(MODELS[0]).set_params(class_weight=class_weight).fit(
+            X, pd.DataFrame(Y, columns=["beach", "town"])
+        )
+
+
+@pytest.mark.parametrize(
     ("y", "class_weight", "message"),
     [
-        (Y, {0: 1, 1: 2}, "class_weight for 2-D y must be 'balanced', a list with a dict"),
+        (Y, {0: 1, 1: 2}, "got a dict, which needs the names of the labels"),
         (Y, [1.0, 2.0, 3.0], r"class_weight must have shape \(2,\)"),
         (Y, [-1.0, 2.0], "finite numbers that are not negative"),
         (Y, [{0: 0, 1: 0}] * 2, "gives every row a weight of 0"),

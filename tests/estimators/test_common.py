@@ -30,8 +30,17 @@ ESTIMATORS = [getattr(skcrbm, name) for name in MODELS]
 
 
 @pytest.mark.compiled
-@parametrize_with_checks([estimator() for estimator in ESTIMATORS])
+@parametrize_with_checks([CRBMClassifier(), LMBMClassifier()])
 def test_default_estimator(estimator, check):
+    run_check(estimator, check)
+
+
+@pytest.mark.deep
+@pytest.mark.compiled
+@parametrize_with_checks(
+    [kind() for kind in ESTIMATORS if kind not in (CRBMClassifier, LMBMClassifier)]
+)
+def test_other_default_estimators(estimator, check):
     run_check(estimator, check)
 
 
@@ -87,6 +96,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(list(OTHERS.values()))

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from skcrbm import CRBMClassifier
 from skcrbm.energies.rbm import ConditionalRBM, CRBMParams
 from skcrbm.inference.base import resolve_method
-from skcrbm.learning import EarlyStopping, Likelihood, LossPlateau
+from skcrbm.learning import Adam, EarlyStopping, Likelihood, LossPlateau
 from skcrbm.learning.data import Batch, Clock
 from skcrbm.learning.objectives import Contrast
 from skcrbm.metrics import masked_scorer
@@ -249,6 +249,16 @@ def test_few_rows(n):
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+def test_weights_are_copies_with_hidden_units():
+    """The pull on W of alpha_hidden="auto" counts weights, not rows."""
+    X, Y = dependent()
+    X, Y, counts = X[:60], Y[:60], np.random.RandomState(0).randint(1, 4, 60)
+    model = CRBMClassifier(n_hidden=4, alpha=0.01, random_state=0)
+    weighted = clone(model).fit(X, Y, sample_weight=counts)
+    repeated = model.fit(np.repeat(X, counts, axis=0), np.repeat(Y, counts, axis=0))
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-5)
+
+
 def test_weights_are_copies_where_nothing_is_searched():
     """With few rows the penalty is fixed; with more rows the folds split rows, not copies."""
     X, Y = dependent(12)
@@ -283,7 +293,7 @@ def test_scale_of_weights_does_not_matter():
 def test_what_lbfgs_cannot_do(options, named):
     X, Y = make_data()
     model = quick(solver="lbfgs", **options)
-    with pytest.raises(ValueError, match=f"solver='lbfgs' .* excludes {named}"):
+    with pytest.raises(ValueError, match=f"solver='lbfgs' .* cannot be used with {named}"):
         model.fit(X, Y)
     with pytest.raises(NotFittedError):
         model.predict(X)
@@ -295,11 +305,12 @@ def test_what_lbfgs_cannot_do(options, named):
 
 def test_partial_fit_goes_by_adam():
     X, Y = make_data()
-    with pytest.raises(ValueError, match="excludes partial_fit"):
+    with pytest.raises(ValueError, match="cannot be used with partial_fit"):
         quick(solver="lbfgs").partial_fit(X, Y)
-    fresh = default(n_hidden=2).partial_fit(X, Y)
+    fresh = default(n_hidden=2).partial_fit(2 * X, Y)  # columns of mean square above 1
     assert fresh.alpha_ == 0.1
-    assert_same_parameters(fresh, default(n_hidden=2, alpha=0.1, solver="adam").partial_fit(X, Y))
+    given = default(n_hidden=2, alpha=0.1, solver=Adam(batch_size=20))
+    assert_same_parameters(fresh, given.partial_fit(2 * X, Y))
     model = default(n_hidden=2).fit(X, Y)
     alpha, before = model.alpha_, model.score_samples(X, Y).mean()
     for _ in range(3):
@@ -321,7 +332,7 @@ def test_warm_start_goes_on_with_what_was_found():
     X, Y = independent()
     model = default(warm_start=True).fit(X, Y).fit(X, Y)
     assert model.n_hidden_ == 0
-    with pytest.raises(ValueError, match="n_hidden=3 differs from the 8 hidden units"):
+    with pytest.raises(ValueError, match="n_hidden=3 differs from n_hidden=8 of the earlier fit"):
         model.set_params(n_hidden=3).fit(X, Y)
 
 

@@ -39,6 +39,7 @@ LINEAR = CRBMClassifier(n_hidden=0, max_iter=20, alpha=0.1)
 TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
     [

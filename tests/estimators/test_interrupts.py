@@ -32,6 +32,7 @@ def interrupt(fit, line):
     return model
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", FITS)
 def test_an_interrupted_fit_is_whole_or_undone(name):

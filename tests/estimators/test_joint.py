@@ -259,7 +259,7 @@ def test_class_vector(kind, classes):
         model.predict_topk(X, 4)
     with pytest.raises(ValueError, match="n_samples must be an int"):
         model.sample(X, 0)
-    with pytest.raises(ValueError, match="classes that were not given"):
+    with pytest.raises(ValueError, match="classes that the model does not"):
         model.score_samples(X, np.array(["other"] * 60))
 
 
@@ -274,7 +274,10 @@ def test_refusals(fitted):
         (lambda: model.sample(X, burn_in=5), "'exact' has no option 'burn_in'"),
         (lambda: model.sample(X, y_known=Y[:3]), "y_known must have shape"),
         (lambda: model.score_samples(X, Y[:, :2]), r"y must have shape \(n_samples, 4\)"),
-        (lambda: model.score_samples(X, Y[:5]), "X and y must have as many rows, got 60 and 5"),
+        (
+            lambda: model.score_samples(X, Y[:5]),
+            "X and y must have the same number of rows, got 60 and 5",
+        ),
         (lambda: model.score_samples(X, 2 * Y), "y must be a 0/1 indicator"),
         (lambda: model.predict_topk(X, 17), "k=17 is larger than the number of candidates, 16"),
         (lambda: model.predict_topk(X, 0), "k must be an int of at least 1"),

@@ -396,7 +396,7 @@ def test_partial_fit_goes_on_with_the_same_classes(data):
     for classes in ([0, 1], [0, 1, 2, 3]):
         with pytest.raises(ValueError, match="differs from the classes of the first call"):
             model.partial_fit(X, y, classes=classes)
-    with pytest.raises(ValueError, match=r"classes that were not given at first: \[3\]"):
+    with pytest.raises(ValueError, match=r"classes that the model does not know: \[3\]"):
         model.partial_fit(X, y + 1)
 
 

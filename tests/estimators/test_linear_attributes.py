@@ -5,7 +5,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectFromModel
 
-from skcrbm import MSSVMCRBM, CRBMClassifier, ImageCRBM
+from skcrbm import MSSVMCRBM, CRBMClassifier, ImageCRBM, LMBMClassifier, SSVMClassifier
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 3))
@@ -42,6 +42,23 @@ def test_without_hidden_units_the_scores_are_linear(y):
     scores = (X @ model.coef_.T + model.intercept_).reshape(model.decision_function(X).shape)
     np.testing.assert_allclose(scores, model.decision_function(X), rtol=1e-6)
     np.testing.assert_array_equal(model.coef_, model.visible_coef_)
+    SelectFromModel(model, prefit=True).transform(X)
+
+
+@pytest.mark.parametrize("kind", [LMBMClassifier, SSVMClassifier])
+def test_pairs_hide_the_attributes_of_a_linear_model(kind):
+    model = kind(C=1.0, pairwise_penalty=1.0, random_state=0)
+    assert not hasattr(model, "coef_")
+    model.fit(X, Y)
+    assert model.visible_coef_.shape == (4, 3)
+    for name in ("coef_", "intercept_"):
+        with pytest.raises(AttributeError, match=f"weights of pairs .*visible_{name}"):
+            getattr(model, name)
+    with pytest.raises(ValueError, match="coef_"):
+        SelectFromModel(model, prefit=True).transform(X)
+    model.set_params(pairwise_penalty=np.inf).fit(X, Y)
+    scores = X @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(scores, model.decision_function(X), rtol=1e-6)
     SelectFromModel(model, prefit=True).transform(X)
 
 

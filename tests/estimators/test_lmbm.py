@@ -39,8 +39,8 @@ def make(**options):
 
 def states_and_scores(model, x):
     """All labels y in {-1, +1}^L of one row, their losses and scores, from the formulas."""
-    L = len(model.intercept_)
-    fields = model.coef_ @ x + model.intercept_
+    L = len(model.visible_intercept_)
+    fields = model.visible_coef_ @ x + model.visible_intercept_
     states = np.array(list(product([-1, 1], repeat=L)))
     losses, scores = [], []
     for y in states:
@@ -63,7 +63,7 @@ def test_prediction_from_the_formulas(data):
         tied = np.where(losses <= losses.min() + 1e-10, scores, -np.inf)
         y = states[tied.argmax()]
         np.testing.assert_array_equal(predicted[n], y > 0)
-        fields = model.coef_ @ X[n] + model.intercept_ + model.pairwise_coef_ @ y
+        fields = model.visible_coef_ @ X[n] + model.visible_intercept_ + model.pairwise_coef_ @ y
         np.testing.assert_allclose(decision[n], fields)
         np.testing.assert_array_equal(best_score[n], states[scores.argmax()] > 0)
         np.testing.assert_allclose(proba[n], softmax(scores) @ (states > 0), atol=1e-12)
@@ -76,8 +76,8 @@ def test_prediction_from_the_formulas(data):
 def test_fitted_attributes(data):
     X, Y = data
     model = make().fit(X, Y)
-    assert model.coef_.shape == (4, 8)
-    assert model.intercept_.shape == (4,)
+    assert model.visible_coef_.shape == (4, 8)
+    assert model.visible_intercept_.shape == (4,)
     np.testing.assert_array_equal(model.pairwise_coef_, model.pairwise_coef_.T)
     np.testing.assert_array_equal(np.diag(model.pairwise_coef_), 0)
     np.testing.assert_array_equal(model.classes_, range(4))
@@ -86,14 +86,14 @@ def test_fitted_attributes(data):
     assert model.score(X, Y) > 0.4
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict_proba(X), model.predict_proba(X))
-    np.testing.assert_array_equal(clone(model).fit(X, Y).coef_, model.coef_)
+    np.testing.assert_array_equal(clone(model).fit(X, Y).visible_coef_, model.visible_coef_)
 
 
 def test_margin_scales_with_c(data):
     X, Y = data
     one = make(C=0.1).fit(X, Y)
     three = make(C=0.3, margin=3.0).fit(X, Y)
-    np.testing.assert_allclose(three.coef_, 3 * one.coef_, atol=1e-8)
+    np.testing.assert_allclose(three.visible_coef_, 3 * one.visible_coef_, atol=1e-8)
     np.testing.assert_array_equal(three.predict(X), one.predict(X))
 
 
@@ -102,7 +102,7 @@ def test_binary_and_one_label(data):
     y = np.array(["no", "yes"])[Y[:, 0]]
     model = make(C=0.5).fit(X, y)
     svm = LinearSVC(loss="hinge", C=0.5, tol=1e-10, max_iter=1_000_000, random_state=0).fit(X, y)
-    np.testing.assert_allclose(model.coef_, svm.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.visible_coef_, svm.coef_, atol=1e-6)
     np.testing.assert_allclose(model.decision_function(X), svm.decision_function(X), atol=1e-6)
     np.testing.assert_array_equal(model.predict(X), svm.predict(X))
     proba = model.predict_proba(X)
@@ -118,7 +118,7 @@ def test_multiclass(data):
     y = Y.sum(axis=1).clip(0, 2)
     model = make(C=0.5).fit(X, y)
     score = model.decision_function(X)
-    fields = X @ model.coef_.T + model.intercept_
+    fields = X @ model.visible_coef_.T + model.visible_intercept_
     np.testing.assert_allclose(score, 2 * (fields - model.pairwise_coef_.sum(axis=1)))
     np.testing.assert_array_equal(model.predict(X), model.classes_[score.argmax(axis=1)])
     np.testing.assert_allclose(model.predict_proba(X), softmax(score, axis=1))
@@ -129,7 +129,7 @@ def test_large_penalty_is_one_svm_per_label(data):
     X, Y = data
     with_pairs = make(pairwise_penalty=1e9).fit(X, Y)
     without = make(pairwise_penalty=np.inf).fit(X, Y)
-    np.testing.assert_allclose(with_pairs.coef_, without.coef_, atol=1e-5)
+    np.testing.assert_allclose(with_pairs.visible_coef_, without.visible_coef_, atol=1e-5)
     np.testing.assert_array_equal(without.pairwise_coef_, 0)
     np.testing.assert_array_equal(without.predict(X), without.decision_function(X) > 0)
 
@@ -150,7 +150,7 @@ def test_pairs_are_learned():
 def test_kinds_of_input(data, kind):
     X, Y = data
     mine, other = make().fit(kind(X), Y), make().fit(X, Y)
-    np.testing.assert_allclose(mine.coef_, other.coef_, atol=1e-5)
+    np.testing.assert_allclose(mine.visible_coef_, other.visible_coef_, atol=1e-5)
     np.testing.assert_array_equal(mine.predict(kind(X)), other.predict(X))
 
 
@@ -159,17 +159,17 @@ def test_sample_weight_and_class_weight(data):
     weight = np.random.default_rng(0).integers(0, 4, len(X))
     weighted = make().fit(X, Y, weight)
     repeated = make().fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight, axis=0))
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-8)
+    np.testing.assert_allclose(weighted.visible_coef_, repeated.visible_coef_, atol=1e-8)
     np.testing.assert_allclose(weighted.pairwise_coef_, repeated.pairwise_coef_, atol=1e-8)
     dicts = make(class_weight=tuple({1: w} for w in (3.0, 0.5, 1.0, 2.0))).fit(X, Y)
     vector = make(class_weight=[3.0, 0.5, 1.0, 2.0]).fit(X, Y)
-    np.testing.assert_array_equal(dicts.coef_, vector.coef_)
+    np.testing.assert_array_equal(dicts.visible_coef_, vector.visible_coef_)
     share = Y.mean(axis=0)
     balanced = make(class_weight="balanced").fit(X, Y)
     by_hand = make(
         class_weight=[{0: 0.5 / (1 - p), 1: 0.5 / p} for p in share],
     ).fit(X, Y)
-    np.testing.assert_allclose(balanced.coef_, by_hand.coef_, atol=1e-8)
+    np.testing.assert_allclose(balanced.visible_coef_, by_hand.visible_coef_, atol=1e-8)
     more = make(class_weight=[100.0] * 4).fit(X, Y).predict(X).sum()
     assert more > make(class_weight=[0.01] * 4).fit(X, Y).predict(X).sum() + 50
 
@@ -182,10 +182,10 @@ def test_class_weight_of_classes(data, n_classes):
     by_hand = {k: len(y) / (n_classes * counts[k]) for k in range(n_classes)}
     balanced = make(class_weight="balanced").fit(X, y)
     np.testing.assert_allclose(
-        balanced.coef_, make(class_weight=by_hand).fit(X, y).coef_, atol=1e-8
+        balanced.visible_coef_, make(class_weight=by_hand).fit(X, y).visible_coef_, atol=1e-8
     )
     rows = make().fit(X, y, np.array([by_hand[k] for k in y]))
-    np.testing.assert_allclose(balanced.coef_, rows.coef_, atol=1e-8)
+    np.testing.assert_allclose(balanced.visible_coef_, rows.visible_coef_, atol=1e-8)
 
 
 def test_missing_labels(data):
@@ -196,7 +196,7 @@ def test_missing_labels(data):
     missing[50:60] = np.nan
     model = make().fit(X, missing)
     kept = make().fit(np.delete(X, range(50, 60), axis=0), np.delete(missing, range(50, 60), 0))
-    np.testing.assert_allclose(model.coef_, kept.coef_, atol=1e-8)
+    np.testing.assert_allclose(model.visible_coef_, kept.visible_coef_, atol=1e-8)
     changed = missing.copy()
     changed[:40, 2] = np.nan
     rest = [0, 3]  # of the rows without 1 and 2, pairs of 0 and 3 alone are left
@@ -205,7 +205,7 @@ def test_missing_labels(data):
     alone[:, 1:3] = np.nan
     only = make().fit(np.delete(X, range(50, 60), 0), np.delete(Y[:, rest], range(50, 60), 0))
     fitted = make().fit(X, alone)
-    np.testing.assert_allclose(fitted.coef_[rest], only.coef_, atol=1e-8)
+    np.testing.assert_allclose(fitted.visible_coef_[rest], only.visible_coef_, atol=1e-8)
     np.testing.assert_allclose(
         fitted.pairwise_coef_[np.ix_(rest, rest)], only.pairwise_coef_, atol=1e-8
     )
@@ -233,9 +233,11 @@ def test_warm_start(data):
     cold = make(tol=1e-6).fit(X, Y)
     model.set_params(tol=1e-6).fit(X, Y)
     assert model.n_iter_ < cold.n_iter_
-    np.testing.assert_allclose(model.coef_, cold.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.visible_coef_, cold.visible_coef_, atol=1e-6)
     model.fit(X[:50], Y[:50])  # other rows: from the start
-    np.testing.assert_allclose(model.coef_, make(tol=1e-6).fit(X[:50], Y[:50]).coef_, atol=1e-6)
+    np.testing.assert_allclose(
+        model.visible_coef_, make(tol=1e-6).fit(X[:50], Y[:50]).visible_coef_, atol=1e-6
+    )
     with pytest.raises(ValueError, match=r"y must have shape \(n_samples, 4\)"):
         model.fit(X, Y[:, :3])
 
@@ -271,7 +273,9 @@ def test_interrupted(data, monkeypatch):
         model.fit(X, Y)
     assert model.n_iter_ == 3
     monkeypatch.undo()
-    np.testing.assert_array_equal(model.coef_, make(max_iter=3, verbose=1).fit(X, Y).coef_)
+    np.testing.assert_array_equal(
+        model.visible_coef_, make(max_iter=3, verbose=1).fit(X, Y).visible_coef_
+    )
 
 
 def test_pickled_warm_start(data):
@@ -283,7 +287,7 @@ def test_pickled_warm_start(data):
     missing = np.where(np.arange(4) == 1, np.nan, Y)
     for arguments in ((X, Y, weight), (X, missing)):
         np.testing.assert_allclose(
-            model.fit(*arguments).coef_, make().fit(*arguments).coef_, atol=1e-8
+            model.fit(*arguments).visible_coef_, make().fit(*arguments).visible_coef_, atol=1e-8
         )
 
 
@@ -348,9 +352,11 @@ def test_threads_and_seeds(data):
     X, Y = data
     model = make().fit(X, Y)
     other = make(n_jobs=2).fit(X, Y)
-    np.testing.assert_array_equal(model.coef_, other.coef_)
+    np.testing.assert_array_equal(model.visible_coef_, other.visible_coef_)
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
-    np.testing.assert_allclose(make(random_state=1).fit(X, Y).coef_, model.coef_, atol=1e-8)
+    np.testing.assert_allclose(
+        make(random_state=1).fit(X, Y).visible_coef_, model.visible_coef_, atol=1e-8
+    )
 
 
 def test_pipeline_and_cross_validation(data):
@@ -402,7 +408,7 @@ def test_looking_on_does_not_change_a_fit(capsys):
         warnings.simplefilter("ignore")
         fits = [LMBMClassifier(verbose=v, **options).fit(X, Y) for v in (0, 1)]
     assert capsys.readouterr().out
-    np.testing.assert_array_equal(*(model.coef_ for model in fits))
+    np.testing.assert_array_equal(*(model.visible_coef_ for model in fits))
 
 
 def test_a_certified_answer_is_not_empty_where_no_training_row_is():

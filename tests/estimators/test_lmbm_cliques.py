@@ -125,7 +125,7 @@ def test_a_clique_that_is_never_observed_changes_nothing(data):
     pairs = make(cliques=None, tol=1e-10).fit(X, Y)
     model = make(cliques=[(2, 0, 1)], tol=1e-10).fit(X, Y)
     np.testing.assert_array_equal(model.clique_coef_, 0)
-    np.testing.assert_allclose(model.coef_, pairs.coef_, atol=1e-7)
+    np.testing.assert_allclose(model.visible_coef_, pairs.visible_coef_, atol=1e-7)
     np.testing.assert_allclose(model.pairwise_coef_, pairs.pairwise_coef_, atol=1e-7)
 
 
@@ -167,7 +167,7 @@ def test_cliques_by_the_names_of_labels(data):
     assert model.cliques_ == [(3, 0, 1)]
     by_number = make(cliques=[{0, 1, 3}]).fit(X, Y)
     np.testing.assert_allclose(model.clique_coef_, by_number.clique_coef_, atol=1e-6)
-    with pytest.raises(ValueError, match="cliques names 'e', which is no label; labels are: 'a'"):
+    with pytest.raises(ValueError, match="cliques contains the unknown label 'e'; labels are: 'a'"):
         make(cliques=[("d", "a", "e")]).fit(X, frame)
 
 
@@ -176,7 +176,7 @@ def test_without_pairs_there_are_no_cliques(data):
     model = make(pairwise_penalty=np.inf).fit(X, Y)
     assert model.cliques_ == []
     np.testing.assert_array_equal(
-        model.coef_, make(pairwise_penalty=np.inf, cliques=2).fit(X, Y).coef_
+        model.visible_coef_, make(pairwise_penalty=np.inf, cliques=2).fit(X, Y).visible_coef_
     )
     for y in (Y[:, 0], Y[:, 0] + Y[:, 1]):  # nor are there labels to join
         assert make().fit(X, y).cliques_ == []
@@ -204,7 +204,7 @@ def test_warm_start(data):
 
 def scores_and_losses(model, X, known=None):
     """Scores and hinge losses (N, 2**L) of all label vectors, from the formulas."""
-    fields = X @ model.coef_.T + model.intercept_
+    fields = X @ model.visible_coef_.T + model.visible_intercept_
     cliques = [*combinations(range(L), 2), *model.cliques_]
     weights = [*model.pairwise_coef_[np.triu_indices(L, 1)], *model.clique_coef_]
     terms = products(SIGNS, cliques) * weights
@@ -271,7 +271,7 @@ def test_probabilities_are_those_of_all_label_vectors(with_known, data, known, f
 def test_scores_are_fields_at_the_predicted_labels(data, fitted):
     X, _ = data
     signs = 2.0 * fitted.predict(X) - 1
-    pull = X @ fitted.coef_.T + fitted.intercept_ + signs @ fitted.pairwise_coef_
+    pull = X @ fitted.visible_coef_.T + fitted.visible_intercept_ + signs @ fitted.pairwise_coef_
     for clique, weight in zip(fitted.cliques_, fitted.clique_coef_, strict=True):
         for i in clique:
             pull[:, i] += weight * signs[:, [k for k in clique if k != i]].prod(axis=1)
@@ -315,7 +315,7 @@ def test_searches_that_take_cliques(data, fitted):
 def test_no_empty_prediction(data):
     X, Y = data
     model = make().fit(X[Y.any(axis=1)], Y[Y.any(axis=1)])
-    model.intercept_ = model.intercept_ - 3.0
+    model.visible_intercept_ = model.visible_intercept_ - 3.0
     assert not model.allow_empty_
     labels, objective, gap = model.predict_with_gap(X)
     assert labels.any(axis=1).all()
@@ -364,7 +364,9 @@ def test_settings_found_do_not_depend_on_the_units(data):
         model = LMBMClassifier(cliques=3, random_state=0).fit(X, Y)
         other = LMBMClassifier(cliques=3, random_state=0, n_jobs=2).fit(1000 * X, Y)
     assert set(model.path_) == {"C", "pairwise_penalty", "hamming", "jaccard"}
-    np.testing.assert_allclose(other.coef_, model.coef_ / 1000, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        other.visible_coef_, model.visible_coef_ / 1000, rtol=1e-6, atol=1e-9
+    )
     np.testing.assert_array_equal(other.predict(1000 * X), model.predict(X))
 
 
@@ -376,15 +378,15 @@ def test_settings_found_do_not_depend_on_the_units(data):
         ({"cliques": True}, "cliques must be None, an int from 2 to 6"),
         ({"cliques": 3.0}, "cliques must be None, an int from 2 to 6"),
         ({"cliques": [(0, 1)]}, r"all pairs have a weight in any case; cliques\[0\]"),
-        ({"cliques": [(0, 1, 4)]}, "numbers of labels, from 0 to 3"),
+        ({"cliques": [(0, 1, 4)]}, "indices of labels, integers from 0 to 3"),
         ({"cliques": [(0, 1, 1)]}, "distinct sets without repeated labels"),
         ({"cliques": [(0, 1, 2), (2, 1, 0)]}, "distinct sets"),
         ({"cliques": []}, "cliques must hold at least one"),
-        ({"cliques": [("a", "b", "c")]}, "'a', which is no label"),
-        ({"inference": "milp"}, "inference='milp' handles only pairs of labels; with larger"),
+        ({"cliques": [("a", "b", "c")]}, "unknown label 'a'"),
+        ({"inference": "milp"}, "inference='milp' supports only pairs of labels; use"),
         (
             {"inference": "icm", "decode": "hinge"},
-            "only pairs of labels with decode='hinge'; with larger",
+            "only pairs of labels with decode='hinge'; use",
         ),
         ({"C": 1e300, "margin": 1e300}, "training overflowed: X, C or 1 / pairwise_penalty"),
     ],
@@ -397,7 +399,7 @@ def test_bad_settings(options, message, data):
 def test_searches_changed_after_the_fit(data, fitted):
     X, Y = data
     model = make(decode="hinge").fit(X, Y).set_params(inference="icm")
-    with pytest.raises(ValueError, match="'branch_and_bound' only; got 'icm'"):
+    with pytest.raises(ValueError, match=r"only inference='branch_and_bound' can.*; got 'icm'"):
         model.predict(X)
     model = make().fit(X, Y).set_params(inference="milp")
     with pytest.raises(ValueError, match=r"'milp' does not work on FactorGraphEnergy.*branch_and"):

@@ -25,7 +25,7 @@ def fitted():
 
 def log_joint(model, X, known=None):
     y = 2.0 * VECTORS - 1
-    fields = X @ model.coef_.T + model.intercept_
+    fields = X @ model.visible_coef_.T + model.visible_intercept_
     score = fields @ y.T + 0.5 * ((y @ model.pairwise_coef_) * y).sum(axis=1)
     if known is not None:
         agrees = (np.isnan(known[:, None]) | (known[:, None] == VECTORS)).all(axis=2)
@@ -120,7 +120,9 @@ def test_known_labels_in_prediction(fitted, decode):
     np.testing.assert_array_equal(found[given], known[given])
     if decode == "hinge":
         y = 2.0 * VECTORS - 1
-        margins = (X @ model.coef_.T + model.intercept_)[:, None] + y @ model.pairwise_coef_
+        margins = (X @ model.visible_coef_.T + model.visible_intercept_)[
+            :, None
+        ] + y @ model.pairwise_coef_
         loss = np.maximum(model.margin - y * margins, 0).sum(axis=2)
         loss[np.isneginf(joint)] = np.inf
         expected = VECTORS[loss.argmin(axis=1)]
@@ -128,7 +130,9 @@ def test_known_labels_in_prediction(fitted, decode):
         np.testing.assert_array_equal(labels, found)
         np.testing.assert_allclose(objective, loss.min(axis=1))
         np.testing.assert_array_equal(gap, 0)
-        signed = (X @ model.coef_.T + model.intercept_) + (2.0 * found - 1) @ model.pairwise_coef_
+        signed = (X @ model.visible_coef_.T + model.visible_intercept_) + (
+            2.0 * found - 1
+        ) @ model.pairwise_coef_
         np.testing.assert_allclose(model.decision_function(X, y_known=known), signed)
     elif decode in ("map", "label_set"):
         if decode == "label_set":

@@ -62,7 +62,9 @@ def test_the_fit_is_that_of_the_scaled_columns(data, fitted):
     given = LMBMClassifier(C=fitted.C_, pairwise_penalty=fitted.pairwise_penalty_, **TIGHT).fit(
         columns.transform(X), Y
     )
-    np.testing.assert_allclose(fitted.coef_, given.coef_ * columns.factor, atol=1e-7)
+    np.testing.assert_allclose(
+        fitted.visible_coef_, given.visible_coef_ * columns.factor, atol=1e-7
+    )
     np.testing.assert_allclose(fitted.pairwise_coef_, given.pairwise_coef_, atol=1e-7)
     np.testing.assert_array_equal(fitted.predict(X), given.predict(columns.transform(X)))
     assert not hasattr(given, "path_")
@@ -75,7 +77,7 @@ def test_units_do_not_matter(data, fitted):
     moved = clone(fitted).fit(X * scale + shift, Y)
     np.testing.assert_allclose(moved.C_, fitted.C_)
     np.testing.assert_allclose(moved.pairwise_penalty_, fitted.pairwise_penalty_)
-    np.testing.assert_allclose(moved.coef_ * scale, fitted.coef_, atol=1e-6)
+    np.testing.assert_allclose(moved.visible_coef_ * scale, fitted.visible_coef_, atol=1e-6)
     np.testing.assert_array_equal(moved.predict(X * scale + shift), fitted.predict(X))
 
 
@@ -85,7 +87,7 @@ def test_one_of_two_given(data, fitted):
     assert model.C_ == 0.05
     assert (model.path_["C"] == 0.05).all()
     by_hand = LMBMClassifier(C=0.05, pairwise_penalty=model.pairwise_penalty_, **TIGHT)
-    np.testing.assert_allclose(by_hand.fit(X, Y).coef_, model.coef_, atol=1e-7)
+    np.testing.assert_allclose(by_hand.fit(X, Y).visible_coef_, model.visible_coef_, atol=1e-7)
     model = LMBMClassifier(pairwise_penalty=7.0, random_state=0).fit(X, Y)
     assert (model.path_["pairwise_penalty"] == 7).all()
     assert model.pairwise_penalty_ == 7
@@ -120,10 +122,24 @@ def test_few_rows_have_fixed_settings(data):
     other = LMBMClassifier(random_state=0).fit(
         np.repeat(X[:20], weight, axis=0), np.repeat(Y[:20], weight, axis=0)
     )
-    np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-8)
+    np.testing.assert_allclose(one.visible_coef_, other.visible_coef_, atol=1e-8)
     constant = LMBMClassifier(random_state=0).fit(np.ones((10, 2)), Y[:10])
     assert constant.C_ == 3.0
-    np.testing.assert_array_equal(constant.coef_, 0)
+    np.testing.assert_array_equal(constant.visible_coef_, 0)
+
+
+@pytest.mark.parametrize("factor", [0.01, 100.0])
+def test_the_scale_of_the_weights_does_not_matter(data, factor):
+    X, Y = data[0][:150], data[1][:150]
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, 150)
+    one = LMBMClassifier(random_state=0).fit(X, Y, weight)
+    other = LMBMClassifier(random_state=0).fit(X, Y, factor * weight)
+    np.testing.assert_array_equal(other.predict_proba(X), one.predict_proba(X))
+    np.testing.assert_allclose(factor * other.C_, one.C_)
+    given = LMBMClassifier(C=other.C_, pairwise_penalty=other.pairwise_penalty_, tol=1e-8)
+    scaled = Columns(X, weight).transform(X, np.float64)
+    given.fit(scaled, Y, factor * weight)
+    np.testing.assert_allclose(given.predict_proba(scaled), one.predict_proba(X), atol=1e-3)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -152,15 +168,17 @@ def test_missing_labels_and_class_weight(data, fitted):
 
 def test_sparse_threads_and_seeds(data, fitted):
     X, Y = data
-    np.testing.assert_array_equal(clone(fitted).set_params(n_jobs=2).fit(X, Y).coef_, fitted.coef_)
+    np.testing.assert_array_equal(
+        clone(fitted).set_params(n_jobs=2).fit(X, Y).visible_coef_, fitted.visible_coef_
+    )
     other = clone(fitted).set_params(random_state=0).fit(X, Y)
-    np.testing.assert_array_equal(other.coef_, fitted.coef_)
+    np.testing.assert_array_equal(other.visible_coef_, fitted.visible_coef_)
     rng = np.random.default_rng(0)
     X = (rng.random((120, 30)) < 0.1).astype(float)
     Y = (X @ rng.normal(size=(30, 3)) > 0.1).astype(int)
     dense = clone(fitted).fit(X, Y)
     compressed = clone(fitted).fit(sparse.csr_matrix(3.0 * X), Y)  # 0/c is 0/1 as well
-    np.testing.assert_allclose(3.0 * compressed.coef_, dense.coef_, atol=1e-6)
+    np.testing.assert_allclose(3.0 * compressed.visible_coef_, dense.visible_coef_, atol=1e-6)
 
 
 def test_no_worse_than_a_searched_svm():
@@ -195,9 +213,9 @@ def test_many_labels_are_predicted_at_once():
 def test_warm_start(data):
     X, Y = data
     model = LMBMClassifier(warm_start=True, **TIGHT).fit(X, Y)
-    first = model.coef_, model.C_, model.pairwise_penalty_
+    first = model.visible_coef_, model.C_, model.pairwise_penalty_
     model.fit(X, Y)
-    np.testing.assert_allclose(model.coef_, first[0], atol=1e-6)
+    np.testing.assert_allclose(model.visible_coef_, first[0], atol=1e-6)
     assert (model.C_, model.pairwise_penalty_) == first[1:]
     model.set_params(C=1.0, pairwise_penalty=1.0).fit(X, Y)
     assert not hasattr(model, "path_")
@@ -293,7 +311,7 @@ def test_no_empty_prediction(data, known):
         given[::2, 0] = 0
     vectors = np.array([[i >> 2 & 1, i >> 1 & 1, i & 1] for i in range(1, 8)])
     signs = 2.0 * vectors - 1
-    score = (X @ model.coef_.T + model.intercept_) @ signs.T
+    score = (X @ model.visible_coef_.T + model.visible_intercept_) @ signs.T
     score = score + 0.5 * ((signs @ model.pairwise_coef_) * signs).sum(axis=1)
     clash = (given[:, None] != vectors) & ~np.isnan(given[:, None])
     score[clash.any(axis=2)] = -np.inf

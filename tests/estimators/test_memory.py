@@ -44,6 +44,7 @@ FITS = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FITS)
 def test_memory_beside_the_data(monkeypatch, name):
     blocks = "utils.columns", "utils.labels", "utils.parallel"

@@ -97,6 +97,7 @@ def test_nothing_hidden_is_the_ordinary_fit(inference):
     assert (partly.visible_coef_ != a.visible_coef_).any()
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("inference", ["exact", "sum_product", "mean_field"])
 @pytest.mark.parametrize("options", [{}, {"batch_size": 16, "early_stopping": True}])

@@ -304,7 +304,7 @@ def test_pipeline_and_nested_parameters(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"inference": SumProduct()}, "finds no best state, which max-margin learning needs"),
+        ({"inference": SumProduct()}, "cannot find a best state, which max-margin learning needs"),
         (
             {"inference": ["icm", "guess"]},
             "inference must be one of 'exact', .*got 'guess'",
@@ -381,7 +381,7 @@ def test_inference_out_of_reach_fails_before_the_training(data):
 
 @pytest.mark.parametrize("inference", [["milp"], ["icm", "ais"], [SumProduct(), BPChain()]])
 def test_a_list_may_hold_methods_for_best_states_and_marginals_only(data, inference):
-    with pytest.raises(ValueError, match=r"inference may hold 'exact', .*'gibbs'.*; got"):
+    with pytest.raises(ValueError, match=r"inference may contain 'exact', .*'gibbs'.*; got"):
         MSSVMCRBM(inference=inference).fit(*data)
 
 

@@ -200,7 +200,7 @@ def test_too_wide_is_refused_at_once():
     energy = FactorGraphEnergy([TableFactors(pairs, np.zeros(4))])
     start = time.process_time()
     with pytest.raises(
-        ValueError, match=r"a width of at least 47, that is with a table of at least 2\^48 entries"
+        ValueError, match=r"a width of at least 47, which needs a table of at least 2\^48 entries"
     ):
         infer(energy, "exact")
     with pytest.raises(ValueError, match="a width of at least 47"):

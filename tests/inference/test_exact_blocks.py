@@ -58,6 +58,7 @@ def test_blocks(n_visible, n_hidden, returns, pairwise, clamped, monkeypatch):
                 np.testing.assert_allclose(b, a, rtol=2e-6, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("pairwise", ["sum", "per_example"])
 def test_memory_is_that_of_the_answer(pairwise):
     rng = np.random.default_rng(0)

@@ -391,7 +391,7 @@ def test_available_methods():
     assert available_methods(one_hot) == ["exact", "simulated_annealing", "gibbs"]
     assert available_methods(energy, "map") == available_methods(energy, ["map"])
     assert "icm" in available_methods(returns="map")
-    with pytest.raises(ValueError, match=r"returns must hold some of .*'samples'"):
+    with pytest.raises(ValueError, match=r"returns must contain one or more of .*'samples'"):
         available_methods(returns=["samples of tea"])
 
 
@@ -550,10 +550,10 @@ def test_options_of_an_object_are_kept():
         ({"sample_weight": 1.0}, r"sample_weight must have shape \(N,\)"),
         ({"sample_weight": [np.nan]}, "sample_weight must be finite"),
         ({"sample_weight": ["1"]}, "sample_weight must be a real array"),
-        ({"returns": ()}, "returns must hold some of"),
-        ({"returns": ("marginal",)}, "returns must hold some of.*'marginals'"),
-        ({"returns": "log_z"}, "returns must hold some of"),
-        ({"returns": 3}, "returns must hold some of"),
+        ({"returns": ()}, "returns must contain one or more of"),
+        ({"returns": ("marginal",)}, "returns must contain one or more of.*'marginals'"),
+        ({"returns": "log_z"}, "returns must contain one or more of"),
+        ({"returns": 3}, "returns must contain one or more of"),
         ({"pairwise": "mean"}, "pairwise must be 'sum' or 'per_example', got 'mean'"),
         (
             {"init": "yesterday"},

@@ -460,6 +460,7 @@ def test_nothing_to_infer(shape):
         np.testing.assert_array_equal(result.log_partition, np.zeros(n))
 
 
+@pytest.mark.deep
 def test_pairwise_sum():
     energy = random_ising(5, 5, 60)
     weight = np.random.default_rng(0).random(60)

@@ -133,6 +133,7 @@ def test_star_is_exact(schedule, states):
             assert decoded == states_of[layer, node]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("net", TINY)
 @pytest.mark.parametrize("missing", [0.0, 0.5])
 def test_reweighted_log_partition_is_an_upper_bound(net, missing):

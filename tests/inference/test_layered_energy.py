@@ -88,12 +88,14 @@ def test_what_the_solvers_lack_is_refused():
     energy = make_energy(TREES["star"])
     with pytest.raises(ValueError, match="'sum_product' cannot answer 'log_partition'; methods"):
         infer(energy, "sum_product", returns="log_partition")
-    with pytest.raises(ValueError, match="'sum_product' has no damping on LayeredEnergy"):
+    with pytest.raises(ValueError, match="'sum_product' does not support damping on LayeredEnergy"):
         infer(energy, SumProduct(damping=0.5))
     before = infer(energy, "mean_field")
-    with pytest.raises(ValueError, match="'mean_field' has no init on LayeredEnergy"):
+    with pytest.raises(ValueError, match="'mean_field' does not support init on LayeredEnergy"):
         infer(energy, "mean_field", init=before)
-    with pytest.raises(ValueError, match="'tree_reweighted' has no return_state on LayeredEnergy"):
+    with pytest.raises(
+        ValueError, match="'tree_reweighted' does not support return_state on LayeredEnergy"
+    ):
         infer(energy, "tree_reweighted", return_state=True)
     held = np.full(energy.n_variables, np.nan)
     held[:2] = 1
@@ -131,7 +133,9 @@ def test_couplings_beyond_float64_are_refused():
     structure = LayeredStructure([Dense(2)], (2,), 2, 1, 2)
     sizes = [c.n_weights for c in structure.connections[1:]]
     energy = LayeredEnergy(structure, [np.full(size, 500.0) for size in sizes], np.zeros((1, 3)))
-    with pytest.raises(ValueError, match=r"'sum_product' works on .* up to 200; got 500.*'gibbs'"):
+    with pytest.raises(
+        ValueError, match=r"'sum_product' supports couplings .* up to 200 .*; got 500.*'gibbs'"
+    ):
         infer(energy, "sum_product")
 
 

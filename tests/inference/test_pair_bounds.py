@@ -277,7 +277,9 @@ def test_what_is_refused():
     logic = FactorGraphEnergy([AndFactors([[0]], [1])])
     for method, energy in itertools.product(METHODS, (larger, logic)):
         assert method not in available_methods(energy)
-        with pytest.raises(ValueError, match="this FactorGraphEnergy, as it takes tables of one"):
+        with pytest.raises(
+            ValueError, match="this FactorGraphEnergy, because it takes only tables of one"
+        ):
             infer(energy, method)
     pairs = make_tables(np.random.RandomState(0), 1, 1.0)
     assert set(METHODS) <= set(available_methods(pairs, returns=BOUNDED))

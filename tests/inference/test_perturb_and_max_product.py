@@ -403,12 +403,12 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="n_samples"):
         infer(energy, "exact", returns="log_partition", n_samples=5)
     _, state = sample(energy, NAME, n_samples=4, return_state=True)
-    with pytest.raises(ValueError, match="init must hold the state"):
+    with pytest.raises(ValueError, match="init must contain a state"):
         sample(energy, NAME, n_samples=5, init=state)
     _, chains = sample(energy, "gibbs", n_samples=4, return_state=True)
-    with pytest.raises(ValueError, match="init must hold the state"):
+    with pytest.raises(ValueError, match="init must contain a state"):
         sample(energy, NAME, n_samples=4, init=chains)
-    with pytest.raises(ValueError, match="init must hold chains of Gibbs sampling"):
+    with pytest.raises(ValueError, match="init must contain chains of Gibbs sampling"):
         sample(energy, "gibbs", n_samples=4, init=state)
     assert NAME in available_methods(energy, "samples")
     one = infer(energy, NAME, returns="log_partition", n_samples=1)

@@ -94,7 +94,7 @@ def test_names_are_taken_once():
     register_method("greedy_flips", "reference.outside:GreedyFlips")  # the same again
     with pytest.raises(ValueError, match="'exact' is taken"):
         register_method("exact", "reference.outside:GreedyFlips")
-    with pytest.raises(ValueError, match="'exact' has a solver for RBMEnergy already"):
+    with pytest.raises(ValueError, match="'exact' already has a solver for RBMEnergy"):
         register_solver("exact", "RBMEnergy", "reference.outside:solve_greedy_flips")
 
 

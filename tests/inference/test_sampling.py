@@ -124,7 +124,7 @@ def test_init_continues_the_chains():
     np.testing.assert_array_equal(second.state.states, whole.state.states)
     assert second.state.step == whole.state.step
     assert (second.n_iter == 30).all()
-    with pytest.raises(ValueError, match=r"init must hold 4 chains for each of 3 models"):
+    with pytest.raises(ValueError, match=r"init must contain 4 chains for each of 3 models"):
         infer(energy, Gibbs(n_chains=4), init=first)
     both = infer(energy, Gibbs(random_state=0), returns=("marginals", "samples"), n_samples=5)
     again = infer(energy, Gibbs(), returns=("marginals", "samples"), n_samples=5, init=both)
@@ -197,6 +197,7 @@ def frequencies_fit(energy, states, clamp=None):
     return np.array(p_values)
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(3, 2), (2, 4), (4, 4)])
@@ -243,6 +244,7 @@ def test_samples_do_not_depend_on_threads_or_blocks(method, monkeypatch):
     assert not np.array_equal(whole[0], whole[1])
 
 
+@pytest.mark.deep
 def test_exact_samples_do_not_need_a_table_of_all_states():
     energy = random_rbm(15, 16, 400, scale=0.1)
     sample(energy.rows([0]), "exact", random_state=0)
@@ -311,6 +313,7 @@ def test_estimate_is_within_its_error(scale, dtype):
     assert (estimate.effective_sample_size <= 100).all()
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("n_betas", [1, 2, 10])
 def test_estimate_of_z_is_unbiased(n_betas):

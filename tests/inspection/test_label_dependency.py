@@ -97,6 +97,7 @@ def test_options_of_the_picture():
     assert display.label_names == ["x", "y", "z"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("n_labels", [1, 2, 3, 101])
 def test_any_number_of_labels(n_labels):
     display = LabelDependencyDisplay(np.zeros((n_labels, n_labels))).plot()

@@ -156,6 +156,7 @@ def test_cache_beside_the_sources_by_default(site):
     assert {p.parent for p in cached(site)} == {site / "skcrbm" / "kernels" / "__pycache__"}
 
 
+@pytest.mark.deep
 def test_what_killed_processes_left_is_removed_when_it_is_old(site, tmp_path):
     cache = tmp_path / "cache"
     call(site, NUMBA_CACHE_DIR=cache)
@@ -255,6 +256,7 @@ def test_editing_a_callee_changes_the_caller(site, tmp_path):
     assert call(site, NUMBA_CACHE_DIR=cache) == 1
 
 
+@pytest.mark.deep
 def test_processes_that_compile_at_once(site, tmp_path):
     """Three processes, two dtypes, one empty cache; then each finds its own version."""
     cache = tmp_path / "cache"

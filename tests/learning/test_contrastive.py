@@ -60,6 +60,7 @@ def flat(gradient):
     return np.concatenate([g.ravel() for g in gradient])
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", ["cd", "pcd"])
 def test_long_chains_give_the_gradient_of_the_likelihood(name):
@@ -253,7 +254,7 @@ def test_refusals(name):
     partly[0, 0] = np.nan
     with pytest.raises(ValueError, match=rf"NaN.*learning='{name}'.*'mle'"):
         CRBMClassifier(learning=name).fit(X, partly)
-    with pytest.raises(ValueError, match="needs two classes in 1-D y, got 3"):
+    with pytest.raises(ValueError, match="needs two classes in a 1-D y, got 3"):
         CRBMClassifier(learning=name).fit(X, np.arange(40) % 3)
     CRBMClassifier(learning=name, max_iter=2).fit(X, Y[:, 0]).predict(X)
     model = CRBMClassifier(learning=name, max_iter=2)

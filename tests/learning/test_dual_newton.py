@@ -12,6 +12,7 @@ from skcrbm.learning.large_margin.cliques import _newton_step, clique_problem
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("penalty", [100.0, np.inf])
 def test_many_labels_do_not_fill_the_memory(penalty):
     """A matrix of all pairs of labels for each label would take 400 MB here."""

@@ -46,6 +46,7 @@ with open(folder + "/model.pkl", "wb") as file:
 """
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are Linux's")
 def test_fit_on_a_memory_mapped_array_larger_than_the_memory(tmp_path):
     X = np.random.RandomState(0).random_sample((N // 40, D)).astype(np.float32)

@@ -100,6 +100,7 @@ def test_mle_finds_the_moments_of_the_data():
     )
 
 
+@pytest.mark.deep
 @pytest.mark.compiled
 @pytest.mark.parametrize(("name", "options"), [("cd", {}), ("pcd", {}), ("pcd", {"n_chains": 40})])
 def test_long_chains_give_the_gradient_of_the_likelihood(name, options):
@@ -116,6 +117,7 @@ def test_long_chains_give_the_gradient_of_the_likelihood(name, options):
     assert (error < 5 * draws.std(0) / np.sqrt(len(draws)) + 1e-12).all()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "options"), [("cd", {}), ("pcd", {}), ("pcd", {"n_chains": 50})])
 def test_densities_learn_from_samples(name, options):
     model, source = density_problem(n=60, seed=3)

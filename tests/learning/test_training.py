@@ -171,7 +171,7 @@ def test_blocks_give_the_same_as_arrays(name):
 def test_a_source_that_cannot_hold_rows_out():
     model, arrays = density_problem()
     blocks = Blocks([arrays.all])
-    with pytest.warns(UserWarning, match="Blocks cannot hold rows out; training goes on") as caught:
+    with pytest.warns(UserWarning, match="cannot hold rows out; training continues") as caught:
         result = fit(training(model, blocks, stopping=EarlyStopping()), rng())
     assert caught[0].filename == __file__
     assert result.validation_scores is None

@@ -402,6 +402,7 @@ def test_repr_pickle_equality():
     assert clone(search).scoring == scorer
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("name", ALL)
 def test_grid_search(partly_observed, name, routing):

@@ -38,6 +38,44 @@ def factor_tables(energy):
     return found
 
 
+def merged_tables(energy):
+    """`factor_tables` with tables inside of others added to them, and the place of each table.
+
+    Returns
+    -------
+    list of (scope, table)
+    list of (place in that list, scope) : of each given factor
+    """
+    parts = factor_tables(energy)
+    is_table = [
+        isinstance(group, TableFactors)
+        for group in energy.factors
+        for _ in range(len(group.variables if isinstance(group, TableFactors) else group.outputs))
+    ]
+    order = sorted(range(len(parts)), key=lambda i: -len(parts[i][0]))
+    hosts, host_of = [], {}
+    for i in order:
+        scope = parts[i][0]
+        inside = [h for h in hosts if set(scope) <= set(parts[h][0])]
+        if is_table[i] and len(scope) > 1 and inside:
+            host, table = parts[inside[0]]
+            index = [np.indices(table.shape)[host.index(v)] for v in scope]
+            parts[inside[0]] = host, table + parts[i][1][tuple(index)]
+            host_of[i] = inside[0]
+        elif is_table[i]:
+            hosts.append(i)
+    kept = [i for i in range(len(parts)) if i not in host_of]
+    places = [(kept.index(host_of.get(i, i)), scope) for i, (scope, _) in enumerate(parts)]
+    return [parts[i] for i in kept], places
+
+
+def _marginal(joint, host, scope):
+    """The sums of a table over all variables but those of a scope, in its order."""
+    left = joint.sum(axis=tuple(j for j, v in enumerate(host) if v not in scope))
+    names = [v for v in host if v in scope]
+    return left.transpose([names.index(v) for v in scope])
+
+
 def with_tables_for_logic(energy):
     """The same model without OR and AND factors."""
     parts = factor_tables(energy)
@@ -55,7 +93,7 @@ def naive_graph(energy, n, n_iter, damping=0.0, rho=None, maximum=False, held=No
 
     held : (n_variables,), 0 or 1, NaN where free. `entries` are weights of max-product, too.
     """
-    parts = factor_tables(energy)
+    parts, places = merged_tables(energy)
     rho = np.ones(len(parts)) if rho is None else np.asarray(rho, float)
     field = energy.field[n].astype(float)
     width = len(field)
@@ -106,7 +144,8 @@ def naive_graph(energy, n, n_iter, damping=0.0, rho=None, maximum=False, held=No
         before, on = on, beliefs()
         trace.append(np.abs(on - before).max(initial=0.0))
     entries = [_normal(joint(a)) for a in range(len(parts))]
-    return GraphBeliefs(on, entries, _bethe(energy, n, parts, rho, on, entries), np.array(trace))
+    given = [_marginal(entries[a], parts[a][0], scope) for a, scope in places]
+    return GraphBeliefs(on, given, _bethe(energy, n, parts, rho, on, entries), np.array(trace))
 
 
 def _entropy(p):

@@ -188,7 +188,7 @@ def test_without_names(data):
     assert not hasattr(model, "label_names_")
     model.fit(X, Y.to_numpy())
     assert not hasattr(model, "label_names_")
-    with pytest.raises(AttributeError, match="from a fit on a y that is a data frame"):
+    with pytest.raises(AttributeError, match="not fitted on a y that is a data frame"):
         model.label_names_  # noqa: B018
     frame = model.set_label_output("pandas").predict(X)
     assert list(frame.columns) == [0, 1, 2, 3]

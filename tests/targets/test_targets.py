@@ -168,7 +168,7 @@ def test_given_classes():
     targets = make_targets(["b", "b"], classes=["c", "a", "b"])
     assert targets.classes.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(targets.encode(["b", "c"]), [[0, 1, 0], [0, 0, 1]])
-    with pytest.raises(ValueError, match=r"classes that were not given at first: \['d'\]"):
+    with pytest.raises(ValueError, match=r"classes that the model does not know: \['d'\]"):
         targets.encode(["a", "d"])
 
 

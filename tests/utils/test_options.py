@@ -269,7 +269,7 @@ def test_rows_too_large_for_the_search_in_a_fit(scale):
     model = SSVMClassifier(max_iter=20)
     with pytest.raises(ValueError, match=r"X times coef_ .*scale the columns of X"):
         model.fit(np.sign(X) * scale, Y)
-    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "visible_coef_")
 
 
 def test_methods_that_cannot_do_what_a_density_needs():
@@ -304,7 +304,7 @@ def test_columns_that_are_too_small_for_a_scale_are_constant():
         warnings.simplefilter("error", RuntimeWarning)
         warnings.filterwarnings("ignore", "1 columns of X vary by less")
         models = [LMBMClassifier(random_state=0).fit(rows, Y) for rows in (X, tiny)]
-    np.testing.assert_array_equal(models[1].coef_[:, -1], 0)
+    np.testing.assert_array_equal(models[1].visible_coef_[:, -1], 0)
     np.testing.assert_array_equal(models[0].predict(X), models[1].predict(tiny))
 
 

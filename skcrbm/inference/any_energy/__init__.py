@@ -1,1 +1,1 @@
-"""Solvers that need no more of an energy than its base class declares."""
+"""Solvers that use only the members that the base class of all energies declares."""

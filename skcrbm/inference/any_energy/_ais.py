@@ -1,4 +1,4 @@
-"""Log Z from importance weights, and annealed importance sampling without hidden variables."""
+"""Annealed importance sampling, and the estimate of log Z from importance weights."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from skcrbm.utils.limits import CHAIN_UNITS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.warnings import warn_user
 
-# Effective sample size below which an estimate of log Z is not reliable, and the same as a share
-# of the samples if these are few.
+# An estimate of log Z from S samples is unreliable if the effective sample size is below
+# min(_FEW_EFFECTIVE, _FEW_OF_ALL * S).
 _FEW_EFFECTIVE, _FEW_OF_ALL = 20, 0.2
 
 
 def solve(method, energy, query):
-    """Answer "log_partition", with its standard error and effective sample size."""
+    """Estimate "log_partition", with its standard error and effective sample size."""
     return anneal(method, energy, query, _log_weights)
 
 
@@ -68,10 +68,10 @@ def anneal(
     query: Query,
     log_weights: Callable[..., np.ndarray],
 ) -> dict[str, Any]:
-    """Answer "log_partition" by annealed importance sampling.
+    """Estimate "log_partition" by annealed importance sampling.
 
-    ``log_weights(energy, n_chains, n_betas, key)`` returns the log importance weights (N, C),
-    float64, of C chains of each of N models. All models use the same random numbers.
+    ``log_weights(energy, n_chains, n_betas, key)`` returns the logarithms (N, C), in float64, of
+    the importance weights of C chains of each of N models. All models use the same random numbers.
     """
     key, n_chains = random_key(method.random_state), method.n_chains
     fields = empty_result(energy, query)
@@ -92,16 +92,17 @@ def anneal(
 def fill_estimate(fields: dict[str, Any], log_weight: np.ndarray) -> None:
     """Fill in log Z, the logarithm of a mean of weights, its error and effective sample size.
 
-    `log_weight` (N, S) are the logarithms of S independent weights of each model, whose
-    expectation is Z. If all of them are -inf, the estimate of Z is 0, its error is infinite and
-    its effective sample size 0.
+    `log_weight` (N, S) has the logarithms of S independent weights of each model, whose
+    expectation is Z. If all weights are 0, log Z is -inf, its error is infinite and its effective
+    sample size is 0.
 
-    The delta method takes the spread of the weights from the weights themselves, so its error is
-    too small if rare large weights carry the mean. It is multiplied by sqrt(1 + g^2), where g is
-    the logarithm of the largest weight over the mean. The factor is near 1 if weights are nearly
-    equal. It is a rule without a proof, chosen on some lattices; with other seeds, 1.96 errors of
-    the delta method covered log Z of a 12 x 12 torus with couplings of 0.44 (100 chains, 60 steps)
-    in 30 of 50 runs, and with the factor in 48.
+    The delta method estimates the variance of the weights from the sampled weights. Its error is
+    therefore too small if the mean depends on rare large weights. It is multiplied by
+    sqrt(1 + g^2), where g is the logarithm of the ratio of the largest weight to the mean. The
+    factor is near 1 if weights are nearly equal. It is a heuristic that was chosen on some
+    lattices. In a test with other seeds, on a 12 x 12 torus with couplings of 0.44 (100 chains, 60
+    steps), intervals of 1.96 errors contained log Z in 30 of 50 runs with the delta method alone,
+    and in 48 runs with the factor.
     """
     n_samples = log_weight.shape[1]
     mean = logsumexp(log_weight, axis=1) - np.log(n_samples)
@@ -117,12 +118,12 @@ def fill_estimate(fields: dict[str, Any], log_weight: np.ndarray) -> None:
 
 
 def _warn_of_few(effective, n_samples):
-    """Warn if few of the samples carry the estimate of a model."""
+    """Warn if the effective sample size of a model is so small that its estimate is unreliable."""
     few = effective < min(_FEW_EFFECTIVE, _FEW_OF_ALL * n_samples)
     if few.any():
         warn_user(
-            f"the estimate of log Z rests on few of {n_samples} chains or samples: the effective "
-            f"sample size is {effective.min():.1f} in the worst of {few.sum()} such models. It is "
-            "probably too low, and its standard error is rough. Use more chains or samples, and "
-            "with 'ais' a larger n_betas"
+            f"a few of the {n_samples} chains or samples dominate the estimate of log Z of "
+            f"{few.sum()} models: the smallest effective sample size is {effective.min():.1f}. "
+            "The estimate is probably too low, and its standard error is unreliable. Use more "
+            "chains or samples, or a larger n_betas for 'ais'"
         )

@@ -1,4 +1,4 @@
-"""Exact inference on any energy, by the score of all states of its free variables."""
+"""Exact inference on any energy: compute the scores of all states of its free variables."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def solve(method, energy, query):
     if n_free > limit:
         raise ValueError(
             f"'exact' enumerates the free variables of a {type(energy).__name__}; there are "
-            f"{n_free}, and the limit is {limit}. Use 'gibbs'"
+            f"{n_free}, and the limit is {limit}. Use 'gibbs' instead"
         )
     fields = empty_result(energy, query)
     shape = energy.n_models, energy.n_variables
@@ -71,11 +71,12 @@ class _Enumerated:
 
     def __init__(self, energy, n):
         part, offset = energy.rows([n]).without_held_fields()
-        # To be added to all scores, which leave out the fields of clamped variables.
+        # Scores exclude the fields of clamped variables; their sum is `offset`.
         self.energy, self.offset = part, float(offset[0])
         free = np.flatnonzero(part.free[0])
         self.n_free_visible = int(np.count_nonzero(free < energy.n_visible))
-        # (K, n_variables), in binary order of the free variables, the first fastest.
+        # All states (K, n_variables), in the order of binary numbers; the first variable changes
+        # fastest.
         self.states = np.zeros((2 ** len(free), energy.n_variables), np.int8)
         self.states[:, free] = (np.arange(len(self.states))[:, None] >> np.arange(len(free))) & 1
         if part.evidence is not None:
@@ -89,7 +90,7 @@ class _Enumerated:
         self.probability = np.exp(self.score - self.log_z)
 
     def log_odds(self, reduce, score=None):
-        """Return log-odds (n_variables,) by a log-sum or a maximum over the states on and off."""
+        """Return log-odds (n_variables,); `reduce` is a log-sum or a maximum over states."""
         score = self.score if score is None else score
         log_odds = np.empty(self.states.shape[1])
         for i, on in enumerate(self.states.T == 1):
@@ -99,9 +100,9 @@ class _Enumerated:
         return log_odds
 
     def find_best(self, fields, n, marginal):
-        """Fill in the assignment and max-marginals; "marginal_map" sums hidden variables out."""
+        """Fill in the assignment and max-marginals; sum hidden variables out if `marginal`."""
         score = self.score
-        if marginal:  # the free visible variables are the lowest bits of a state's number
+        if marginal:  # the free visible variables are the lowest bits of the number of a state
             n_visible_states = 1 << self.n_free_visible
             summed: Any = logsumexp(score.reshape(-1, n_visible_states), axis=0)
             score = np.tile(summed, len(score) // n_visible_states)
@@ -115,6 +116,6 @@ class _Enumerated:
         return unchecked(self.energy.sum_statistics)(self.states, self.probability)
 
     def draw(self, u):
-        """Return the indices of the states drawn by uniform numbers u."""
+        """Draw states by uniform random numbers u, and return their indices."""
         mass = np.cumsum(self.probability)
         return np.searchsorted(mass, u * mass[-1]).clip(0, len(mass) - 1)

@@ -1,4 +1,4 @@
-"""Gibbs with gradients on any energy with independent visible variables."""
+"""Gibbs with gradients on energies with 0/1 variables, and a faster sweep for Ising models."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from skcrbm.inference.random_numbers import uniforms
 from skcrbm.kernels.ising_gradients import ising_gradients
 from skcrbm.utils.validation import kernel_array
 
-# Log-odds of a flip out of an impossible state; minus this for a flip into such a state.
+# Log-odds of a flip out of an impossible state; a flip into such a state has minus this.
 _IMPOSSIBLE = 1e6
 
 
 def solve(method, energy, query):
-    """Answer like "gibbs", with sweeps of flips; see `GibbsWithGradients`."""
+    """Compute the answers of "gibbs" from other sweeps, see `GibbsWithGradients`."""
     return solve_by_sweeps(method, energy, query, gradient_sweep)
 
 
 def solve_ising(method, energy, query):
-    """Answer for Ising models, with a kernel that updates the log-odds after each flip."""
+    """Compute the answers for Ising models, by a kernel that updates log-odds after each flip."""
     return solve_by_sweeps(method, energy, query, ising_gradient_sweep)
 
 
@@ -29,8 +29,9 @@ def solve_ising(method, energy, query):
 def gradient_sweep(energy, states, key, streams, step):
     """Propose as many flips as there are visible variables, then draw the hidden variables.
 
-    Parameters and returns as for `gibbs_sweep`. The log-odds of visible variables are conditional
-    on all other visible variables after the sweep, and hidden variables on the visible variables.
+    The function takes and returns the same arrays as `gibbs_sweep`. The log-odds of a visible
+    variable are conditional on all other visible variables after the sweep; the log-odds of a
+    hidden variable are conditional on the visible variables.
     """
     n, c, width = states.shape
     n_visible = energy.n_visible
@@ -50,7 +51,8 @@ def gradient_sweep(energy, states, key, streams, step):
         other[chains, chosen] ^= True
         other_log_odds = models.visible_log_odds(other)
         other_logits = _logits(other, other_log_odds, free)
-        # q(x | x') p(x') / (q(x' | x) p(x)) of a flip is the ratio of the sums of weights.
+        # The acceptance ratio q(x | x') p(x') / (q(x' | x) p(x)) of a flip is the sum of the
+        # proposal weights at x divided by their sum at x'.
         gain = np.zeros(n * c)
         other_total = logsumexp(other_logits[rows], axis=1)
         gain[rows] = total[rows, 0] - other_total
@@ -71,7 +73,7 @@ def gradient_sweep(energy, states, key, streams, step):
 
 @repeatable
 def ising_gradient_sweep(energy, states, key, streams, step):
-    """Make the sweep of `gradient_sweep`, up to rounding, for Ising models, sparse or dense."""
+    """Run the sweep of `gradient_sweep` for sparse or dense Ising models; equal up to rounding."""
     n, c, width = states.shape
     models = energy.rows(np.repeat(np.arange(n), c))
     u = _uniforms(energy, states, key, streams, step)
@@ -87,7 +89,7 @@ def ising_gradient_sweep(energy, states, key, streams, step):
 
 
 def _neighbours(energy):
-    """Return where the neighbours of each variable begin, their numbers, and their couplings."""
+    """Return the adjacency lists of a model: start of each list, neighbours, and couplings."""
     if isinstance(energy, SparseIsingEnergy):
         graph = energy.neighbours
         coupling = energy.edge_coupling[graph.edge].astype(np.float64)
@@ -98,7 +100,7 @@ def _neighbours(energy):
 
 
 def _uniforms(energy, states, key, streams, step):
-    """Draw the random numbers (N C, 2 V + H) of a sweep: two per flip, one per hidden unit."""
+    """Draw the random numbers (N * C, 2 * V + H) of a sweep: two per flip, one per hidden unit."""
     n, c, _ = states.shape
     u = uniforms(key, streams, step, 2 * energy.n_visible + energy.n_hidden)
     return np.broadcast_to(u.reshape(len(streams) // c, c, -1), (n, c, u.shape[1])).reshape(
@@ -107,6 +109,6 @@ def _uniforms(energy, states, key, streams, step):
 
 
 def _logits(visible, log_odds, free):
-    """Return half the change of the score by each flip, float64; -inf for clamped variables."""
+    """Return half the change of the score for each flip, in float64; -inf for clamped variables."""
     rise = np.where(visible, -1.0, 1.0) * np.clip(log_odds, -_IMPOSSIBLE, _IMPOSSIBLE)
     return np.where(free, 0.5 * rise, -np.inf)

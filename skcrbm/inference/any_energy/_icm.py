@@ -1,4 +1,4 @@
-"""Iterated conditional modes on energies whose sampling blocks hold independent variables."""
+"""Iterated conditional modes: each block of conditionally independent variables in turn."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Answer "map" by the best of several local optima.
+    """Find the best of several local optima, the answer to "map".
 
-    An iteration goes over the blocks of variables that are independent given the others
-    (`sampling_blocks`), and sets each block to its best states: no step lowers the score.
+    An iteration visits each block of variables that are independent given the others
+    (`sampling_blocks`), and sets its variables to their best states. No step lowers the score.
     """
 
     def ascend(start):
@@ -25,7 +25,7 @@ def solve(method, energy, query):
 
 
 def _ascend(method, energy, query, state):
-    """Run all models from states (N, n); each model stops at its own optimum."""
+    """Run all models from states (N, n); each model stops when it is at a local optimum."""
     fields = empty_result(energy, query)
     fields["converged"][:] = False
     state = with_evidence(energy, state)
@@ -44,7 +44,7 @@ def _ascend(method, energy, query, state):
         if not len(active):
             break
     score = energy.score(state)
-    fields["converged"] &= score > -np.inf  # an impossible state
+    fields["converged"] &= score > -np.inf  # False if the state is impossible
     fields["assignment"][...] = state
     fields["log_odds"] = energy.visible_log_odds(state)
     return fields, score

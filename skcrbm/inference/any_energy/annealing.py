@@ -1,4 +1,4 @@
-"""Simulated annealing: the schedule of beta, and Gibbs sweeps of any energy."""
+"""Simulated annealing: the schedule of beta, and the solver for any energy, by Gibbs sweeps."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from skcrbm.inference.random_numbers import random_key
 from skcrbm.inference.registry import has_solver
 from skcrbm.utils.parallel import one_blas_thread, ordered_map
 
-# Random states from which the strength of fields and couplings at a variable is estimated.
+# Number of random states from which the strength of fields and couplings at a variable is
+# estimated.
 _STATES = 8
-# Strong and weak variables, as quantiles of their strengths: at the first beta a strong variable
-# has a local field of 1, at the last beta a weak variable has this one.
+# Default range of beta. Quantiles of the strengths define a strong and a weak variable. The first
+# beta makes the local field of the strong variable 1, the last beta makes the local field of the
+# weak variable _COLD.
 _STRONG, _WEAK, _COLD = 0.9, 0.1, 5.0
 
 
 def betas(method: SimulatedAnnealing, strength: np.ndarray) -> np.ndarray:
     """Return the beta (n_sweeps,) of each sweep.
 
-    `strength` (K,) is the typical size of the local field, half the log-odds, of each free
-    variable.
+    `strength` (K,) is the typical size of the local field of each free variable; a local field is
+    half the log-odds.
     """
     if method.beta_range is not None:
         first, last = map(float, method.beta_range)
@@ -40,7 +42,7 @@ def betas(method: SimulatedAnnealing, strength: np.ndarray) -> np.ndarray:
 
 
 def solve(method, energy, query):
-    """Answer "map" for any energy by sweeps of "gibbs", then by "icm" if the energy has it."""
+    """Search for "map" on any energy by Gibbs sweeps, then by "icm" if the energy supports it."""
     fields = empty_result(energy, query)
     key = random_key(method.random_state)
     alone = replace(query, n_jobs=1, sample_weight=np.ones(1))
@@ -65,14 +67,16 @@ def solve(method, energy, query):
 
 
 def _anneal(method, model, key):
-    """Return the best state (n,) of all runs of a single model, and its score."""
+    """Return the best state (n,) of all runs of a single model, and the score of this state."""
     runs = np.arange(method.n_restarts)
     states = start_chains(model, method.n_restarts, key, runs)
     models = model.rows(np.zeros(method.n_restarts, np.int64))
     best, best_score = states[0].copy(), models.score(states[0])
     for t, beta in enumerate(betas(method, _strengths(model, key)), 1):
         colder = model.with_fields(*(model.dtype.type(beta) * field for field in model.fields))
-        with np.errstate(over="ignore"):  # stand-ins for log-potentials of -inf, which stay -inf
+        # `scaled` computes a product also for log-potentials of -inf, which may overflow, and
+        # discards it.
+        with np.errstate(over="ignore"):
             colder = colder.scaled(beta)
         states, _ = gibbs_sweep(colder, states, key, runs, t)
         score = models.score(states[0])
@@ -89,7 +93,8 @@ def _strengths(model, key):
     for block in model.sampling_blocks:
         log_odds = model.conditional_log_odds(states, block)[0].astype(np.float64)
         finite = np.isfinite(log_odds)
-        axes = tuple(range(0, log_odds.ndim, 2))  # chains, and states of categorical variables
+        # Sum over the chains and, for categorical variables, over the states.
+        axes = tuple(range(0, log_odds.ndim, 2))
         total = np.square(np.where(finite, log_odds / 2, 0)).sum(axis=axes)
         square[block] = total / np.maximum(finite.sum(axis=axes), 1)
     return np.sqrt(square[model.free[0]])

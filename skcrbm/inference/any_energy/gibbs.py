@@ -1,4 +1,4 @@
-"""Gibbs sampling of any energy, by a compiled sweep or block by block from conditionals."""
+"""Gibbs sampling of any energy: by a compiled sweep, or by drawing one block after the other."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from skcrbm.utils.limits import CHAIN_UNITS, FORBIDDEN_LOG_ODDS
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Default number of chains for marginals, and largest default for samples.
+# Default number of chains for marginals, and largest default number for samples.
 _CHAINS, _MAX_CHAINS = 10, 100
-# A model has converged if the means of its chains, as probabilities, spread by no more than this.
+# Standard deviation between the means of chains, as probabilities, that is always accepted.
 _TOLERATED_SPREAD = 1e-3
-# Chains side by side in a kernel, see `kernels/gibbs.py`.
+# Number of chains that a kernel processes side by side, see `kernels/gibbs.py`.
 _MAX_LANES = 64
-# Draws of a call, which an interrupt has to wait for.
+# Largest number of draws in a call of a kernel, which takes about a second. An interrupt by the
+# user is handled only after the call.
 _DRAWS_PER_CALL = 2**27
 
 
@@ -45,38 +46,39 @@ def gibbs_sweep(
     step: int,
     n_sweeps: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw all blocks of variables in turn, each given the others; once, or several times.
+    """Run one or several sweeps; a sweep draws each block of variables in turn, given the others.
 
-    An energy with a line in `SWEEPS` has a compiled sweep, which draws the same states as
-    `sweep_blocks` draws from `conditional_log_odds`, up to rounding.
+    Classes of energies in the table `SWEEPS` have a compiled sweep. It draws the same states as
+    `sweep_blocks`, up to rounding.
 
     Parameters
     ----------
     energy : BaseEnergy
-        N models; clamped variables take their values.
+        Batch of N models. Clamped variables are set to their values.
     states : ndarray (N, C, n_variables)
         States of C chains of each model.
     key : uint64
         Key of the random numbers, see `random_key`.
     streams : ndarray (C,) or (N * C,) of int
-        Random numbers of each chain: the same for all models, or different for each model.
+        Number of the random stream of each chain: the same streams for all models, or different
+        streams for each model.
     step : int
-        Number of the first draw; the next sweep is draw ``step + 1``.
+        Number of the draw of the first sweep; the next sweep is draw ``step + 1``.
     n_sweeps : int, default=1
         Number of sweeps.
 
     Returns
     -------
     states : ndarray (N, C, n_variables) in the dtype of `chain_dtype`
-        The new states.
+        New states.
     log_odds : ndarray (N, C, n_variables), or (N, C, n_variables, K) for K states of a variable
-        Log-odds from which each variable was last drawn, given the others at that time.
+        Log-odds from which each variable was drawn in the last sweep.
     """
     return sweep_for(type(energy))(energy, states, key, streams, step, n_sweeps)
 
 
 def repeatable(sweep):
-    """Decorate a function that makes one sweep: it takes `n_sweeps`, as `gibbs_sweep` does."""
+    """Decorate a function that runs one sweep, so that it takes the argument `n_sweeps`, too."""
 
     @wraps(sweep)
     def sweeps(energy, states, key, streams, step, n_sweeps=1):
@@ -89,10 +91,11 @@ def repeatable(sweep):
 
 @repeatable
 def sweep_blocks(energy, states, key, streams, step):
-    """Make the sweep of `gibbs_sweep` for any energy."""
+    """Run the sweep of `gibbs_sweep` for any energy, block by block."""
     n, c, n_variables = states.shape
     u = uniforms(key, streams, step, n_variables)
-    u = u.reshape(len(streams) // c, c, n_variables)  # one row, or one per model
+    # The first axis has length N, or 1 if all models share the random numbers.
+    u = u.reshape(len(streams) // c, c, n_variables)
     states = states.astype(chain_dtype(energy))
     log_odds = np.empty((n, c, *energy.belief_shape[1:]), energy.dtype)
     for block in energy.sampling_blocks:
@@ -108,10 +111,10 @@ def start_chains(
     streams: np.ndarray,
     beliefs: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Draw initial states (N, C, n_variables) from marginals, or all states equally probable.
+    """Draw initial states (N, C, n_variables) from the marginals `beliefs`, or uniformly.
 
-    States that are equally probable make the chains start far apart. If there are hidden
-    variables, only these are drawn: the first block is drawn from them.
+    Uniform states make the chains start far apart. If there are hidden variables, only the hidden
+    variables are drawn, because the first sweep draws the visible variables from them.
     """
     first = energy.n_visible if energy.n_hidden else 0
     u = uniforms(key, streams, 0, energy.n_variables - first)
@@ -122,12 +125,12 @@ def start_chains(
 
 
 def solve(method, energy, query):
-    """Answer "marginals" and "statistics" by averages over chains, "samples" by their states."""
+    """Compute "marginals" and "statistics" as averages over chains, and "samples" from states."""
     return solve_by_sweeps(method, energy, query, gibbs_sweep)
 
 
 def solve_by_sweeps(method, energy, query, sweep):
-    """Answer by chains that move by `sweep`, a function like `gibbs_sweep`."""
+    """Compute the answers from chains that advance by `sweep`, a function like `gibbs_sweep`."""
     fields = empty_result(energy, query)
     with one_blas_thread():
         if query.returns & {"marginals", "statistics"}:
@@ -138,19 +141,22 @@ def solve_by_sweeps(method, energy, query, sweep):
 
 
 def _earlier_n_chains(query):
-    """Return the number of chains of each model in an earlier result, None without chains."""
+    """Return the number of chains per model in the earlier result; None if it has no chains."""
     before = None if query.start is None else query.start.state
     return before.states.shape[1] if isinstance(before, Chains) else None
 
 
 def _start_from(method, energy, query, n_chains):
-    """Return key, step, earlier states or None, and beliefs to start from or None."""
+    """Return the key, the step, and the start of the chains: earlier states, beliefs or neither.
+
+    The last two values are earlier states or None, and beliefs as probabilities or None.
+    """
     before = None if query.start is None else query.start.state
     if isinstance(before, Chains):
         shape = energy.n_models, n_chains, energy.n_variables
         if before.states.shape != shape:
             raise ValueError(
-                f"init must hold {n_chains} chains for each of {energy.n_models} models, "
+                f"init must contain {n_chains} chains for each of {energy.n_models} models, "
                 f"got chains of shape {before.states.shape}"
             )
         return before.key, before.step, before.states, None
@@ -158,7 +164,7 @@ def _start_from(method, energy, query, n_chains):
     if query.start is not None:
         if query.start.log_odds is None:
             raise ValueError(
-                "init must hold chains of Gibbs sampling, or beliefs; got the state of another "
+                "init must contain chains of Gibbs sampling, or beliefs; got the state of another "
                 f"method, {type(before).__name__}"
             )
         beliefs = expit(query.start.log_odds)
@@ -166,7 +172,7 @@ def _start_from(method, energy, query, n_chains):
 
 
 def _all_possible(energy, states):
-    """Return for each model (N,) whether all its chains are at states of positive weight."""
+    """Return True (N,) for models whose chains are all at states of positive weight."""
     n, n_chains, n_variables = states.shape
     models = energy.rows(np.repeat(np.arange(n), n_chains))
     score = models.score(states.reshape(n * n_chains, n_variables))
@@ -251,11 +257,11 @@ def _sample(method, energy, query, fields, sweep):
 
 
 class _Moments:
-    """Sums over the sweeps after burn-in of a block of models.
+    """Sums over the sweeps after burn-in, for a block of models.
 
-    ``on`` and ``off`` (2, N, C, n_variables) add up P(unit = 1) and P(unit = 0) over each half
-    of the sweeps, ``squares`` adds up the squares of P(unit = 1). They have an axis (..., K) for
-    the states of categorical variables.
+    ``on`` and ``off`` (2, N, C, n_variables) are the sums of P(unit = 1) and P(unit = 0) over each
+    half of the sweeps; ``squares`` is the sum of the squares of P(unit = 1). For categorical
+    variables the arrays have another axis (..., K) for the states.
     """
 
     def __init__(self, energy, n_chains, n_sweeps, weight, statistics):
@@ -273,7 +279,8 @@ class _Moments:
         self._add_probabilities(log_odds, self.on[part], self.off[part], self.squares[part])
         self.done += 1
         if self.statistics is not None:
-            # The last block was drawn given the current states of all others: take its means.
+            # The last block was drawn given the current states of all other variables, so its
+            # probabilities are known; they replace its states.
             last = self.energy.sampling_blocks[-1]
             means = means_of_states(self.energy, states)
             means[:, :, last] = expit(log_odds[:, :, last])
@@ -284,7 +291,8 @@ class _Moments:
                 total += value
 
     def _add_probabilities(self, log_odds, on, off, squares):
-        if isinstance(self.energy, SparseIsingEnergy):  # may have very many variables
+        # Use a kernel for sparse Ising models, because they may have very many variables.
+        if isinstance(self.energy, SparseIsingEnergy):
             from skcrbm.kernels.sparse_sweeps import add_probabilities
 
             add_probabilities(log_odds.ravel(), on.ravel(), off.ravel(), squares.ravel())
@@ -301,29 +309,29 @@ class _Moments:
         return log_odds if log_odds.ndim == 2 else np.where(on > 0, log_odds, -np.inf)
 
     def converged(self, max_rhat):
-        if self.half < 2:  # too short to be compared
+        if self.half < 2:  # the chains are too short for a comparison
             return np.zeros(self.on.shape[1], bool)
         lengths = np.array([self.half, self.n_sweeps - self.half])
         lengths = lengths.reshape(2, *(1,) * (self.on.ndim - 1))
         means = self.on / lengths
         within = (self.squares / lengths - means**2).clip(0).mean((0, 2))
         between = means.var((0, 2), ddof=1)
-        # R-hat^2 = (within + between) / within, up to a factor near 1
+        # R-hat^2 is (within + between) / within, up to a factor near 1.
         excess = between - _TOLERATED_SPREAD**2
         agree = excess <= (max_rhat**2 - 1) * within
         return agree.reshape(len(agree), math.prod(agree.shape[1:])).all(1)
 
 
 def kernel_order(energy):
-    """Return the variables in the order in which a sweep draws them."""
+    """Return the numbers of the variables in the order in which a sweep draws them."""
     variables = np.arange(energy.n_variables)
     return np.concatenate([variables[:0], *(variables[block] for block in energy.sampling_blocks)])
 
 
 def kernel_chains(energy, states):
-    """Return states (R, L) of bool to draw into, fields, held variables and log-odds for kernels.
+    """Prepare arrays for kernels: states (R, L), fields, clamped values and empty log-odds (R, L).
 
-    Each chain of each model is a row. The energy has a single field.
+    Each of the R = N C rows is a chain of a model. The energy must have a single array of fields.
     """
     n, c, width = states.shape
     held = np.zeros((0, width), np.int8)
@@ -334,14 +342,14 @@ def kernel_chains(energy, states):
 
 
 def sweep_chains(kernel, factors, energy, states, key, streams, step, n_sweeps):
-    """Make the sweeps of `gibbs_sweep` by a kernel with chains as lanes.
+    """Run the sweeps of `gibbs_sweep` by a kernel that processes several chains side by side.
 
-    `factors` are the arrays of the couplings, in the order in which the kernel takes them:
+    `factors` are the arrays of the couplings that the kernel takes:
     ``kernel(order, *factors, field, n_chains, held, seeds, state, log_odds)``.
     """
     drawn, field, held, log_odds = kernel_chains(energy, states)
     order = kernel_order(energy)
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
         for t in range(step, step + n_sweeps):
             kernel(
                 order, *factors, field, states.shape[1], kernel_array(held), seeds(key, streams, t),
@@ -362,7 +370,8 @@ def sweep_ising_model(energy, states, key, streams, step, n_sweeps=1):
 def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
     """Draw the variables of a `SparseIsingEnergy`; see `gibbs_sweep`.
 
-    The lanes of the kernel are variables of a colour, or chains if more of them are side by side.
+    The kernel processes side by side either chains or variables of a colour, which have no
+    couplings between them. The larger of the two numbers decides which.
     """
     n, c, width = states.shape
     lanes = energy.lanes
@@ -375,24 +384,26 @@ def sweep_sparse_ising(energy, states, key, streams, step, n_sweeps=1):
     coupling, (field, held) = lane_couplings(energy), by_place(lanes, field, held)
     for steps in sweeps_per_call(drawn.size, n_sweeps):
         parts = [seeds(key, streams, t) for t in range(step + steps.start, step + steps.stop)]
-        with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+        with np.errstate(
+            over="ignore"
+        ):  # integers overflow on purpose; NumPy warns if the JIT is off
             sweep_colours(lanes, coupling, field, c, held, np.array(parts), drawn, log_odds)
     log_odds = log_odds.astype(energy.dtype, copy=False)
     return drawn.reshape(states.shape), log_odds.reshape(states.shape)
 
 
 def lane_couplings(energy):
-    """Return the coupling of each entry of `energy.lanes`, float64; 0 without a neighbour."""
+    """Return the coupling of each entry of `energy.lanes`, in float64; 0 for padding."""
     return np.append(energy.edge_coupling, 0).astype(np.float64)[energy.lanes.edge]
 
 
 def by_place(lanes, *arrays):
-    """Return arrays (N, L) with their columns in the order of the lanes."""
+    """Return arrays (N, L) with their columns in the order of `lanes.order`, colour by colour."""
     return tuple(np.ascontiguousarray(array[:, lanes.order]) for array in arrays)
 
 
 def sweeps_per_call(n_variables, n_sweeps):
-    """Return slices of the sweeps: no call of a kernel takes longer than about a second."""
+    """Cut the sweeps into slices, so that no call of a kernel takes longer than about a second."""
     return row_chunks(n_sweeps, max(1, _DRAWS_PER_CALL // max(1, n_variables)))
 
 
@@ -408,7 +419,7 @@ def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
     drawn = np.array(states.reshape(n * c, width), np.int32, order="C")
     log_odds = np.full((n * c, width, energy.n_levels), -np.inf)
     order, lists, fields = kernel_order(energy), _factor_lists(energy, 0.0), energy.log_fields()
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
         for t in range(step, step + n_sweeps):
             sweep_categories(
                 order, lists, energy.n_states, fields, c, seeds(key, streams, t), drawn, log_odds
@@ -418,6 +429,7 @@ def sweep_categorical_graph(energy, states, key, streams, step, n_sweeps=1):
 
 
 def _factor_lists(energy, forbidden):
+    """Return the factors of each variable as the kernels take them."""
     there = energy.graph.adjacency
     return FactorLists(
         there.start, there.factor, there.weight, there.first_entry,

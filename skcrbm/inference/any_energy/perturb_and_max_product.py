@@ -1,7 +1,7 @@
-"""Perturb-and-max-product: the parts that all energies share, and solvers for models of pairs.
+"""Perturb-and-max-product: code for all energies, and solvers for pairwise models.
 
-The solvers work on units of -1/+1 and half log-odds; evidence is folded into the fields, and
-couplings to clamped variables count as 0. Functions import the kernels that they call, so that
+The solvers work with -1/+1 units and half log-odds. The effect of clamped variables is added to the
+fields, and their couplings are set to 0. Functions import the kernels that they call, so that
 importing this module does not load Numba.
 """
 
@@ -22,34 +22,36 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Least number of samples in a block of dense models; small models have more, to hide call costs.
+# Least number of samples in a block of dense models. Blocks of small models have more samples,
+# because the cost of a call would dominate otherwise.
 _BLOCK = 16
 
 
 class Perturbations(NamedTuple):
     """State of perturb-and-max-product: messages and noise of all samples, model by model."""
 
-    # (N * n_samples, ...) in the shape and units of the solver; None if they were not asked for:
-    # the next call then starts without messages.
+    # Messages (N * n_samples, ...) in the shape and units of the solver. None if the state was not
+    # requested; the next call then starts without messages.
     messages: np.ndarray | None
-    # (N * n_samples, n_variables), float64: logistic noise on the log-odds, from which the normal
-    # numbers follow. None if the caller counts the random numbers: there is no earlier noise.
+    # Logistic noise (N * n_samples, n_variables) on the log-odds, in float64; the normal numbers
+    # of the persistence are computed from it. None if there is no earlier noise, because the caller
+    # counts the random numbers.
     noise: np.ndarray | None
-    # uint64, see `random_key`.
+    # Key (uint64) of the random numbers, see `random_key`.
     key: Any
-    # Number of draws so far; the next draw continues the same random numbers.
+    # Number of draws so far. The next draw takes the random numbers that follow.
     step: int
-    # (N * n_samples,) of int: stream of random numbers of each sample; None: its position.
+    # Number (N * n_samples,) of the random stream of each sample; None: the index of the sample.
     streams: np.ndarray | None = None
 
 
 def perturbed_states(
     energy: BaseEnergy, key: Any, streams: np.ndarray, step: int, max_iter: int
 ) -> np.ndarray:
-    """Draw a state (N, n_variables) of int8 of each model, by random numbers of the caller.
+    """Draw a state of each model, (N, n_variables) int8, with random numbers that the caller chose.
 
-    `streams` (N,) has the number of the random stream of each model, `step` counts the draws of a
-    stream, and `max_iter` is the number of sweeps of `PerturbAndMaxProduct`.
+    `streams` (N,) has the number of the random stream of each model, `step` is the number of the
+    draw in a stream, and `max_iter` is the number of sweeps of `PerturbAndMaxProduct`.
     """
     counted = InferenceResult(state=Perturbations(None, None, key, step, streams))
     method = PerturbAndMaxProduct(max_iter)
@@ -66,27 +68,15 @@ def answer_by_maxima(
     noisy: np.ndarray | None = None,
     size: int = 16,
 ) -> dict[str, Any]:
-    """Answer "samples" and "log_partition" of a checked query.
+    """Compute "samples" and "log_partition" with the function `maximise` of a class of energies.
 
-    Parameters
-    ----------
-    method : PerturbAndMaxProduct
-        The method with its options.
-    energy : BaseEnergy
-        Energy with its evidence, which defines the scores.
-    query : Query
-        Answers to compute.
-    maximise : callable
-        ``maximise(rows, noise, message, keep)`` finds the states of models `rows` (K,) with noise
-        (K, n) on their log-odds, starting from the messages of an earlier run or None. It returns
-        states (K, n) of bool, with clamped variables at their values, and the messages
-        (K, *message_shape) if `keep`, else None.
-    message_shape : tuple of int
-        Shape of the messages of a sample.
-    noisy : ndarray of bool (n,), default=None
-        Variables that get noise; None: all.
-    size : int
-        Largest number of samples in a block.
+    ``maximise(rows, noise, message, keep)`` searches for the best states of models `rows` (K,)
+    with noise (K, n) on their log-odds. `message` has the messages of an earlier run, from which
+    the search starts, or is None. The function returns states (K, n) of bool, in which clamped
+    variables have their values, and the messages (K, *message_shape) if `keep`, else None.
+
+    `message_shape` is the shape of the messages of a sample, `noisy` (n,) is True for variables
+    that get noise (None: all variables), and `size` is the largest number of samples in a block.
     """
     n_models, n_samples, n = energy.n_models, query.n_samples, energy.n_variables
     wants_log_z = "log_partition" in query.returns
@@ -122,7 +112,7 @@ def answer_by_maxima(
         if wants_log_z:
             part = energy.rows(rows)
             noise[~part.free] = 0
-            # Noise on -1/+1 units has mean zero, and varies less than noise on 0/1 units.
+            # Noise on -1/+1 units has mean 0, and a smaller variance than noise on 0/1 units.
             scores[items] = part.score(states) + (noise * (states - 0.5)).sum(axis=1)
 
     for _ in ordered_map(run, row_chunks(shape[0], size), query.n_jobs):
@@ -138,14 +128,14 @@ def answer_by_maxima(
 
 
 def _normal(noise):
-    """Return the normal numbers z with noise = logit(Phi(z)), accurate in both tails."""
+    """Return the normal numbers z for which noise = logit(Phi(z)); accurate in both tails."""
     return np.copysign(ndtri(expit(-np.abs(noise))), noise)
 
 
 def _earlier(query, shape, n):
-    """Return the state that a query continues from, None if there is no such state.
+    """Return the state from which a query continues, or None if it has no start.
 
-    A ValueError is raised if it has another number of models or samples.
+    A ValueError is raised if the state has another number of models or samples.
     """
     if query.start is None:
         return None
@@ -156,14 +146,14 @@ def _earlier(query, shape, n):
         or (state.noise is not None and state.noise.shape != (shape[0], n))
     ):
         raise ValueError(
-            "init must hold the state of 'perturb_and_max_product' on the same energy, of "
+            "init must contain a state of 'perturb_and_max_product' on the same energy, with "
             f"{shape[0]} samples of all models together"
         )
     return state
 
 
 def _fill_log_partition(fields, scores):
-    """Fill in the mean of scores (N, n_samples), and its standard error, infinite if unknown."""
+    """Fill in the mean of scores (N, n_samples) and its standard error, infinite if unknown."""
     fields["log_partition"] = scores.mean(axis=1)
     possible = np.isfinite(scores).all(axis=1)
     error = np.full(len(scores), np.inf)
@@ -174,7 +164,7 @@ def _fill_log_partition(fields, scores):
 
 
 def free_groups(free):
-    """Yield each pattern of free variables in rows (K, n), with the rows that have it."""
+    """Yield each distinct row of `free` (K, n), with the indices of the rows that equal it."""
     patterns, which = np.unique(free, axis=0, return_inverse=True)
     which = which.reshape(-1)
     for p, pattern in enumerate(patterns):
@@ -182,7 +172,7 @@ def free_groups(free):
 
 
 def solve_rbm(method, energy, query):
-    """Answer for RBMs: 0/1 units are -1/+1 units with couplings w / 4.
+    """Compute the answers for RBMs, whose 0/1 units are -1/+1 units with couplings w / 4.
 
     Messages start at log-odds 0.
     """
@@ -199,7 +189,7 @@ def solve_rbm(method, energy, query):
 
 
 def solve_ising(method, energy, query):
-    """Answer for dense Ising models, by the upper triangle of the couplings."""
+    """Compute the answers for dense Ising models, from the upper triangle of the couplings."""
     size = energy.coupling.shape
     return _solve_dense(
         method, energy, query, energy.coupling, lambda folded, free: folded, True, size
@@ -207,7 +197,10 @@ def solve_ising(method, energy, query):
 
 
 def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
-    """Answer for couplings in a matrix; `fields_of` turns folded fields into half log-odds."""
+    """Compute the answers for a matrix of couplings.
+
+    `fields_of` turns the fields, which include the effect of the evidence, into half log-odds.
+    """
     from skcrbm.kernels.perturbed_maxima import pass_pairs
 
     folded = _folded(energy)
@@ -246,7 +239,7 @@ def _solve_dense(method, energy, query, coupling, fields_of, triangle, size):
 
 
 def solve_sparse_ising(method, energy, query):
-    """Answer for sparse Ising models, with samples side by side in the innermost loop."""
+    """Compute the answers for sparse Ising models, with samples in the innermost loop."""
     from skcrbm.kernels.perturbed_maxima import pass_edges
 
     folded = _folded(energy)
@@ -280,14 +273,14 @@ def solve_sparse_ising(method, energy, query):
 
 
 def _folded(energy):
-    """Return the fields (N, n) of the free variables, float64."""
+    """Return the fields (N, n) of the free variables, in float64, with the effect of evidence."""
     with one_blas_thread():
         fields, _ = energy.fold_evidence()
     return np.concatenate(fields, axis=1).astype(np.float64)
 
 
 def _states(energy, rows, belief):
-    """Return states (K, n) of bool: 1 unless the belief is negative, clamped values as given."""
+    """Return states (K, n) of bool: the clamped values, else True unless the belief is negative."""
     if energy.evidence is None:
         return belief >= 0
     held = energy.evidence[rows]

@@ -1,4 +1,4 @@
-"""Methods that bound the maximum of pairwise models: MPLP and the local polytope's program."""
+"""Solvers of "mplp" and "linear_program", which bound the best score of pairwise models."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from skcrbm.utils.limits import CACHED_ENTRIES, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Unit of `PairModel.rounding`.
+# Rounding error of a single float64 operation, the unit of `PairModel.rounding`.
 _ROUNDING = np.finfo(np.float64).eps
 
 
 class PairModel(NamedTuple):
-    """A batch of models ``offset_n + f_n' x + sum_e w_e x_i x_k`` over 0/1 variables, float64.
+    """A batch of models with scores ``offset_n + f_n' x + sum_e w_e x_i x_k``, in float64.
 
-    Evidence is folded into fields and offsets. Solvers leave out an edge if one of its variables is
-    not free.
+    The variables x are 0 or 1. Fields and offsets include the effect of the evidence. Solvers skip
+    an edge if one of its variables is clamped.
     """
 
     edges: np.ndarray  # int64 (E, 2)
     coupling: np.ndarray  # w (E,)
-    field: np.ndarray  # f (N, n), 0 where held
+    field: np.ndarray  # f (N, n), 0 for clamped variables
     offset: np.ndarray  # (N,)
     free: np.ndarray  # bool (N, n)
-    rounding: float  # rounding changes a bound by less than this times its `magnitude`
-    magnitude: np.ndarray  # (N,): sum of the magnitudes of the terms of a bound
+    rounding: float  # the rounding error of a bound is less than this times `magnitude`
+    magnitude: np.ndarray  # (N,): sum of the absolute values of the terms of a bound
 
 
 def pair_model(energy: BaseEnergy) -> PairModel:
-    """Return the `PairModel` of a pairwise energy, evidence included.
+    """Return the `PairModel` of a pairwise energy, given its evidence.
 
-    A state of weight 0 gets a finite score below the score of every other state. Bounds stay
-    valid, and the caller sees from `energy.score` that such a state is impossible.
+    A state of weight 0 gets a finite score that is lower than the score of every possible state.
+    Bounds remain valid; the caller checks by `energy.score` whether a state is impossible.
     """
     graph = energy
     if not isinstance(graph, FactorGraphEnergy):
@@ -57,7 +57,7 @@ def pair_model(energy: BaseEnergy) -> PairModel:
         for part in (of_single, of_pair)
         if len(part)
     )
-    # Scores of possible states are above -2 * reach, scores of impossible states far below.
+    # Scores of possible states are between -reach and reach, scores of impossible states are lower.
     of_single, of_pair = (
         np.where(np.isfinite(part), part, -4 * reach - 1) for part in (of_single, of_pair)
     )
@@ -81,10 +81,10 @@ def pair_model(energy: BaseEnergy) -> PairModel:
 
 
 def _fold(edges, coupling, field, offset, values, free):
-    """Return fields of the free variables and offsets, given the held variables at `values`."""
+    """Return the fields of the free variables and the offsets, given the `values` of the others."""
     folded, total = field.copy(), offset + (field * values).sum(axis=1)
-    for n in range(len(field)):  # row by row, because a row takes E numbers
-        left, right = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 where free
+    for n in range(len(field)):  # row by row to save memory, because a row takes E numbers
+        left, right = values[n, edges[:, 0]], values[n, edges[:, 1]]  # 0 for free variables
         np.add.at(folded[n], edges[:, 0], coupling * right)
         np.add.at(folded[n], edges[:, 1], coupling * left)
         total[n] += (coupling * left * right).sum()
@@ -100,10 +100,10 @@ def bounded_answer(
     n_iter: np.ndarray,
     converged: np.ndarray,
 ) -> dict[str, Any]:
-    """Return `InferenceResult` fields from states (N, n) and bounds (N,) of the free part.
+    """Return fields of an `InferenceResult` from states (N, n) and bounds `dual` (N,).
 
-    Held variables may have any value in `state`. The bounds are raised by the largest rounding
-    error.
+    `dual` bounds the score of the free variables; the offset and the largest rounding error are
+    added here. Clamped variables may have any value in `state`.
     """
     if energy.evidence is not None:
         state[...] = np.where(model.free, state, energy.evidence == 1)
@@ -120,7 +120,7 @@ def bounded_answer(
 
 
 def solve_mplp(method, energy, query):
-    """Answer "map" and "map_bound" by MPLP; see `MPLP`."""
+    """Compute "map" and "map_bound" by max-product linear programming; see `MPLP`."""
     model = pair_model(energy)
     n, width = model.field.shape
     state = np.zeros((n, width), np.int8)
@@ -141,7 +141,7 @@ def solve_mplp(method, energy, query):
 
 
 def solve_linear_program(method, energy, query):
-    """Answer "map" and "map_bound" by linear programs; see `LinearProgram`."""
+    """Compute "map" and "map_bound" by linear programs; see `LinearProgram`."""
     model = pair_model(energy)
     n, width = model.field.shape
     state = np.zeros((n, width), np.int8)
@@ -161,16 +161,17 @@ class _Solution(NamedTuple):
 
     state: np.ndarray  # int8 (n,)
     bound: float
-    magnitude: float
+    magnitude: float  # sum of the absolute values of the terms of the bound
     n_iter: int
     converged: bool
 
 
 class _Program:
-    """Maximise ``c'z`` over z in [0, 1] with ``A z <= b``; z are free variables, then edges.
+    """Linear program of a model: maximise ``c'z`` over z in [0, 1] with ``A z <= b``.
 
-    For a positive edge only ``z_e <= x_i, x_k`` can bind, for a negative edge only
-    ``z_e >= x_i + x_k - 1``.
+    z has an entry for each free variable, then an entry for each edge. For an edge with positive
+    coupling the only constraints that can be active are ``z_e <= x_i`` and ``z_e <= x_k``; for an
+    edge with negative coupling it is ``z_e >= x_i + x_k - 1``.
     """
 
     def __init__(self, model, row):
@@ -200,12 +201,13 @@ class _Program:
         self.limit = np.concatenate([np.zeros(2 * n_up), np.ones(n_down)])
 
     def solve(self):
-        """Return the solution; the bound comes from the multipliers that HiGHS found.
+        """Solve the program by HiGHS; compute the bound from the multipliers of the constraints.
 
-        Any multipliers that are not negative give a valid bound, whatever the tolerances of HiGHS:
-        each variable takes the end of [0, 1] that is better for the rest of c.
+        Any non-negative multipliers give a valid bound, whatever the tolerances of HiGHS: with
+        c - A'multipliers as objective, each entry of z takes the better end of [0, 1].
         """
-        unit = np.abs(self.gain).max(initial=0)  # tolerances of HiGHS are absolute
+        # Scale the objective, because the tolerances of HiGHS are absolute.
+        unit = np.abs(self.gain).max(initial=0)
         price, n_iter, converged = np.zeros(len(self.limit)), 0, True
         n = len(self.variables)
         state = (self.gain[:n] > 0).astype(np.int8)

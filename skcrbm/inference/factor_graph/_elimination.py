@@ -1,8 +1,9 @@
-"""Elimination of variables: its plan, known before any table is made, and the passes over tables.
+"""Elimination of variables: the plan, which is made before any table, and the passes over tables.
 
-A table is an array with an axis of states for each variable of its scope, and the models of a
-chunk as its last axis, or one entry there for all of them. Its numbers are logarithms, or weights
-scaled to at most 1: these take a third of the time, but have less room.
+A table is an array with an axis of states for each variable of its scope. The last axis has an
+entry for each model of a chunk, or a single entry that all models share. The numbers are
+logarithms, or weights that are scaled to at most 1. Weights take a third of the time, but have a
+smaller range.
 """
 
 from __future__ import annotations
@@ -19,43 +20,42 @@ from skcrbm.utils.limits import MAX_KEPT_TABLES
 
 
 class Bucket(NamedTuple):
-    """The table from which a variable is eliminated."""
+    """Description of the table from which a variable is eliminated."""
 
     # Axes of the table: the variable, then its neighbours in the order of elimination.
     scope: tuple[int, ...]
     parent: int  # bucket of the first neighbour, which gets the message; -1 without neighbours
-    factors: list[int]  # tables of the graph that are multiplied here
-    children: list[int]  # buckets whose messages are multiplied here
-    # Pairs (i, j) of the field, the factors and the messages, numbered in this order: multiply
-    # the product j by i. The last product holds all of them.
+    factors: list[int]  # tables of the graph that are multiplied into this table
+    children: list[int]  # buckets whose messages are multiplied into this table
+    # Order of the multiplications. The field, the factors and the messages are numbered in this
+    # order, and a pair (i, j) means: multiply part j by part i. The last pair gives the whole
+    # product.
     sum_order: list[tuple[int, int]]
 
 
 class Plan(NamedTuple):
-    """An elimination of the free variables of a graph."""
+    """Plan of the elimination of the free variables of a graph."""
 
-    held: np.ndarray  # bool (n,)
+    held: np.ndarray  # bool (n,): variables that are left out
     buckets: list[Bucket]  # in the order of elimination
     axes: list[tuple[int, ...]]  # free variables of each table, in the order of elimination
-    # For each bucket (variable, axis) of the beliefs that are read from it: a variable is read
-    # from the smallest table that has it.
+    # For each bucket, pairs (variable, axis) of the beliefs that are computed from its table. The
+    # belief of a variable is computed from the smallest table that contains the variable.
     places: list[list[tuple[int, int]]]
-    counts: list[int]  # states of each variable, including those that chains of OR and AND add
+    counts: list[int]  # number of states of each variable, see `n_variables`
     entries: int  # number of entries of the largest table of a model
 
     @property
     def n_variables(self) -> int:
-        """Number of variables, including the variables that chains of OR and AND add."""
+        """Number of variables, including the additional variables of large OR and AND factors."""
         return len(self.counts)
 
 
 def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
-    """Plan the elimination of the variables of a `FactorGraph` that are not held.
+    """Plan the elimination of the variables of a `FactorGraph` that are not in the mask `held`.
 
-    Raises
-    ------
-    ValueError
-        If a table would have more than `max_entries` entries.
+    A ValueError is raised if a table would have more than `max_entries` entries, or if all tables
+    together would have more than `MAX_KEPT_TABLES` times as many.
     """
     scopes, _, n_variables = graph.expanded
     counts = [*graph.n_states.tolist(), *(2,) * (n_variables - graph.n_variables)]
@@ -73,26 +73,28 @@ def make_plan(graph, held: np.ndarray, max_entries: int) -> Plan:
     if not found.complete or largest > max_entries:
         least = "" if found.complete else "at least "
         raise ValueError(
-            f"'exact' eliminates variables at a width of {least}{found.width}, that is with a "
+            f"'exact' eliminates variables at a width of {least}{found.width}, which needs a "
             f"table of {least}{_entries(largest)}; the limit is max_entries={max_entries}. Use "
             "'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
         )
     if in_all > MAX_KEPT_TABLES * max_entries:
         raise ValueError(
-            f"'exact' eliminates variables at a width of {found.width}, with tables of {in_all} "
-            f"entries in all; the limit is {MAX_KEPT_TABLES} times max_entries={max_entries}. Use "
+            f"'exact' eliminates variables at a width of {found.width}, which needs tables of "
+            f"{in_all} entries in all; the limit is {MAX_KEPT_TABLES} times "
+            f"max_entries={max_entries}. Use "
             "'sum_product', 'max_product' or 'gibbs', or Exact(max_entries=...)"
         )
     return _as_plan(scopes, held, found, counts, largest)
 
 
 def _entries(count):
-    """Return a number of entries and its memory as text; a power of 2 is written as such."""
+    """Return text with a number of entries and their memory; a power of 2 is written as 2^k."""
     number = f"2^{count.bit_length() - 1}" if count & (count - 1) == 0 else f"{count:,}"
     return f"{number} entries ({8 * count / 2**30:.3g} GiB)"
 
 
 def _as_plan(scopes, held, found, counts, entries):
+    """Return the plan for an order of elimination that `min_fill` found."""
     place = {v: i for i, v in enumerate(found.order)}
     axes = [tuple(sorted(scope, key=place.__getitem__)) for scope in scopes]
     factors = [[] for _ in found.order]
@@ -106,7 +108,7 @@ def _as_plan(scopes, held, found, counts, entries):
         parent = place[scope[1]] if near else -1
         if near:
             children[parent].append(i)
-        # Children come before their parents, so all of this bucket's are known by now.
+        # Children are eliminated before their parents, so the list of children is complete here.
         parts = [(v,), *(axes[f] for f in factors[i]), *(buckets[c].scope[1:] for c in children[i])]
         buckets.append(Bucket(scope, parent, factors[i], children[i], _sum_order(parts, scope)))
     smallest = {}
@@ -121,19 +123,20 @@ def _as_plan(scopes, held, found, counts, entries):
 
 
 def _sum_order(parts, scope):
-    """Return pairs (i, j): multiply j by i; few of the products have the size of `scope`.
+    """Choose the order of multiplications so that few products have as many axes as `scope`.
 
-    `parts` are the axes of each table, with `scope` as their union.
+    `parts` are the axes of each table; their union is `scope`. Return pairs (i, j), which mean:
+    multiply part j by part i.
     """
     steps, first, sets = [], {}, []
-    for i, part in enumerate(parts):  # equal scopes
+    for i, part in enumerate(parts):  # first multiply tables with the same axes
         j = first.setdefault(part, i)
         if i != j:
             steps.append((i, j))
         sets.append(frozenset(part))
     largest = sorted(first.values(), key=lambda i: (len(sets[i]), i))
     left = []
-    for n, i in enumerate(largest):  # a scope inside others goes to the smallest of them
+    for n, i in enumerate(largest):  # multiply a table into the smallest table with all its axes
         into = next((j for j in largest[n + 1 :] if sets[i] < sets[j]), None)
         if into is None:
             left.append(i)
@@ -142,41 +145,41 @@ def _sum_order(parts, scope):
     return steps + list(pairwise(left))
 
 
-# A product of weights does not underflow if it is at least exp(_LEAST).
+# Products of weights down to exp(_LEAST) do not underflow.
 _LEAST = -600.0
 
 
 class Arithmetic(NamedTuple):
-    """How tables are multiplied, divided, and summed over a variable."""
+    """Operations on tables of weights or logarithms."""
 
     multiply: Any
     divide: Any
-    reduce: Any
-    zero: float
+    reduce: Any  # sum or maximum over the states of a variable
+    zero: float  # representation of a weight of 0
 
 
-#: Sums and maxima of logarithms, and sums of weights.
+#: Arithmetic of logarithms with sums and with maxima, and of weights with sums.
 LOG_SUM = Arithmetic(np.add, np.subtract, np.logaddexp, -np.inf)
 LOG_MAX = Arithmetic(np.add, np.subtract, np.maximum, -np.inf)
 SUM = Arithmetic(np.multiply, np.divide, np.add, 0.0)
 
 
 class OutOfRange(ArithmeticError):
-    """The range of the weights is too large for a float; logarithms have the room."""
+    """The range of the weights is too large for a float; the caller retries with logarithms."""
 
 
 class _Factor:
     """A table in the upward pass.
 
-    No weight other than 0 is below exp(low); with logarithms `low` is 0. If `own`, the array may be
-    overwritten.
+    All positive weights are at least exp(low); for logarithms `low` is 0. If `own` is True, the
+    array may be overwritten.
     """
 
     def __init__(self, table, axes, low=0.0, own=False):
         self.table, self.axes, self.low, self.own = table, axes, low, own
 
     def times(self, other, order, arithmetic):
-        """Return the product of the two, in the order of elimination `order`."""
+        """Return the product of two tables, with axes in the order of elimination `order`."""
         low = self.low + other.low
         if low < _LEAST:
             raise OutOfRange
@@ -192,15 +195,18 @@ class _Factor:
 
 
 def _spread(table, own, axes):
-    """Return a view of a table with axes of length 1 for the variables that it does not have."""
+    """Return a view of a table with an axis for each variable in `axes`, of length 1 if new.
+
+    `own` are the variables of the table.
+    """
     sizes = dict(zip(own, table.shape))
     return table.reshape(*(sizes.get(v, 1) for v in axes), table.shape[-1])
 
 
 def reduce_to(table, axes, keep, reduce):
-    """Return the sum, or maximum, over the variables of a table that are not in the set `keep`."""
+    """Return the sum or maximum over the variables of a table that are not in the set `keep`."""
     left, sizes = list(axes), list(table.shape[:-1])
-    for v in axes:  # the slowest variable first, as its parts are the longest
+    for v in axes:  # begin with the first axis, because its slices are the longest
         if v not in keep:
             place = left.index(v)
             left.remove(v)
@@ -211,15 +217,16 @@ def reduce_to(table, axes, keep, reduce):
 
 
 def reduce_axis(table, axis, reduce):
-    """Return the sum, or maximum, over an axis of a table, from its first state on."""
+    """Return the sum or maximum over an axis of a table, in the order of the states."""
     first, *others = np.moveaxis(table, axis, 0)
     return functools.reduce(reduce, others, first)
 
 
 def _scaled(log_table, axes, arithmetic):
-    """Return a table of logarithms for an arithmetic, divided by its largest entry; and its log.
+    """Divide a table by its largest entry, and convert it from logarithms to an arithmetic.
 
-    Logarithms are scaled, too: a large field would make their sums lose small numbers.
+    Return the table and the logarithm of its largest entry. Logarithms are scaled, too, because
+    large fields would hide small numbers in their sums.
     """
     top = _top(log_table)
     log_table = log_table - top
@@ -230,29 +237,25 @@ def _scaled(log_table, axes, arithmetic):
 
 
 def _top(log_table):
-    """Return the largest entry (R,) of each model, 0 if all its entries are -inf."""
+    """Return the largest entry (R,) of a table for each model; 0 if all entries are -inf."""
     top = log_table.max(axis=tuple(range(log_table.ndim - 1)))
     return np.where(top == -np.inf, 0.0, top)
 
 
 def go_up(plan, tables, sides, arithmetic):
-    """Eliminate all variables.
+    """Eliminate all variables, from the first bucket to the last.
 
     `tables` are log-potentials over free variables, `sides` (n_variables, K, R) log-weights of the
-    states of each variable.
+    states of each variable. `OutOfRange` is raised if the range of the weights is too large for a
+    float.
 
     Returns
     -------
     log_total : ndarray (R,)
-        Logarithm of the sum, or the maximum, over all states of the free variables.
+        Logarithm of the sum or of the maximum of the weights of all states.
     conditionals : list of ndarray
-        Probability of the variable of each bucket given its neighbours, 0 if these are
-        impossible; or its logarithm.
-
-    Raises
-    ------
-    OutOfRange
-        If the range of the weights is too large for a float.
+        For each bucket, the probabilities of its variable given the neighbours, or their
+        logarithms. The probability is 0 if the state of the neighbours is impossible.
     """
     total = np.zeros(sides.shape[2])
     conditionals, messages = [], {}
@@ -289,7 +292,7 @@ def go_up(plan, tables, sides, arithmetic):
             total += np.log(top)
             message = message / top
             low -= max(0.0, float(np.log(top).max()))
-            if low < _LEAST / 2:  # `low` is a rough bound: compute it
+            if low < _LEAST / 2:  # `low` is only a rough bound, so compute the exact value
                 least = message.min(where=message > 0, initial=1.0)
                 low = float(np.log(least))
         else:
@@ -301,10 +304,10 @@ def go_up(plan, tables, sides, arithmetic):
 
 
 def go_down(plan, conditionals, arithmetic):
-    """Yield the number of each bucket and the beliefs of its scope, from the roots on.
+    """Yield the number of each bucket and the beliefs of its scope, beginning with the last bucket.
 
-    With sums, beliefs are probabilities or their logarithms. With maxima, they are the score of the
-    best state with these values, minus the score of the best state.
+    For sums, beliefs are probabilities or their logarithms. For maxima, the belief of some values
+    is the score of the best state with these values, minus the score of the best state.
     """
     beliefs = {}
     waiting = [len(bucket.children) for bucket in plan.buckets]
@@ -325,7 +328,7 @@ def go_down(plan, conditionals, arithmetic):
 
 
 def log_weights_of(belief, place, arithmetic):
-    """Return the log-weights (K, R) of the states of the variable that is axis `place`."""
+    """Return the log-weights (K, R) of the states of the variable on axis `place` of a belief."""
     n_slower, k = math.prod(belief.shape[:place]), belief.shape[place]
     parts = belief.reshape(n_slower, k, -1, belief.shape[-1])
     sides = []

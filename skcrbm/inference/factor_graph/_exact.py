@@ -31,15 +31,19 @@ from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 
 # Number of samples that are drawn together.
 _SAMPLES = 4096
-# If the largest table has no more entries than this, models that hold different variables are
-# solved together with held variables in the tables: a plan for each set would cost more.
+# If the largest table has at most this many entries, models with different clamped variables are
+# solved together, with clamped variables as axes of the tables. A separate plan for each set of
+# clamped variables would cost more.
 _TOGETHER = 2**10
-# Log-odds beyond this are infinite in weights.
+# Log-odds above this may have become infinite by underflow of the weights.
 _EXTREME = 600.0
 
 
 def solve(method, energy, query):
-    """Answer any query, models that hold the same variables together."""
+    """Answer any query by elimination of variables.
+
+    Models with the same clamped variables are solved together.
+    """
     chunks = _chunks(method, energy)
 
     def sums(method, energy, query):
@@ -56,23 +60,26 @@ def solve(method, energy, query):
 
 
 def solve_sparse_ising(method, energy, query):
-    """Answer any query by the factor graph with a table for each edge."""
+    """Answer any query with a factor graph that has a table for each edge."""
     answer = solve(method, FactorGraphEnergy.from_energy(energy), query)
-    if "statistics" in query.returns:  # the last of four entries has both variables on
+    if "statistics" in query.returns:  # keep the entry for both variables on, the last of four
         (entries,) = answer["statistics"]
         answer["statistics"] = (np.ascontiguousarray(entries[..., 3::4]),)
     return answer
 
 
 class _Chunk(NamedTuple):
-    """Models `rows` (R,), by their numbers, that are solved together."""
+    """Models that are solved together, and the plan of their elimination."""
 
     plan: Plan
-    rows: np.ndarray
+    rows: np.ndarray  # (R,) numbers of the models
 
 
 def _chunks(method, energy):
-    """Return chunks of models with their plans, or raise a ValueError if they are too large."""
+    """Cut the batch into chunks of models, and plan their elimination.
+
+    A ValueError is raised if the tables of a plan are too large.
+    """
     single = energy.graph.n_states == 1
     patterns, group = np.unique(~energy.free | single, axis=0, return_inverse=True)
     if len(patterns) > 1:
@@ -90,12 +97,15 @@ def _chunks(method, energy):
 
 
 class _Model:
-    """The models of a chunk over their free variables, in float64.
+    """The models of a chunk given their evidence, in float64.
 
-    `tables` are log-potentials over the axes of the plan; `sides` (n_variables, K, R) the
-    log-weights of the states of each variable, where a held variable that the plan keeps has
-    states of weight 0; `values` (n_variables, R) the states of the variables that the plan leaves
-    out, else 0; `offset` (R,) their score.
+    A plan may leave out clamped variables or keep them as axes of tables.
+
+    - `tables` are the log-potentials over the axes of the plan.
+    - `sides` (n_variables, K, R) are the log-weights of the states of each variable. If the plan
+      keeps a clamped variable, its other states have weight 0.
+    - `values` (n_variables, R) are the states of the variables that the plan leaves out, else 0.
+    - `offset` (R,) is the score of the variables that the plan leaves out.
     """
 
     def __init__(self, energy, chunk):
@@ -108,7 +118,8 @@ class _Model:
         evidence = None
         if energy.evidence is not None:
             evidence = energy.evidence[self.rows].T
-            self.values[:n][out] = np.nan_to_num(evidence[out])  # NaN has a single state
+            # Evidence may be NaN for variables with a single state, 0.
+            self.values[:n][out] = np.nan_to_num(evidence[out])
         own = energy.log_fields()[self.rows].transpose(1, 2, 0)
         self.sides[:n, : own.shape[1]] = own
         self.offset = energy.offset[self.rows].copy()
@@ -125,10 +136,10 @@ class _Model:
             self.tables.append(table.reshape(*(self.plan.counts[v] for v in axes), -1))
 
     def entries(self, f):
-        """Return the numbers (free, R) of the entries of table f that agree with the evidence.
+        """Return the indices (n_entries, R) of the entries of table f that agree with the evidence.
 
-        The free variable that is eliminated first is the slowest. If the table has no held
-        variable, all models share a single column.
+        They are ordered such that the state of the variable that is eliminated first changes
+        slowest. If the plan leaves out no variable of the table, all models share a single column.
         """
         scope, counts = self.energy.graph.expanded[0][f], self.plan.counts
         step = dict(zip(scope, strides_of([counts[v] for v in scope]).tolist()))
@@ -142,14 +153,14 @@ class _Model:
         return number
 
     def code(self, values, bucket):
-        """Return the number of the state of the neighbours in the table of a bucket."""
+        """Return the index of the joint state of the neighbours in the table of a bucket."""
         number = np.zeros(values.shape[1:], np.int64)
         for v in bucket.scope[1:]:
             number = self.plan.counts[v] * number + values[v]
         return number
 
     def go_up(self, arithmetic):
-        """Return log Z, or the best score, (R,), and the conditionals of all buckets."""
+        """Return log Z or the best score, (R,), and the conditional table of each bucket."""
         total, conditionals = go_up(self.plan, self.tables, self.sides, arithmetic)
         total += self.offset
         if (total == -np.inf).any():
@@ -158,9 +169,9 @@ class _Model:
         return total, conditionals
 
     def beliefs(self, conditionals, arithmetic, wanted=False):
-        """Return log-odds (R, ...), and probabilities (n_entries, R) of entries if `wanted`.
+        """Return log-odds of the variables, in the shape of `energy.belief_shape` for R models.
 
-        Log-odds have the shape of beliefs, `energy.belief_shape`.
+        Also return the probabilities (n_entries, R) of table entries, or (0, R) unless `wanted`.
         """
         plan, n = self.plan, self.energy.n_variables
         log_odds = self.held_log_odds()
@@ -184,7 +195,11 @@ class _Model:
         return log_odds, found
 
     def held_log_odds(self):
-        """Return log-odds of beliefs, 0 for free variables and infinite for states left out."""
+        """Return log-odds with the values of variables that the plan leaves out.
+
+        If variables have several states, the log-odds of a clamped state are inf, of all other
+        states -inf. Log-odds of 0/1 variables are 0, because `infer` fills in clamped values.
+        """
         shape = self.energy.belief_shape[1:]
         if len(shape) == 1:
             return np.zeros((len(self.rows), *shape))
@@ -194,7 +209,7 @@ class _Model:
         return log_odds
 
     def set_log_odds(self, log_odds, v, sides, maximal):
-        """Set the log-odds of variable v from log-weights (R,) of each of its states."""
+        """Set the log-odds of variable v from the log-weights (R,) of each state."""
         if log_odds.ndim == 2:
             log_odds[:, v] = sides[1] - sides[0]
             return
@@ -208,12 +223,12 @@ class _Model:
 
 
 def _difference(above, below):
-    """Return above - below, -inf if `above` is -inf."""
+    """Return above - below, or -inf if `above` is -inf (also if both are)."""
     return np.where(above == -np.inf, -np.inf, above - np.where(above == -np.inf, 0.0, below))
 
 
 def _in_weights_or_logs(solve: Callable[[Arithmetic], Any]) -> Any:
-    """Return ``solve(arithmetic)`` by weights, or by logarithms if weights are out of range."""
+    """Return ``solve(arithmetic)`` with weights, or with logarithms if weights are out of range."""
     try:
         return solve(SUM)
     except OutOfRange:
@@ -221,7 +236,7 @@ def _in_weights_or_logs(solve: Callable[[Arithmetic], Any]) -> Any:
 
 
 def _sums(energy, query, chunks):
-    """Answer marginals, statistics and log Z."""
+    """Compute marginals, statistics and log Z."""
     fields = empty_result(energy, query)
     if "marginals" in query.returns:
         fields["log_odds"] = np.zeros(energy.belief_shape, energy.dtype)
@@ -259,7 +274,7 @@ def _sums(energy, query, chunks):
 
 
 def _extreme(energy, chunk, log_odds):
-    """Return True for free variables with log-odds that weights may have lost to underflow."""
+    """Return True for log-odds of free variables that may be wrong because weights underflowed."""
     if log_odds.ndim == 2:
         return (np.abs(log_odds) > _EXTREME) & energy.free[chunk.rows]
     several = energy.free[chunk.rows] & ~chunk.plan.held
@@ -268,7 +283,7 @@ def _extreme(energy, chunk, log_odds):
 
 
 def _best_states(energy, query, chunks):
-    """Answer "map", and max-marginals."""
+    """Compute "map" and max-marginals."""
     fields = empty_result(energy, query)
     fields["log_odds"] = np.zeros(energy.belief_shape, energy.dtype)
 
@@ -279,7 +294,7 @@ def _best_states(energy, query, chunks):
         for bucket, table in zip(reversed(chunk.plan.buckets), reversed(conditionals)):
             sides = table.reshape(len(table), -1, len(every))
             sides = sides[:, model.code(values, bucket), every]
-            values[bucket.scope[0]] = sides.argmax(axis=0)  # of ties the first
+            values[bucket.scope[0]] = sides.argmax(axis=0)  # the first state if there are ties
         fields["assignment"][chunk.rows] = values[: energy.n_variables].T
         fields["log_odds"][chunk.rows] = model.beliefs(conditionals, LOG_MAX)[0]
 
@@ -289,7 +304,7 @@ def _best_states(energy, query, chunks):
 
 
 def _draw(energy, query, chunks, key):
-    """Draw independent samples: each variable given the variables eliminated after it."""
+    """Draw independent samples: each variable given the variables that are eliminated after it."""
     shape = energy.n_models, query.n_samples
     fields = empty_result(energy, query)
     fields["samples"] = np.zeros((*shape, energy.n_variables), energy.state_dtype)
@@ -312,7 +327,7 @@ def _draw(energy, query, chunks, key):
 
 
 def _drawn(model, arithmetic, conditionals, r, key, step, part):
-    """Return states (n_variables, S) of row r of a chunk, and their log-probabilities (S,)."""
+    """Draw states (n_variables, S) of row r of a chunk; return them and log-probabilities (S,)."""
     plan, n_samples = model.plan, part.stop - part.start
     u = uniforms(key, [model.rows[r]], step, n_samples * plan.n_variables)
     u = u.reshape(n_samples, plan.n_variables)
@@ -336,7 +351,7 @@ def _drawn(model, arithmetic, conditionals, r, key, step, part):
 
 
 def _drawn_states(u, edges, sides):
-    """Return states (S,) drawn by uniform numbers u; a state of weight 0 is never drawn."""
+    """Draw states (S,) by uniform numbers u, but never a state of weight 0."""
     found = (u >= edges).sum(axis=0)
     possible = sides > -np.inf
     last = len(sides) - 1 - possible[::-1].argmax(axis=0)

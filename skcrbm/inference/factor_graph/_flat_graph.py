@@ -1,4 +1,4 @@
-"""Factor graphs as the flat arrays that kernels take."""
+"""Conversion of factor graphs to flat arrays for the kernels."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from skcrbm.kernels.factor_tables import TableGraph
 from skcrbm.utils.limits import LOG_RANGE, MAX_TABLE_VARIABLES
 from skcrbm.utils.validation import kernel_array
 
-# Share of the range of a dtype that a table may take: a message of a variable with extreme
-# messages must not underflow when it meets the smallest entry.
+# Share of the range of a dtype that the entries of a table may span. The product of an extreme
+# message and the smallest entry must not underflow.
 _TABLE_SHARE = 0.75
-# Messages about impossible values are limited to this factor times the largest log-odds that
-# fields and weights other than 0 add up to, plus a margin at which exp is 0 in every dtype.
+# Log-messages about impossible values are limited to this factor times the largest sum of fields
+# and finite messages, plus a margin whose negative has an exponential of 0 in every dtype.
 _LIMIT_FACTOR, _LIMIT_MARGIN = 16.0, 2000.0
 
 
 class FlatGraph(NamedTuple):
-    """All factors: tables by number of variables, then OR, then AND."""
+    """All factors as arrays: tables by number of variables, then OR, then AND factors.
 
-    # int64 (E,): factor f has variables[edge_start[f]:edge_start[f + 1]], in OR and AND output last
+    An edge is a pair of a factor and one of its variables, and has a message.
+    """
+
+    # int64 (E,): the variables of factor f are variables[edge_start[f]:edge_start[f + 1]]; the last
+    # variable of an OR or AND is its output.
     variables: np.ndarray
     edge_start: np.ndarray  # int64 (F + 1,)
     logs: np.ndarray  # float64 (n_entries,): log-potentials minus the largest of each table
     table_start: np.ndarray  # int64 (n_tables + 1,)
-    shift: np.ndarray  # float64 (F,): the largest log-potential, 0 for OR and AND
-    place: np.ndarray  # int64 (n_tables,): position of each table's entries in the statistics
+    shift: np.ndarray  # float64 (F,): the largest log-potential of a table, 0 for OR and AND
+    place: np.ndarray  # int64 (n_tables,): index of the first entry of each table in the statistics
     n_tables: int
     negated: np.ndarray  # bool (F,): True for AND, which is an OR of negated variables
     spread: np.ndarray  # float64 (F,): largest difference of finite log-potentials of a table
@@ -36,27 +40,30 @@ class FlatGraph(NamedTuple):
 
     @property
     def n_edges(self):
-        """Number of messages."""
+        """Number of edges, and of messages factor -> variable."""
         return len(self.variables)
 
     @property
     def edge_factor(self):
-        """Factor of each edge, (E,)."""
+        """Number (E,) of the factor of each edge."""
         return np.repeat(np.arange(len(self.edge_start) - 1), np.diff(self.edge_start))
 
     def norms(self, n_variables: int, rho: np.ndarray | float = 1.0) -> np.ndarray:
-        """Return bounds (n_variables,) of the sums of |messages|, without weights of 0."""
+        """Return bounds (n_variables,) of the sum of |messages| to each variable.
+
+        Messages about impossible values are not included.
+        """
         each = np.broadcast_to(self.spread / np.minimum(rho, 1.0), self.spread.shape)
         return np.bincount(self.variables, each[self.edge_factor], n_variables)
 
     def tables(self, dtype):
-        """Return the graph as the kernels of `factor_tables` take it."""
+        """Return the graph in the form that the kernels of `factor_tables` take."""
         start = self.edge_start[: self.n_tables + 1]
         weight = kernel_array(np.exp(self.logs), dtype)
         return TableGraph(self.variables[: start[-1]], start, weight, self.table_start)
 
     def factors(self, rho):
-        """Return the graph as the kernels of `factor_logs` take it."""
+        """Return the graph in the form that the kernels of `factor_logs` take."""
         logs = self.logs / np.repeat(rho[: self.n_tables], np.diff(self.table_start))
         return FactorGraph(
             self.variables, self.edge_start, np.exp(logs), logs, self.table_start, self.n_tables,
@@ -67,24 +74,26 @@ class FlatGraph(NamedTuple):
 def flat_graph(energy):
     """Return the `FlatGraph` of a `FactorGraphEnergy`.
 
-    Raises
-    ------
-    ValueError
-        If a table has more variables than the kernels take.
+    Tables with equal scopes, or scopes inside another scope, are added up; see `merging`.
+
+    A ValueError is raised if a table has too many variables for the kernels.
     """
     if energy.graph.max_arity > MAX_TABLE_VARIABLES:
         raise ValueError(
-            f"energy has a table of {energy.graph.max_arity} variables; messages take tables of "
-            f"at most {MAX_TABLE_VARIABLES}. Use 'exact' or 'gibbs'"
+            f"energy has a table of {energy.graph.max_arity} variables; message passing supports "
+            f"tables of at most {MAX_TABLE_VARIABLES} variables. Use 'exact' or 'gibbs'"
         )
     variables, arity, logs, sizes, place = [], [], [], [], []
-    for group in energy.tables:
-        n_factors, k = group.variables.shape
-        variables.append(group.variables.reshape(-1))
+    merging = energy.graph.merging
+    tables = energy.graph.tables(merging.add(energy.log_potentials.astype(np.float64)))
+    for group, kept in zip(tables, merging.kept, strict=True):
+        scopes = group.variables[kept]
+        n_factors, k = scopes.shape
+        variables.append(scopes.reshape(-1))
         arity.append(np.full(n_factors, k))
-        logs.append(group.log_potentials.astype(np.float64))
+        logs.append(group.log_potentials[kept])
         sizes.append(np.full(n_factors, 2**k))
-        place.append(group.entries)
+        place.append(group.entries[kept])
     n_tables = sum(map(len, arity))
     highest = [part.max(axis=1) for part in logs]
     hard = any((part == -np.inf).any() for part in logs)
@@ -124,10 +133,10 @@ def _starts(sizes):
 
 
 def fits_odds(graph, norms, field, dtype, share=1.0):
-    """Return True (N,) for models whose messages fit a dtype as odds.
+    """Return True (N,) for models whose messages fit the range of a dtype as odds.
 
-    Each model is judged alone, because its numbers must not depend on the batch. `share` is the
-    part of the range that a kernel leaves for one product.
+    The result for a model does not depend on the other models, because answers must not depend on
+    the batch. `share` is the share of the range that a product of messages may take.
     """
     room = share * LOG_RANGE[np.dtype(dtype)]
     if graph.hard or graph.spread.max(initial=0.0) > _TABLE_SHARE * room:
@@ -136,13 +145,16 @@ def fits_odds(graph, norms, field, dtype, share=1.0):
 
 
 def message_limits(norms, field):
-    """Return bounds (N,) of log-messages, larger than any sum without weights of 0."""
+    """Return the bound (N,) to which log-messages about impossible values are limited.
+
+    It is larger than any sum of fields and other messages.
+    """
     largest = (np.abs(field) + norms).max(axis=1, initial=0.0)
     return _LIMIT_MARGIN + _LIMIT_FACTOR * largest.astype(np.float64)
 
 
 def held_values(energy):
-    """Return the values (N, n) of the held variables as int8, -1 where free."""
+    """Return the values (N, n) of the clamped variables as int8, and -1 for free variables."""
     if energy.evidence is None:
         return np.full((energy.n_models, energy.n_variables), -1, np.int8)
     return np.where(np.isnan(energy.evidence), -1, np.nan_to_num(energy.evidence)).astype(np.int8)

@@ -1,18 +1,18 @@
-"""Messages of many copies of models side by side, for samplers that continue from step to step.
+"""Messages of many models or copies of models, side by side, for samplers.
 
-A sampler holds its variables in turn and continues with the messages of the step before, or it
-passes messages for a fixed number of iterations on perturbed fields::
+A sampler clamps one variable after the other and continues with the messages of the previous step,
+or it passes messages for a fixed number of iterations on perturbed fields. For example::
 
     start = Lanes(energy, SUM)                 # N models
     start.sweep(20)
     lanes = start.copies(np.repeat(np.arange(N), n_samples))
     for i in order:
-        p = expit(lanes.log_odds(i))           # (K,), given the held variables
+        p = expit(lanes.log_odds(i))           # (K,), given the clamped variables
         lanes.hold(i, u[:, i] < p)
         lanes.sweep(5)
 
-`Lanes` do not test convergence; `infer` does. Threads run blocks of `Lanes.n_lanes` samples with
-their own `Lanes`.
+`Lanes` do not test convergence. Each thread has a `Lanes` object for a block of at most
+`Lanes.n_lanes` samples.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ from skcrbm.utils.validation import kernel_array
 
 
 class Lanes:
-    """Messages of the K models of a `FactorGraphEnergy`, all updated in each sweep.
+    """Messages of the K models of a `FactorGraphEnergy`; a sweep updates all messages.
 
-    Messages are odds in the dtype of the energy if they fit it in all models, else odds in float64,
-    else logarithms. `by_form` cuts a batch so that the form of a model does not depend on the other
-    models. `kind` is SUM or MAX; `damping` is the share of the old log-messages that is kept.
+    Messages are odds in the dtype of the energy if the messages of all models fit this dtype, else
+    odds in float64 if they fit float64, else logarithms. `by_form` cuts a batch into groups, so
+    that the form of a model does not depend on the other models. `kind` is SUM or MAX; `damping`
+    is the share of the old log-messages that is kept.
     """
 
-    #: Number of models that run side by side.
+    #: Number of models in a block.
     n_lanes = ROWS_PER_CHUNK
-    #: Share of the range of a dtype, see `fits_odds`.
+    #: Share of the range of the dtype for a product of messages, see `fits_odds`.
     share = 1.0
 
     def __init__(self, energy, kind, damping=0.0):
@@ -66,12 +67,9 @@ class Lanes:
 
     @classmethod
     def by_form(cls, energy, damping):
-        """Cut a batch of models into groups that have their messages in the same form.
+        """Cut a batch into groups of models whose messages have the same form.
 
-        Returns
-        -------
-        list of ndarray
-            The numbers of the models of each group.
+        Return a list with the numbers of the models of each group.
         """
         graph = flat_graph(energy)
         norms = graph.norms(energy.n_variables)
@@ -82,7 +80,7 @@ class Lanes:
         return [rows for rows in (*groups, np.flatnonzero(left)) if len(rows)]
 
     def copies(self, index):
-        """Return copies of the lanes with the given numbers (K,), which may repeat."""
+        """Return a `Lanes` with copies of the models `index` (K,), which may be repeated."""
         other = copy.copy(self)
         for name, axis in self._model_axes().items():
             array = getattr(self, name)
@@ -91,27 +89,27 @@ class Lanes:
         return other
 
     def _model_axes(self):
-        """Return the names of the arrays with an axis of models, and that axis."""
+        """Return the names of the arrays with an axis of models, and the number of this axis."""
         rows = dict.fromkeys(("_field", "_evidence", "held"), 0)
         if self._dtype is None:
             return rows | dict.fromkeys(("_message", "_belief", "_limit"), 0)
         return rows | dict.fromkeys(("_message", "_belief", "_on", "_off"), 1)
 
     def _allocate(self, n):
-        """Make work arrays for n models."""
+        """Allocate the work arrays for n models."""
         self._after = np.empty_like(self._belief)
         if self._dtype is not None:
             self._work = self._work_for(n)
 
     def reset(self):
-        """Reset all messages, and hold the evidence only."""
+        """Reset all messages, and clamp only the variables of the evidence."""
         self.held = self._evidence.copy()
         if self._dtype is not None:
             _, self._on, self._off, _ = field_weights(self._field, self.held, self._dtype)
         self.forget()
 
     def forget(self):
-        """Reset all messages; held variables stay held."""
+        """Reset all messages; clamped variables stay clamped."""
         shape = self._graph.n_edges, len(self.held)
         if self._dtype is not None:
             self._message = np.ones(shape, self._dtype)
@@ -123,11 +121,11 @@ class Lanes:
 
     @property
     def messages(self):
-        """Messages (K, E) as log-odds."""
+        """Current messages (K, E), as log-odds."""
         return self._message if self._dtype is None else np.log(self._message).T
 
     def go_on_from(self, messages):
-        """Continue from the `messages` (K, E) of an earlier run."""
+        """Replace the messages by `messages` (K, E), log-odds of an earlier run."""
         if self._dtype is not None:
             self._message = kernel_array(np.exp(messages.T), self._dtype)
             n_lanes = np.uintp(len(self.held))
@@ -143,12 +141,12 @@ class Lanes:
 
     @property
     def states(self):
-        """More probable value of each variable, (K, n) of bool; ties are on."""
+        """The more probable value of each variable, (K, n) of bool; True if there is a tie."""
         on = self._belief >= 0 if self._dtype is None else (self._belief >= self._off).T
         return np.where(self.held < 0, on, self.held == 1)
 
     def hold(self, variable, values):
-        """Hold a variable of each model at values (K,) of 0 and 1 from the next sweep on.
+        """Clamp a variable of each model to the values (K,) of 0 and 1 from the next sweep on.
 
         `variable` is the number of the variable, or an array with a number for each model.
         """
@@ -161,7 +159,7 @@ class Lanes:
             self._belief[variable, every] = values
 
     def sweep(self, n_iter):
-        """Send all messages `n_iter` times, each time from the beliefs of the sweep before."""
+        """Send all messages `n_iter` times, each time from the beliefs of the previous sweep."""
         if self._dtype is not None:
             self._belief, self._after = self._send(self.damping == 0.5, n_iter)
         else:
@@ -171,22 +169,25 @@ class Lanes:
             )  # fmt: skip
 
     def _prepare(self, graph):
-        """Return the arrays of the graph for `_send`."""
+        """Return the arrays of the graph that `_send` gives to the kernel."""
         return graph.tables(self._dtype)
 
     def _work_for(self, n):
-        """Return the work arrays of `_send` for n models."""
+        """Allocate the work arrays of `_send` for n models."""
         return work_arrays(self._arrays.table, n)
 
     def _send(self, halved, n_iter):
-        """Send messages as odds; return the beliefs and an array to work in."""
+        """Send messages as odds `n_iter` times; return the beliefs and a work array.
+
+        `halved` is True for a damping of 0.5.
+        """
         return repeat_tables(
             self.kind, halved, self._arrays, self._on, self._off, self._message, self._belief,
             self._after, self._work, n_iter,
         )  # fmt: skip
 
     def log_odds(self, variable):
-        """Return the belief log-odds (K,) of a variable, ±inf if held; see `hold`."""
+        """Return the log-odds (K,) of a variable, ±inf if it is clamped; see `hold`."""
         every = np.arange(len(self.held))
         if self._dtype is not None:
             with np.errstate(divide="ignore"):
@@ -199,14 +200,15 @@ class Lanes:
 
 
 class IsingLanes(Lanes):
-    """Faster lanes for the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
+    """Faster message passing for the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
 
-    #: A division for two messages at once multiplies four of them.
+    #: Two messages are computed with one division, whose denominator is a product of up to four
+    #: messages, so that each message may take only a quarter of the range.
     share = 0.25
 
     def _prepare(self, graph):
         edges = kernel_array(graph.variables.reshape(graph.n_tables, 2))
-        # The largest entry of a table is |s|, the last entry is s.
+        # The largest log-potential of a table is |s|, the last log-potential is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self._dtype)
 
@@ -222,7 +224,7 @@ class IsingLanes(Lanes):
 
 
 def _forms(graph, norms, energy, damping, share):
-    """Yield the possible dtypes of odds, each with True (N,) for models that fit."""
+    """Yield the possible dtypes of odds, each with a mask (N,) of the models that fit the dtype."""
     if damping in (0.0, 0.5):
         for dtype in dict.fromkeys((energy.dtype, np.dtype(np.float64))):
             yield dtype, fits_odds(graph, norms, energy.field, dtype, share)

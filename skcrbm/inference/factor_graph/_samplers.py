@@ -1,4 +1,4 @@
-"""Samplers on factor graphs: chained belief propagation, perturb-and-max-product, Gibbs sweeps."""
+"""Samplers on factor graphs: chained belief propagation and perturb-and-max-product."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of lanes, however many messages a model has.
+# Smallest number of samples that are drawn side by side, however many messages a model has.
 _MIN_LANES = 8
-# Number of the random stream of the order; samples have other streams.
+# Number of the random stream that draws the order of the variables; samples have other streams.
 _ORDER = 2**63
 
 
@@ -37,30 +37,33 @@ def solve_bp_chain(method, energy, query):
 
 
 def solve_bp_chain_rbm(method, energy, query):
-    """Answer by the factor graph with a table for each pair of units."""
+    """Answer a query about an RBM, as a factor graph with a table for each pair of units."""
     return _sample_in_chain(method, energy, FactorGraphEnergy.from_energy(energy), query, Lanes)
 
 
 def solve_bp_chain_ising(method, energy, query):
-    """Answer by the factor graph of an `IsingEnergy` or `SparseIsingEnergy`."""
+    """Answer a query about an Ising model, dense or sparse, as a factor graph."""
     return _sample_in_chain(
         method, energy, FactorGraphEnergy.from_energy(energy), query, IsingLanes
     )
 
 
 class Draws(NamedTuple):
-    """Position in the random numbers, from which a later call goes on."""
+    """State of the sampler: the position in the random numbers, for a later call."""
 
-    key: Any  # uint64
-    n_drawn: int  # samples of each model so far
+    key: Any  # uint64, see `random_key`
+    n_drawn: int  # number of samples of each model that were drawn so far
 
 
 def _sample_in_chain(method, energy, graph, query, kind):
-    """Answer a query about an energy by lanes of a kind over its factor graph."""
+    """Answer a query about an energy by chained belief propagation on its factor graph.
+
+    `kind` is the class that passes messages, `Lanes` or a subclass.
+    """
     if "log_partition" in query.returns and query.n_samples < 2:
         raise ValueError(
-            f"n_samples must be at least 2 for log_partition, got {query.n_samples}: its error "
-            "is estimated from the variance of the samples"
+            f"n_samples must be at least 2 for log_partition, got {query.n_samples}, because the "
+            "standard error is estimated from the variance of the samples"
         )
     before = _earlier(method, query)
     order = _check_order(method.order, energy.n_visible, before.key)
@@ -70,7 +73,8 @@ def _sample_in_chain(method, energy, graph, query, kind):
     with one_blas_thread():
         for rows in kind.by_form(graph, method.damping) if shape[0] else ():
             chain.run(rows, query.n_jobs)
-        need = "log_partition" in query.returns or chain.flat.hard  # a sample may have weight 0
+        # If the graph has weights of 0, the scores show which samples are impossible.
+        need = "log_partition" in query.returns or chain.flat.hard
         score = chain.scores() if need else None
     n_free = energy.free[:, : energy.n_visible].sum(axis=1)
     later = method.max_iter if method.warm_iter is None else method.warm_iter
@@ -88,7 +92,7 @@ def _sample_in_chain(method, energy, graph, query, kind):
 
 
 def _earlier(method, query):
-    """Return the `Draws` of an earlier call, or new `Draws`."""
+    """Return the state of the earlier call from which the query continues, or a new state."""
     if query.start is None:
         return Draws(random_key(method.random_state), 0)
     if not isinstance(query.start.state, Draws):
@@ -100,7 +104,7 @@ def _earlier(method, query):
 
 
 def _check_order(order, n_visible, key):
-    """Return the order of the variables as an array of int (V,)."""
+    """Check the option `order`, and return the order of the variables as an array of int (V,)."""
     if isinstance(order, str):
         if order == "index":
             return np.arange(n_visible)
@@ -116,9 +120,10 @@ def _check_order(order, n_visible, key):
 
 
 class _Chain:
-    """The state of a sampling run over N models.
+    """Sampling run for N models.
 
-    `order` (N, V) holds the free variables of each model in order, then the held variables.
+    `order` (N, V) has the free variables of each model in the order in which they are drawn, then
+    the clamped variables.
     """
 
     def __init__(self, method, energy, graph, kind, before, order, shape):
@@ -132,7 +137,7 @@ class _Chain:
         self.n_steps = free.sum(axis=1)
 
     def run(self, rows, n_jobs):
-        """Draw all samples of models whose messages have the same form."""
+        """Draw all samples of the models `rows`, whose messages have the same form."""
         n_samples, n_edges = self.states.shape[1], max(1, self.flat.n_edges)
         n_lanes = min(self.kind.n_lanes, max(_MIN_LANES, BLOCK_ENTRIES // n_edges))
         at_once = max(1, BLOCK_ENTRIES // (n_edges * n_lanes)) * n_lanes
@@ -154,7 +159,7 @@ class _Chain:
                 pass
 
     def _draw(self, block):
-        """Draw some samples of models that have had their first iterations."""
+        """Draw some samples, starting from messages after the first `max_iter` iterations."""
         start, chunk, lane = block
         which, sample = np.divmod(lane, self.states.shape[1])
         models = chunk[which]
@@ -168,7 +173,8 @@ class _Chain:
                 lanes.sweep(self.method.max_iter)
             elif step:
                 lanes.sweep(self.method.warm_iter)
-            # A finished lane goes on with held variables, which stay with probability 1.
+            # If a model has fewer free variables than others, the remaining steps draw clamped
+            # variables, which keep their values with probability 1.
             variable = self.order[models, step]
             log_odds = lanes.log_odds(variable).astype(np.float64)
             on = u[every, variable] < expit(log_odds)
@@ -188,7 +194,7 @@ class _Chain:
         self.log_prob[models, sample] = log_prob
 
     def _uniforms(self, models, sample):
-        """Return a uniform number for each lane and variable, (K, n)."""
+        """Draw uniform numbers (K, n) for all samples of the block and all variables."""
         first = np.flatnonzero(np.append(True, models[1:] != models[:-1]))
         parts = np.split(np.arange(len(models)), first[1:])
         n_variables, drawn = self.energy.n_variables, self.before.n_drawn
@@ -200,7 +206,7 @@ class _Chain:
         )
 
     def scores(self):
-        """Return ``-E`` (N, S) of all samples."""
+        """Return the scores (N, S) of all samples."""
         n, n_samples, width = self.states.shape
         score = np.empty((n, n_samples))
         for rows in row_chunks(n, max(1, BLOCK_ENTRIES // max(1, n_samples * width))):
@@ -212,10 +218,10 @@ class _Chain:
 
 
 def solve_perturb_and_max_product(method, energy, query):
-    """Answer "samples" and "log_partition"; see `PerturbAndMaxProduct`.
+    """Compute "samples" and "log_partition"; see `PerturbAndMaxProduct`.
 
-    Outputs of OR and AND get no noise. Each sample runs as odds or in logarithms, whatever the form
-    of the others.
+    Outputs of OR and AND factors get no noise. The messages of each sample are odds if they fit the
+    dtype, else logarithms, independently of the other samples.
     """
     graph = flat_graph(energy)
     norms = graph.norms(energy.n_variables)

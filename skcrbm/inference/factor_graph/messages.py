@@ -1,9 +1,10 @@
-"""Message passing on factor graphs: which messages, which kernel, in which blocks.
+"""Message passing on factor graphs: choice of the kernel, and its calls on blocks of models.
 
-All messages factor -> variable are sent at once, from the beliefs of the last iteration. Models
-whose messages fit as odds run side by side in blocks (`factor_tables`). Other models run in turn,
-with logarithms (`factor_logs`), as do all models with weights of 0, OR or AND factors or tree
-weights. Samplers use `Lanes` (`_lanes.py`), which run the same kernels.
+All messages factor -> variable are sent at once, from the beliefs of the previous iteration. If
+the messages of a model fit the range of odds, the kernel `factor_tables` processes it in a block,
+side by side with other models. Other models are processed one after the other, with logarithms, by
+`factor_logs`, as are all models with weights of 0, OR or AND factors, or tree weights. Samplers
+use the class `Lanes` (`_lanes.py`), which calls the same kernels.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
 from skcrbm.inference.base import empty_result
+from skcrbm.inference.factor_graph._better_states import improve_states
 from skcrbm.inference.factor_graph._flat_graph import (
     fits_odds,
     flat_graph,
@@ -44,9 +46,10 @@ from skcrbm.utils.limits import LOG_RANGE, ROWS_PER_CHUNK
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Smallest number of messages per call of the kernels that take models in turn: a call has a cost.
+# Smallest number of messages per call of the kernels that process models one after the other, so
+# that the cost of a call does not dominate.
 _CHUNK_EDGES = 2**12
-# Rounds of the scaling that finds messages from beliefs.
+# Largest number of rounds of the iterative scaling that computes messages from beliefs.
 _FIT_ROUNDS = 200
 
 
@@ -67,20 +70,21 @@ def solve_max_product(method, energy, query):
 
 
 def pass_messages(method, energy, query, odds_kernel):
-    """Answer by sum-product messages with another kernel (see `OddsKernel`) for odds."""
+    """Answer by sum-product messages; `odds_kernel` replaces the default `OddsKernel`."""
     return _Run(method, energy, query, SUM, odds_kernel=odds_kernel).fields()
 
 
 def find_state(method, energy, query, odds_kernel=None):
-    """Find a state by max-product messages; see `pass_messages` for `odds_kernel`."""
+    """Find a state by max-product messages; `odds_kernel` replaces the default `OddsKernel`."""
 
     def run(beliefs):
         fields = _Run(method, energy, query, MAX, beliefs=beliefs, odds_kernel=odds_kernel).fields()
-        if query.return_state:  # a plain array, of which `best_of_restarts` takes rows
+        if query.return_state:  # a plain array, so that `best_of_restarts` can choose rows
             fields["state"] = fields["state"].values
         return fields, energy.score(fields["assignment"])
 
     fields = best_of_restarts(run, energy, method.n_restarts, method.random_state)
+    improve_states(method, energy, query, fields, flat_graph(energy))
     if query.return_state:
         fields["state"] = Messages(method.name, fields["state"], fields["log_odds"].copy(), True)
     return fields
@@ -89,19 +93,20 @@ def find_state(method, energy, query, odds_kernel=None):
 class _Block(NamedTuple):
     """Input and output of a kernel for some of the models."""
 
-    rows: np.ndarray
-    field: np.ndarray  # (n_rows, n), without evidence
-    held: np.ndarray  # int8 (n_rows, n), -1 where free
+    rows: np.ndarray  # numbers of the models
+    field: np.ndarray  # (n_rows, n), without the effect of evidence
+    held: np.ndarray  # int8 (n_rows, n): values of clamped variables, -1 for free variables
     message: np.ndarray  # float64 (n_rows, E)
     start: np.ndarray  # float64 (n_rows or 0, n): beliefs to start from
     statistics: np.ndarray  # float64 (1 or n_rows, n_entries), or (1, 0)
 
 
 class _Run:
-    """Inference for a batch of models, in blocks; `kind` is SUM or MAX.
+    """Message passing for a batch of models, block by block.
 
-    `rho` (F,) are the weights of the factors for tree-reweighted. `beliefs` (N, n) are log-odds to
-    start from instead of the state of the query.
+    `kind` is SUM or MAX. `rho` (F,) are the appearance probabilities of the factors for
+    tree-reweighted messages, else None. `beliefs` (N, n) are log-odds to start from, and replace
+    the start of the query.
     """
 
     def __init__(self, method, energy, query, kind, *, rho=None, beliefs=None, odds_kernel=None):
@@ -124,7 +129,7 @@ class _Run:
             self._read_start()
 
     def _read_start(self):
-        """Take the messages of an earlier run, or messages that give its beliefs."""
+        """Start from the messages of an earlier run, or compute messages from its beliefs."""
         energy, query, shape = self.energy, self.query, self.messages.shape
         earlier = earlier_messages(query, self.method.name, shape, energy.n_variables)
         if earlier is not None:
@@ -151,6 +156,8 @@ class _Run:
                 kernel = self.odds_kernel(self, dtype)
                 self._run(rows, kernel.n_rows, kernel)
         answer = self.answer
+        if "statistics" in query.returns:
+            energy.graph.merging.spread(answer["statistics"][0])
         if "log_partition" in query.returns:
             answer["log_partition"] = self.log_partition + energy.offset
         if query.return_trace:
@@ -161,7 +168,7 @@ class _Run:
         return answer
 
     def _groups(self):
-        """Yield (dtype, rows) of the models that run as odds; None stands for logarithms."""
+        """Yield groups (dtype, rows) of models; the dtype of the odds is None for logarithms."""
         energy = self.energy
         left = np.ones(energy.n_models, bool)
         if not self.reweighted and self.method.damping in (0.0, 0.5):
@@ -176,7 +183,7 @@ class _Run:
             yield None, np.flatnonzero(left)
 
     def _run(self, rows, size, kernel):
-        """Run a kernel over blocks of about equal size, and add up statistics in order."""
+        """Run a kernel over blocks of nearly equal size, and add up statistics in order."""
         query = self.query
         size = -(-len(rows) // -(-len(rows) // size))
         wanted = "statistics" in query.returns
@@ -202,7 +209,7 @@ class _Run:
             self.answer["statistics"][0][...] += total.astype(self.energy.dtype)
 
     def store(self, block, found, state):
-        """Store the results of a kernel for a block."""
+        """Copy the results of a kernel for a block into the arrays of the batch."""
         rows, answer = block.rows, self.answer
         answer["n_iter"][rows] = found["n_iter"]
         answer["converged"][rows] = found["converged"]
@@ -212,22 +219,21 @@ class _Run:
         if self.kind == MAX:
             state[block.held >= 0] = block.held[block.held >= 0]
             answer["assignment"][rows] = state
-            answer["converged"][rows] &= (
-                found["score"] > -np.inf
-            )  # False if the state is impossible
+            # A model whose state is impossible has not converged.
+            answer["converged"][rows] &= found["score"] > -np.inf
         if self.query.return_state:
             self.messages[rows] = found["message"]
 
     def options(self, damping, tol, slack):
-        """Return the options of a kernel; `slack` in the unit of the kernel."""
+        """Return the options of a kernel; `slack` is a log-odds or, for odds, a ratio of odds."""
         return GraphOptions(self.method.iterations, tol, slack, damping, self.kind == MAX)
 
     def answers(self, found):
-        """Return the arrays of `outputs` that message passing fills in."""
+        """Select the arrays of `found` that the kernels of message passing fill in."""
         return GraphAnswers(*(found[name] for name in GraphAnswers._fields))
 
     def sums(self, block, dtype, found):
-        """Return the sums that are asked for, and their arrays."""
+        """Return which sums are requested, and the arrays to which they are added."""
         query = self.query
         return GraphSums(
             weight=query.sample_weight[block.rows].astype(dtype),
@@ -239,7 +245,7 @@ class _Run:
         )
 
     def outputs(self, block):
-        """Return the arrays that kernels fill."""
+        """Allocate the arrays that kernels fill in for a block."""
         n, width = len(block.rows), self.energy.n_variables
         return {
             "n_iter": np.zeros(n, np.int64),
@@ -253,11 +259,11 @@ class _Run:
 
 
 class OddsKernel:
-    """Messages of tables as odds, models side by side."""
+    """Calls of the kernel for messages of tables as odds, with models side by side."""
 
-    #: Number of models that run side by side.
+    #: Number of models in a block.
     n_rows = ROWS_PER_CHUNK
-    #: Share of the range of a dtype, see `fits_odds`.
+    #: Share of the range of the dtype for a product of messages, see `fits_odds`.
     share = 1.0
 
     def __init__(self, run, dtype):
@@ -270,20 +276,20 @@ class OddsKernel:
         self.bound = run.graph.spread[run.graph.edge_factor]
 
     def prepare(self, graph):
-        """Return the arrays of the graph for `pass_` and `finish`."""
+        """Return the arrays of the graph that `pass_` and `finish` give to kernels."""
         return graph.tables(self.dtype)
 
     def pass_(self, kind, *arguments):
-        """Pass messages until they have converged."""
+        """Pass messages until they converge or the iterations are used up."""
         pass_tables(kind, self.arrays, self.run_.graph.logs, *arguments)
 
     def finish(self, lanes, sums):
-        """Add log Z and statistics."""
+        """Add log Z and statistics to `sums`."""
         graph = self.run_.graph
         finish_tables(self.arrays, graph.shift, graph.place, lanes, sums)
 
     def run(self, block):
-        """Run a block to its end."""
+        """Pass messages for a block of models, and store the results."""
         run, dtype, method = self.run_, self.dtype, self.run_.method
         field, on, off, constant = field_weights(block.field, block.held, dtype)
         message = np.clip(block.message, -self.bound, self.bound)
@@ -304,14 +310,14 @@ class OddsKernel:
 
 
 class _LogKernel:
-    """Messages as log-odds, models in turn."""
+    """Calls of the kernel for messages as log-odds, with one model after the other."""
 
     def __init__(self, run):
         self.run_ = run
         self.factors = run.graph.factors(run.rho)
 
     def run(self, block):
-        """Run a block to its end."""
+        """Pass messages for a block of models, and store the results."""
         run, method = self.run_, self.run_.method
         field = kernel_array(block.field, np.float64)
         limit = message_limits(run.norms, field)
@@ -333,14 +339,14 @@ class _LogKernel:
 
 
 def field_weights(field, held, dtype):
-    """Return fields (K, n), with held variables, for the kernels of `factor_tables`.
+    """Convert fields (K, n) and clamped values (K, n) for the kernels of `factor_tables`.
 
     Returns
     -------
     field, on, off : ndarray (n, K) of the dtype
-        Log-odds, and the weights of 1 and 0, which sum to 1.
+        Log-odds, and the weights of the values 1 and 0, normalised to a sum of 1.
     constant : ndarray (K,) float64
-        Logarithm of the divisor of the weights.
+        Logarithm of the product of the normalising constants of all variables.
     """
     field = field.astype(np.float64)
     free = held < 0
@@ -350,21 +356,22 @@ def field_weights(field, held, dtype):
     return (*(kernel_array(part.T, dtype) for part in (field, on, off)), constant)
 
 
-# Largest number of variables for which the weights of pairs come from uniform spanning trees: the
-# matrix inverse takes a second.
+# Largest number of variables for which the weights of pairs are computed from uniform spanning
+# trees, by a matrix inverse that takes up to a second.
 _MAX_DENSE = 1500
-# Smallest and largest number of random acyclic sets of factors, and the total number of edges that
-# they may visit.
+# Smallest and largest number of random acyclic sets of factors, and the number of edges that all of
+# them together may visit.
 _MIN_SETS, _MAX_SETS, _VISITS = 20, 400, 10**7
 
 
 def factor_appearance(graph, n_variables):
-    """Return the positive share (F,) of acyclic sets of factors that contain each factor.
+    """Return the appearance probability (F,) of each factor in random acyclic sets of factors.
 
-    Factors can be added to an acyclic set in an order in which the variables of each factor lie in
-    different components. If all factors have one or two variables, the sets are spanning forests,
-    drawn uniformly. Otherwise factors are added greedily in random orders, from a fixed seed, until
-    each factor is in some set.
+    A set is acyclic if its factors can be added one by one so that the variables of each factor
+    are in different components of the factors added before. If all factors have one or two
+    variables, the sets are spanning forests, drawn uniformly. Otherwise each set is built greedily
+    in a random order, and sets are added until each factor is in at least one set, so that all
+    probabilities are positive. The seed is fixed.
     """
     sizes = np.diff(graph.edge_start)
     if n_variables <= _MAX_DENSE and sizes.max(initial=0) <= 2:
@@ -373,7 +380,7 @@ def factor_appearance(graph, n_variables):
 
 
 def _spanning_tree_weights(graph, sizes, n_variables):
-    """Return effective resistances, the shares of uniform spanning trees with each edge."""
+    """Return the effective resistances, the probabilities of edges in uniform spanning trees."""
     rho = np.ones(len(sizes))
     pairs = sizes == 2
     i, k = (
@@ -384,7 +391,8 @@ def _spanning_tree_weights(graph, sizes, n_variables):
     joined += joined.T
     _, component = connected_components(joined, directed=False)
     members = np.bincount(component)[component]
-    # Laplacian + 1 / m within each component is regular and has the same resistances.
+    # The matrix Laplacian + 1 / m, within each component of m variables, is invertible and has the
+    # same effective resistances.
     same = (component[:, None] == component) / members
     inverse = np.linalg.inv(np.diag(joined.sum(axis=1)) - joined + same)
     inner = np.diagonal(inverse)
@@ -393,6 +401,7 @@ def _spanning_tree_weights(graph, sizes, n_variables):
 
 
 def _random_set_weights(graph, n_variables):
+    """Return the shares of random greedy acyclic sets that contain each factor."""
     n_factors = len(graph.edge_start) - 1
     n_sets = int(np.clip(_VISITS // max(1, graph.n_edges), _MIN_SETS, _MAX_SETS))
     rng = np.random.default_rng(0)
@@ -400,7 +409,7 @@ def _random_set_weights(graph, n_variables):
     n_drawn = 0
     while n_drawn < n_sets or (count == 0).any():
         order = rng.permutation(n_factors)
-        if n_drawn >= n_sets:  # factors without a set come first
+        if n_drawn >= n_sets:  # factors that are in no set yet come first
             order = order[np.argsort(count[order] > 0, kind="stable")]
         count_forest(graph.variables, graph.edge_start, order, n_variables, count)
         n_drawn += 1
@@ -454,7 +463,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _add_statistics(energy, query, beliefs, fields):
-    """Fill the statistics with products of beliefs."""
+    """Compute the statistics of mean field, which are products of beliefs."""
     if not query.per_example:
         fields["statistics"] = energy.sum_statistics(beliefs, query.sample_weight)
         return

@@ -1,4 +1,7 @@
-"""Branch and bound on factor graphs of tables without weights of 0, as products over cliques."""
+"""Branch and bound on factor graphs, whose tables are rewritten as products over cliques.
+
+The graphs must have only tables without weights of 0.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,27 @@ from skcrbm.utils.limits import TIE
 
 
 def solve(method, energy, query):
-    """Answer "map" and "map_bound"."""
+    """Compute "map" and "map_bound"."""
     return find_labels(energy, method, n_jobs=query.n_jobs).fields(query.returns)
 
 
 def find_labels(energy, method, margin=None, *, n_jobs=None):
-    """Return states of the highest score, or, with a margin, of the least hinge loss.
+    """Find the states with the highest score or, if a margin is given, with the least hinge loss.
 
-    Raises
-    ------
-    ValueError
-        If the method is not "branch_and_bound".
+    A ValueError is raised if the method is not "branch_and_bound".
     """
     if method.name != "branch_and_bound":
         raise ValueError(
-            "the least hinge loss with cliques of more than two labels is found by "
-            f"inference='branch_and_bound' only; got {method.name!r}"
+            "only inference='branch_and_bound' can find the least hinge loss with cliques of more "
+            f"than two labels; got {method.name!r}"
         )
     cliques, weights, linear, constant = clique_products(energy)
     half = 0.5 * energy.field.astype(np.float64)
     field = half + linear
     visible = np.where(energy.free, np.nan, 0.0 if energy.evidence is None else energy.evidence)
     if margin is None:
-        # A variable that its field decides is held; its large field would hide other fields.
+        # Clamp variables whose value follows from their field alone. The accuracy of the search is
+        # a share of the largest field, which may be such a field.
         influence = np.zeros(energy.n_variables)
         for clique, weight in zip(cliques, weights, strict=True):
             influence[list(clique)] += abs(weight)
@@ -39,7 +40,8 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
         visible[decided] = field[decided] > 0
         held = ~np.isnan(visible)
         state = np.nan_to_num(visible)
-        # A held variable at 0 adds 0: half of a large field with each sign would lose digits.
+        # Score of the clamped variables, which is exactly 0 for the field of a variable at 0. (The
+        # sum of half a large field and minus half of it would lose digits.)
         of_held = state * energy.field + (2 * state - 1) * linear
         constant = constant + np.where(held, of_held, half).sum(axis=1)
         field = np.where(held, 0.0, field)
@@ -58,24 +60,26 @@ def find_labels(energy, method, margin=None, *, n_jobs=None):
 
 
 def clique_products(energy):
-    """Return the tables of an energy without weights of 0 as products of -1/+1 variables.
+    """Rewrite the tables of an energy as a sum of weighted products of -1/+1 variables.
 
     Returns
     -------
     cliques : list of tuples of int
-        Cliques of two or more variables.
+        Variables of each product of two or more variables.
     weights : ndarray (J,), float64
-        Their weights, not 0.
+        Weights of these products, which are not 0.
     linear : ndarray (n,), float64
-        Linear terms, to add to half the fields.
+        Weights of single variables, to be added to half the fields.
     constant : float or ndarray (N,)
-        Constant, to add to half the sum of the fields.
+        Constant, to be added to half the sum of the fields.
     """
     constant, sums = energy.offset, {}
     for group in energy.tables:
         n_factors, k = group.variables.shape
         part = group.log_potentials.astype(np.float64).reshape(n_factors, *(2,) * k)
-        for axis in range(1, k + 1):  # in terms of -1/+1: the mean, and half the difference
+        # Expand the table in one -1/+1 variable after the other: the constant is the mean of the
+        # entries for -1 and +1, the coefficient half their difference.
+        for axis in range(1, k + 1):
             off, on = np.take(part, 0, axis), np.take(part, 1, axis)
             part = np.stack([(off + on) / 2, (on - off) / 2], axis)
         part = part.reshape(n_factors, -1)

@@ -1,4 +1,8 @@
-"""Simulated annealing of Ising models, sparse and dense, by compiled sweeps over colours."""
+"""Simulated annealing of sparse and dense Ising models, by compiled sweeps.
+
+A sweep visits one colour after the other; variables of the same colour have no couplings with each
+other, so that they are updated together.
+"""
 
 import numpy as np
 
@@ -15,7 +19,7 @@ from skcrbm.utils.validation import kernel_array
 
 
 def solve(method, energy, query):
-    """Answer "map" by the best of several runs; see `SimulatedAnnealing`."""
+    """Find the best state of several runs, the answer to "map"; see `SimulatedAnnealing`."""
     fields = empty_result(energy, query)
     fields["n_iter"][:] = method.n_sweeps
     fields["converged"][:] = False
@@ -52,14 +56,14 @@ def _as_sparse(energy):
 
 
 def _strengths(energy):
-    """Return the typical local field (N, L) of each variable, the neighbours being random."""
+    """Return the root mean square (N, L) of each local field if the neighbours are random."""
     square = np.repeat(np.square(energy.edge_coupling, dtype=np.float64), 2)
     pull = np.bincount(energy.edges.ravel(), square, energy.n_variables)
     return np.sqrt(np.square(energy.field, dtype=np.float64) + pull)
 
 
 def _anneal(energy, coupling, beta, key, run):
-    """Return the best states (N, L) of a run, their scores and whether each is a local optimum."""
+    """Return the best states (N, L) of a run, their scores, and True if they are local optima."""
     n, width = energy.n_models, energy.n_variables
     held = np.zeros((0, width), np.int8)
     state = np.repeat(uniforms(key, [run], 0, width) < 0.5, n, axis=0)
@@ -70,7 +74,7 @@ def _anneal(energy, coupling, beta, key, run):
     field, held = by_place(lanes, kernel_array(energy.field, np.float64), held)
     best, score, best_score = state.copy(), np.zeros(n), np.zeros(n)
     converged = np.zeros(n, bool)
-    with np.errstate(over="ignore"):  # 64-bit numbers wrap around; NumPy warns without the JIT
+    with np.errstate(over="ignore"):  # integers overflow on purpose; NumPy warns if the JIT is off
         for steps in sweeps_per_call(state.size, beta.shape[1]):
             drawn = [seeds(key, [run], t + 1)[0] for t in range(steps.start, steps.stop)]
             anneal_colours(

@@ -1,4 +1,4 @@
-"""Exact inference on dense Ising models, for groups of rows with the same free labels."""
+"""Exact inference on dense Ising models, by enumeration of the states of the free labels."""
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from skcrbm.kernels.ising_exact import (
 from skcrbm.utils.parallel import ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
+# Product of the numbers of rows and states for a chunk of rows.
 _CHUNK_STATES = 2**18
-# Largest number of low units: a table of their states stays in the L1 cache.
+# Largest number of low units, so that a table of their states stays in the L1 cache.
 _MAX_LOW = 10
 
 
@@ -33,9 +34,10 @@ def solve(method, energy, query):
 
 @with_folded_evidence
 def _sums(method, energy, query):
-    """Answer marginals, statistics and log Z."""
+    """Compute marginals, statistics and log Z."""
     fields = empty_result(energy, query)
-    if query.returns & {"marginals", "statistics"}:  # pairs with a clamped label need log-odds
+    # The statistics of pairs with a clamped label are computed from log-odds.
+    if query.returns & {"marginals", "statistics"}:
         fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
     for group in _groups(energy):
         group.add_sums(query, fields)
@@ -44,7 +46,7 @@ def _sums(method, energy, query):
 
 @with_folded_evidence
 def _best_states(method, energy, query):
-    """Answer "map", and max-marginals."""
+    """Compute "map" and max-marginals."""
     fields = empty_result(energy, query)
     fields["log_odds"] = np.zeros((energy.n_models, energy.n_variables), energy.dtype)
     for group in _groups(energy):
@@ -53,7 +55,7 @@ def _best_states(method, energy, query):
 
 
 def _groups(energy):
-    """Yield groups of models with the same free labels, which are solved together."""
+    """Yield an `_Enumeration` for each group of models that have the same free labels."""
     patterns, group = np.unique(~energy.free, axis=0, return_inverse=True)
     for number, held in enumerate(patterns):
         rows = np.flatnonzero(group.ravel() == number)
@@ -61,9 +63,10 @@ def _groups(energy):
 
 
 class _Enumeration:
-    """The models `rows` of an energy, whose free labels are `free` (k,).
+    """Models of an energy that have the same free labels, prepared for the kernels.
 
-    `base` (n,) is the score of the state with all free labels off; the other arrays are arguments
+    `rows` (n,) are the numbers of the models, `free` (k,) the numbers of their free labels. `base`
+    (n,) is the score of the state in which all free labels are off. The other arrays are arguments
     of the kernels.
     """
 
@@ -78,7 +81,7 @@ class _Enumeration:
         self.low_field = kernel_array(self.enumerated[:, :n_low] + 2 * low.sum(1))
         self.coupling = kernel_array(4 * coupling[:, :n_low])
         self.high_score = _pair_scores(4 * coupling[n_low:, n_low:])
-        # In -1/+1 units, in which the range of the table is half as large as in 0/1 units.
+        # Scores of pairs of -1/+1 units, whose range is half as large as for 0/1 units.
         self.low_score = _pair_scores(4 * low)
         self.low_score -= _linear_scores(2 * low.sum(1))
         self.base = coupling.sum() / 2 - field.sum(axis=1)
@@ -135,7 +138,7 @@ class _Enumeration:
             fields["statistics"][0][np.ix_(self.free, self.free)] += pairs[0]
 
     def _recompute_log_odds(self, log_odds):
-        """Compute log-odds that are NaN again, in logs."""
+        """Recompute the log-odds that are NaN, with logarithms of sums."""
         for row in np.flatnonzero(np.isnan(log_odds).any(1)):
             units = np.flatnonzero(np.isnan(log_odds[row]))
             value = np.empty(len(units))
@@ -148,7 +151,7 @@ class _Enumeration:
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Answer independent samples."""
+    """Draw independent samples."""
     n, n_labels = energy.field.shape
     key = random_key(method.random_state)
     fields = empty_result(energy, query)
@@ -172,14 +175,20 @@ def _draw(method, energy, query):
 
 
 def _n_low(coupling):
-    """Choose the number of low units: the range of the table of their pair scores is limited."""
+    """Return the number of low units: the first free labels, whose states are tabulated.
+
+    The number is limited so that exponentials of pair scores of low units are in range.
+    """
     k = min(len(coupling), _MAX_LOW)
     norm = np.abs(np.triu(coupling[:k, :k])).sum(0).cumsum()
     return int(np.count_nonzero(norm <= PRODUCT_LIMIT))
 
 
 def _linear_scores(field):
-    """Return the sum of field (k,) over the units on, for all states (2^k,), unit 0 fastest."""
+    """Return, for each of 2^k states, the sum of `field` (k,) over the units that are on.
+
+    Bit i of the index of a state is the value of unit i.
+    """
     scores = np.zeros(1)
     for value in field:
         scores = np.concatenate([scores, scores + value])
@@ -187,7 +196,7 @@ def _linear_scores(field):
 
 
 def _pair_scores(coupling):
-    """Return the sum of coupling (k, k) over the pairs of units on, for all states (2^k,)."""
+    """Return, for each of 2^k states, the sum of `coupling` (k, k) over pairs of units on."""
     scores = np.zeros(1)
     for i in range(len(coupling)):
         scores = np.concatenate([scores, scores + _linear_scores(coupling[i, :i])])
@@ -195,7 +204,7 @@ def _pair_scores(coupling):
 
 
 def _scores(coupling, field):
-    """Return the score (2^k,) of all states of -1/+1 labels; bit i of an index is y_i > 0."""
+    """Return the scores (2^k,) of all states of -1/+1 labels; bit i of the index is y_i > 0."""
     score = np.zeros(1)
     for i, f in enumerate(field):
         pull = np.full(1, f)

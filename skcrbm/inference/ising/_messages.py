@@ -14,9 +14,9 @@ from skcrbm.utils.validation import kernel_array
 
 # Least number of models times edges in a chunk.
 _CHUNK_EDGES = 2**14
-# Largest |log| of a product of messages in float64; two of them are held to LOG_RANGE.
+# Largest |log| of a product of messages in float64.
 _MAX_LOG_PRODUCT = 600.0
-# Pairs whose log odds-ratio is beyond this are as good as equal, or opposite.
+# If the log odds-ratio of a pair exceeds this, its labels are practically always equal or opposite.
 _MAX_LOG_RATIO = 300.0
 
 
@@ -46,13 +46,13 @@ def solve_mean_field(method, energy, query):
     fields = _iterate(energy, query, kernel, beliefs)
     if query.return_trace:
         fields["trace"] = trace
-    if query.return_state:  # a later call continues from the beliefs alone
+    if query.return_state:  # a later call needs only the beliefs to continue
         fields["state"] = fields["log_odds"].copy()
     return fields
 
 
 def _pass_messages(method, energy, query, rho):
-    """Pass messages on a batch of Ising models; rho (L, L) is the weight of each edge."""
+    """Pass messages on a batch of Ising models; `rho` (L, L) has the appearance probabilities."""
     dtype, coupling = energy.dtype, energy.coupling
     shape = (energy.n_models, *coupling.shape)
     rho = kernel_array(rho, dtype)
@@ -101,7 +101,7 @@ def _pass_messages(method, energy, query, rho):
 
 
 def _options(method, query, dtype, slack):
-    """Return the options of the kernels; `slack` is the largest change of a log-odds."""
+    """Return the options of the kernels; `slack` is the largest log-odds change at convergence."""
     return IsingOptions(
         method.iterations,
         dtype.type(method.tolerance),
@@ -114,9 +114,10 @@ def _options(method, query, dtype, slack):
 def _iterate(energy, query, kernel, beliefs):
     """Run an iterative kernel over chunks of models, and return the fields that it fills in.
 
-    The evidence is folded into the field of the energy. The kernel gets a slice of rows, and
-    these rows of the other arrays: ``kernel(rows, field, free, weight, theta, n_iter, converged,
-    log_partition, pairwise)``. `beliefs` (N, L) are log-odds to start from, None for the fields.
+    The field of the energy must include the effect of the evidence. For each slice of rows the
+    kernel is called as ``kernel(rows, field, free, weight, theta, n_iter, converged,
+    log_partition, pairwise)``, with the arrays of these rows. `beliefs` (N, L) are log-odds to
+    start from; if None, the start is the fields.
     """
     n, dtype = energy.n_models, energy.dtype
     fields = empty_result(energy, query)
@@ -144,23 +145,24 @@ def _iterate(energy, query, kernel, beliefs):
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.coupling.size)))
     sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
     if "log_partition" in query.returns:
-        # Kernels add 2 f for y = +1 and 0 for y = -1; clamped labels have no field left.
+        # Kernels score a label as 2 f if y = +1 and as 0 if y = -1, which is f too much. The field
+        # of clamped labels is 0 here.
         fields["log_partition"] -= energy.field.sum(axis=1, dtype=np.float64)
     return fields
 
 
 def _empty_trace(energy, query, max_iter):
-    """Return an array (N, max_iter) of NaN for the trace, (N, 0) if it is not asked for."""
+    """Allocate an array (N, max_iter) of NaN for the trace, or (N, 0) if no trace is requested."""
     return np.full((energy.n_models, max_iter if query.return_trace else 0), np.nan)
 
 
 def edge_appearance(coupling: np.ndarray) -> np.ndarray:
-    """Return the share of spanning trees in which each pair of labels is joined, (L, L) float64.
+    """Return the probability (L, L) that a random spanning tree contains each edge.
 
-    The spanning trees (forests, if the graph is not connected) of the graph of non-zero couplings
-    are drawn uniformly. The share is the effective resistance of the edge, which is
-    (m - 1) / n_edges on average over a component of m labels, 1 on trees and 2 / L on the
-    complete graph; 1 for pairs without an edge.
+    The edges are the pairs of labels with non-zero coupling; other pairs get probability 1. The
+    tree (a forest if the graph is not connected) is drawn uniformly from all spanning trees. The
+    probability of an edge is then its effective resistance: 1 on trees, 2 / L on the complete
+    graph, and (m - 1) / n_edges on average over a component of m labels.
     """
     joined = coupling != 0
     rho = np.ones(coupling.shape)
@@ -171,7 +173,7 @@ def edge_appearance(coupling: np.ndarray) -> np.ndarray:
             continue
         graph = joined[np.ix_(labels, labels)].astype(float)
         m = len(labels)
-        # Laplacian + 1/m is regular and has the same resistances.
+        # The matrix Laplacian + 1/m is invertible and has the same effective resistances.
         inverse = np.linalg.inv(np.diag(graph.sum(1)) - graph + 1 / m)
         inner = np.diagonal(inverse)[:, None] + np.diagonal(inverse) - 2 * inverse
         rho[np.ix_(labels, labels)] = np.where(graph > 0, np.minimum(inner, 1.0), 1.0)

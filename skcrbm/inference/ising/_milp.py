@@ -1,4 +1,4 @@
-"""Labels of Ising models by mixed integer programs, a program for each row, with HiGHS."""
+"""Search for the labels of Ising models by a mixed integer program (HiGHS) for each row."""
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -6,21 +6,22 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from skcrbm.inference.label_search import hinge_losses_and_scores
 from skcrbm.utils.limits import MAX_TIE_LABELS
 
-# Programs are scaled to a largest margin of 1, and their objective by this factor: HiGHS stops at
-# an absolute gap of 1e-6, which would be too wide.
+# Programs are divided by the largest possible margin, and the objective is then multiplied by this
+# factor, because the absolute gap at which HiGHS stops would be too wide otherwise.
 _OBJECTIVE_SCALE = 1e3
 _ABSOLUTE_GAP = 1e-6
-# Tolerance of reduced costs: a bound may be too high by this, times the range 2, per variable.
+# Tolerance of HiGHS for reduced costs. The range of a variable is at most 2, so that each variable
+# may raise the bound by twice this.
 _DUAL_TOLERANCE = 1e-7
-# Objectives of the scaled program count as equal if they differ by no more.
+# Largest difference of objectives of the scaled program that count as equal.
 _PROGRAM_TIE = 1e-9
 
 
 def solve_rows(problem, found):
-    """Fill in `FoundLabels`, row by row.
+    """Fill in the `FoundLabels` of a problem, row by row.
 
-    The lower bound is the bound of HiGHS minus its tolerances. So no gap is exactly 0, except for
-    labels without a loss.
+    The lower bound is the bound of HiGHS minus the tolerances of HiGHS. The gap is therefore
+    exactly 0 only if the hinge loss of the labels is 0.
     """
     known = np.where(problem.held == 0, np.nan, problem.held > 0)
     margin = problem.margin
@@ -40,10 +41,10 @@ def solve_rows(problem, found):
 class _Program:
     """The mixed integer program of one row.
 
-    Variables: labels u (L,) in {0, 1}, with y = 2u - 1; products w_ik = u_i u_k of the coupled
-    pairs i < k; with a margin, losses xi (L,). The program is linear, because
-    4 w - 2 u_i - 2 u_k + 1 = y_i y_k. Without a margin the objective is the score. `known` (L,)
-    has 0 and 1 for clamped labels, NaN for free labels.
+    The variables are the labels u (L,) in {0, 1}, with y = 2u - 1; the products w_ik = u_i u_k of
+    coupled pairs i < k; and, if there is a margin, the hinge losses xi (L,). The program is linear,
+    because y_i y_k = 4 w_ik - 2 u_i - 2 u_k + 1. If there is no margin, the objective is the score.
+    `known` (L,) has 0 and 1 for clamped labels, NaN for free labels.
     """
 
     def __init__(self, field, coupling, margin, known):
@@ -56,7 +57,7 @@ class _Program:
         self.n_labels, self.first, self.second = n_labels, first, second
         self.size = n_labels + n_pairs + (0 if margin is None else n_labels)
         strength = coupling[first, second]
-        # `products` times the variables, plus 1, is y_i y_k of each pair.
+        # products @ variables + 1 gives y_i y_k for each pair.
         products = np.zeros((n_pairs, self.size))
         pair = np.arange(n_pairs)
         products[pair, first] = products[pair, second] = -2.0
@@ -64,7 +65,7 @@ class _Program:
         self.constraints = self._constrain_products(pair)
         score = strength @ products
         score[:n_labels] += 2.0 * field
-        # Objectives in the order of their priority, the first up to a constant.
+        # Objectives in the order of their priority. `constant` is missing from the first objective.
         self.objectives = [-score]
         self.constant = field.sum() - strength.sum()
         self.margins = None
@@ -80,7 +81,7 @@ class _Program:
         upper[: n_labels + n_pairs] = 1.0
         lower[:n_labels] = np.where(known == 1, 1.0, 0.0)
         upper[:n_labels] = np.where(known == 0, 0.0, 1.0)
-        # The stubs of SciPy know single numbers only.
+        # The type stubs of SciPy do not accept arrays as bounds.
         self.bounds = Bounds(lower, upper)  # pyright: ignore[reportArgumentType]
 
     def _constrain_products(self, pair):
@@ -99,7 +100,7 @@ class _Program:
         ]
 
     def _add_losses(self, field, strength, products, margin):
-        """Put the sum of the losses before the other objectives: xi + margins >= margin."""
+        """Make the sum of losses xi the first objective, and constrain xi + margins >= margin."""
         label, pair = np.arange(self.n_labels), np.arange(len(strength))
         incidence = np.zeros((self.n_labels, len(strength)))
         incidence[self.first, pair] = incidence[self.second, pair] = strength
@@ -115,16 +116,16 @@ class _Program:
         self.constant = 0.0
 
     def best(self):
-        """Return the best labels (L,) in {0, 1}, a lower bound of their value, and the nodes."""
+        """Return the best labels (L,) in {0, 1}, a lower bound of the value, and the node count."""
         x, lower, n_nodes = self._solve(self.objectives[0], self.constraints)
         if x is None:
-            raise RuntimeError("HiGHS found no labels")
+            raise RuntimeError("HiGHS found no solution of the mixed integer program")
         constraints = self.constraints
         for done, objective in zip(self.objectives, self.objectives[1:]):
             constraints = [*constraints, LinearConstraint(done[None], ub=done @ x + _PROGRAM_TIE)]
             tied, _, more = self._solve(objective, constraints)
             n_nodes += more
-            # Constraints hold up to a tolerance only, and may allow worse labels.
+            # HiGHS satisfies constraints only up to a tolerance, so the labels may be worse.
             if tied is not None and all(
                 o @ tied <= o @ x + 2 * _PROGRAM_TIE for o in (self.objectives[0], done)
             ):
@@ -132,9 +133,9 @@ class _Program:
         return x[: self.n_labels], self.unit * (lower + self.constant), n_nodes
 
     def _solve(self, objective, constraints):
-        """Return all variables at the minimum, computed from the labels, a bound, and the nodes.
+        """Return the variables at the minimum, a lower bound of the minimum and the node count.
 
-        The variables are None if HiGHS fails.
+        The variables are recomputed from the labels; they are None if HiGHS fails.
         """
         result = milp(
             _OBJECTIVE_SCALE * objective,

@@ -1,7 +1,7 @@
 """Searches for the labels of an Ising model with the highest score or the least hinge loss.
 
-`infer` looks for the highest score, the decoding rule of the large margin machine for the least
-hinge loss, with the same methods.
+`infer` searches for the highest score; the decoding rule of the large margin machine uses the same
+methods to search for the least hinge loss.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from skcrbm.utils.validation import kernel_array
 
 
 def solve(method, energy, query):
-    """Answer "map" and "map_bound" by "branch_and_bound", "milp" or "icm"."""
+    """Compute "map" and "map_bound" by "branch_and_bound", "milp" or "icm"."""
     found = find_labels(energy, method, start=query.start, n_jobs=query.n_jobs)
     fields = found.fields(query.returns)
     if "init" in method.accepts:
@@ -36,26 +36,17 @@ def solve(method, energy, query):
 def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
     """Find the labels y in {-1, +1}^L with the highest score, or the least hinge loss.
 
-    Without a margin ``argmax_y f.y + y'Sy / 2``; of equal labels the first in lexicographic
-    order. With a margin ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; of equal
-    labels those with the highest score, then the first. Beyond 20 labels the order of the search
-    decides, which is fixed.
+    Without a margin, return ``argmax_y f.y + y'Sy / 2``; ties are broken by lexicographic order.
+    With a margin, return ``argmin_y sum_i max(margin - y_i (f_i + sum_k s_ik y_k), 0)``; ties are
+    broken by the highest score, then by lexicographic order. With more than 20 labels, ties are
+    broken by the order of the search, which is deterministic.
 
-    Parameters
-    ----------
-    energy : IsingEnergy
-        Clamped labels keep their values; the loss counts their margins, too.
-    method : BranchAndBound, MixedIntegerProgram or ICM
-        Method of the search.
-    margin : float or None
-        Margin of the hinge loss; None for the score.
-    start : InferenceResult or None
-        For "icm": log-odds whose signs are the start, instead of the fields.
-    n_jobs : int or None
-        Number of threads over rows, except for "milp".
+    Clamped labels keep their values, and the loss includes their margins. `start` is an
+    `InferenceResult` or None: the signs of its log-odds are the start of "icm", in place of the
+    signs of the fields. `n_jobs` is ignored by "milp".
     """
     problem = _Problem(energy, margin)
-    if energy.n_variables == 0:  # there is a single state, of value 0
+    if energy.n_variables == 0:  # the only state is empty and has value 0
         found = problem.empty()
         return found._replace(lower=found.value.copy(), converged=~found.converged)
     found = _SEARCHES[method.name](problem, method, start, n_jobs)
@@ -65,9 +56,10 @@ def find_labels(energy, method, margin=None, *, start=None, n_jobs=None):
 class _Problem:
     """The models and the objective of a search, in the form that kernels take.
 
-    `held` (N, L) is -1 and +1 for clamped labels, else 0. Without a margin (for the score), labels
-    that their field alone decides are clamped, too, and the fields of clamped labels are moved to
-    `offset` (N,), because searches are accurate to a share of the largest field.
+    `held` (N, L) is -1 and +1 for clamped labels, else 0. If the score is maximised (no margin),
+    labels whose sign follows from their field alone are clamped, too. The scores of clamped labels
+    by their fields are then moved to `offset` (N,), because the rounding error of a search is a
+    share of the largest field.
     """
 
     def __init__(self, energy, margin):
@@ -83,7 +75,7 @@ class _Problem:
             self._clamp_decided()
 
     def _clamp_decided(self):
-        """Clamp the labels that their field decides, and take out the fields of clamped labels."""
+        """Clamp labels whose sign follows from their field; set fields of clamped labels to 0."""
         outweighed = np.abs(self.fields) <= (1 + TIE) * np.abs(self.coupling).sum(axis=0)
         decided = (self.held == 0) & ~outweighed
         self.held[decided] = np.sign(self.fields[decided])
@@ -91,7 +83,7 @@ class _Problem:
         self.fields = np.where(self.held == 0, self.fields, 0.0)
 
     def empty(self):
-        """Return FoundLabels to be filled in, with the trivial bound."""
+        """Return `FoundLabels` that a search fills in; the lower bound is -inf."""
         n_rows = len(self.fields)
         return FoundLabels(
             np.zeros(self.fields.shape, np.int8),
@@ -102,7 +94,7 @@ class _Problem:
         )
 
     def kernel_arguments(self, rows):
-        """Return the kind of the problem, and its arrays for some rows."""
+        """Return the first arguments of the kernels for some rows: the objective and the arrays."""
         kind, gamma = (MAP, 0.0) if self.margin is None else (HINGE, float(self.margin))
         return kind, self.fields[rows], self.coupling, gamma, self.held[rows]
 
@@ -147,13 +139,13 @@ def _branch_and_bound(problem, method, start, n_jobs):
 
 
 def _visit_all(problem, found):
-    """Fill in `found` for a single row by enumeration, without a kernel that must be compiled.
+    """Fill in `found` for a single row by enumeration in NumPy, which needs no compiled kernel.
 
-    The search of the kernel ends with the same labels, also among equal labels.
+    The labels are those that the kernel would find, even if there are ties.
     """
     fields, held = problem.fields[0], problem.held[0]
     free = np.flatnonzero(held == 0)
-    # In lexicographic order.
+    # All states in lexicographic order.
     bits = (np.arange(2 ** len(free))[:, None] >> np.arange(len(free))[::-1]) & 1
     signs = np.tile(held.astype(np.float64), (len(bits), 1))
     signs[:, free] = 2 * bits - 1

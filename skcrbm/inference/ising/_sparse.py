@@ -1,8 +1,8 @@
-"""Sparse Ising models, solved as factor graphs of pairs or by a faster kernel of their own.
+"""Solvers of sparse Ising models: a fast kernel for pairs, or the solvers of factor graphs.
 
-The kernel of `sparse_ising` needs the coupling of a pair only, not its whole table. Problems that
-it does not take are solved as factor graphs: strong couplings, most dampings, tree weights and
-mean field.
+The kernel of `sparse_ising` reads one coupling per pair instead of a table. It supports moderate
+couplings and a damping of 0 or 0.5. Strong couplings, other values of damping, tree-reweighted
+messages and mean field use the solvers of factor graphs.
 """
 
 import numpy as np
@@ -18,15 +18,16 @@ from skcrbm.utils.validation import kernel_array
 
 
 class _Kernel(OddsKernel):
-    """Messages of edges as odds, with models side by side in the innermost loop."""
+    """Calls of the kernel for messages of edges as odds, with models in the innermost loop."""
 
-    #: A division for two messages at once has products of four messages.
+    #: Two messages are computed with one division, whose denominator is a product of up to four
+    #: messages, so that each message may take only a quarter of the range.
     share = 0.25
 
     def prepare(self, graph):
         n_tables = graph.n_tables
         edges = kernel_array(graph.variables.reshape(n_tables, 2))
-        # The largest entry of a table is |s|, the last entry is s.
+        # The largest log-potential of a table is |s|, the last log-potential is s.
         coupling = graph.shift + graph.logs[3::4]
         return edges, kernel_array(np.exp(2 * coupling), self.dtype), coupling
 
@@ -61,7 +62,7 @@ def solve_mean_field(method, energy, query):
 
 
 def _with_pairs(fields):
-    """Reduce the probabilities of all table entries to P(both +1) of each pair."""
+    """Keep, of the probabilities of all table entries, the probability P(both +1) of each pair."""
     if "statistics" in fields:
         fields["statistics"] = (np.ascontiguousarray(fields["statistics"][0][..., 3::4]),)
     return fields

@@ -1,4 +1,4 @@
-"""The linear program of the local polytope for Ising models, by maximum flows."""
+"""Solver of "linear_program" for Ising models, by maximum flows (the roof dual)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skcrbm.utils.validation import kernel_array
 
 
 def solve(method, energy, query):
-    """Answer "map" and "map_bound" of "linear_program"; see `LinearProgram`."""
+    """Compute "map" and "map_bound"; see `LinearProgram`."""
     means, bound, n_iter = relaxed_labels(energy, query.n_jobs)
     state = (means > 0).astype(np.int8)
     answer = {"assignment": state, "n_iter": n_iter, "converged": np.ones(len(state), bool)}
@@ -26,22 +26,16 @@ def solve(method, energy, query):
 def relaxed_labels(
     energy: IsingEnergy, n_jobs: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Solve the linear program of each model.
-
-    Parameters
-    ----------
-    energy : IsingEnergy
-        N models of L labels.
-    n_jobs : int or None
-        Number of threads over rows.
+    """Solve the linear program of the local polytope for each of N models.
 
     Returns
     -------
     means : ndarray (N, L) of int8
-        Labels -1 and +1 of a solution, 0 for labels at one half. Two labels at one half agree if
-        their coupling is positive and differ if it is negative.
+        Means of the labels in a solution: -1, +1, or 0 if the solution leaves the label undecided
+        (P(y = +1) = 1/2). Two undecided labels agree if their coupling is positive and differ if
+        it is negative.
     bound : ndarray (N,)
-        Value of the solution, plus an allowance for rounding, so that no labels score higher.
+        Upper bound of the score: the value of the solution plus an allowance for rounding.
     n_iter : ndarray (N,) of int
         Number of paths of the maximum flow.
     """

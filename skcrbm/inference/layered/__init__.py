@@ -1,1 +1,1 @@
-"""Layered models: truncated inference, the gradient through its iterations, and solvers."""
+"""Inference in layered models: truncated inference and its gradient, and solvers for `infer`."""

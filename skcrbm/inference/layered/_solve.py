@@ -1,4 +1,4 @@
-"""Solvers of `LayeredEnergy`, which run the truncated networks until they converge."""
+"""Solvers of `LayeredEnergy`, which run the iterations of truncated inference to convergence."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ def solve_mean_field(method, energy, query):
 
 
 def solve_sum_product(method, energy, query):
-    """Answer by sum-product messages, from the input to the output and back."""
+    """Answer by sum-product messages; see `SumProduct`."""
     return _pass_messages(False, method, energy, query)
 
 
 def solve_tree_reweighted(method, energy, query):
-    """Answer by tree-reweighted messages; weights are `Connection.edge_appearance`."""
+    """Answer by tree-reweighted messages; rho is `Connection.edge_appearance`."""
     return _pass_messages(True, method, energy, query)
 
 
 def _pass_messages(reweighted, method, energy, query):
     if method.damping:
         raise ValueError(
-            f"{method.name!r} has no damping on LayeredEnergy; got damping={method.damping}"
+            f"{method.name!r} does not support damping on LayeredEnergy; got "
+            f"damping={method.damping}"
         )
     wide = _wide_enough(method, energy, reweighted)
     network = MessageNetwork(
@@ -48,26 +49,24 @@ def _pass_messages(reweighted, method, energy, query):
 
 
 def _wide_enough(method, energy, reweighted):
-    """Return the energy in a dtype that holds products of exponentials of its couplings.
+    """Convert the energy to float64 if exponentials of its couplings would overflow in its dtype.
 
-    Raises
-    ------
-    ValueError
-        If float64 does not hold them.
+    A ValueError is raised if they would overflow in float64, too.
     """
     strongest = 0.0
     for connection, weights in zip(energy.structure.connections[1:], energy.weights, strict=True):
         share = 1.0
-        if reweighted:  # couplings are divided by the edges' appearance
+        if reweighted:  # couplings are divided by the appearance probabilities of their edges
             share = connection.n_right if connection.dense else 1 / connection.edge_appearance.min()
         strongest = max(strongest, share * float(np.abs(weights).max(initial=0)))
     if 2 * strongest <= LOG_RANGE[energy.dtype]:
         return energy
     if 2 * strongest > LOG_RANGE[np.dtype(np.float64)]:
         raise ValueError(
-            f"{method.name!r} works on LayeredEnergy with couplings (divided by the appearance of "
-            f"their edges, for 'tree_reweighted') up to {LOG_RANGE[np.dtype(np.float64)] / 2:g}; "
-            f"got {strongest:.3g}. Use 'mean_field', 'gibbs' or, for small models, 'exact'"
+            f"{method.name!r} supports couplings of LayeredEnergy up to "
+            f"{LOG_RANGE[np.dtype(np.float64)] / 2:g} in magnitude (for 'tree_reweighted', after "
+            f"division by the edge appearance probabilities); got {strongest:.3g}. Use "
+            "'mean_field', 'gibbs' or, for small models, 'exact'"
         )
     return energy.astype(np.float64)
 
@@ -76,8 +75,8 @@ def _solve(network, method, energy, query):
     for argument, given in (("init", query.start), ("return_state", query.return_state)):
         if given:
             raise ValueError(
-                f"{method.name!r} has no {argument} on LayeredEnergy: it always starts from the "
-                "unary scores"
+                f"{method.name!r} does not support {argument} on LayeredEnergy, because it always "
+                "starts from the unary scores"
             )
     fields = empty_result(energy, query)
     n = energy.n_models
@@ -109,7 +108,7 @@ def _solve(network, method, energy, query):
 
 
 def _inputs(energy):
-    """Return the `LayeredInput` of an energy: its fields, rows last, and its held nodes."""
+    """Return the `LayeredInput` of an energy: its fields and its clamped nodes, with rows last."""
     structure = energy.structure
     means = np.empty((energy.n_models, 0), energy.dtype)
     fields: list[Any] = [
@@ -123,7 +122,7 @@ def _inputs(energy):
         if values is None or np.isnan(values).all():
             continue
         values = values.T.reshape(n_nodes, -1, energy.n_models)
-        # A unit that is on holds its node; so do all units off.
+        # The state of a node is known if one of its units is on, or if all units are off.
         known = (values == 1).any(axis=1) | (values == 0).all(axis=1)
         barred = (values == 0) & ~known[:, None]
         held.free[layer] = (~known).astype(energy.dtype)
@@ -136,12 +135,12 @@ def _inputs(energy):
 
 
 def _by_layer(energy, values):
-    """Return pairs of the part of a layer in values (N, n_variables) and its number of nodes."""
+    """Return, for each layer, its part of values (N, n_variables) and its number of nodes."""
     return zip(energy.by_layer(values), energy.structure.n_nodes, strict=True)
 
 
 def _lanes(values, n_nodes):
-    """Return values (N, n_nodes (k - 1)) as (n_nodes, (k - 1) N)."""
+    """Transpose values (N, n_nodes * (k - 1)) to (n_nodes, (k - 1) * N), the layout of kernels."""
     return np.ascontiguousarray(values.T).reshape(n_nodes, values.size // n_nodes)
 
 
@@ -151,20 +150,20 @@ def _until_converged(network, inputs, tolerance):
     Yields
     ------
     rows : ndarray of int
-        Rows that stop: they have converged, or all iterations are done.
+        Rows that stop, because they have converged or all iterations are done.
     converged : ndarray of bool
         True for rows that have converged.
     changes : ndarray (n_rows, n_iter)
         Largest change of a belief in each iteration, as a probability.
     trace : Trace
-        Trace of these rows.
+        Beliefs and messages of these rows.
     """
     trace, later = network._begin(inputs, True, network.n_iter)
     rows, changes = np.arange(trace.n), []
-    # Beliefs that do not change before the inputs have reached all layers have not converged.
+    # Beliefs may be constant before the inputs have reached all layers, without having converged.
     least = max(2, network.structure.depth)
     for t in range(1, network.n_iter + 1):
-        if len(trace.beliefs) == t + 1:  # else the shared first iteration is done
+        if len(trace.beliefs) == t + 1:  # iteration 1 may be done already, shared by all rows
             network._advance(trace, t, later)
             _forget(trace)
         change, moved = _movement(trace, tolerance)
@@ -195,7 +194,7 @@ def _forget(trace):
 
 
 def _movement(trace, tolerance):
-    """Return the largest change of a belief per row, and True where log-odds still move."""
+    """Return, for each row, the largest change of a belief, and True if log-odds still change."""
     change, moved = np.zeros(trace.n), np.zeros(trace.n, bool)
     for layer, (old, new) in enumerate(zip(trace.beliefs[-2], trace.beliefs[-1], strict=True)):
         if new is None or not new.size:
@@ -204,7 +203,7 @@ def _movement(trace, tolerance):
         counts = np.ones((len(new), trace.n), bool) if mask is None else mask == 1
         step = np.abs(probabilities(new, trace.n) - probabilities(old, trace.n)).max(axis=1)
         change = np.maximum(change, np.where(counts, step, 0).max(axis=0))
-        with np.errstate(invalid="ignore"):  # -inf on both sides: a barred state
+        with np.errstate(invalid="ignore"):  # inf - inf occurs for barred states
             step = np.abs(new - old)
             slack = convergence_slack(tolerance, np.maximum(abs(new), abs(old)), new.dtype)
             far = (step > slack).reshape(len(new), -1, trace.n).any(axis=1)
@@ -213,7 +212,7 @@ def _movement(trace, tolerance):
 
 
 def _take(a, rows, n):
-    """Return rows of an array (k, m n) whose last axis holds n rows."""
+    """Select rows of the batch from an array (k, m * n), whose last axis has n rows m times."""
     if a is None:
         return None
     part = a.reshape(len(a), a.shape[1] // n, n)[:, :, rows]
@@ -221,7 +220,7 @@ def _take(a, rows, n):
 
 
 def _take_rows(trace, rows):
-    """Return the trace of some of the rows, with its last two iterations."""
+    """Return the trace of selected rows, with only the last two iterations."""
 
     def last_two(past):
         kept = [[_take(a, rows, trace.n) for a in arrays] for arrays in past[-2:]]

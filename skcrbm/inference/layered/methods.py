@@ -1,4 +1,4 @@
-"""The networks of each method on layered models: messages (sum, reweighted, max) and mean field."""
+"""Message passing (sum-product, tree-reweighted, max-product) and mean field on layered models."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from skcrbm.kernels.layered_messages import Edges, expected_fields_vjp, send, se
 
 
 class MessageNetwork(LayeredNetwork):
-    """Sum-product and tree-reweighted messages.
+    """Sum-product or tree-reweighted messages.
 
-    With `reweighted`, edges have the appearance probabilities of `Connection.edge_appearance`.
-    `with_input` is True if some inputs are not observed.
+    If `reweighted`, messages are weighted by the edge appearance probabilities rho of
+    `Connection.edge_appearance`, else rho is 1. `with_input` is True if some inputs are not
+    observed, so that input nodes send messages, too.
     """
 
     def __init__(
@@ -34,7 +35,8 @@ class MessageNetwork(LayeredNetwork):
             pair, pair_table, pair_rho = connection.reweighting
             rho = connection.edge_appearance.astype(self.dtype)
             pair_rho = pair_rho.astype(self.dtype)
-            if np.array_equal(pair_table, np.arange(connection.n_tables)):  # a single rho per table
+            # If each table has a single rho, the pairs (table, rho) are the tables.
+            if np.array_equal(pair_table, np.arange(connection.n_tables)):
                 pair_table, weights = None, weights / pair_rho[:, None, None]
             else:
                 weights = weights[pair_table] / pair_rho[:, None, None]
@@ -54,16 +56,17 @@ class MessageNetwork(LayeredNetwork):
         )
 
     def _sufficient(self, inputs):
-        """Return two iterations if the graph is a star given the inputs, else all.
+        """Return the number of iterations after which the output does not change.
 
-        In a star, the message of a hidden node to the output node depends on the inputs alone. It
-        is final from iteration 2 on, and later iterations repeat it.
+        It is 2 if the graph is a star given the inputs: the message of a hidden node to the output
+        node then depends only on the inputs, and later iterations repeat the message of iteration
+        2. Otherwise all iterations are needed.
         """
         star = self.structure.depth == 2 and self.structure.n_nodes[2] == 1
         return min(self.n_iter, 2) if star and inputs.missing is None else self.n_iter
 
     def _start(self, trace, n):
-        """Set the messages of time 0 to 0."""
+        """Set the messages before iteration 1 to 0."""
         trace.forward.append([None] * self.structure.depth)
         trace.backward.append([None] * self.structure.depth)
         trace.edges = list(self.edges)
@@ -83,7 +86,7 @@ class MessageNetwork(LayeredNetwork):
                 messages[c] = np.zeros((len(edges.left), width * n), self.dtype)
 
     def _steps(self, trace, t):
-        """Yield (connection, edges, forward) for the messages of iteration t, in order."""
+        """Yield (connection, edges, forward) for the steps of iteration t, in their order."""
         for c, edges in enumerate(trace.edges):
             if edges is None:
                 continue
@@ -93,13 +96,13 @@ class MessageNetwork(LayeredNetwork):
                 yield c, edges, False
 
     def _reverse(self, trace, t, c, forward):
-        """Return the opposite messages, which the cavities of a step leave out."""
+        """Return the messages in the opposite direction, which a step subtracts from beliefs."""
         if forward:
             return trace.backward[t - 1][c]
         return trace.forward[t if self.in_place else t - 1][c]
 
     def _mask(self, trace, c, forward):
-        """Return 1 (n_sources, n) for nodes that send messages; (0, n) if all nodes send."""
+        """Return a mask (n_sources, n) with 1 for nodes that send messages; (0, n) if all send."""
         mask = trace.mask(c if forward else c + 1)
         return np.empty((0, trace.n), self.dtype) if mask is None else mask
 
@@ -124,7 +127,7 @@ class MessageNetwork(LayeredNetwork):
         send(belief, reverse, arguments, mask, out, total)
 
     def _zero_weights(self, with_input):
-        """Return zeros for the gradients of the shifted tables, ahead and back."""
+        """Allocate zeros for the gradients of the shifted tables in both directions."""
         return [
             None
             if e is None or (c == 0 and not with_input)
@@ -136,7 +139,11 @@ class MessageNetwork(LayeredNetwork):
         ]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_tables, direct):
-        """Go back through iteration t; `direct` holds the gradients of messages by later uses."""
+        """Propagate gradients back through iteration t.
+
+        `direct` has the gradients of the messages of iteration t from their later uses. Return the
+        gradients of the messages of the iteration before.
+        """
         direct = {} if direct is None else direct
         before = {}
         empty = np.empty((0, 0), self.dtype)
@@ -160,13 +167,13 @@ class MessageNetwork(LayeredNetwork):
                 d_reverse,
                 d_tables[c][0 if forward else 1],
             )
-            # The iteration that made the reverse messages needs their gradient.
+            # Add the gradient of the reverse messages to the iteration that computed them.
             now = self.in_place and not forward
             (direct if now else before)[c, not forward] = d_reverse
         return before
 
     def _finish(self, d_tables):
-        """Return flat gradients of pairwise scores; None for connections without messages."""
+        """Return the gradients of pairwise scores, flat by connection; None without messages."""
         flat = []
         for connection, edges, d in zip(self.structure.connections, self.edges, d_tables):
             if d is None:
@@ -178,7 +185,10 @@ class MessageNetwork(LayeredNetwork):
         return flat
 
     def _pair_moments(self, trace, expected):
-        """Return flat sums of P(x | y) q(y), pairwise beliefs consistent with the right node."""
+        """Return sums of the pairwise beliefs P(x | y) q(y), flat by connection; y is on the right.
+
+        These beliefs agree with the marginals q(y) of the right nodes.
+        """
         flat = []
         for c, connection in enumerate(self.structure.connections):
             edges = trace.edges[c]
@@ -212,19 +222,22 @@ class MessageNetwork(LayeredNetwork):
 
 @dataclass
 class _Edges:
-    """The edges of a connection as the kernels take them."""
+    """The edges of a connection, in the form that the kernels take.
 
-    left: np.ndarray  # (E,)
-    right: np.ndarray  # (E,)
-    pair: np.ndarray  # (E,): pair of a table and a rho
-    rho: np.ndarray  # (E,)
-    pair_table: np.ndarray | None  # (P,), None if the pairs are the tables of the connection
-    pair_rho: np.ndarray | None  # (P,)
+    Edges that have the same table and the same rho share an entry (table, rho) of a list of pairs.
+    """
+
+    left: np.ndarray  # (E,) node in the layer nearer to the input
+    right: np.ndarray  # (E,) node in the layer nearer to the output
+    pair: np.ndarray  # (E,) number of the pair (table, rho) of each edge
+    rho: np.ndarray  # (E,) appearance probability
+    pair_table: np.ndarray | None  # (P,) table of each pair; None if pair p has table p
+    pair_rho: np.ndarray | None  # (P,) rho of each pair; None if rho is 1
     ahead: tuple  # shifted tables (P, l, k - 1) and shifts (P, k - 1) toward the output
-    back: tuple  # the same toward the input
+    back: tuple  # shifted tables and shifts toward the input
 
     def from_left(self, keep: np.ndarray) -> _Edges:
-        """Return the edges of the left nodes for which `keep` (n_left,) is True."""
+        """Return only the edges of the left nodes for which `keep` (n_left,) is True."""
         e = keep[self.left]
         return _Edges(
             self.left[e],
@@ -238,7 +251,7 @@ class _Edges:
         )
 
     def arguments(self, forward):
-        """Return the edges in one direction as `send` takes them."""
+        """Return the edges in one direction, as arguments of the kernel `send`."""
         if forward:
             table, shift = self.ahead
             return Edges(table, shift, self.left, self.right, self.pair, self.rho)
@@ -256,7 +269,7 @@ class _Edges:
         return self.sum_pairs(scaled, n_tables)
 
     def sum_pairs(self, values, n_tables):
-        """Return sums over the pairs of each table of the connection."""
+        """Sum values over the pairs (table, rho) that share each table of the connection."""
         if self.pair_table is None:
             return values
         total = np.zeros((n_tables, *values.shape[1:]), values.dtype)
@@ -265,7 +278,7 @@ class _Edges:
 
 
 class MaxProductNetwork(MessageNetwork):
-    """Max-product messages, for decoding."""
+    """Max-product messages, which are used for decoding."""
 
     def __init__(self, model, schedule, n_iter, *, with_input):
         super().__init__(model, schedule, n_iter, reweighted=False, with_input=with_input)
@@ -286,32 +299,32 @@ class MaxProductNetwork(MessageNetwork):
 
 
 def _with_reference(weights):
-    """Return tables with a first row of 0 for the reference state."""
+    """Add a first row of 0 to tables, for the reference state."""
     zero = np.zeros((len(weights), 1, weights.shape[2]), weights.dtype)
     return np.concatenate([zero, weights], axis=1)
 
 
 def _shifted_table(weights):
-    """Return exp(W(x, y) - shift(y)) with the row of x = 0, and shift(y) = max_x W(x, y)."""
+    """Return exp(W(x, y) - shift(y)), with a row for x = 0, and shift(y) = max_x W(x, y)."""
     full = _with_reference(weights)
     shift = np.zeros_like(full[:, 0])
-    for x in range(weights.shape[1]):  # faster than max(axis=1), whose inner loop is short
+    for x in range(weights.shape[1]):  # faster than max(axis=1), which has a short inner loop
         np.maximum(shift, weights[:, x], out=shift)
     return np.exp(full - shift[:, None]), shift
 
 
 class MeanFieldNetwork(LayeredNetwork):
-    """Mean field: a message is the expected pairwise score.
+    """Mean field: a message is the expectation of the pairwise score.
 
-    Messages depend on the beliefs alone, which an iteration computes once, so both schedules give
-    the same result.
+    Messages depend only on the beliefs, which are computed once per iteration. Both schedules
+    therefore give the same result.
     """
 
     def _start(self, trace, n):
         """Do nothing, because mean field keeps no messages."""
 
     def _means(self, trace: Trace, t: int, layer: int) -> Any:
-        """Return the probabilities of states 1, 2, ... of a layer; 0 if observed."""
+        """Return the probabilities of states 1, 2, ... of the nodes of a layer; 0 if observed."""
         belief = trace.beliefs[t][layer]
         if belief is None:
             return None
@@ -330,7 +343,7 @@ class MeanFieldNetwork(LayeredNetwork):
                 self._expect(c, means[c + 1], totals[c], False, trace.n)
 
     def _zero_weights(self, with_input):
-        first = 0 if with_input else 1  # the first connection with messages
+        first = 0 if with_input else 1  # number of the first connection with messages
         return [np.zeros_like(w) if c >= first else None for c, w in enumerate(self.weights)]
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state):

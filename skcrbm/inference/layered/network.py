@@ -1,12 +1,14 @@
 """Truncated inference on layered models, and the gradient through its iterations.
 
-An iteration recomputes all beliefs from the current messages, then the messages from these
-beliefs, connection by connection from the input to the output. The "sequential" schedule updates
-messages in place, the "parallel" schedule computes all of them from the messages of the iteration
-before. Messages start at 0, and beliefs are recomputed after the last iteration (Shen et al. 2019,
-section 3).
+An iteration recomputes all beliefs from the current messages, then the messages from these beliefs,
+one connection after the other, from the input to the output. The "sequential" schedule updates
+messages in place; the "parallel" schedule computes all messages from the messages of the previous
+iteration. Messages start at 0, and beliefs are recomputed after the last iteration (Shen et al.
+2019, section 3).
 
-Arrays hold rows of the batch in their last axis, see `skcrbm.kernels.layered_messages`.
+The last axis of arrays contains the rows of the batch, see `skcrbm.kernels.layered_messages`. A
+result "flat by connection" is a list with an array for each connection, which has an entry for each
+pairwise score.
 """
 
 from __future__ import annotations
@@ -24,51 +26,53 @@ from skcrbm.utils.row_sparse import RowSparse, columns_used
 
 
 class Held(NamedTuple):
-    """Nodes after the input whose states are known; lists by layer, None in layers without any.
+    """Clamped nodes, as lists with an array for each layer, or None for layers without such nodes.
 
-    A held node sends no messages: its effect is added to the fields of its neighbours.
+    A clamped node sends no messages: its effect is added to the fields of its neighbours. Input
+    nodes are not included.
     """
 
-    free: list  # (n_nodes, n): 0 where a node is held, else 1
-    states: list  # (n_nodes, (k - 1) n): means of the states of held nodes, else 0
+    free: list  # (n_nodes, n): 0 for clamped nodes, 1 for free nodes
+    states: list  # (n_nodes, (k - 1) n): means of the states of clamped nodes, 0 for free nodes
     barred: list  # (n_nodes, (k - 1) n): -inf for states that a free node cannot take, else 0
 
     @classmethod
     def output(cls, depth: int, free: np.ndarray, states: np.ndarray) -> Held:
-        """Hold nodes of the output layer, which is number `depth`."""
+        """Return a `Held` with nodes of the output layer only, which is layer number `depth`."""
         others = [None] * depth
         return cls([*others, free], [*others, states], [*others, None])
 
 
 @dataclass
 class LayeredInput:
-    """The input of a layered model for a chunk of n rows."""
+    """Input of a layered model for a chunk of n rows: observed states of nodes, or unary scores."""
 
     # ndarray or CSR matrix (n, D (l - 1)): means of the states of the input nodes, 0 if not
-    # observed; (n, 0) with `fields`
+    # observed; (n, 0) if `fields` is given
     means: Any
     missing: np.ndarray | None = None  # bool (n, D)
-    held: Held | None = None  # not for `LayeredNetwork.gradient`
+    held: Held | None = None  # clamped nodes, which `LayeredNetwork.gradient` does not support
     # Unary scores by layer, (n_nodes, (k - 1) n), with the effect of the inputs on layer 1 added;
     # they replace the inputs.
     fields: list | None = None
-    alike: bool = True  # True if rows may share iteration 1, in which all rows are equal
+    alike: bool = True  # True if iteration 1, in which all rows are equal, may be computed once
 
 
 @dataclass
 class Trace:
-    """All beliefs and messages of a run; index t is the iteration, from 1."""
+    """All beliefs and messages of a run; the index t is the number of the iteration, from 1."""
 
     inputs: LayeredInput
-    complete: bool  # False if beliefs and messages that do not reach the output were left out
-    n_iter: int  # iterations that were run; further iterations would not change the output
+    complete: bool  # False if beliefs and messages that cannot reach the output were left out
+    n_iter: int  # number of iterations that were run; more would not change the output
     # beliefs[t][layer] (n_nodes, (n_states - 1) n): log-odds against state 0, None if not needed.
     # The last entry, n_iter + 1, holds the result.
     beliefs: list
-    forward: list  # forward[t][c] (E, (n_states - 1) n): messages of connection c to the output
-    backward: list  # backward[t][c]: messages to the input
-    edges: Any = None  # list of `_Edges` by connection, for methods with messages
-    first: Trace | None = None  # iteration 1 for a single row, if all rows share it
+    # forward[t][c] (E, (n_states - 1) n): messages of connection c toward the output.
+    forward: list
+    backward: list  # backward[t][c]: messages of connection c toward the input
+    edges: Any = None  # list of the `_Edges` of each connection, for methods with messages
+    first: Trace | None = None  # iteration 1 for a single row, if it was computed once for all rows
 
     @property
     def n(self) -> int:
@@ -76,7 +80,7 @@ class Trace:
         return self.inputs.means.shape[0]
 
     def mask(self, layer: int) -> Any:
-        """Return 1 (n_nodes, n) for free nodes, which send messages, else 0; None if all do."""
+        """Return a mask (n_nodes, n) with 1 for free nodes, else 0; None if all nodes are free."""
         if layer == 0:
             missing = self.inputs.missing
             if missing is None:
@@ -86,7 +90,7 @@ class Trace:
 
 
 class LayeredNetwork:
-    """A `LayeredModel` or `LayeredEnergy` prepared for a number of iterations of a method."""
+    """Base class of the iterations of a method on a `LayeredModel` or `LayeredEnergy`."""
 
     def __init__(self, model: Any, schedule: str, n_iter: int):
         self.structure = model.structure
@@ -105,8 +109,8 @@ class LayeredNetwork:
     def run(self, inputs: LayeredInput, *, complete: bool = False, keep: bool = False) -> Trace:
         """Run the iterations.
 
-        With `complete`, compute the beliefs of all layers, also if the output does not depend on
-        them. With `keep`, keep all iterations for `gradient`, else the last iteration only.
+        If `complete`, compute the beliefs of all layers, even those that cannot affect the output.
+        If `keep`, keep all iterations for `gradient`, else only the last iteration.
         """
         n_iter = self.n_iter if complete else self._sufficient(inputs)
         trace, later = self._begin(inputs, complete, n_iter)
@@ -119,7 +123,7 @@ class LayeredNetwork:
         return trace
 
     def _begin(self, inputs, complete, n_iter):
-        """Return the trace before the first iteration that is left, and later fields by layer."""
+        """Return the trace before the next iteration, and fields by layer for later iterations."""
         n = inputs.means.shape[0]
         base, seen = self._fields(inputs, n)
         later = [b if s is None else b + s for b, s in zip(base, seen, strict=True)]
@@ -133,7 +137,7 @@ class LayeredNetwork:
         return trace, later
 
     def _advance(self, trace, t, later):
-        """Run iteration t."""
+        """Run iteration t: send messages from its beliefs, and append the beliefs of t + 1."""
         beliefs = [
             b.copy() if b is not None and self._needed(layer, t, trace) else None
             for layer, b in enumerate(later)
@@ -142,7 +146,7 @@ class LayeredNetwork:
         trace.beliefs.append(beliefs)
 
     def _fields(self, inputs, n):
-        """Return scores by layer in iteration 1, and the scores added from iteration 2 on."""
+        """Return the unary scores by layer, and the scores that inputs add from iteration 2 on."""
         seen = [None] * (self.structure.depth + 1)
         if self.unaries is None:
             return inputs.fields, seen
@@ -153,7 +157,7 @@ class LayeredNetwork:
         return base, [None if f is None else f - b for f, b in zip(inputs.fields, base)]
 
     def _with_held(self, held, base, later, n):
-        """Add barred states to the scores, and the pull of held nodes to the later scores."""
+        """Add -inf for barred states to all scores, and the effect of clamped nodes to `later`."""
         base, later = (
             [
                 None if b is None else b.copy() if barred is None else b + barred
@@ -169,7 +173,7 @@ class LayeredNetwork:
         return base, later
 
     def _expect(self, c, mean, total, forward, n):
-        """Add expected scores along a connection, in either direction, to `total`."""
+        """Add the expected pairwise scores of connection c to `total`, in either direction."""
         connection = self.structure.connections[c]
         if connection.dense:
             matrix = connection.matrix(self.weights[c])
@@ -184,7 +188,10 @@ class LayeredNetwork:
         expected_fields(mean, tables, source, target, connection.table, total)
 
     def _share_first_iteration(self, trace, seen):
-        """Run iteration 1 for a single row: it does not see the inputs, so all rows are equal."""
+        """Run iteration 1 for a single row and copy the result, which is equal for all rows.
+
+        The inputs affect the beliefs only after iteration 1.
+        """
         n = trace.n
         inputs = LayeredInput(trace.inputs.means[:1])
         base = [self._base(layer, inputs, 1) for layer in range(self.structure.depth + 1)]
@@ -211,11 +218,11 @@ class LayeredNetwork:
         return self.n_iter
 
     def _needed(self, layer, t, trace):
-        """Return True if messages to a layer in iteration t can still reach the output."""
+        """Return True if messages sent to a layer in iteration t can still reach the output."""
         return trace.complete or t + self.structure.depth - layer <= trace.n_iter
 
     def _base(self, layer, inputs, n):
-        """Return unary scores for n rows, (n_nodes, (n_states - 1) n)."""
+        """Return the unary scores of a layer for n rows, (n_nodes, (n_states - 1) n)."""
         if layer == 0 and inputs.missing is None:
             return None
         return np.repeat(self.unaries[layer], n, axis=1)
@@ -243,36 +250,40 @@ class LayeredNetwork:
     # ------------------------------------------------------ parts of each method
 
     def _start(self, trace: Trace, n: int) -> None:
-        """Set the messages before iteration 1."""
+        """Initialise the messages before iteration 1."""
         raise NotImplementedError
 
     def _iterate(self, trace: Trace, t: int, totals: list) -> None:
-        """Run iteration t from the beliefs of time t; add its messages to `totals`."""
+        """Compute the messages of iteration t from its beliefs; add the messages to `totals`."""
         raise NotImplementedError
 
     def _zero_weights(self, with_input: bool) -> list:
-        """Return zeros for the gradient of the pairwise scores, by connection."""
+        """Allocate zeros for the gradients of the pairwise scores of each connection."""
         raise NotImplementedError
 
     def _iterate_vjp(self, trace, t, d_totals, d_beliefs, d_weights, state) -> Any:
-        """Go back through iteration t; add to the gradients and return the next `state`."""
+        """Propagate gradients back through iteration t.
+
+        Add to `d_beliefs` and `d_weights`, and return the `state` for the call for iteration t - 1.
+        """
         raise NotImplementedError
 
     def _finish(self, d_weights: list) -> list[Any]:
-        """Return flat gradients of the pairwise scores; None for connections without messages."""
+        """Return the gradients of pairwise scores, flat by connection; None without messages."""
         raise NotImplementedError
 
     def _pair_moments(self, trace: Trace, expected: list) -> list[Any]:
-        """Return flat moments of pairs of free nodes by connection, given weighted means."""
+        """Return the moments of pairs of free nodes, flat by connection, from weighted means."""
         raise NotImplementedError
 
     # ----------------------------------------------------------------- backward
 
     def gradient(self, trace: Trace, d_output: np.ndarray) -> LayeredParams:
-        """Return the gradient of a function of the output's beliefs, summed over the rows.
+        """Return the gradient, by all parameters, of a function of the beliefs of the output.
 
-        `trace` comes from ``run(..., keep=True)``; `d_output` (n_outputs, (k - 1) n) is the
-        derivative by the beliefs of the output.
+        The gradient is summed over the rows. `trace` comes from ``run(..., keep=True)``;
+        `d_output` (n_outputs, (k - 1) n) is the derivative of the function by the beliefs of the
+        output.
         """
         n, inputs = trace.n, trace.inputs
         depth = self.structure.depth
@@ -281,7 +292,8 @@ class LayeredNetwork:
         d_field = np.zeros((self.structure.n_nodes[1], self.unaries[1].shape[1] * n), self.dtype)
         d_beliefs: list[Any] = [None] * depth + [d_output]
         state = None
-        for t in range(trace.n_iter, -1, -1):  # beliefs of time t + 1
+        # At step t, d_beliefs are the derivatives by the beliefs of iteration t + 1.
+        for t in range(trace.n_iter, -1, -1):
             for layer, d in enumerate(d_beliefs):
                 if d is not None:
                     d_unaries[layer] += _lane_sums(d, n)
@@ -302,7 +314,7 @@ class LayeredNetwork:
         return self.structure.params(d_unaries, flat)
 
     def _input_gradient(self, inputs, d_field):
-        """Return the gradient of the input weights, flat or `RowSparse`, from `d_field`."""
+        """Return the gradient of the input weights, a flat array or `RowSparse`, from `d_field`."""
         connection = self.structure.connections[0]
         n = inputs.means.shape[0]
         if connection.dense:
@@ -313,7 +325,7 @@ class LayeredNetwork:
         return self._products(0, _lanes(inputs.means, connection.n_left), d_field, n)
 
     def moments(self, trace: Trace, row_weight: np.ndarray) -> LayeredParams:
-        """Return the sum of the moments of a complete run over its rows, the gradient of log Z."""
+        """Return the moments of a complete run, summed over rows: the gradient of log Z."""
         free, held = self._means_of_nodes(trace, row_weight)
         means = [f if h is None else f + h for f, h in zip(free, held, strict=True)]
         unaries = [
@@ -326,14 +338,14 @@ class LayeredNetwork:
         return self.structure.params(unaries, flat)
 
     def pair_moments(self, trace: Trace, row_weight: np.ndarray) -> list[Any]:
-        """Return sums of the moments of pairs of free nodes, flat by connection.
+        """Return the moments of pairs of free nodes, summed over rows, flat by connection.
 
         The entry of the input is None if all inputs are observed.
         """
         return self._pairs(trace, *self._means_of_nodes(trace, row_weight))
 
     def _means_of_nodes(self, trace, row_weight):
-        """Return the weighted probabilities of the states of free and of held nodes, by layer."""
+        """Return the weighted state probabilities of free nodes and of clamped nodes, by layer."""
         n = trace.n
         weight = row_weight.astype(self.dtype)
         free: list[Any] = []
@@ -353,10 +365,11 @@ class LayeredNetwork:
         return free, held
 
     def _pairs(self, trace, free, held):
-        """Return flat moments of pairs by connection, from the weighted means of their nodes."""
+        """Return the moments of pairs, flat by connection, from the weighted means of nodes."""
         flat = self._pair_moments(trace, free)
         for c in range(self.structure.depth):
-            # A held node is independent of its neighbours: multiply means, weighted once.
+            # A clamped node is independent of its neighbours, so the moments are products of
+            # means. One of the two means includes the weight of the row.
             if held[c] is not None:
                 right = free[c + 1] if held[c + 1] is None else free[c + 1] + held[c + 1]
                 flat[c] = flat[c] + self._products(c, trace.inputs.held.states[c], right, trace.n)
@@ -366,7 +379,7 @@ class LayeredNetwork:
         return flat
 
     def _products(self, c, left, right, n):
-        """Return flat sums over rows of products of left and right means, by pairwise score."""
+        """Return products of left and right means, summed over rows, for each pairwise score."""
         connection = self.structure.connections[c]
         if connection.dense:
             return (left.reshape(-1, n) @ right.reshape(-1, n).T).ravel()
@@ -394,15 +407,15 @@ def probabilities(belief: np.ndarray, n: int) -> np.ndarray:
 
 def _lane_sums(a, n):
     """Return the sum over the n rows of an array (n_nodes, (n_states - 1) n)."""
-    # Faster than sum(axis=2) for few rows, whose inner loop is short.
+    # einsum is faster than sum(axis=2) if there are few rows.
     return np.einsum("isr->is", a.reshape(len(a), a.shape[1] // n, n))
 
 
 def _sparse_products(means, d):
     """Return products of CSR means (n, M) and d (H, n), summed over the rows.
 
-    The result is `RowSparse` if there are many products and the means use at most half of the
-    columns.
+    The result is a `RowSparse` if there are many products and at most half of the columns of
+    `means` have entries, else a flat array.
     """
     n, n_columns = means.shape
     if n_columns * len(d) >= ROW_SPARSE_WEIGHTS:
@@ -417,7 +430,7 @@ def _sparse_products(means, d):
 
 
 def _lanes(means, n_nodes):
-    """Return input means (n, D (l - 1)) as (D, (l - 1) n)."""
+    """Transpose input means (n, D * (l - 1)) to the layout (D, (l - 1) * n) of the kernels."""
     if sparse.issparse(means):
         means = means.toarray()
     return np.ascontiguousarray(means.T).reshape(n_nodes, -1)

@@ -1,4 +1,4 @@
-"""The options of truncated inference: which method, in which order, for how many iterations."""
+"""Options of truncated inference: method, schedule and number of iterations."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from skcrbm.utils.options import Integer, Options, options_constraint
 if TYPE_CHECKING:
     from skcrbm.inference.layered.network import LayeredNetwork
 
-#: Names that `inference=` of a layered model takes.
+#: Names that the parameter `inference` of a layered model accepts.
 TRUNCATED_METHODS = ("tree_reweighted", "sum_product", "mean_field")
 
 
 class TruncatedInference(Options):
-    """A fixed number of iterations of approximate inference in a layered model.
+    """Approximate inference in a layered model with a fixed number of iterations.
 
-    `LayeredGMClassifier` trains through these iterations and predicts with the same number: the
-    beliefs need not have converged ([1]_, section 3).
+    `LayeredGMClassifier` uses the same number of iterations in training and in prediction, so that
+    the beliefs need not converge ([1]_, section 3).
 
     Parameters
     ----------
     method : {"tree_reweighted", "sum_product", "mean_field"}, default="tree_reweighted"
         Method of inference.
     schedule : {"sequential", "parallel"}, default="sequential"
-        "sequential" updates the messages in place, from the input to the output. "parallel"
-        computes all messages from the messages of the iteration before. With mean field both
-        schedules give the same beliefs.
+        Order of the updates. "sequential" updates the messages in place, from the input to the
+        output. "parallel" computes all messages from the messages of the previous iteration. For
+        mean field both schedules give the same beliefs.
     n_iter : int, default=5
-        Number of iterations T. It must exceed the number of hidden layers: in fewer iterations
-        the output does not see X. Training with `Backpropagation` keeps the messages of all
-        iterations in memory.
+        Number of iterations T. It must be larger than the number of hidden layers, because with
+        fewer iterations the output does not depend on X. Training with `Backpropagation` keeps the
+        messages of all iterations in memory.
 
     References
     ----------
@@ -67,17 +67,17 @@ class TruncatedInference(Options):
         self.n_iter = n_iter
 
     def check_depth(self, n_hidden_layers: int) -> None:
-        """Raise a ValueError if the output would not see X within `n_iter` iterations."""
+        """Raise a ValueError if the output does not depend on X after `n_iter` iterations."""
         least = n_hidden_layers + 1
         if self.n_iter < least:
             raise ValueError(
                 f"n_iter={self.n_iter} is too small for {n_hidden_layers} hidden layer(s): "
-                "information moves by one layer in an iteration, and the output sees X only from "
-                f"TruncatedInference(n_iter={least}) on"
+                "information moves by one layer per iteration, so that the output depends on X "
+                f"only with TruncatedInference(n_iter={least}) or more"
             )
 
     def network(self, model: LayeredModel) -> LayeredNetwork:
-        """Return the model prepared for these iterations."""
+        """Return the network that runs these iterations on a model."""
         # Imported on first use because the networks need Numba.
         from skcrbm.inference.layered.methods import MeanFieldNetwork, MessageNetwork
 
@@ -93,7 +93,10 @@ class TruncatedInference(Options):
 
 
 def resolve_truncated(inference: str | TruncatedInference) -> TruncatedInference:
-    """Return the options that a name stands for, or the given object, with its options checked."""
+    """Turn the name of a method into a `TruncatedInference`, and check the options.
+
+    A `TruncatedInference` is returned unchanged.
+    """
     if isinstance(inference, str):
         inference = TruncatedInference(inference)  # pyright: ignore[reportArgumentType]
     inference.check_options()

@@ -1,1 +1,1 @@
-"""Options of the inference methods by topic. Their solvers are in the folders of the energies."""
+"""Options of the inference methods, by topic. The solvers are in the folders of the energies."""

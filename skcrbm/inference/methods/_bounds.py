@@ -1,4 +1,4 @@
-"""Options of the methods that bound the best score from above."""
+"""Options of the methods that compute an upper bound of the best score."""
 
 from __future__ import annotations
 
@@ -14,46 +14,49 @@ from skcrbm.inference.base import InferenceMethod
 class DualDecomposition(InferenceMethod):
     r"""Marginal MAP ``argmax_v sum_h p(v, h)`` of an RBM, with a bound, by dual decomposition.
 
-    Ping, Liu and Ihler [1]_ bound marginal MAP by cutting the model into parts that are solved
-    separately, and shift terms between the parts until the bound is lowest. Here a part is a
-    hidden unit with all its couplings and a share of the visible biases,
+    The method of Ping, Liu and Ihler [1]_ cuts the model into parts that are solved separately. The
+    sum of their maxima is an upper bound, and terms are shifted between the parts until the bound
+    is lowest. Here a part is a hidden unit with all its couplings and a share of the visible
+    biases,
 
     .. math::
 
         \max_v \Big[ b'v + \sum_j \mathrm{softplus}(c_j + w_j'v) \Big] \le
         \min_{\sum_j s_j = b} \sum_j \max_v \Big[ \mathrm{softplus}(c_j + w_j'v) + s_j'v \Big].
 
-    In the paper a part of an RBM is a single coupling with a share of the sum over its
-    hidden unit (Hölder's inequality). Here this sum stays in one piece: the bounds of the paper
-    are never below the lowest bound here, and there are no shares to be found. The maximum of a
-    part takes V + 1 states, as softplus(z) is the maximum over p in [0, 1] of p z plus the entropy
-    of p, and a unit changes its value at most at one p.
+    In the paper, a part of an RBM is a single coupling with a share of the sum over its hidden
+    unit (Hölder's inequality). Here the sum over a hidden unit is not split. The bounds of the
+    paper are therefore never below the lowest bound here, and no shares need to be optimised. To
+    find the maximum of a part, V + 1 states are compared: softplus(z) is the maximum over p in
+    [0, 1] of p z plus the entropy of p, and the best value of a visible unit changes at most once
+    as p grows.
 
-    The right side is convex in the shifts s. It is lowered along subgradients, with Polyak's
-    step towards the best state found or a level above it [2]_. The lowest bound is kept. The
-    average state of the parts is rounded from time to time, and improved by flips of single
-    units. A state on which all parts agree is proven to be the best. This happens if couplings
-    are weak, biases are strong, or all couplings attract; with strong couplings of both signs
-    a gap is left, however many steps are taken.
+    The right side is convex in the shifts s. It is minimised by subgradient steps, whose length is
+    Polyak's step towards the best state found or towards a level above it [2]_. The lowest bound is
+    kept. From time to time the average state of the parts is rounded, and improved by flips of
+    single units. If all parts agree on a state, this state is proven to be the best. They agree if
+    couplings are weak, biases are strong, or all couplings are attractive. With strong couplings of
+    both signs a gap remains, however many steps are taken.
 
     Branch and bound closes the gap: a unit on which the parts disagree is clamped to 0 and to 1,
-    and both halves are bounded, from the shifts found so far. Without this search
-    (``node_limit=1``) the bound comes from the dual decomposition alone. If the search ends at its
+    and both halves are bounded, starting from the current shifts. If there is no search
+    (``node_limit=1``), the bound comes from the dual decomposition alone. If the search reaches its
     limit, the bound is the highest bound of the remaining nodes.
 
-    For an `RBMEnergy`. Computed in float64 whatever the dtype; an allowance for rounding errors
-    is added to the bound. `n_iter` counts steps over all nodes, of V H operations each.
+    The method works on an `RBMEnergy`, in float64 whatever the dtype of the energy; an allowance
+    for rounding errors is added to the bound. `n_iter` counts the steps of all nodes; each step
+    takes V H operations.
 
     Parameters
     ----------
     max_iter : int, default=1000
         Largest number of steps before the search.
     tol : float, default=1e-6
-        A state is proven to be the best if the bound is no more than this above it, up to
-        rounding. The model has then converged; without a search also if the bound has settled,
-        that is, if the level that the steps aim at is no more than this below it.
+        Largest difference between the bound and the value of a state that counts as proven to be
+        the best, up to rounding. The model has then converged. If there is no search, the model
+        has also converged if the bound is at most this much above the level that the steps aim at.
     node_limit : int, default=1000
-        Largest number of nodes of the search tree of a model, the first node included.
+        Largest number of nodes of the search tree of a model, including the first node.
 
     References
     ----------
@@ -87,11 +90,11 @@ class DualDecomposition(InferenceMethod):
 
 
 class _PairwiseBound(InferenceMethod):
-    """Base class of the bounds for models without terms of more than two variables."""
+    """Base class of the methods that bound models with terms of at most two variables."""
 
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
-    restriction: ClassVar = "it takes tables of one or two variables, and no OR or AND"
+    restriction: ClassVar = "it takes only tables of one or two variables, and no OR or AND factors"
 
     def supports(self, energy: BaseEnergy) -> frozenset:
         """Return the answers for an energy; an empty set if it has larger factors."""
@@ -99,25 +102,26 @@ class _PairwiseBound(InferenceMethod):
 
 
 class MPLP(_PairwiseBound):
-    """Best state of a model of pairs, with a bound, by max-product linear programming [1]_.
+    """MAP of a pairwise model, with a bound, by max-product linear programming (MPLP) [1]_.
 
-    Coordinate descent on the dual of the linear program that `LinearProgram` solves, edge by edge
-    in their order: an edge takes half of the message that max-product would send, and leaves
-    half of the message that comes back. No step raises the bound, which holds after any number of
-    sweeps. The bound may come to rest above the optimum of the program. After each sweep the
-    variables take the values that their beliefs prefer; the best of all these states is returned,
-    and `gap` says by how much a better state could exceed it. Computed in float64 whatever the
-    dtype; an allowance for rounding errors is added to the bound.
+    MPLP is coordinate descent on the dual of the linear program that `LinearProgram` solves. A
+    sweep updates the edges in their order: an update sends half of the message that max-product
+    would send along the edge, and keeps half of the message in the opposite direction. No update
+    raises the bound, and the bound is valid after any number of sweeps, but it may converge to a
+    value above the optimum of the program. After each sweep the variables take the values that
+    their beliefs prefer. The best of all these states is returned; `gap` is an upper bound of how
+    much a better state could exceed its score. Numbers are computed in float64 whatever the dtype;
+    an allowance for rounding errors is added to the bound.
 
-    For an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy`, or a `FactorGraphEnergy` of tables of
-    one or two variables. `n_iter` counts sweeps.
+    The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy`, or a
+    `FactorGraphEnergy` with tables of one or two variables. `n_iter` counts sweeps.
 
     Parameters
     ----------
     max_iter : int, default=1000
         Largest number of sweeps over the edges.
     tol : float, default=1e-6
-        A model has converged if a sweep lowers its bound by no more.
+        Largest decrease of the bound in a sweep at which a model has converged.
 
     References
     ----------
@@ -146,21 +150,23 @@ class MPLP(_PairwiseBound):
 
 
 class LinearProgram(_PairwiseBound):
-    """State of a model of pairs, and a bound, by the linear program of the local polytope [1]_.
+    """MAP of a pairwise model, with a bound, by the linear program of the local polytope [1]_.
 
-    Instead of states it maximises over numbers in [0, 1] for variables and pairs, which agree
-    with each other on every edge. Exact on trees and if all couplings are attractive. If couplings
-    are frustrated, as on a triangle of three variables that all want to differ, variables
-    come out at one half and the bound is too high. The variables above one half are on in the
-    state; `gap` says by how much a better state could exceed it.
+    The program relaxes the search for the best state: it maximises over a number in [0, 1] for
+    each variable and each pair, with constraints between every pair and its two variables. The
+    result is exact on trees and if all couplings are attractive. If couplings are frustrated, as in
+    a triangle of three variables that all prefer to differ, some variables are one half and the
+    bound is too high. Variables above one half are 1 in the returned state; `gap` is an upper bound
+    of how much a better state could exceed its score.
 
-    The models of an `IsingEnergy` are solved as maximum flows [3]_, which for up to 14 labels is
-    some hundred times as fast as HiGHS [2]_, which solves a program for each of all other models.
-    The bound is computed from the flow or the multipliers of the program, so that it holds
-    whatever the tolerances.
+    For an `IsingEnergy` the program is solved as a maximum flow [3]_, which is about a hundred
+    times as fast as HiGHS [2]_ for up to 14 labels. For other energies HiGHS solves a program for
+    each model. The bound is computed from the flow or from the multipliers of the program, so that
+    it is valid whatever the tolerances of the solver.
 
-    For an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy`, or a `FactorGraphEnergy` of tables of
-    one or two variables. `n_iter` counts the iterations of the solver, or the paths of a flow.
+    The method works on an `RBMEnergy`, `IsingEnergy`, `SparseIsingEnergy`, or a
+    `FactorGraphEnergy` with tables of one or two variables. `n_iter` counts the iterations of
+    HiGHS, or the paths of a flow.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Message passing and mean field: options, and the state from which a later call continues."""
+"""Options of message passing and mean field, and the states that they return."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from sklearn.utils._param_validation import Interval
 from skcrbm.inference.base import IterativeMethod, Query
 from skcrbm.utils.validation import kernel_array
 
-# A log-odds may change by this many times the tolerance of the probabilities. This holds back only
-# beliefs beyond 0.999, whose log-odds the probabilities do not show.
+# A log-odds may change by this many times the tolerance of the probabilities in a model that has
+# converged. The condition matters only for beliefs above 0.999: their log-odds may still change
+# when their probabilities do not.
 _SLACK_PER_TOL = 1000.0
-# Rounding error of a sum of messages, in eps of the largest value that the sum can take.
+# Rounding error of a sum of messages, in units of eps times the largest possible value of the sum.
 _SLACK_ROUNDING = 32.0
 
 
 class MessagePassing(IterativeMethod):
-    """Base class of the methods that pass messages for marginals."""
+    """Base class of the message passing methods that compute marginals."""
 
     answers: ClassVar = frozenset({"marginals", "statistics", "log_partition"})
     accepts: ClassVar = frozenset({"init", "return_trace", "return_state"})
@@ -36,7 +37,7 @@ class MessagePassing(IterativeMethod):
 
 
 class StateMessagePassing(IterativeMethod):
-    """Base class of the methods that pass messages for a state."""
+    """Base class of the message passing methods that search for the best state."""
 
     accepts: ClassVar = frozenset({"init", "return_trace", "return_state"})
     _parameter_constraints: ClassVar = {
@@ -61,44 +62,51 @@ class StateMessagePassing(IterativeMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether there are random starts."""
+        """Whether answers depend on `random_state`, as they do with random restarts."""
         return self.n_restarts > 1
 
 
 class SumProduct(MessagePassing):
-    """Loopy belief propagation (Ping and Ihler 2017, Algorithm 1).
+    """Sum-product (loopy) belief propagation (Ping and Ihler 2017, Algorithm 1).
 
-    One iteration sends all messages hidden -> visible from the current hidden beliefs,
-    then all messages visible -> hidden. Before the first iteration, unlike in the paper, the
-    visible units send messages that follow from their fields alone, damped as all others: in a
-    conditional model the input x acts on the visible units, so their messages carry more
-    information than hidden messages would. Exact on trees. Log Z is the Bethe approximation,
-    neither an upper nor a lower bound. Pairwise beliefs agree with the visible marginals after any
-    number of iterations, and with the hidden marginals at convergence. In an `IsingEnergy` the
-    labels take turns: each label reads its messages and sends to all others; pairwise beliefs
-    always agree with the marginals.
+    The method is exact on trees. On other graphs marginals are approximate, and log Z is the Bethe
+    approximation, which is neither an upper nor a lower bound.
 
-    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the
-    beliefs of the previous iteration; OR and AND factors take time in proportion to their inputs.
-    Entry probabilities come from the beliefs of the factors, which agree with the marginals at
-    convergence. A model whose messages or factors show that no state is possible is reported as
+    In an `RBMEnergy` an iteration sends all messages hidden -> visible from the current hidden
+    beliefs, then all messages visible -> hidden. Unlike in the paper, the visible units send
+    messages before the first iteration, computed from their fields alone and damped as all others:
+    in a conditional model the input x acts on the visible units, so that their messages carry more
+    information than messages from the hidden units. Pairwise beliefs agree with the visible
+    marginals after any number of iterations, and with the hidden marginals at convergence.
+
+    In an `IsingEnergy` the labels take turns: each label reads its messages and sends messages to
+    all other labels. Pairwise beliefs always agree with the marginals.
+
+    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
+    of the previous iteration. The time for an OR or AND factor is proportional to the number of its
+    inputs. A table whose variables are all in another table is first added to that table, because
+    messages between the two would go in a circle. Entry probabilities are the beliefs of the
+    factors, which agree with the marginals at convergence. If variables have more than two states,
+    they are visited in turn, forward and backward, which takes fewer iterations; on trees two are
+    enough. If messages or factors show that a model has no possible state, the model is reported as
     not converged.
 
-    Messages are kept as odds, at one division for each edge and iteration, if products of
-    them fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5. Otherwise
-    they are kept as log-odds, and an iteration takes three to six times as long. Both give the
-    same numbers.
+    Messages are kept as odds, at one division for each edge and iteration, if products of messages
+    fit the dtype (max|W| < 40 in float32, 200 in float64) and damping is 0 or 0.5. Otherwise they
+    are kept as log-odds, and an iteration takes three to six times as long. Both give the same
+    numbers, up to rounding.
 
     Parameters
     ----------
     max_iter : int or None, default=None
         Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
-        A model stops when no belief changes by more, as a probability. None: 1e-3 in
-        training, 1e-6 in `infer`.
+        Largest change of a belief, as a probability, at which a model has converged and stops.
+        None: 1e-3 in training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old log messages visible -> hidden that is kept. The fixed points stay the
-        same; damping helps convergence if couplings are strong.
+        Share of the old log-messages that is kept in an update (in an RBM, of the messages
+        visible -> hidden only). Damping does not change the fixed points; it helps convergence if
+        couplings are strong.
 
     References
     ----------
@@ -120,30 +128,35 @@ class SumProduct(MessagePassing):
 class TreeReweighted(MessagePassing):
     """Tree-reweighted belief propagation (Wainwright, Jaakkola and Willsky 2005).
 
-    In an RBM each edge of the complete bipartite graph appears in a random spanning tree with
-    probability ``rho = (V + H - 1) / (V H)``. At convergence log Z is an upper bound; the beliefs
-    solve a concave problem, so there is one fixed point. Exact on trees with V = 1 or
-    H = 1, where it equals sum-product.
+    Each edge has an appearance probability rho, the probability that a random spanning tree
+    contains the edge, which weights its messages. At convergence log Z is an upper bound. The
+    beliefs solve a concave problem, so that the fixed point is unique. On trees rho is 1, and the
+    method is exact and equals sum-product.
 
-    In an `IsingEnergy` the labels take turns, and an edge appears as often as in uniform
-    spanning trees of the graph of non-zero couplings: ``rho = 2 / L`` on the complete graph,
-    1 on trees, where the method is exact, and in general the effective resistance of the edge.
+    In an RBM the graph is the complete bipartite graph, and ``rho = (V + H - 1) / (V H)`` for each
+    edge.
+
+    In an `IsingEnergy` the labels take turns, and the spanning trees are drawn uniformly from the
+    graph of non-zero couplings. Then rho is the effective resistance of the edge: ``2 / L`` on the
+    complete graph, 1 on trees.
 
     In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, which often
-    needs a damping of 0.5. A factor appears as often as in random acyclic sets of factors, to which
-    a factor is added if all its variables lie in different components. These are uniform spanning
-    trees if no factor has more than two variables and there are at most 1500 variables, otherwise
-    greedy sets in random order. The bound holds with tables of any size.
+    needs a damping of 0.5. Instead of spanning trees there are random acyclic sets of factors: a
+    factor can be added to a set if all its variables are in different components. These sets are
+    uniform spanning trees if no factor has more than two variables and there are at most 1500
+    variables; otherwise factors are added greedily in random order. The bound is valid for tables
+    of any size.
 
     Parameters
     ----------
     max_iter : int or None, default=None
         Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
-        A model stops when no belief changes by more, as a probability. None: 1e-3 in
-        training, 1e-6 in `infer`.
+        Largest change of a belief, as a probability, at which a model has converged and stops.
+        None: 1e-3 in training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old log messages visible -> hidden that is kept.
+        Share of the old log-messages that is kept in an update (in an RBM, of the messages
+        visible -> hidden only).
 
     Examples
     --------
@@ -162,28 +175,34 @@ class TreeReweighted(MessagePassing):
 class MaxProduct(StateMessagePassing):
     """Joint MAP ``argmax p(v, h)`` by max-product belief propagation.
 
-    Messages and schedule are the same as in sum-product, with ``relu`` in place of the softplus
-    (Ping and Ihler 2017, section 3.3). Exact on trees. At the start and after each iteration the
-    visible units take the values that their beliefs prefer, and the hidden units their
-    conditional mode.
-    The best of all these states is returned, so that a run that oscillates is not wasted. In a
-    `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs of
-    the previous iteration, and all variables take the values that their beliefs prefer; a model
-    whose state is impossible is reported as not converged.
+    The method is exact on trees. Messages and schedule are the same as in `SumProduct`, but with
+    ``relu`` in place of the softplus (Ping and Ihler 2017, section 3.3). At the start and after
+    each iteration the visible units take the values that their beliefs prefer, and the hidden units
+    take their best values given the visible units. The best of all these states is returned, so
+    that a run whose messages oscillate is still useful.
+
+    In a `FactorGraphEnergy` or `SparseIsingEnergy` all messages are sent at once, from the beliefs
+    of the previous iteration, and all variables take the values that their beliefs prefer. If two
+    values of a variable are equally good, variables are decided one after the other, each given
+    the variables before it, which is exact on trees. On graphs with circles the state is at least
+    as good as the states that coordinate ascent ("icm") finds from it and from the fields. A model
+    has not converged if its state is impossible, which causes a warning, or if coordinate ascent
+    improves the state. Converged messages on a graph with circles do not prove that a state is the
+    best.
 
     Parameters
     ----------
     max_iter : int or None, default=None
         Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
-        A model stops when no belief changes by more, as a probability. None: 1e-3 in
-        training, 1e-6 in `infer`.
+        Largest change of a belief, as a probability, at which a model has converged and stops.
+        None: 1e-3 in training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old messages visible -> hidden that is kept. 0.5 finds better states
-        if couplings are strong.
+        Share of the old messages that is kept in an update (in an RBM, of the messages
+        visible -> hidden only). A damping of 0.5 finds better states if couplings are strong.
     n_restarts : int, default=1
-        Number of runs. The first run starts from the biases, the others from random beliefs.
-        Each model keeps the best state.
+        Number of runs. The first run starts from the biases, the other runs from random beliefs.
+        Each model keeps its best state.
     random_state : int, RandomState or None, default=None
         Seed of the random starts.
 
@@ -204,23 +223,25 @@ class MaxProduct(StateMessagePassing):
 class MixedProduct(StateMessagePassing):
     """Marginal MAP ``argmax_v sum_h p(v, h)`` by mixed-product belief propagation.
 
-    Hidden units send sum-product messages, visible units the state that they prefer (Liu and
-    Ihler 2013; Ping and Ihler 2017, section 3.3). In an RBM this is synchronous coordinate
-    ascent on -F(v). It is not exact even on trees, and a cycle of states is reported as not
-    converged. Of all states visited the best is returned, together with the mode of p(h | v).
+    Hidden units send sum-product messages, and visible units send the state that they prefer (Liu
+    and Ihler 2013; Ping and Ihler 2017, section 3.3). In an RBM this is coordinate ascent on the
+    negative free energy -F(v) that updates all visible units at once. The method is not exact even
+    on trees. If the states of a model repeat in a cycle, the model is reported as not converged.
+    The best visible state of all iterations is returned, together with the mode of p(h | v).
 
     Parameters
     ----------
     max_iter : int or None, default=None
         Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
-        A model stops when no belief changes by more, as a probability. None: 1e-3 in
-        training, 1e-6 in `infer`.
+        Largest change of a belief, as a probability, at which a model has converged and stops.
+        None: 1e-3 in training, 1e-6 in `infer`.
     damping : float in [0, 1), default=0.0
-        Share of the old log messages visible -> hidden that is kept. Damping breaks cycles.
+        Share of the old log-messages visible -> hidden that is kept in an update. Damping breaks
+        cycles.
     n_restarts : int, default=1
-        Number of runs. The first run starts from the biases, the others from random beliefs.
-        Each model keeps the best state.
+        Number of runs. The first run starts from the biases, the other runs from random beliefs.
+        Each model keeps its best state.
     random_state : int, RandomState or None, default=None
         Seed of the random starts.
 
@@ -239,21 +260,23 @@ class MixedProduct(StateMessagePassing):
 
 
 class MeanField(IterativeMethod):
-    """Fully factorised approximation ``q(v, h) = prod_i q(v_i) prod_j q(h_j)``.
+    """Mean field: a fully factorised approximation ``q(v, h) = prod_i q(v_i) prod_j q(h_j)``.
 
-    One iteration updates all hidden beliefs, ``tau_h = sigma(c + W' tau_v)``, then all
-    visible beliefs, ``tau_v = sigma(b + W tau_h)``, which start at ``sigma(b)``. Log Z is a lower
-    bound, which no iteration decreases; pairwise beliefs are products. The labels of an
-    `IsingEnergy` are updated one after the other, ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``,
-    and so are the variables of a `FactorGraphEnergy`. A factor graph whose beliefs give impossible
-    states a probability of 0.001 has not converged.
+    Log Z is a lower bound, which no iteration decreases; pairwise beliefs are products of
+    marginals. In an RBM an iteration updates all hidden beliefs, ``tau_h = sigma(c + W' tau_v)``,
+    then all visible beliefs, ``tau_v = sigma(b + W tau_h)``; visible beliefs start at ``sigma(b)``.
+    The labels of an `IsingEnergy` are updated one after the other,
+    ``tau_i = sigma(2 f_i + 2 S_i (2 tau - 1))``, and so are the variables of a `FactorGraphEnergy`.
+    If the beliefs of a factor graph give impossible states a probability of 0.001 or more, the
+    model is reported as not converged.
 
     Parameters
     ----------
     max_iter : int or None, default=None
         Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     tol : float or None, default=None
-        A model stops when no belief changes by more. None: 1e-3 in training, 1e-6 in `infer`.
+        Largest change of a belief, as a probability, at which a model has converged and stops.
+        None: 1e-3 in training, 1e-6 in `infer`.
 
     Examples
     --------
@@ -280,28 +303,28 @@ class MeanField(IterativeMethod):
 class Beliefs(NamedTuple):
     """State of a method that continues from its beliefs alone, such as mean field."""
 
-    # (N, n_variables).
+    # Log-odds (N, n_variables) of the beliefs.
     log_odds: np.ndarray
 
 
 class Messages(NamedTuple):
-    """State of a method that continues from messages: messages and beliefs of a batch of models."""
+    """State of a message passing method: the messages and beliefs of a batch of models."""
 
     # Name of the method that sent the messages.
     method: str
-    # (N, V, H) visible -> hidden; (N, L, L) with k -> i in values[n, i, k]; (N, E) factor ->
-    # variable.
+    # Messages. RBMs: (N, V, H), visible -> hidden. Ising models: (N, L, L), k -> i in
+    # values[n, i, k]. Factor graphs: (N, E), factor -> variable.
     values: np.ndarray
-    # (N, n_variables): beliefs, finite; 0 for clamped variables.
+    # Finite log-odds (N, n_variables) of the beliefs; 0 for clamped variables.
     log_odds: np.ndarray
-    # Whether the messages are log-odds rather than odds.
+    # True if the messages are log-odds, False if they are odds.
     in_logs: bool
 
     def values_for(self, rows: Any, in_logs: bool, dtype: np.dtype) -> np.ndarray:
-        """Return the messages of some models in the form that a kernel takes."""
+        """Return the messages of the models `rows` for a kernel, as log-odds or odds in `dtype`."""
         values = self.values[rows]
         if self.in_logs and not in_logs:
-            with np.errstate(over="ignore"):  # kernels keep messages below their couplings
+            with np.errstate(over="ignore"):  # inf is valid: kernels limit messages by couplings
                 values = np.exp(values)
         elif in_logs and not self.in_logs:
             values = np.log(values)
@@ -312,10 +335,11 @@ class Messages(NamedTuple):
 def earlier_messages(
     query: Query, method: str, shape: tuple[int, ...], width: int
 ) -> Messages | None:
-    """Return the messages that a query continues from, None if no messages fit.
+    """Return the messages from which a query continues, or None if it has no suitable messages.
 
-    `method` is the name of the method, `shape` the shape of its messages and `width` the number of
-    variables. A ValueError is raised if the query has only a state, and this does not fit.
+    Messages are suitable if they were sent by the method with the name `method`, have the shape
+    `shape` and belong to `width` variables. A ValueError is raised if the query has no beliefs
+    either, so that its start cannot be used.
     """
     if query.start is None:
         return None
@@ -329,16 +353,16 @@ def earlier_messages(
         return state
     if query.start.log_odds is None:
         raise ValueError(
-            f"init has a state and no log_odds, and the state does not hold messages of shape "
-            f"{shape} of {method!r}"
+            f"init has no log_odds, and its state does not contain messages of {method!r} with "
+            f"shape {shape}"
         )
     return None
 
 
 def convergence_slack(tol: float, norm: float, dtype: np.dtype) -> float:
-    """Return the largest change of a belief log-odds at which a model has converged.
+    """Return the largest change of the log-odds of a belief at which a model has converged.
 
-    `tol` is the largest change of a belief as a probability, and `norm` the largest absolute
-    log-odds that the messages to a unit can add up to.
+    `tol` is the largest change of a belief as a probability. `norm` is the largest sum of
+    |messages| to a unit, as log-odds; it determines the rounding error.
     """
     return _SLACK_PER_TOL * tol + _SLACK_ROUNDING * float(np.finfo(dtype).eps) * norm

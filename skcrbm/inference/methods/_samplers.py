@@ -14,11 +14,11 @@ from skcrbm.inference.base import InferenceMethod
 
 
 class _RandomMethod(InferenceMethod):
-    """Base class of the methods whose answers all depend on `random_state`."""
+    """Base class of methods for which all answers depend on `random_state`."""
 
     @property
     def is_random(self) -> bool:
-        """Whether answers other than samples depend on an option `random_state`: always."""
+        """Whether answers other than samples depend on the option `random_state`; always True."""
         return True
 
 
@@ -26,37 +26,39 @@ class Gibbs(_RandomMethod):
     """Samples and marginals by block Gibbs sampling.
 
     Marginals are averages over sweeps and chains of the probabilities from which the states were
-    drawn (Rao-Blackwellised). Statistics are averages of the states with the last block at its
-    probabilities, ``v_i P(h_j = 1 | v)`` for RBMs. Their error falls with the square root of
-    the number of independent sweeps. All models of a batch use the same random numbers for
-    them, so that an answer does not depend on the rest of the batch; the price is that
-    errors are correlated between models. For "samples" each model has its own random numbers:
-    sample s comes from chain ``s % n_chains``, so that samples of the same chain are `n_chains`
-    apart.
+    drawn (Rao-Blackwellised). Statistics are averages of the states, but with the probabilities of
+    the last block in place of its states: ``v_i P(h_j = 1 | v)`` for RBMs. The error of marginals
+    and statistics is inversely proportional to the square root of the number of independent sweeps.
+    All models of a batch use the same random numbers for marginals and statistics, so that an
+    answer does not depend on the rest of the batch; as a drawback, errors of different models are
+    correlated. For "samples" each model has different random numbers. Sample s comes from chain
+    ``s % n_chains``, so that successive samples of a chain are `n_chains` positions apart.
 
     If variables have K states, a sweep draws one of the K states of each variable, and marginals
-    have shape (N, n, K). The chains do not converge if weights of 0 separate the states so that
-    no change of a single variable leads from some states to others.
+    have shape (N, n, K). The chains do not converge if weights of 0 separate the states into groups
+    between which no sequence of changes of single variables leads.
 
-    A model has converged if the split R-hat of every unit's probability, between and within
-    the halves of the chains, is at most `max_rhat` (Gelman et al. 2013, section 11.4).
+    A model has converged if the split R-hat, which compares the variance between and within the
+    halves of the chains, is at most `max_rhat` for the probability of every unit (Gelman et al.
+    2013, section 11.4).
 
     Parameters
     ----------
     max_iter : int, default=500
         Number of sweeps of each chain over which marginals and statistics are averaged.
     burn_in : int, default=100
-        Number of sweeps dropped before; 0 if `init` continues earlier chains. If `init` is the
-        result of another method, without chains, the chains are drawn from its marginals.
+        Number of first sweeps of each chain that are discarded; 0 sweeps are discarded if `init`
+        continues earlier chains. If `init` is the result of a method without chains, the first
+        states of the chains are drawn from its marginals.
     thin : int, default=1
         Number of sweeps between two samples of a chain.
     n_chains : int or None, default=None
-        Number of chains of each model. None: 10 for marginals and statistics; for samples
-        ``min(n_samples, 100)``.
+        Number of chains of each model. None: 10 for marginals and statistics, and
+        ``min(n_samples, 100)`` for samples.
     max_rhat : float >= 1, default=1.1
         Largest split R-hat of a model that has converged.
     random_state : int, RandomState or None, default=None
-        Seed of the chains. Not used if `init` continues earlier chains: they keep their random
+        Seed of the chains. Ignored if `init` continues earlier chains, which keep their random
         numbers.
 
     Examples
@@ -102,14 +104,16 @@ class Gibbs(_RandomMethod):
 class GibbsWithGradients(_RandomMethod):
     """Samples and marginals by Gibbs with gradients (Grathwohl et al. 2021).
 
-    A step proposes to flip a variable, drawn with weight ``exp(D_i / 2)``, where D_i is the change
-    of the score by that flip, and accepts it with the probability of Metropolis and Hastings:
-    variables whose flip raises the score are tried more often than in a sweep of `Gibbs`. The
-    D_i are exact here, not estimated by a gradient. A sweep has as many steps as there are visible
-    variables. In an `RBMEnergy` the visible units are moved with the hidden units summed out;
-    the hidden units are drawn given the visible units after each sweep. For Ising models a kernel
-    updates the D_i after each flip, in the time that the neighbours and a sum over all variables
-    take; for other energies each step computes all D_i again. Averages, convergence, chains and
+    A step draws a variable i with probability proportional to ``exp(D_i / 2)``, where D_i is the
+    change of the score if this variable is flipped, and accepts the flip with the
+    Metropolis-Hastings probability. Variables whose flip raises the score are therefore tried more
+    often than in a sweep of `Gibbs`. The D_i are exact here, not estimated by a gradient. A sweep
+    has as many steps as there are visible variables.
+
+    In an `RBMEnergy` the steps flip visible units, with the hidden units summed out; the hidden
+    units are drawn given the visible units after each sweep. For Ising models a kernel updates the
+    D_i of the neighbours after each flip, and a step takes time proportional to the number of
+    variables. For other energies each step recomputes all D_i. Averages, convergence, chains and
     random numbers are as in `Gibbs`.
 
     Parameters
@@ -117,14 +121,15 @@ class GibbsWithGradients(_RandomMethod):
     max_iter : int, default=500
         Number of sweeps of each chain over which marginals and statistics are averaged.
     burn_in : int, default=100
-        Number of sweeps dropped before; 0 if `init` continues earlier chains.
+        Number of first sweeps of each chain that are discarded; 0 sweeps are discarded if `init`
+        continues earlier chains.
     n_chains : int or None, default=None
-        Number of chains of each model. None: 10 for marginals and statistics; for samples
-        ``min(n_samples, 100)``.
+        Number of chains of each model. None: 10 for marginals and statistics, and
+        ``min(n_samples, 100)`` for samples.
     max_rhat : float >= 1, default=1.1
         Largest split R-hat of a model that has converged.
     random_state : int, RandomState or None, default=None
-        Seed of the chains. Not used if `init` continues earlier chains: they keep their random
+        Seed of the chains. Ignored if `init` continues earlier chains, which keep their random
         numbers.
 
     References
@@ -146,7 +151,7 @@ class GibbsWithGradients(_RandomMethod):
     name: ClassVar = "gibbs_with_gradients"
     answers: ClassVar = frozenset({"marginals", "statistics", "samples"})
     accepts: ClassVar = frozenset({"init", "state", "return_state"})
-    #: Sweeps between two samples of a chain; not an option.
+    #: Number of sweeps between two samples of a chain, which is fixed.
     thin: ClassVar = 1
     _parameter_constraints: ClassVar = {
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -174,44 +179,46 @@ class GibbsWithGradients(_RandomMethod):
 class BPChain(_RandomMethod):
     """Samples by chained belief propagation (Ding and Xue 2020).
 
-    The variables are drawn one after the other, each from its sum-product belief given the
-    variables drawn before, which are clamped to their values from then on. Messages are passed on
-    from one variable to the next. In an `RBMEnergy` the visible units are drawn in this way, then
-    all hidden units at once from p(h | v).
+    The variables are drawn one after the other. Each is drawn from its sum-product belief given
+    the variables that were drawn before, and is then clamped to its value. The messages for the
+    next variable start from the current messages. In an `RBMEnergy` the visible units are drawn in
+    this way, then all hidden units at once from p(h | v).
 
-    Samples are independent. Their distribution q is the distribution of the model if beliefs are
-    exact: on graphs without loops, given enough iterations. Otherwise q is only near it; but q(x)
-    of each sample is known ("sample_log_prob", which depends on the state only, up to rounding), so
-    that ``exp(score(x) - log q(x))`` is an unbiased estimate of Z. "log_partition" is the
-    logarithm of its mean over `n_samples` samples, with `standard_error` and
-    `effective_sample_size`, between 1 and the number of samples. The error is the error of the
-    delta method, enlarged if single samples have large weights. If few samples carry the estimate
-    (an effective sample size below 20 or a fifth of the samples), a warning is given: the estimate
-    is then probably too low, and its error is rough.
+    Samples are independent. Their distribution q equals the distribution of the model if beliefs
+    are exact, as on graphs without loops after enough iterations; otherwise q is an approximation.
+    The probability q(x) of each sample is known: "sample_log_prob", which depends only on the
+    state, up to rounding. Therefore ``exp(score(x) - log q(x))`` is an unbiased estimate of Z, an
+    importance weight. "log_partition" is the logarithm of the mean of these weights over
+    `n_samples` samples, and comes with `standard_error` and with `effective_sample_size`, between
+    1 and the number of samples. The standard error comes from the delta method, and is enlarged if
+    single samples have large weights. A warning is given if the effective sample size is below 20
+    and below a fifth of the number of samples: the estimate is then probably too low, and its error
+    is unreliable.
 
-    If tables hold weights of zero, or the graph has ORs and ANDs, beliefs may allow impossible
-    states. A sample may then have weight 0, and its importance weight is 0. If both values of a
-    variable have become impossible, the factors that forbid them are ignored, and the other
-    factors decide. A model with such a sample is reported as not converged. Beliefs may also
-    exclude possible states: if such factors share several variables, log-odds may grow with every
-    iteration until they are practically infinite. An excluded state is never drawn, and the
-    estimate of Z misses its weight without a sign in its error.
+    If tables contain weights of 0, or if the graph has OR and AND factors, beliefs may give
+    positive probabilities to impossible states. A sample may then be impossible, and its importance
+    weight is 0. If both values of a variable are impossible given the variables drawn before, the
+    value is drawn as if the factors that exclude it did not exist. A model with such a sample is
+    reported as not converged. Beliefs may also exclude possible states: if factors with weights of
+    0 share several variables, log-odds may grow with every iteration until they are practically
+    infinite. An excluded state is never drawn, so that the estimate of Z lacks its weight, which
+    the standard error does not show.
 
     Parameters
     ----------
     max_iter : int, default=20
         Number of iterations before the first variable is drawn.
     warm_iter : int or None, default=5
-        Number of iterations before each other variable, from the messages of the step before.
-        None: `max_iter` iterations from the start at each step, as in the paper.
+        Number of iterations before each other variable, starting from the messages of the previous
+        step. None: `max_iter` iterations from initial messages at each step, as in the paper.
     order : {"index", "random"} or array-like of int (n_visible,), default="index"
-        Order in which variables are drawn: by their index; in a random order, drawn once from
-        `random_state`; or in this order, a permutation of the visible variables. Clamped
-        variables take no step.
+        Order in which variables are drawn. "index": by their index. "random": in a random order
+        that is drawn once from `random_state`. An array is a permutation of the visible variables.
+        Clamped variables are skipped.
     damping : float in [0, 1), default=0.0
-        Share of the old log messages that is kept.
+        Share of the old log-messages that is kept in an update.
     random_state : int, RandomState or None, default=None
-        Seed. Every model and sample has random numbers of its own. Not used if `init` continues
+        Seed. Every model and every sample has different random numbers. Ignored if `init` continues
         an earlier call.
 
     References
@@ -262,39 +269,41 @@ class BPChain(_RandomMethod):
 class PerturbAndMaxProduct(_RandomMethod):
     """Samples and log Z by maximising a randomly perturbed energy.
 
-    A sample is the state that max-product prefers once independent noise has been added to the
-    fields [1]_: Gumbel noise of mean zero on both values of each variable, which is
-    Logistic(0, 1) noise on its log-odds (half of it on the half log-odds of -1/+1 variables).
-    All messages are computed from the old messages, `max_iter` times, damped; a variable is 1
-    unless its last belief is negative. Outputs of OR and AND factors follow from their inputs and
-    get no noise; messages through these factors arrive within the sweep and are not damped.
+    To draw a sample, independent noise is added to the fields, and max-product searches for the
+    best state of this perturbed model [1]_. The noise is Gumbel noise of mean zero on both values
+    of each variable, that is, Logistic(0, 1) noise on its log-odds (half of this noise on the half
+    log-odds of -1/+1 variables). Each of `max_iter` sweeps computes all messages from the old
+    messages, with damping. A variable is 0 if its last belief is negative, else 1. Outputs of OR
+    and AND factors follow from their inputs and get no noise; messages through these factors are
+    passed on within a sweep and are not damped.
 
-    Samples are independent of each other, and exact if all variables are independent. Otherwise
-    their distribution differs from the distribution of the model, even if every maximum is exact:
-    noise on single variables is not noise on every state. Parameters that are learned with such
-    samples belong to this sampler.
+    Samples are independent of each other, and exact if all variables of the model are independent.
+    Otherwise their distribution differs from the distribution of the model, even if every maximum
+    is exact, because noise on single variables differs from independent noise on every state.
+    Parameters that were learned with these samples should therefore be used with this sampler.
 
-    "log_partition" is the mean over ``n_samples`` samples (1000 by default) of their perturbed
-    score, that is the score of each state plus its noise, with its standard error, which is
-    infinite for a single sample; there is no effective sample size. Its expectation is an upper
-    bound of log Z if every maximum is exact [2]_, as on trees after enough iterations, and no
-    bound otherwise. It is -inf if a state contradicts the model.
+    "log_partition" is the mean perturbed score (the score of a state plus its noise) over
+    `n_samples` samples, 1000 by default. It comes with a standard error, which is infinite for a
+    single sample, but without an effective sample size. Its expectation is an upper bound of log Z
+    if every maximum is exact [2]_, as on trees after enough iterations, and not a bound otherwise.
+    It is -inf if a sample is an impossible state.
 
     Parameters
     ----------
     max_iter : int, default=100
         Number of sweeps over all messages.
     damping : float in [0, 1), default=0.5
-        Share of the old log messages that is kept. On factor graphs of tables 0 and 0.5 are
-        fastest.
+        Share of the old log-messages that is kept in an update. On factor graphs with tables only,
+        the values 0 and 0.5 are fastest.
     persistence : float in [0, 1), default=0.0
-        Share of the noise that a call with `init` takes over: the noise of a state is
-        logit(Phi(z)) of normal numbers z, and z moves to
-        ``persistence * z + sqrt(1 - persistence**2) * eps``. The samples of each call have the
-        same distribution, while each state changes slowly from call to call. Messages are
-        taken over, too, if that call had ``return_state=True``, so fewer sweeps are enough.
+        Share of the noise that is kept from the call whose result is passed as `init`. The noise
+        of a sample is logit(Phi(z)) with normal numbers z, and each call replaces z by
+        ``persistence * z + sqrt(1 - persistence**2) * eps`` with new normal numbers eps. The
+        samples of each call have the same distribution, but each state changes only slowly from
+        call to call. Messages are kept, too, if the earlier call had ``return_state=True``, so that
+        fewer sweeps are enough.
     random_state : int, RandomState or None, default=None
-        Seed of the noise. Not used if `init` continues earlier samples: they keep their random
+        Seed of the noise. Ignored if `init` continues earlier samples, which keep their random
         numbers.
 
     References
@@ -345,36 +354,43 @@ class PerturbAndMaxProduct(_RandomMethod):
 
     @property
     def prefers_warm_start(self) -> bool:
-        """Whether there is persistence: messages for other noise are no help."""
+        """Whether samples improve if `init` is passed; only with persistence of the noise.
+
+        Messages for different noise are not useful.
+        """
         return self.persistence > 0
 
 
 class AnnealedImportanceSampling(_RandomMethod):
     """Log Z by annealed importance sampling (Neal 2001; Salakhutdinov and Murray 2008).
 
-    Chains start from the model without couplings, whose log Z is known, and pass through
-    models with couplings beta W, beta from 0 to 1 in equal steps, with one Gibbs sweep each;
-    the hidden units of an RBM are summed out of the weights. The couplings of a factor graph are
-    all its log-potentials, also of single variables. A factor graph with entries of -inf, ORs or
-    ANDs is refused: without couplings its variables would not become independent. The result has
-    `standard_error` and `effective_sample_size`, between 1 and the number of chains. The error is
-    the error of the delta method, enlarged if single chains have large weights. If few chains
-    carry the estimate (an effective sample size below 20 or a fifth of the chains), a warning is
-    given: the estimate is then probably too low, and its error is rough. More steps help most.
+    Chains start from the model without couplings, whose log Z is known. The couplings are then
+    multiplied by beta, which grows from 0 to 1 in equal steps, with a Gibbs sweep at each step. The
+    hidden units of an RBM are summed out of the importance weights. The couplings of a factor graph
+    are all its log-potentials, including tables of a single variable. A factor graph with entries
+    of -inf, OR or AND factors is refused, because its variables are not independent at beta = 0.
+
+    The result has `standard_error` and `effective_sample_size`, between 1 and the number of chains.
+    The standard error comes from the delta method, and is enlarged if single chains have large
+    weights. A warning is given if the effective sample size is below 20 and below a fifth of the
+    number of chains: the estimate is then probably too low, and its error is unreliable. More steps
+    help more than more chains.
 
     Parameters
     ----------
     n_chains : int >= 2, default=100
-        Number of chains of each model; the standard error falls with its square root.
+        Number of chains of each model. The standard error is inversely proportional to its square
+        root.
     n_betas : int >= 1, default=1000
-        Number of steps; more steps make the weights of the chains more equal.
+        Number of steps of beta. More steps make the weights of the chains more equal.
     random_state : int, RandomState or None, default=None
-        Seed. All models use the same random numbers: an answer does not depend on the batch.
+        Seed. All models use the same random numbers, so that an answer does not depend on the rest
+        of the batch.
 
     Raises
     ------
     ValueError
-        By `infer`, if a factor graph has states of weight 0.
+        Raised by `infer` if a factor graph has states of weight 0.
 
     Examples
     --------
@@ -390,7 +406,7 @@ class AnnealedImportanceSampling(_RandomMethod):
     name: ClassVar = "ais"
     answers: ClassVar = frozenset({"log_partition"})
     default_returns: ClassVar = ("log_partition",)
-    restriction: ClassVar = "it takes no weights of 0 (entries of -inf), OR or AND"
+    restriction: ClassVar = "it cannot handle weights of 0 (entries of -inf, OR or AND factors)"
     _parameter_constraints: ClassVar = {
         "n_chains": [Interval(Integral, 2, None, closed="left")],
         "n_betas": [Interval(Integral, 1, None, closed="left")],

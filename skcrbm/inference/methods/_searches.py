@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -10,25 +10,28 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skcrbm.energies import BaseEnergy
 from skcrbm.inference.base import InferenceMethod, IterativeMethod
+from skcrbm.utils.limits import MAX_ELIMINATED_ENTRIES
 from skcrbm.utils.validation import as_float_array
 
 
 class BranchAndBound(InferenceMethod):
-    """Best state of an `IsingEnergy` or `FactorGraphEnergy` by branch and bound, with a proof.
+    """MAP of an `IsingEnergy` or `FactorGraphEnergy` by branch and bound, with a proof.
 
-    A depth-first search over the labels, which come in the order in which the others can least
-    change them. For an `IsingEnergy` it starts from the local optimum of "icm"; bounds come from
-    the fields and, if these decide little, also from reparametrised costs of pairs [1]_. Factor
-    graphs, of tables without weights of 0, are treated as products over cliques of -1/+1
-    variables: bounds are the fields plus all that larger cliques may add. Exact up to rounding,
-    1e-11 of the largest field, unless a model takes more nodes than the limit: its `gap` is then
-    positive, and it has not converged. `n_iter` counts nodes.
+    The method is a depth-first search over the labels. Labels whose sign the other labels can least
+    change come first. The state is optimal up to rounding (1e-11 of the largest field) unless the
+    search of a model reaches the limit of nodes; the `gap` of such a model is positive, and it has
+    not converged. `n_iter` counts nodes.
+
+    For an `IsingEnergy` the search starts from the local optimum of "icm". Bounds come from the
+    fields and, if these are weak, also from reparametrised costs of pairs [1]_. A factor graph must
+    have only tables without weights of 0. Its score is written as a sum of products over cliques
+    of -1/+1 variables, and the bounds are the fields plus the largest sum that the cliques can add.
 
     Parameters
     ----------
     node_limit : int, default=50_000
-        Largest number of nodes of the search tree of a model. A model that needs more gets the
-        best state found until then.
+        Largest number of nodes of the search tree of a model. If a search reaches the limit, the
+        best state found so far is returned.
 
     References
     ----------
@@ -48,7 +51,7 @@ class BranchAndBound(InferenceMethod):
     name: ClassVar = "branch_and_bound"
     answers: ClassVar = frozenset({"map", "map_bound"})
     default_returns: ClassVar = ("map", "map_bound")
-    restriction: ClassVar = "it takes no weights of 0, OR or AND"
+    restriction: ClassVar = "it cannot handle weights of 0 (entries of -inf, OR or AND factors)"
     _parameter_constraints: ClassVar = {
         "node_limit": [Interval(Integral, 1, None, closed="left")],
     }
@@ -62,13 +65,13 @@ class BranchAndBound(InferenceMethod):
 
 
 class MixedIntegerProgram(InferenceMethod):
-    """Best state of an `IsingEnergy` by mixed integer programs of HiGHS [1]_.
+    """MAP of an `IsingEnergy` by mixed integer programs, solved by HiGHS [1]_.
 
-    There is one program for each model, with a binary variable for each label and a variable for
-    the product of each coupled pair. It is slow, and its purpose is to check "branch_and_bound"
-    independently. Its bound is the bound of HiGHS minus the tolerances of HiGHS, so that the `gap`
-    of the best state is about 1e-8 of the largest field rather than 0, unless the fields alone
-    decide all labels. `n_iter` counts nodes.
+    There is a program for each model, with a binary variable for each label and a variable for the
+    product of each coupled pair. The method is slow; its purpose is an independent check of
+    "branch_and_bound". The bound of HiGHS is raised by the tolerances of HiGHS, so that the `gap`
+    of the best state is about 1e-8 of the largest field rather than 0, unless all labels follow
+    from their fields alone. `n_iter` counts nodes.
 
     References
     ----------
@@ -92,22 +95,23 @@ class MixedIntegerProgram(InferenceMethod):
 class ICM(IterativeMethod):
     """Joint MAP by iterated conditional modes (Besag 1986).
 
-    In an RBM an iteration replaces all visible units by their best values given the hidden units,
-    then the hidden units by their best values given the visible units. Each half is an exact
-    coordinate step, so the score never goes down. It ends at a state that no change of one layer
-    improves. The log-odds are the log-odds of each unit given the other layer. In an
-    `IsingEnergy` an iteration goes over the labels one by one, and the log-odds are the log-odds
-    of each label given the others. In a `FactorGraphEnergy` or `SparseIsingEnergy` variables that
-    share no factor move at once, each to the best of its states; a model that ends at an
-    impossible state has not converged.
+    Variables are set to their best values given the other variables, so that the score never
+    decreases, until the state is a local optimum. The log-odds of the result are the log-odds of
+    each variable given the others (in an RBM, given the other layer).
+
+    In an RBM an iteration sets all visible units to their best values given the hidden units, then
+    the hidden units to their best values given the visible units; at the end no change of a single
+    layer improves the score. In an `IsingEnergy` an iteration sets the labels one by one. In a
+    `FactorGraphEnergy` or `SparseIsingEnergy` variables that share no factor are set together. A
+    model whose state is impossible at the end has not converged.
 
     Parameters
     ----------
     max_iter : int or None, default=None
         Largest number of iterations. None: 7 + min(epoch, 50) in training, 100 in `infer`.
     n_restarts : int, default=1
-        Number of runs. The first run starts from the biases (fields), the others from random
-        states. Each model keeps the best state.
+        Number of runs. The first run starts from the biases (fields), the other runs from random
+        states. Each model keeps its best state.
     random_state : int, RandomState or None, default=None
         Seed of the random starts.
 
@@ -142,38 +146,143 @@ class ICM(IterativeMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether there are random starts."""
+        """Whether answers depend on `random_state`, as they do with random restarts."""
         return self.n_restarts > 1
+
+
+class MapSearch(InferenceMethod):
+    """Best state of a factor graph by elimination, moves of many variables, and branch and bound.
+
+    The model is first made smaller: the values of held variables are put into the tables, states
+    that no table allows to be completed are removed [1]_, and variables with few neighbours are
+    maximised out. Each connected part of the rest is then solved separately. If the tables of
+    variable elimination are small, elimination finds the best state. Otherwise four searches
+    share the work:
+
+    - Random induced forests, that is sets of variables without a cycle among them, are drawn given
+      all other variables at a temperature that falls to 0, where they are maximised exactly
+      [2]_. Each cooling starts from the last state or the best state, and later coolings are
+      longer. A weight of 0 is a penalty, which grows until the state is possible.
+    - Sweeps along a frontier maximise parts of bounded width, such as strips of a lattice, given
+      the variables around them. Each sweep starts from the best state, disturbed by noise; then
+      the connected parts that became better are copied to the best state [4]_.
+    - Max-product linear programming (see `MPLP`) bounds the score from above, and its beliefs
+      give a state to start from.
+    - A depth-first branch and bound uses mini-buckets [3]_ of the tables that MPLP has shifted.
+
+    A model has converged if its state is proven to be the best, up to rounding; its `gap` is then
+    0. If no possible state was found, a warning says so, and the gap is infinite. Computed in
+    float64 whatever the dtype. `n_iter` counts nodes, 0 if elimination sufficed.
+
+    For a `FactorGraphEnergy` of variables with any number of states, `IsingEnergy` and
+    `SparseIsingEnergy`. Without a time limit the answer depends on `random_state` and the other
+    options alone; with a time limit it also depends on the speed of the machine.
+
+    Parameters
+    ----------
+    time_limit : float or None, default=None
+        Largest number of seconds for a model, apart from compilation. None is no limit.
+    max_nodes : int or None, default=10_000_000
+        Largest number of nodes for a model. A node is the choice of a state for a variable, in a
+        move or in the search tree; sixteen table entries of a bound count as a node, too. Some
+        million nodes take a second. None is no limit and needs a time limit.
+    random_state : int, RandomState or None, default=None
+        Seed of the search. All models use the same random numbers.
+    max_entries : int, default=2**24
+        Largest table that elimination may make, in entries. Elimination counts no nodes.
+
+    Raises
+    ------
+    ValueError
+        If all states of a model are found to have weight 0.
+
+    References
+    ----------
+    .. [1] Cooper and Schiex (2004). Arc consistency for soft constraints. Artificial
+       Intelligence 154.
+    .. [2] Hamze and de Freitas (2004). From fields to trees. UAI.
+    .. [3] Dechter and Rish (2003). Mini-buckets: a general scheme for bounded inference. Journal
+       of the ACM 50.
+    .. [4] Tinos, Whitley and Chicano (2015). Partition crossover for pseudo-Boolean optimization.
+       FOGA.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.energies import FactorGraphEnergy, TableFactors
+    >>> from skcrbm.inference import MapSearch, infer
+    >>> differ = TableFactors([[0, 1], [1, 2], [0, 2]], -np.eye(3))
+    >>> energy = FactorGraphEnergy([differ], [[1.0, 0, 0], [1.5, 1, 0], [0, 0, 0.25]])
+    >>> result = infer(energy, MapSearch(random_state=0))
+    >>> result.assignment, result.map_bound, result.converged
+    (array([[0, 1, 2]], dtype=int8), array([2.25]), array([ True]))
+    """
+
+    name: ClassVar = "map_search"
+    answers: ClassVar = frozenset({"map", "map_bound"})
+    default_returns: ClassVar = ("map", "map_bound")
+    _parameter_constraints: ClassVar = {
+        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
+        "max_nodes": [Interval(Integral, 1, None, closed="left"), None],
+        "random_state": ["random_state"],
+        "max_entries": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        time_limit: float | None = None,
+        max_nodes: int | None = 10_000_000,
+        random_state: int | np.random.RandomState | None = None,
+        max_entries: int = MAX_ELIMINATED_ENTRIES,
+    ):
+        self.time_limit = time_limit
+        self.max_nodes = max_nodes
+        self.random_state = random_state
+        self.max_entries = max_entries
+
+    @property
+    def is_random(self) -> bool:
+        """True: the search draws random numbers."""
+        return True
+
+    def check_options(self) -> None:
+        """Raise an error if an option is invalid, or if there is no limit at all."""
+        super().check_options()
+        if self.max_nodes is None and self.time_limit is None:
+            raise ValueError("max_nodes must be an int if time_limit is None, got None")
 
 
 class SimulatedAnnealing(InferenceMethod):
     """Joint MAP by simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983).
 
-    A run starts at a random state and makes `n_sweeps` sweeps over all variables, with fields and
-    couplings times beta, which grows from sweep to sweep. It keeps the best state that a sweep
-    ended at, and improves it at the end as `ICM` does, if the energy has that method. In an
-    `IsingEnergy` or `SparseIsingEnergy` a compiled sweep proposes to flip each variable (Metropolis
-    et al. 1953), about a million variables in ten milliseconds if each has a few neighbours. Other
-    energies make the sweeps of `Gibbs`, one model after the other.
+    A run starts from a random state and makes `n_sweeps` sweeps over all variables. In a sweep,
+    fields and couplings are multiplied by beta, which grows from sweep to sweep. The run keeps the
+    best of the states at the ends of sweeps, and at last improves it by the steps of `ICM` if the
+    energy supports this method. For an `IsingEnergy` or `SparseIsingEnergy` a compiled sweep
+    proposes to flip each variable (Metropolis et al. 1953); a sweep over a million variables with a
+    few neighbours each takes about ten milliseconds. For other energies the method uses the sweeps
+    of `Gibbs`, for each model in turn.
 
     A model has converged if no change of a single variable raises the score of its state (in an
-    RBM, no change of one layer). That is no proof of optimality. For an energy without "icm" a
-    model has converged if its state is possible.
+    RBM, no change of a single layer), which does not prove that the state is optimal. If the energy
+    does not support "icm", a model has converged if its state is possible.
 
     Parameters
     ----------
     n_sweeps : int, default=1000
-        Number of sweeps of each run; slower annealing finds better states.
+        Number of sweeps of each run. Slower annealing finds better states.
     n_restarts : int, default=1
-        Number of runs, each from another random state. Each model keeps the best state.
+        Number of runs, each from a different random state. Each model keeps its best state.
     beta_range : tuple of two floats or None, default=None
-        First and last beta, with 0 < first <= last. None: chosen for each model by the typical
-        strength of fields and couplings at its variables. At the first beta most variables move
-        freely, at the last beta few of them move.
+        First and last beta, with 0 < first <= last. None: chosen for each model from the typical
+        strength of fields and couplings at its variables, so that most variables change freely at
+        the first beta, and few change at the last beta.
     schedule : {"geometric", "linear"}, default="geometric"
-        Steps of beta: equal ratios, or equal differences.
+        Schedule of beta: "geometric" for a constant ratio between sweeps, "linear" for a constant
+        difference.
     random_state : int, RandomState or None, default=None
-        Seed. All models use the same random numbers: an answer does not depend on the batch.
+        Seed. All models use the same random numbers, so that an answer does not depend on the rest
+        of the batch.
 
     References
     ----------
@@ -195,7 +304,7 @@ class SimulatedAnnealing(InferenceMethod):
     name: ClassVar = "simulated_annealing"
     answers: ClassVar = frozenset({"map"})
     default_returns: ClassVar = ("map",)
-    restriction: ClassVar = "it takes energies that define `scaled`"
+    restriction: ClassVar = "it requires a class of energies that overrides `scaled`"
     _parameter_constraints: ClassVar = {
         "n_sweeps": [Interval(Integral, 1, None, closed="left")],
         "n_restarts": [Interval(Integral, 1, None, closed="left")],
@@ -220,11 +329,11 @@ class SimulatedAnnealing(InferenceMethod):
 
     @property
     def is_random(self) -> bool:
-        """Whether answers depend on an option `random_state`: always."""
+        """Whether answers depend on the option `random_state`; always True."""
         return True
 
     def supports(self, energy: BaseEnergy) -> frozenset:
-        """Return the answers for an energy; an empty set if it does not define `scaled`."""
+        """Return the answers for an energy; an empty set if its class has no own `scaled`."""
         scales = type(energy).scaled is not BaseEnergy.scaled
         return super().supports(energy) if scales else frozenset()
 

@@ -1,4 +1,4 @@
-"""Exact inference: the options of "exact", and the parts and the time of its solvers."""
+"""Options of "exact", and helpers of its solvers: parts of a query, estimate of the time."""
 
 from __future__ import annotations
 
@@ -30,37 +30,38 @@ class Exact(InferenceMethod):
     """Exact inference by enumerating states or eliminating variables.
 
     For an `RBMEnergy` the states of the smaller layer are enumerated, and the other layer is
-    summed out analytically. For an `IsingEnergy` all states of its free labels are enumerated,
-    and for an energy without a solver of its own all states of its free variables.
+    summed out analytically. For an `IsingEnergy` all states of the free labels are enumerated, and
+    for an energy without a special solver all states of the free variables.
 
-    For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, always
-    the variable that joins the fewest of its neighbours next; clamped variables are left out
-    first. The cost is the size of a table with one variable more than the largest set of neighbours
-    (the width).
+    For a `FactorGraphEnergy` or `SparseIsingEnergy` variables are eliminated one by one, by the
+    min-fill rule: the next variable is always a variable whose elimination adds the fewest edges
+    between its neighbours. Clamped variables are removed before. The width is the largest number of
+    neighbours of a variable when it is eliminated, and the cost is the size of a table of width + 1
+    variables.
 
-    Log Z is exact. "map" is the best joint state, found in the same way, and "marginal_map"
-    the visible state with the largest sum over hidden states, for which the visible layer
-    is enumerated; of equal states the first in binary order is taken. "samples" are
-    independent. All numbers are computed in float64 whatever the dtype of the energy. The cost is
-    2^min(V, H) max(V, H) for an RBM, 2^V H for its "marginal_map", and 2^L for an Ising model with
-    L free labels.
+    "map" is the best joint state, and "marginal_map" the visible state with the largest sum over
+    hidden states, for which the visible layer is enumerated. If several states are equally good,
+    the first in binary order is returned. "samples" are independent. All numbers are computed in
+    float64 whatever the dtype of the energy. The cost is 2^min(V, H) max(V, H) for an RBM, 2^V H
+    for its "marginal_map", and 2^L for an Ising model with L free labels.
 
     Parameters
     ----------
     max_units : int, default=20
-        Refuse models whose smaller layer, or number of free labels, is larger.
+        Largest number of units in the enumerated layer, or of free labels. Larger models are
+        refused.
     random_state : int, RandomState or None, default=None
-        Seed of "samples", which are independent.
+        Seed of "samples".
     max_entries : int, default=2**24
-        Refuse an elimination with a larger table than this, at 8 bytes an entry, or with tables of
-        more than 16 times as many entries in all. The size is known before a table is made.
+        Largest number of entries of a table of an elimination, at 8 bytes each. All tables together
+        may have 16 times as many entries. Larger models are refused before any table is computed.
 
     Raises
     ------
     ValueError
-        By `infer`, if the layer to be enumerated is larger than `max_units`, or the tables of an
-        elimination are larger than `max_entries` (the message names the width); if enumeration
-        would take more than a day on one core; if no state has a positive weight.
+        Raised by `infer` if the layer to be enumerated is larger than `max_units`, if the tables of
+        an elimination are larger than `max_entries` (the message contains the width), if
+        enumeration would take more than a day on one core, or if no state has a positive weight.
 
     Examples
     --------
@@ -99,16 +100,16 @@ def answer_in_parts(
     best: Callable[..., dict],
     draw: Callable[..., dict],
 ) -> dict[str, Any]:
-    """Answer a query part by part, each part by a solver of its own.
+    """Split a query into parts, answer each part by its solver, and merge the answers.
 
-    `sums` answers marginals, statistics and log Z; `best` answers "map" and "marginal_map", with
-    max-marginals; `draw` answers samples. The log-odds of the result belong to the marginals if
-    these are asked for, else they are max-marginals.
+    `sums` computes marginals, statistics and log Z; `best` computes "map" and "marginal_map", with
+    max-marginals; `draw` computes samples. The log-odds of the result belong to the marginals if
+    marginals are requested; otherwise they are max-marginals.
     """
     _check_time(energy, query)
     fields = {}
     parts = [(best, _STATES), (sums, _SUMS), (draw, _SAMPLES)]
-    if "marginals" not in query.returns:  # the last log-odds stay
+    if "marginals" not in query.returns:  # the log-odds of the last part are kept
         parts.reverse()
     for solve, part in parts:
         asked = query.returns & part
@@ -121,7 +122,7 @@ def answer_in_parts(
 
 
 def exact_seconds(energy: BaseEnergy, returns: Iterable[str]) -> float:
-    """Estimate the time that "exact" takes by enumeration, in seconds on one core."""
+    """Estimate the time that "exact" takes to enumerate states, in seconds on one core."""
     total = 0.0
     for part, nanoseconds in zip((_SUMS, _STATES, _SAMPLES), EXACT_NANOSECONDS):
         for query in part & set(returns):
@@ -131,14 +132,15 @@ def exact_seconds(energy: BaseEnergy, returns: Iterable[str]) -> float:
 
 
 def _sizes(energy, query):
-    """Count the enumerated variables (N,), and the other variables that each state involves."""
+    """Return the number of enumerated variables (N,), and of other variables in each state."""
     free, k = energy.free, energy.n_enumerated(query)
     n_free = free.sum(axis=1)
     if energy.n_hidden == 0:
         n_visited = np.minimum(k, n_free)
         return n_visited, np.maximum(1, n_free - n_visited)
     # The states of a layer are enumerated. Clamped units of the other layer cost as much as free
-    # units; clamped units of the layer itself are only left out by the search for the best state.
+    # units. Clamped units of the enumerated layer are skipped only by the search for the best
+    # state.
     n_visited = np.full(len(free), k)
     if query in _STATES:
         visible_first = query == "marginal_map" or energy.n_visible < energy.n_hidden
@@ -152,16 +154,16 @@ def _check_time(energy, query):
     if seconds <= MAX_EXACT_SECONDS:
         return
     n_units = max(_sizes(energy, part)[0].max() for part in query.returns)
-    if n_units <= MAX_UNITS:  # larger models are refused by their size
+    if n_units <= MAX_UNITS:  # the solvers refuse larger models, with a message about the size
         raise ValueError(
             f"'exact' would enumerate 2^{n_units} states of each of {energy.n_models} models, "
             f"about {seconds / 3600:.0f} hours on one core. Use 'sum_product' or another "
-            "approximate method, or fewer models at a time"
+            "approximate method, or pass fewer models in a call"
         )
 
 
 def _score(energy, query, states):
-    """Return the joint score of states or, for "marginal_map", their log-weight."""
+    """Return the joint score of states, or their log-weight if "marginal_map" is requested."""
     if energy.evidence is not None:
         states = np.where(energy.free, states, energy.evidence).astype(np.int8)
     if "map" in query.returns:

@@ -10,7 +10,7 @@ from skcrbm.inference.random_numbers import uniforms
 
 @with_folded_evidence
 def solve(method, energy, query):
-    """Answer "log_partition", with its standard error and effective sample size."""
+    """Estimate "log_partition", with its standard error and effective sample size."""
     fields = anneal(method, energy, query, _log_weights)
     base = np.where(energy.free, np.logaddexp(0, np.hstack(energy.fields)), 0)
     fields["log_partition"] += base.sum(1, dtype=np.float64)

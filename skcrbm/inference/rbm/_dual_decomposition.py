@@ -1,4 +1,4 @@
-"""Dual decomposition of marginal MAP on RBMs: calls of the kernel on chunks of rows."""
+"""Dual decomposition for marginal MAP on RBMs: calls of the kernel on chunks of rows."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from skcrbm.utils.validation import kernel_array
 
 
 def solve(method, energy, query):
-    """Answer "marginal_map" and "map_bound"; see `DualDecomposition`."""
+    """Compute "marginal_map" and "map_bound"; see `DualDecomposition`."""
     model = _in_double(energy)
     n, n_visible = model.n_models, model.n_visible
     with one_blas_thread():
@@ -46,13 +46,13 @@ def solve(method, energy, query):
 
 
 def _in_double(energy):
-    """Return the same model in float64: a bound must hold for the exact numbers."""
+    """Return the model in float64, because a bound must hold for exact arithmetic."""
     model = RBMEnergy(*(part.astype(np.float64) for part in (*energy.couplings, *energy.fields)))
     return model if energy.evidence is None else model.condition(energy.evidence)
 
 
 def _rounding_of_evidence(model):
-    """Bound the rounding errors (N,) of the fields and offsets that come from clamped units."""
+    """Bound the rounding errors (N,) in the terms of clamped units, for each model."""
     size = np.abs(model.weights).sum() + sum(np.abs(part).sum(axis=1) for part in model.fields)
-    size += model.n_hidden  # softplus(0) is log 2
+    size += model.n_hidden  # softplus(0) = log 2 is below 1
     return np.finfo(np.float64).eps * (model.n_variables + 8) * size

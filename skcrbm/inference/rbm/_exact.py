@@ -1,4 +1,4 @@
-"""Exact inference on RBMs: the smaller layer is enumerated, the other layer summed out."""
+"""Exact inference on RBMs: one layer is enumerated, usually the smaller, the other summed out."""
 
 from dataclasses import replace
 from functools import wraps
@@ -28,18 +28,20 @@ from skcrbm.utils.limits import BLOCK_ENTRIES, CACHED_ENTRIES, ONE_MODEL_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, ordered_map, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# States of a model that are scored together to draw samples, times units.
+# Largest number of entries of an array of states (states times units) that are scored together
+# when samples are drawn.
 _BLOCK_UNITS = 2**20
-# States times summed units in a chunk of rows: some milliseconds, much longer than a call takes.
+# Product of the numbers of rows, states and summed units for a chunk of rows. A chunk takes some
+# milliseconds, much longer than the overhead of a call.
 _CHUNK_WORK = 2**23
-# Estimated numbers in memory for each variable of each row, besides the answer.
+# Estimated number of temporary values for each variable of each row, besides the answer.
 _NUMBERS = 8
-# Least number of rows in a block, as each block computes the tables of the couplings again.
+# Least number of rows in a block, because each block recomputes the tables of the couplings.
 _LEAST_ROWS = 64
 
 
 def solve(method, energy, query):
-    """Answer any query by enumerating the states of one layer."""
+    """Answer any query by enumerating the states of a layer."""
     return answer_in_parts(method, energy, query, sums=_sums, best=_best_states, draw=_draw)
 
 
@@ -52,9 +54,9 @@ def _check_size(method, layer, n_units, advice):
 
 
 def _in_blocks(solve):
-    """Decorate a solver that needs much memory for each row, so that it gets blocks of rows.
+    """Decorate a solver that needs much memory per row, so that each call gets a block of rows.
 
-    The answers for the rows are joined, and statistics summed over rows are added up.
+    The answers of the blocks are joined; statistics that are summed over rows are added up.
     """
 
     @wraps(solve)
@@ -69,7 +71,7 @@ def _in_blocks(solve):
             weight = query.sample_weight[rows]
             part = solve(method, energy.rows(rows), replace(query, sample_weight=weight))
             if "statistics" in part:
-                (values,) = part.pop("statistics")  # an RBM has a single array
+                (values,) = part.pop("statistics")  # the statistics of an RBM are a single array
                 if total is None:
                     shape = (n, *values.shape[1:]) if query.per_example else values.shape
                     total = np.zeros(shape, energy.dtype if query.per_example else np.float64)
@@ -103,11 +105,11 @@ class _Layers:
         self.free = kernel_array(self.joined(free[:, :n_visible], free[:, n_visible:]))
 
     def joined(self, visible, hidden):
-        """Join a visible and a hidden part (N, ...) in the order of these layers."""
+        """Join a visible and a hidden part (N, ...) in the order (enumerated, other)."""
         return np.hstack([visible, hidden] if self.visible_first else [hidden, visible])
 
     def in_order(self, values):
-        """Bring values (..., k + m) into the order visible, hidden."""
+        """Return values (..., k + m) in the order (visible, hidden)."""
         if self.visible_first:
             return values
         k = len(self.coupling)
@@ -117,7 +119,7 @@ class _Layers:
 @_in_blocks
 @with_folded_evidence
 def _best_states(method, energy, query):
-    """Answer "map" or "marginal_map", and max-marginals."""
+    """Compute "map" or "marginal_map", and max-marginals."""
     fields = empty_result(energy, query)
     marginal = "marginal_map" in query.returns
     if marginal:
@@ -130,7 +132,7 @@ def _best_states(method, energy, query):
     log_gain = _low_log_gain(layers.coupling)
     state, log_odds = np.zeros((n, k), np.int8), np.zeros((n, k + m))
 
-    from skcrbm.kernels.rbm_exact_map import best_states  # loaded when first needed
+    from skcrbm.kernels.rbm_exact_map import best_states  # imported on first use
 
     def solve(rows):
         best_states(
@@ -158,7 +160,7 @@ def _best_states(method, energy, query):
 @_in_blocks
 @with_folded_evidence
 def _sums(method, energy, query):
-    """Answer marginals, statistics and log Z."""
+    """Compute marginals, statistics and log Z."""
     layers = _Layers(energy, energy.n_hidden > energy.n_visible)
     coupling = layers.coupling
     k, m = coupling.shape
@@ -171,7 +173,8 @@ def _sums(method, energy, query):
     if "statistics" in query.returns:
         pairs = (np.zeros((n, m, k) if query.per_example else (m, k)),)
     weight = np.ones(n) if query.per_example else query.sample_weight
-    want_marginals = bool(query.returns & {"marginals", "statistics"})  # evidence needs them
+    # The statistics of clamped units are computed from marginals.
+    want_marginals = bool(query.returns & {"marginals", "statistics"})
     rows_of = layers.enumerated, layers.other, layers.free
     chunks = row_chunks(n, max(4, min(256, _CHUNK_WORK // max(1, m << k))))
 
@@ -191,7 +194,7 @@ def _sums(method, energy, query):
             np.add(found[:, k:], summed, out=found[:, k:], where=free[:, k:])
 
     def in_logs(rows, statistics):
-        from skcrbm.kernels.rbm_exact_log import enumerate_in_logs  # loaded when first needed
+        from skcrbm.kernels.rbm_exact_log import enumerate_in_logs  # imported on first use
 
         enumerate_in_logs(
             *(part[rows] for part in rows_of), coupling, _low_log_gain(coupling), weight[rows],
@@ -231,11 +234,11 @@ def _sums(method, energy, query):
 
 
 def _sums_of_one(layers):
-    """Answer for a single model in NumPy, without kernels, which take seconds to compile.
+    """Compute the sums of a single model in NumPy, to save the compile time of the kernels.
 
-    Training steps on a single row do not use it: they ask for sums of statistics, there are many
-    of them, and kernels are faster. Returns log Z, the log-odds (k + m,), 0 for clamped units, and
-    P(summed on, enumerated on) (m, k).
+    Return log Z, the log-odds (k + m,), 0 for clamped units, and P(summed on, enumerated on),
+    (m, k). Training steps on a single row use kernels instead, because kernels are faster in many
+    calls.
     """
     k, m = layers.coupling.shape
     free, free_other = layers.free[0, :k], layers.free[0, k:]
@@ -256,9 +259,10 @@ def _sums_of_one(layers):
 
 
 def _log_weights(layers, row, states):
-    """Return log-weights (K,) of states (K, k) in a row, and the inputs (K, m) to the other layer.
+    """Return log-weights (K,) of states (K, k) of a row, and the inputs (K, m) to the other layer.
 
-    States with a clamped unit on have log-weight -inf.
+    The effect of clamped units is included in the fields, so only states in which they are off
+    count; other states have log-weight -inf.
     """
     k = states.shape[1]
     free, free_other = layers.free[row, :k], layers.free[row, k:]
@@ -277,7 +281,7 @@ def _log_sum(log_weight):
 
 @with_folded_evidence
 def _draw(method, energy, query):
-    """Answer independent samples: a state of one layer, then of the other layer given it."""
+    """Draw independent samples: the enumerated layer, then the other layer given this layer."""
     n, n_samples = energy.n_models, query.n_samples
     layers = _Layers(energy, energy.n_visible < energy.n_hidden)
     coupling = layers.coupling
@@ -317,26 +321,26 @@ def _draw(method, energy, query):
 
 
 def _bits(numbers, k):
-    """Return the 0/1 states (K, k) of these numbers, the first unit fastest."""
+    """Return 0/1 states (K, k): the bits of each of the `numbers` (K,), lowest bit first."""
     return ((numbers[:, None] >> np.arange(k)) & 1).astype(np.float64)
 
 
 def _n_low(k, m):
-    """Return for how many of k enumerated units a table over all their states is computed."""
+    """Return the number of low units, the first of k enumerated units; tables hold their states."""
     return min(k, max(3, min(10, int(np.log2(CACHED_ENTRIES / max(m, 1))))))
 
 
 def _low_log_gain(coupling):
-    """Return the sums of couplings (k, m) to the units that are on, for all low states."""
+    """Return the inputs (m, 2^n_low) to the summed units, for all states of the low units."""
     n_low = _n_low(*coupling.shape)
     states = (np.arange(2**n_low)[:, None] >> np.arange(n_low)) & 1
     return np.ascontiguousarray((states @ coupling[:n_low]).T)
 
 
 def _odds_tables(layers):
-    """Return the tables of `enumerate_rows`; None if the model is beyond its range.
+    """Return the tables of `enumerate_rows`; None if couplings or fields are too large for odds.
 
-    Units with strong couplings are alone in their group, or in pairs.
+    Summed units with strong couplings are grouped alone or in pairs.
     """
     k, m = layers.coupling.shape
     if np.abs(layers.enumerated).max(initial=0.0) > MAX_FIELD:
@@ -360,9 +364,10 @@ def _odds_tables(layers):
 
 
 def _work_space(k, m, n_places):
-    """Return the scratch arrays of `enumerate_rows`, which would take long to compile in a kernel.
+    """Allocate the scratch arrays of `enumerate_rows`; inside the kernel this would compile slowly.
 
-    The numbers of the rows of a block lie one after the other. Empty places are units that are off.
+    The rows of a block are stored one after the other. Places without a unit count as units that
+    are off.
     """
     units = np.ones((5, BLOCK * n_places))
     units[0] = 0.0

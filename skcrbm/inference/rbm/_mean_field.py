@@ -1,7 +1,7 @@
-"""Mean field on RBMs: alternating updates, a matrix product per layer over the batch.
+"""Mean field on RBMs: alternating updates, each a matrix product for the whole batch.
 
-Hidden units are updated first: in a conditional model the input x acts on the visible units, so
-that their fields carry more information.
+Hidden units are updated first, from the visible beliefs: in a conditional model the input x acts on
+the visible units, so that their fields carry more information.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def solve(method, energy, query):
 def _iterate(method, energy, query):
     weights, n_visible, n = energy.weights, energy.n_visible, energy.n_models
     fields = empty_result(energy, query)
-    if query.start is None:  # from the fields, with the influence of clamped units
+    if query.start is None:  # start from the fields, including the influence of clamped units
         start = np.hstack(energy.fold_evidence()[0])
     else:
         start = query.start.log_odds
@@ -50,7 +50,7 @@ def _iterate(method, energy, query):
         fields["converged"][active[done]] = True
         if done.all():
             break
-        # Each model stops on its own: models that have converged leave the batch.
+        # Models that have converged leave the batch.
         keep = ~done
         if done.any():
             active, part = active[keep], part.rows(keep)
@@ -62,7 +62,7 @@ def _iterate(method, energy, query):
 
 
 def _with_evidence(energy, beliefs, first=0):
-    """Set the clamped units in beliefs (N, k), of the units from `first` on, to their values."""
+    """Set the beliefs (N, k) of clamped units to their values; column 0 is unit number `first`."""
     if energy.evidence is None:
         return beliefs
     held = energy.evidence[:, first : first + beliefs.shape[1]]
@@ -84,5 +84,6 @@ def _add_moments(energy, query, fields):
         scores += v * (h @ energy.weights.T)
         fields["log_partition"][:] = scores.sum(1, dtype=np.float64)
         fields["log_partition"] += (h * energy.hidden_bias).sum(1, dtype=np.float64)
-        off = _with_evidence(energy, expit(-fields["log_odds"]))  # entropy 0 if clamped
+        # The entropy of clamped units is 0, also with this value: entr(0) = entr(1) = 0.
+        off = _with_evidence(energy, expit(-fields["log_odds"]))
         fields["log_partition"] += (entr(beliefs) + entr(off)).sum(1, dtype=np.float64)

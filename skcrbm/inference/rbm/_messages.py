@@ -15,6 +15,7 @@ from skcrbm.utils.limits import LOG_RANGE, MAX_CHUNKS
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
+# Least number of models times edges in a chunk, and least number of rows if statistics are summed.
 _CHUNK_EDGES = 2**15
 _ROWS_PER_SUM = 4
 
@@ -46,11 +47,11 @@ def solve_mixed_product(method, energy, query):
 
 
 def _find_state(method, energy, query, kind):
-    """Return the best state of several runs, its hidden units at their conditional mode."""
+    """Return the best state of several runs, with hidden units at their mode given the visible."""
 
     def run(beliefs):
         fields, score = _pass_messages(method, energy, query, kind, beliefs=beliefs)
-        if query.return_state:  # an array, from which `best_of_restarts` can choose rows
+        if query.return_state:  # an array, so that `best_of_restarts` can choose rows
             in_logs.append(fields["state"].in_logs)
             fields["state"] = fields["state"].values
         return fields, score
@@ -71,11 +72,11 @@ def _find_state(method, energy, query, kind):
 def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=None):
     """Pass messages on a batch of RBMs.
 
-    `kind` is SUM, MAX or MIXED, and `edge_appearance` the rho of tree-reweighted messages, 1 for
-    all others. `beliefs` (N, V + H) are log-odds to start from, without messages, instead of the
-    start of the query; without beliefs and start, the visible units send first, from their
-    fields. Returns the fields of a result and the score (N,) of the best state visited, which is
-    the visible part of ``fields["assignment"]``.
+    `kind` is SUM, MAX or MIXED; `edge_appearance` is rho if messages are tree-reweighted, else 1.
+    `beliefs` (N, V + H) are log-odds to start from, and replace the start of the query. If there
+    are no beliefs and no start, the visible units send first, from their fields. Return the fields
+    of a result and the score (N,) of the best state visited, whose visible part is stored in
+    ``fields["assignment"]``.
     """
     n, dtype, n_visible = energy.n_models, energy.dtype, energy.n_visible
     shape = (n, *energy.weights.shape)
@@ -129,13 +130,13 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
         batch = RBMRows(visible_bias, hidden_bias, free[rows], weight[rows], start)
         kernel(kind, couplings, batch, options, answers)
 
-    # Few chunks, as each sums its statistics into a matrix of its own. No chunk is so small
-    # that this matrix, or handing the chunk to a thread, costs more than its work.
+    # Few and large chunks are best: each chunk sums its statistics into a separate matrix, and its
+    # work must outweigh the cost of this matrix and of a thread.
     size = max(-(-n // MAX_CHUNKS), -(-_CHUNK_EDGES // max(1, energy.weights.size)))
     if "statistics" in query.returns:
         size = max(size, _ROWS_PER_SUM)
     pairs = n // size // 2
-    if 1 <= pairs < MAX_CHUNKS // 2:  # an even number, so that two threads share the work
+    if 1 <= pairs < MAX_CHUNKS // 2:  # an even number of chunks, so that two threads share them
         size = -(-n // (2 * pairs))
     sum_statistics(solve, row_chunks(n, size), query, fields.get("statistics"))
     if query.return_trace:
@@ -148,10 +149,11 @@ def _pass_messages(method, energy, query, kind, *, edge_appearance=1.0, beliefs=
 
 
 def _choose_kernel(energy, kind, damping, edge_appearance):
-    """Return a kernel, the couplings as it takes them, and their norm.
+    """Return a kernel, the couplings in the form of the kernel, and the norm of the couplings.
 
-    Messages are kept as odds if products of them fit the dtype and damping is 0 or 1/2 (a square
-    root), else as logs. The norm is the largest sum of |couplings| over a row or a column.
+    Messages are kept as odds if their products fit the dtype and damping is 0 or 1/2 (the square
+    root of a product of messages), else as logs. The norm is the largest sum of |couplings| over a
+    row or a column.
     """
     weights, dtype = energy.weights, energy.dtype
     norms, step, columns = _norms(weights)
@@ -159,7 +161,8 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
     if kind != MAX and damping in (0.0, 0.5) and edge_appearance == 1:
         limit = dtype.type(LOG_RANGE[dtype])
         if 2 * step.max(initial=0) < limit:
-            # Times exp(max|W|) this is below the dtype's precision, and it is no denormal number.
+            # `floor` is so small that floor * exp(max|W|) is below the precision of the dtype, but
+            # large enough not to be a denormal number.
             floor = dtype.type(np.finfo(dtype).tiny ** 0.7)
             piece = _row_pieces(weights, norms, limit)
             couplings = OddsCouplings(weights, np.exp(weights), norms, piece, step, limit, floor)
@@ -169,7 +172,7 @@ def _choose_kernel(energy, kind, damping, edge_appearance):
 
 
 def _norms(weights):
-    """Return sums and maxima of |weights| (V, H) over rows, (V,) float64, and column sums (H,)."""
+    """Return row sums and row maxima (V,) and column sums (H,) of |weights| (V, H)."""
     bits = weights.view(f"u{weights.itemsize}")
     norms, largest = np.empty(len(weights)), np.empty(len(weights), bits.dtype)
     columns = np.empty(weights.shape[1], weights.dtype)
@@ -178,13 +181,14 @@ def _norms(weights):
 
 
 def _row_pieces(weights, norms, limit):
-    """Return the length (V,) of pieces of each row over which |weights| add up to at most `limit`.
+    """Return the length (V,) of the pieces into which each row is cut.
 
-    `norms` (V,) are the sums of |weights| (V, H) over the rows.
+    The sum of |weights| over a piece is at most `limit`, so that a product of messages over the
+    piece stays in the range of the dtype. `norms` (V,) are the sums of |weights| over whole rows.
     """
     n_visible, n_hidden = weights.shape
     piece = np.full(n_visible, max(1, n_hidden), np.uintp)
-    long = np.flatnonzero(norms > 0.99 * limit)  # the sum is rounded
+    long = np.flatnonzero(norms > 0.99 * limit)  # norms may be rounded down
     magnitude = np.abs(weights[long])
     size = n_hidden
     while len(long):

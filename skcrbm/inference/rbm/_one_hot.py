@@ -1,4 +1,4 @@
-"""Exact inference on RBMs with one categorical visible group, by a sum over its classes."""
+"""Exact inference on RBMs whose visible layer is one categorical variable, by sums over classes."""
 
 import numpy as np
 from scipy.special import log_expit
@@ -12,7 +12,7 @@ from skcrbm.utils.parallel import one_blas_thread
 
 
 def solve(method, energy, query):
-    """Answer any query from the log-weights of the classes."""
+    """Answer any query from the log-weights of the classes (hidden units summed out)."""
     energy, offset = _without_common_scores(energy)
     fields = empty_result(energy, query)
     n = energy.n_models
@@ -39,10 +39,10 @@ def solve(method, energy, query):
 
 
 def _without_common_scores(energy):
-    """Take terms that all states share out of the scores, and return their sum (N,), float64.
+    """Subtract the terms that all states share from the scores, and return their sum (N,), float64.
 
-    These are the biases of clamped hidden units, and a large bias that all classes have: next to
-    them, the differences between classes would be lost to rounding.
+    Such terms are the biases of clamped hidden units and, if it is large, the largest bias of the
+    classes. In a sum with large terms, rounding would hide the differences between classes.
     """
     visible_bias, hidden_bias = energy.fields
     offset = np.zeros(energy.n_models)
@@ -72,7 +72,7 @@ def _log_probability(energy, samples):
 
 
 def _inputs(energy, rows):
-    """Return the inputs (n, K, H) of the hidden units by class, and their evidence (n, 1, H)."""
+    """Return the inputs (n, K, H) of hidden units given each class, and the evidence (n, 1, H)."""
     inputs = energy.weights.astype(np.float64) + energy.hidden_bias[rows, None, :]
     if energy.evidence is None:
         return inputs, np.full((len(inputs), 1, energy.n_hidden), np.nan)
@@ -80,12 +80,12 @@ def _inputs(energy, rows):
 
 
 def _log(condition):
-    """Return 0 where a condition holds, -inf elsewhere."""
+    """Return 0 if a condition holds, else -inf, for each element."""
     return np.where(condition, 0.0, -np.inf)
 
 
 def _fill_best(energy, hidden, fields):
-    """Fill in assignment and max-marginals, with hidden units at their best or summed out."""
+    """Fill in assignment and max-marginals, with hidden units maximised or summed out."""
     n_classes = energy.n_visible
     scores = energy.class_log_weights(hidden)
     best = scores.argmax(axis=1)

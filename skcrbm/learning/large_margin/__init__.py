@@ -1,1 +1,1 @@
-"""Large margin machines: solvers of their dual problems, which need no inference."""
+"""Training of large margin machines: solvers for their dual problems, without inference."""

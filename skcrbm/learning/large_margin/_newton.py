@@ -1,8 +1,9 @@
 """Newton steps on the free dual variables of large margin machines.
 
-Coordinate descent quickly finds which dual variables lie at a bound, and then converges slowly on
-the free variables. Given the bounds, the free variables solve a linear system with a block for each
-label; the pair weights couple the blocks.
+A dual variable is free if it is strictly between its bounds. Coordinate descent quickly finds which
+variables are free, but then converges slowly. If the other variables stay at their bounds, the
+optimum of the free variables is the solution of a linear system with a block for each label. The
+pair weights couple the blocks.
 """
 
 from __future__ import annotations
@@ -19,64 +20,72 @@ from scipy.linalg.lapack import (
     dtrtrs,  # pyright: ignore[reportAttributeAccessIssue]
 )
 
+# Largest number of Newton steps in one call of `NewtonSteps.step`.
 _ROUNDS = 5
-# A step that does not raise the objective is multiplied by the first number, up to 8 times.
+# A step that does not increase the objective is multiplied by `_SHORTER`, at most
+# `_SHORTENINGS` times.
 _SHORTER, _SHORTENINGS = 0.35, 8
-# A ridge on the diagonal, relative to its mean, shortens the steps. It falls after a step of full
-# length, and rises after a step that is cut below `_SHORT`.
+# A ridge on the diagonal, relative to the mean of the diagonal, shortens the steps. The ridge falls
+# after a step of full length, and rises after a step that is shortened to a share below `_SHORT`.
 _RIDGE, _MIN_RIDGE, _MAX_RIDGE = 1e-3, 1e-6, 1e-2
 _RIDGE_FALL, _RIDGE_RISE, _SHORT = 0.33, 3.0, 0.2
-# Rough measured cost of a label, and of 1000 multiplications, in units of one visit of a single
-# variable by coordinate descent.
+# Rough measured costs per label and per 1000 multiplications; coordinate descent on a single
+# variable costs 1.
 _PER_LABEL, _PER_THOUSAND = 3000, 1
-# With more pair weights, a joint system would be too slow. Then each label moves as if no other
-# label shared its pair weights.
+# With more than this number of pair weights, a joint system would be too slow. Then each label
+# makes its step as if its pair weights did not depend on other labels.
 _MAX_PAIRS = 1000
-# Largest number of inputs of free variables that labels which move together hold: 32 MB. Beyond,
-# a label with more free variables than columns copies its inputs out of X when it needs them.
+# Largest number of inputs of free variables that are kept in memory for a joint step: 32 MB. If
+# there are more inputs, a label with more free variables than columns of X copies its rows of X
+# each time.
 _MAX_INPUTS = 4_000_000
-# Largest number of signs of other labels on the rows of free variables: 160 MB.
+# Largest number of signs of other labels in the rows of free variables: 160 MB.
 _MAX_SIGNS = 20_000_000
-# Ridge of exact steps, relative to the mean diagonal: equal rows make the system singular.
+# Ridge of exact steps, relative to the mean of the diagonal. It is not 0, because equal rows would
+# make the system singular.
 _EQUAL_ROWS = 1e-10
+# Largest number of Newton steps of `maximise_in_box`.
 _BOX_ROUNDS = 10
 
 
 @dataclass
 class _Label:
-    """The free dual variables of a label, times their signs."""
+    """The free dual variables of one label, each multiplied by the sign of the label in its row.
+
+    The inputs of a row are its row of X with a 1 appended.
+    """
 
     label: int
-    rows: np.ndarray  # (n,)
-    compute_inputs: Callable  # returns the rows of X with a 1 appended, (n, D + 1)
-    # (n, D + 1): the inputs of all rows if they are held; if `wide`, their products (n, n).
+    rows: np.ndarray  # (n,) numbers of the rows of the free variables
+    compute_inputs: Callable  # returns the inputs (n, D + 1) of given rows
+    # Cached inputs (n, D + 1) of `rows`, or their products (n, n) if `wide`; None if not cached.
     held: np.ndarray | None
-    wide: bool
-    mean_square: float  # mean of the diagonal of the products of the inputs
-    # (n, L + 1): signs of the other labels, 0 for the label itself, then the residuals, by which
-    # the fields miss the margin. (n, 1) without pair weights: then L is 0 below.
+    wide: bool  # True if there are at least as many columns of X as free variables
+    mean_square: float  # mean squared length of the inputs
+    # (n, L + 1): signs of the other labels (0 for this label); the last column has the residuals
+    # ``sign * margin - field``. Without pair weights (n, 1); then L is 0 in the shapes below.
     right: np.ndarray
-    low: np.ndarray  # (n,) bounds of the change
-    high: np.ndarray
-    change: np.ndarray = field(init=False)  # (n,)
-    free: np.ndarray = field(init=False)  # (n,) of bool: no step has reached a bound
+    low: np.ndarray  # (n,) lower bounds of `change`
+    high: np.ndarray  # (n,) upper bounds of `change`
+    change: np.ndarray = field(init=False)  # (n,) sum of the steps so far
+    free: np.ndarray = field(init=False)  # (n,) of bool: False after a variable reaches a bound
 
     def __post_init__(self):
         self.change = np.zeros(len(self.rows))
         self.free = np.ones(len(self.rows), dtype=bool)
 
     def inputs(self, kept: Any = slice(None)):
-        """Return the inputs (n, D + 1) of the kept variables; if `wide`, their products."""
+        """Return the inputs (n, D + 1) of the variables `kept`, or their products if `wide`."""
         if self.held is None:
             return self.compute_inputs(self.rows[kept])
         inputs = self.held[kept]
         return inputs[:, kept] if self.wide else inputs
 
     def factorise(self, ridge):
-        """Factorise the system of the free variables, as far as the pair weights do not matter.
+        """Factorise M: the products of the inputs of the free variables, plus `ridge` times I.
 
-        Return ``P' M^-1 [P, r]`` (L, L + 1) with signs P, residuals r and M, the products of the
-        inputs with `ridge` on the diagonal.
+        Returns ``P' M^-1 [P, r]`` (L, L + 1) with the signs P and residuals r, from which the step
+        of the pair weights is computed. `direction` uses the factors.
         """
         kept = slice(None) if self.free.all() else np.flatnonzero(self.free)
         inputs, right = self.inputs(kept), self.right[kept]
@@ -106,8 +115,9 @@ class _Label:
     def try_step(self, step):
         """Clip a step (n,) to the bounds.
 
-        Return the new change, the change of the fields through X, the increase of the objective
-        without the pair weights, and eta times the change (L,) of the pair weights.
+        Returns the new value of `change`, the change of the fields due to X, the increase of the
+        objective without pair weights, and eta times the contribution (L,) of this label to the
+        change of the pair weights.
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change
@@ -117,7 +127,7 @@ class _Label:
         return new, pushed, gain, step @ self.right[:, :-1]
 
     def accept(self, new, pushed, pairs):
-        """Make a step; return whether a variable reached a bound."""
+        """Make the step that `try_step` has tried; return True if a variable reached a bound."""
         self.change = new
         self.right[:, -1] -= pushed + self.right[:, :-1] @ pairs
         inside = (new > self.low) & (new < self.high)
@@ -140,13 +150,14 @@ class NewtonSteps:
             index = np.zeros((n_labels, n_labels), dtype=np.intp)
             index[np.triu_indices(n_labels, 1)] = np.arange(self._n_pairs)
             index += index.T
-            # The entries of a label with itself are 0, so their place does not matter.
+            # The entries of a label with itself are 0, so their index does not matter.
             self._pair_index = index, index[:, :, None] * self._n_pairs + index[:, None, :]
 
     def cost(self, free):
-        """Return the cost of `step` in visits of single variables; infinite if memory is short.
+        """Return the cost of `step`, or infinity if it would need too much memory.
 
-        `free` (N, L) marks the variables that would move.
+        The unit is the cost of coordinate descent on a single variable. `free` (N, L) marks the
+        variables that the step would change.
         """
         n_free, width = free.sum(axis=0), self._problem.X.shape[1] + 1
         n_labels, least = len(n_free), np.minimum(n_free, width)
@@ -164,12 +175,12 @@ class NewtonSteps:
         return _PER_LABEL * np.count_nonzero(n_free) + _PER_THOUSAND * total / 1000
 
     def step(self, alpha, weights, free, exact=False):
-        """Move the free variables of all labels towards the joint optimum.
+        """Move the free variables of all labels towards their joint optimum.
 
-        Variables that reach a bound stay there, and the system of the others is solved again. The
-        step changes `alpha` (N, L) and the weights A, b and S in place; the dual objective does not
-        decrease. `free` (N, L) marks some or all of the variables between their bounds. An exact
-        step has nearly no ridge.
+        If variables reach a bound, they stay there, and the system of the other variables is solved
+        again. `alpha` (N, L) and the weights A, b and S are changed in place. The dual objective
+        does not decrease. `free` (N, L) marks the variables to move, which must be between their
+        bounds. With `exact` the ridge is nearly 0.
         """
         n_free = np.count_nonzero(free, axis=0)
         least = np.minimum(n_free, self._problem.X.shape[1] + 1)
@@ -189,14 +200,14 @@ class NewtonSteps:
             self._store(each, alpha, weights)
 
     def _inputs(self, rows):
-        """Return rows of X with a 1 appended, (n, D + 1)."""
+        """Return the inputs (n, D + 1): rows of X with a 1 appended."""
         X = self._problem.X[rows]
         inputs = np.ones((len(rows), X.shape[1] + 1))
         inputs[:, :-1] = X.toarray() if sparse.issparse(X) else X
         return inputs
 
     def _label_of(self, alpha, weights, i, rows, hold):
-        """Return the `_Label` of the free variables of label i; `hold` keeps its inputs."""
+        """Return the `_Label` of label i and its free `rows`; `hold` caches the inputs."""
         coef, intercept, pairwise = weights
         X = self._problem.X[rows].astype(np.float64, copy=False)
         own, limit, start = (
@@ -227,11 +238,11 @@ class NewtonSteps:
         return _Label(i, rows, self._inputs, held, wide, mean_square, right, low, high)
 
     def _store(self, label, alpha, weights):
-        """Add the change of a label to the dual variables and their weights."""
+        """Add the change of a label's variables to `alpha`, and update A and b in `weights`."""
         i, rows, change = label.label, label.rows, label.change
         positive, limit = self._problem.signs[rows, i] > 0, self._problem.limits(rows, i)
         new = np.clip(alpha[rows, i] + np.where(positive, change, -change), 0.0, limit)
-        # Put variables exactly at their bound, in spite of rounding.
+        # Set variables at a bound to exactly this bound, in spite of rounding.
         new[change == np.where(positive, label.low, label.high)] = 0.0
         top = change == np.where(positive, label.high, label.low)
         new[top] = limit[top]
@@ -240,7 +251,10 @@ class NewtonSteps:
         weights[1][i] += change.sum()
 
     def _maximise(self, labels, exact):
-        """Make clipped Newton steps on labels; return the change (L, L) of the pair weights."""
+        """Make Newton steps, clipped to the bounds, for the given labels together.
+
+        Returns the change (L, L) of the pair weights.
+        """
         n_labels = len(self._ridge)
         members = [each.label for each in labels]
         scale = max((each.mean_square for each in labels), default=1.0)
@@ -286,7 +300,7 @@ class NewtonSteps:
     def _pair_step(self, labels, ridge):
         """Return the Newton step (L, L) of the pair weights, or (L, 0) without pair weights.
 
-        Given this step, each label can solve its own system.
+        Given the step of the pair weights, each label can compute its own step.
         """
         n_labels, penalty = len(self._ridge), self._problem.penalty
         result = np.zeros((n_labels, n_labels if self._joint else 0))
@@ -306,7 +320,7 @@ class NewtonSteps:
             result = dpotrs(factor, right, lower=1)[0][index]
             np.fill_diagonal(result, 0.0)
             return result
-        for each in labels:  # one at a time, to save memory
+        for each in labels:  # use one product at a time, to save memory
             product = each.factorise(ridge)
             if self._joint:
                 matrix = product[:, :-1] + penalty * np.eye(n_labels)
@@ -315,10 +329,11 @@ class NewtonSteps:
 
 
 def maximise_in_box(hessian, gradient, start, limit):
-    """Maximise ``g . d - d' H d / 2`` over ``start + d`` in [0, limit], from d = 0.
+    """Maximise ``g . d - d' H d / 2`` subject to ``start + d`` in [0, limit]; return start + d.
 
-    The steps are Newton steps on the free variables. A step is clipped to the box, or cut at
-    the first bound if that gives a higher value. Variables at a bound stay there.
+    The maximum may be approximate. Each Newton step on the free variables is clipped to the box, or
+    shortened to end at the first bound if that gives a higher value. Variables that reach a bound
+    stay there.
     """
     current = start.copy()
     free = np.arange(len(start))
@@ -338,7 +353,7 @@ def maximise_in_box(hessian, gradient, start, limit):
             if _gain(hessian, gradient, free, clipped) > _gain(hessian, gradient, free, step):
                 step = clipped
         moved = np.clip(current[free] + step, 0.0, limit[free])
-        if share < 1:  # put variables exactly at their bound, in spite of rounding
+        if share < 1:  # set variables at a bound to exactly this bound, in spite of rounding
             moved = np.where(moved <= 1e-12 * current[free], 0.0, moved)
             near = limit[free] - moved <= 1e-12 * limit[free]
             moved = np.where(near, limit[free], moved)

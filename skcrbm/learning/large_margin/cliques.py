@@ -1,9 +1,10 @@
 """Dual coordinate descent for a large margin Markov network.
 
-As in `dual_coordinate` for pairs of labels, each step moves the dual variable of one row and one
-output, and the duality gap ends the training. Here the weights are sums over cliques, and may have
-an L1 penalty, which shrinks the sums. Shrunk sums move no more than the sums do. So the step that
-is optimal without the penalty cannot overshoot with it.
+`dual_coordinate` solves the problem for pairs of labels. As there, each step changes the dual
+variable of one row and one output. Here cliques may have any size, several cliques may share a
+weight, and training may also end by the duality gap. Each weight is a sum over dual variables,
+which is soft-thresholded if there is an L1 penalty. Soft-thresholding makes the change of a sum
+smaller, never larger. So a step that is optimal without the L1 penalty does not overshoot.
 """
 
 from __future__ import annotations
@@ -23,29 +24,30 @@ from skcrbm.learning.large_margin._newton import maximise_in_box
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import kernel_array
 
-# Largest number of passes over the active variables between two passes over all variables, in which
-# the duality gap is computed. The goal in between is this share of the last violation.
+# Between two passes over all variables there are at most _LOOK passes over the active variables.
+# They end earlier if the violation falls below the share _STAGE of its value in the last pass over
+# all variables. The duality gap is computed before each pass over all variables.
 _LOOK, _STAGE = 20, 0.1
-# With at most 600 dual variables between their bounds, a Newton step is cheap. It follows the first
-# full pass after 40 passes, 60, 90 and so on.
+# If at most _FEW_FREE dual variables are between their bounds, a Newton step is cheap. Newton steps
+# are made before a pass over all variables, after at least 40, 60, 90, ... passes in total.
 _FEW_FREE, _FIRST_NEWTON, _NEWTON_GROWTH = 600, 40, 1.5
-# Largest number of clique features of these variables: 160 MB.
+# Largest number of clique features in the rows of these variables: 160 MB.
 _MAX_FEATURES = 20_000_000
-# Smaller ranges of projected gradients, in margins, are rounding.
+# A smaller range of projected gradients, divided by the margin, comes from rounding.
 _ROUNDING = 1e-12
 
 
 @dataclass
 class CliqueFeatures:
-    """Products of -1/+1 variables over cliques, and the weights that they share."""
+    """Features of cliques (products of -1/+1 variables), and how cliques share T weights."""
 
     # The variables of clique j are ``members[start[j]:start[j + 1]]``.
     start: np.ndarray
     members: np.ndarray
-    # CSR matrix (J, T): the weights of cliques are ``mixing @ weight`` with learned `weight`.
+    # CSR matrix (J, T): the weights of the cliques are ``mixing @ weight`` with learned weights.
     mixing: Any
-    is_output: np.ndarray  # (V,) of bool: whether a variable has a margin
-    # As in `kernels/clique_dual.py`.
+    is_output: np.ndarray  # (V,) of bool: True for an output, which has a margin
+    # `kernels/clique_dual.py` describes the other fields.
     place: np.ndarray
     clique: np.ndarray
     group: np.ndarray
@@ -53,12 +55,12 @@ class CliqueFeatures:
 
     @classmethod
     def of(cls, cliques, mixing, is_output):
-        """Build the features of J tuples of variables, with a matrix (J, T) and a mask (V,)."""
+        """Build the features of J cliques, given as tuples of variables; `mixing` may be dense."""
         sizes = np.array([len(c) for c in cliques], np.int64)
         members = np.array([i for c in cliques for i in c], np.int64)
         mixing = sparse.csr_matrix(mixing, dtype=np.float64, copy=True)
         mixing.eliminate_zeros()
-        # An entry for each output of each clique.
+        # Make an entry for each output of each clique.
         owner = np.repeat(np.arange(len(sizes)), sizes)
         keep = is_output[members]
         owner, variable = owner[keep], members[keep]
@@ -82,7 +84,7 @@ class CliqueFeatures:
 
     @property
     def arrays(self):
-        """Return the cliques as the kernels take them."""
+        """Return the named tuple that the kernels take."""
         from skcrbm.kernels.clique_dual import CliqueFeatures
 
         return CliqueFeatures(
@@ -90,7 +92,10 @@ class CliqueFeatures:
         )
 
     def n_pairs(self):
-        """Return the number of output pairs (T,) in the cliques of each weight, times factors."""
+        """Return the number of pairs of outputs in the cliques of each weight (T,).
+
+        A clique counts with its absolute entry of `mixing`.
+        """
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         n = np.bincount(owner, self.is_output[self.members], minlength=len(self.start) - 1)
         return abs(self.mixing).T @ (n * (n - 1) / 2)
@@ -106,13 +111,13 @@ class CliqueProblem:
     """
 
     features: CliqueFeatures
-    # (N, V) in {-1, +1}; 0 for a missing value, which takes its cliques out of the margins.
+    # (N, V) in {-1, +1}; a missing value is 0, so that its cliques drop out of the margins.
     signs: np.ndarray
-    limit: np.ndarray  # (N, V); missing values and inputs count as 0
+    limit: np.ndarray  # (N, V); set to 0 for missing values and for variables without a margin
     margin: float
     penalty: np.ndarray  # (T,)
-    inputs: Any = None  # x, a CSR matrix (N, D), or None without a linear part
-    # Parameters that the error message names if the numbers overflow.
+    inputs: Any = None  # x as a CSR matrix (N, D); None if the margins have no linear part
+    # Parameters that the error message for overflow names.
     large: str = "C, margin or alpha_l1"
 
     def __post_init__(self):
@@ -123,9 +128,10 @@ class CliqueProblem:
         self.limit = kernel_array(np.where(there, self.limit, 0.0), np.float64)
 
     def weights(self, dual):
-        """Return sums (T,), weights (T,) and input weights (V, D) of dual variables (N, V).
+        """Return sums (T,), weights (T,) and input weights (V, D) for dual variables (N, V).
 
-        The sums are over dual variables times gradients; the penalty shrinks them to the weights.
+        The sums are over dual variables times gradients of margins. Shrinking the sums by the L1
+        penalty gives the weights.
         """
         from skcrbm.kernels.clique_dual import clique_sums
 
@@ -142,7 +148,7 @@ class CliqueProblem:
         return margins + self.signs * (self.inputs @ input_weight.T)
 
     def objectives(self, dual, weight, input_weight):
-        """Return the primal and the dual objective; the dual is never the larger number."""
+        """Return the primal objective and the dual objective, which is at most the primal."""
         norm = 0.5 * ((weight**2).sum() + (input_weight**2).sum())
         margins = self.margins(weight, input_weight)
         loss = (self.limit * np.maximum(self.margin - margins, 0.0)).sum()
@@ -154,7 +160,7 @@ class CliqueProblem:
         primal, value = self.objectives(dual, weight, input_weight)
         if not np.isfinite([primal, value]).all():
             raise ValueError(f"training overflowed: {self.large} is too large")
-        # A negative gap is rounding. If all limits are 0, both objectives are 0.
+        # A negative gap comes from rounding. If all limits are 0, both objectives are 0.
         return max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
 
 
@@ -167,7 +173,7 @@ class CliqueFit:
     dual: np.ndarray  # (N, V)
     gap: float  # (primal - dual) / primal objective
     n_iter: int  # number of passes over the rows
-    reason: str  # of the end: "tol", "max_iter", "callback" or "interrupted"
+    reason: str  # reason of the end: "tol", "max_iter", "callback" or "interrupted"
 
 
 def fit_cliques(
@@ -183,10 +189,11 @@ def fit_cliques(
 ) -> CliqueFit:
     """Solve a `CliqueProblem` by dual coordinate descent with shrinking.
 
-    The training ends when the relative duality gap is at most `tol` (0: never), when the projected
-    gradients of all dual variables lie within `violation_tol` margins of each other, or after
-    `max_iter` passes. `rng` gives the order of the rows. `dual` (N, V) is the start, 0 by default.
-    The hooks are as in `fit_large_margin`, with a `CliqueFit`.
+    The training ends when the relative duality gap is at most `tol` (if `tol` is not 0), when the
+    projected gradients of all dual variables differ by at most ``violation_tol * margin``, or after
+    `max_iter` passes. `rng` determines the order of the rows. Training starts at `dual` (N, V), by
+    default 0. `fit_large_margin` describes `on_pass_begin` and `on_pass_end`; here the current fit
+    is a `CliqueFit`.
 
     Raises
     ------
@@ -201,14 +208,17 @@ def fit_cliques(
 
 
 def _fit_of(problem, alpha, n_iter, reason):
-    """Return the `CliqueFit` of dual variables, without the rounding errors of the updates."""
+    """Return the `CliqueFit` for dual variables, with weights computed from scratch.
+
+    This removes the rounding errors of the updates.
+    """
     _, weight, input_weight = problem.weights(alpha)
     gap = problem.gap(alpha, weight, input_weight)
     return CliqueFit(weight, input_weight, alpha, gap, n_iter, reason)
 
 
 def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
-    """Optimise alpha in place; return the number of passes and the reason of the end."""
+    """Optimise `alpha` in place; return the number of passes and the reason why training ended."""
     from skcrbm.kernels.clique_dual import CliqueDual, CliqueRows, clique_passes
 
     tol, least_violation = tols
@@ -217,7 +227,7 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
     if not possible.any():
         return 0, "tol"
     n_possible = possible.sum(axis=1)
-    # The variables of each row, active variables first.
+    # Variables of each row; the first n_active variables of a row are active.
     active = np.argsort(~possible, axis=1, kind="stable").astype(np.int32)
     n_active = n_possible.copy()
     order = np.flatnonzero(n_possible)
@@ -274,9 +284,10 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
 
 
 def _newton_step(problem, alpha, total, weight, input_weight):
-    """Move the free dual variables, in place, to their optimum for the given zero weights.
+    """Move the free dual variables, in place, to their optimum if zero weights stay zero.
 
-    There is no step if the dual objective would fall, because a weight leaves 0.
+    A weight may become nonzero nevertheless. If the dual objective would fall for this reason, the
+    variables are not changed.
     """
     rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
     n_cliques = len(problem.features.start) - 1
@@ -306,7 +317,7 @@ def _newton_step(problem, alpha, total, weight, input_weight):
 
 
 def _gradients(problem, rows, variables):
-    """Return the gradients (m, T) of the margins of some variables of some rows."""
+    """Return the gradients (m, T), in the weights, of the margins of m (row, variable) pairs."""
     features = problem.features
     signs = problem.signs[rows]
     products = np.multiply.reduceat(signs[:, features.members], features.start[:-1], axis=1)
@@ -322,7 +333,7 @@ def _gradients(problem, rows, variables):
 
 
 def clique_problem(problem):
-    """Return a `LargeMarginProblem` with cliques as a `CliqueProblem`."""
+    """Convert a `LargeMarginProblem` with larger cliques to a `CliqueProblem`."""
     n_rows, n_labels = problem.signs.shape
     cliques = [*combinations(range(n_labels), 2), *problem.cliques]
     mixing = np.sqrt(problem.spread) * sparse.identity(len(cliques), format="csr")
@@ -338,7 +349,7 @@ def clique_problem(problem):
 
 
 def label_weights(problem, fitted):
-    """Return A (L, D), b (L,), S (L, L) and the weights (J,) of larger cliques of a `CliqueFit`."""
+    """Convert a `CliqueFit` to A (L, D), b (L,), S (L, L) and weights (J,) of larger cliques."""
     n_labels = problem.signs.shape[1]
     weights = np.sqrt(problem.spread) * fitted.weight
     pairwise = np.zeros((n_labels, n_labels))

@@ -1,7 +1,7 @@
-"""Cutting planes: the training of the structural support vector machine over label pairs.
+"""Cutting planes: the training of the structural support vector machine with label pairs.
 
-Each iteration finds the labels of every row that violate the margin most, adds their mean as one
-linear constraint, and solves a quadratic program with a variable for each constraint.
+Each iteration finds the most violating label vector of every row, adds the sum over all rows as one
+linear constraint (plane), and solves a quadratic program with a variable for each plane.
 """
 
 from __future__ import annotations
@@ -19,41 +19,43 @@ from skcrbm.inference import ICM, InferenceMethod, infer
 from skcrbm.inference.base import MagnitudeError
 from skcrbm.utils.parallel import linear_fields, one_blas_thread
 
-# Ridge, relative to the mean square of the active planes, for systems of dependent planes.
+# Ridge that makes the system regular if planes are linearly dependent, relative to the mean square
+# of the active planes.
 _RIDGE = 1e-13
-# Smallest scale, relative to the offsets, so that planes without slope give finite numbers.
+# The quadratic program is divided by a scale. Its smallest value is this share of the offsets, so
+# that planes with slope 0 give finite numbers.
 _LEAST_UNIT = 1e-30
-# A slope that is closer to the highest slope, relatively, needs no further step.
+# The quadratic program is solved if no slope exceeds the active slopes by more than this share.
 _SLOPE = 1e-12
-# Number of iterations without weight after which a plane is dropped.
+# A plane is dropped after this number of iterations with a dual variable of 0.
 _IDLE = 50
-# ICM finds the planes as long as its planes are violated, except in every tenth iteration.
+# ICM finds the planes as long as its planes are violated, except in every `_DRAFTS`-th iteration.
 _DRAFTS = 10
-# A violation smaller than this share of the objective is rounding.
+# A violation smaller than this share of the objective comes from rounding.
 _ROUNDING = 1e-9
 
 
 @dataclass
 class StructuralMarginProblem:
-    """The training problem of a pairwise machine with a margin of whole label vectors.
+    """The training problem of a pairwise machine with a margin between whole label vectors.
 
     Minimise ``1/2 (|A|^2 + |b|^2) + eta/2 sum_{i<k} s_ik^2 + sum_n C_n max_y [D(y, y_n) +
     F_n(y) - F_n(y_n)]`` with ``F_n(y) = sum_i y_i (a_i . x_n + b_i) + sum_{i<k} s_ik y_i y_k``
-    and D the number of labels that differ.
+    and D the number of labels that differ. The last sum is called the risk.
     """
 
     X: Any  # array or CSR matrix (N, D)
     signs: np.ndarray  # (N, L): labels y_n in {-1, +1}
     limit: np.ndarray  # (N,): C_n
     penalty: float  # eta; infinite without pair weights
-    one_hot: bool  # whether the maximum is over the vectors with one label on
-    # Method that finds the maximum otherwise: "branch_and_bound", "icm" or "linear_program", which
-    # takes the maximum over the local polytope.
+    one_hot: bool  # True if y in the maximum has exactly one label on
+    # Method that finds the maximum if not `one_hot`: "branch_and_bound", "icm" or "linear_program",
+    # which maximises over the local polytope.
     method: InferenceMethod
     n_jobs: int | None = None
 
     def __post_init__(self):
-        # Sums need float64 for every X, because training depends on small differences of sums.
+        # Use float64 for every X, because training depends on small differences of sums.
         self.X = self.X.astype(np.float64)
         if sparse.issparse(self.X):
             self.X = self.X.tocsr()
@@ -63,13 +65,16 @@ class StructuralMarginProblem:
 
     @property
     def n_parameters(self):
-        """Return the length of a vector of parameters: A, b and the pairs, if there are pairs."""
+        """Return the length of a vector of parameters, with A, b and the pair weights (if any)."""
         n_labels = self.signs.shape[1]
         n_pairs = 0 if self._upper is None else len(self._upper[0])
         return n_labels * (self.X.shape[1] + 1) + n_pairs
 
     def weights(self, vector):
-        """Split a vector into A (L, D), b (L,) and S (L, L); its pairs are times sqrt(eta)."""
+        """Split a vector into A (L, D), b (L,) and S (L, L).
+
+        The vector has the pair weights times sqrt(eta), so that all parameters have penalty 1.
+        """
         n_labels, n_columns = self.signs.shape[1], self.X.shape[1]
         coef, intercept, pairs = np.split(
             vector, [n_labels * n_columns, n_labels * (n_columns + 1)]
@@ -82,23 +87,23 @@ class StructuralMarginProblem:
 
     @property
     def draft(self):
-        """Return a method that finds violated label vectors faster than `method`, or None."""
+        """Return a faster method that may miss the maximum, or None if `method` is fast."""
         quick = self.one_hot or self._upper is None or self.method.name == "icm"
         return None if quick else ICM()
 
     def plane(self, vector, method):
         """Find the most violated constraint at a vector (n_parameters,).
 
-        Return its slope (n_parameters,) and its offset: the risk of every w is at least
-        ``offset - slope . w``. Also return the number of rows whose maximum branch and bound did
-        not prove.
+        Returns the slope (n_parameters,) and the offset of a plane: the risk of every parameter
+        vector w is at least ``offset - slope . w``. Also returns the number of rows whose maximum
+        branch and bound has not proved.
         """
         coef, intercept, pairwise = self.weights(vector)
         fields = linear_fields(self.X, coef, intercept)
         means, converged = self._worst(fields, pairwise, method)
         missed = self.signs - means
         halves = (means == 0).astype(np.float64)
-        # If the search found a lower value than the row's own labels, these are the maximum.
+        # Use the row's own labels if the search has found only a lower value.
         gain = (0.5 * self.signs * missed - fields * missed).sum(axis=1)
         gain += self._pair_score(means, halves, pairwise) - self._pair_score(
             self.signs, 0.0 * halves, pairwise
@@ -116,12 +121,19 @@ class StructuralMarginProblem:
         return np.concatenate(parts), offset, int(np.count_nonzero(~converged))
 
     def _pair_score(self, means, halves, pairwise):
-        """Return the scores (N,) of the pairs, with the better value for two labels at one half."""
+        """Return the scores (N,) of the pairs of labels.
+
+        `means` is 0 for a label at one half, marked in `halves`. Two labels at one half are equal
+        or different, whichever gives the pair the higher score.
+        """
         score = 0.5 * ((means @ pairwise) * means).sum(axis=1)
         return score + 0.5 * ((halves @ np.abs(pairwise)) * halves).sum(axis=1)
 
     def _worst(self, fields, pairwise, method):
-        """Return the labels (N, L) of the maxima, 0 for one half, and whether each is proven."""
+        """Return the maximising labels (N, L) in {-1, 0, 1} and whether they are proven (N,).
+
+        0 stands for a label at one half, which only "linear_program" finds.
+        """
         fields = fields - 0.5 * self.signs
         if self.one_hot:
             found = 2.0 * np.eye(fields.shape[1])[fields.argmax(axis=1)] - 1.0
@@ -136,8 +148,7 @@ class StructuralMarginProblem:
             found = infer(energy, method, returns="map", n_jobs=self.n_jobs)
         except MagnitudeError as error:
             raise ValueError(
-                "X times coef_ is too large a number for inference; scale the columns of X, or "
-                "lower C"
+                "X times coef_ is too large for inference; scale the columns of X or lower C"
             ) from error
         proven = found.converged | (method.name != "branch_and_bound")
         return 2.0 * found.assignment - 1.0, proven
@@ -150,20 +161,21 @@ class StructuralMarginFit:
     coef: np.ndarray  # (L, D)
     intercept: np.ndarray  # (L,)
     pairwise: np.ndarray  # (L, L)
-    objective: float  # of these weights, with the maxima that the searches found
+    objective: float  # objective of these weights, for the maxima that the searches have found
     gap: float  # (objective - lower bound) / objective
-    n_iter: int  # number of searches through all rows
-    # Number of rows whose maximum branch and bound did not prove in the last iteration.
+    n_iter: int  # number of iterations, each with a search in all rows
+    # Number of rows whose maximum branch and bound has not proved in the last iteration.
     n_open: int
     # Reason of the end: "tol", "max_iter", "callback", "interrupted", or "rounding" if the gap is
-    # above tol but rounding hides all violations.
+    # above `tol` but all violations are as small as rounding errors.
     reason: str
 
 
 class _Planes:
-    """K constraints with slopes (K, P), and their quadratic program.
+    """K planes with slopes (K, P) and offsets (K,), and their quadratic program.
 
-    The dual variables (K,) sum to 1. The first plane is 0, a lower bound of the risk.
+    The dual variables (K,) sum to 1. The first plane is the constant 0, because the risk is never
+    negative.
     """
 
     def __init__(self, n_parameters):
@@ -172,7 +184,7 @@ class _Planes:
         self._idle = np.zeros(1, int)
 
     def add(self, slope, offset):
-        """Add a plane; drop the planes that have had no weight for long."""
+        """Add a plane, and drop planes whose dual variables have been 0 for `_IDLE` iterations."""
         keep = self._idle <= _IDLE
         keep[0] = True
         self.slopes = np.vstack([self.slopes[keep], slope])
@@ -184,14 +196,14 @@ class _Planes:
         self._idle = np.append(self._idle[keep], 0)
 
     def solve(self):
-        """Return the best vector for these planes, and a lower bound of every objective."""
+        """Return the optimal vector for these planes and a lower bound of the true minimum."""
         self.dual = maximise_over_simplex(self.gram, self.offsets, self.dual)
         self._idle = np.where(self.dual > 0, 0, self._idle + 1)
         vector = self.dual @ self.slopes
         return vector, self.dual @ self.offsets - 0.5 * (vector @ vector)
 
     def risk(self, vector):
-        """Return the height of the highest plane at a vector."""
+        """Return the lower bound of the risk at a vector, from the highest plane."""
         return (self.offsets - self.slopes @ vector).max()
 
 
@@ -205,16 +217,18 @@ def fit_cutting_planes(
 ) -> StructuralMarginFit:
     """Solve a `StructuralMarginProblem` by cutting planes with one slack variable.
 
-    Most planes are drafts by ICM, which are valid for every method, as long as ICM finds violated
-    planes. Objectives use only the planes that the problem's own method finds.
+    To save time, ICM finds most planes, as long as its planes are violated; such planes are valid
+    constraints for every method. The objective is computed only from planes that the problem's own
+    method finds.
 
-    The training ends when the best objective is within the share `tol` of the lower bound of the
-    quadratic program, when the search finds no constraint that is violated by more than rounding,
+    The training ends when the relative gap between the best objective and the lower bound of the
+    quadratic program is at most `tol`, when no constraint is violated by more than rounding errors,
     or after `max_iter` iterations.
 
     `on_pass_begin` is called before each iteration with its number, from 0. `on_pass_end` is called
-    after each iteration with its number, the relative gap, the number of planes, and a function
-    that returns the current `StructuralMarginFit`; it returns True to stop.
+    after each iteration with four arguments: the number of the iteration, the relative gap, the
+    number of planes, and a function that returns the current `StructuralMarginFit`. It returns True
+    to stop the training.
 
     Raises
     ------
@@ -228,7 +242,7 @@ def fit_cutting_planes(
 def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
     planes = _Planes(problem.n_parameters)
     vector, lower = np.zeros(problem.n_parameters), 0.0
-    best: Any = None  # vector, half its square, risk
+    best: Any = None  # (vector, half its squared length, risk) with the lowest objective
     n_iter, n_open, reason = 0, 0, "max_iter"
     draft = problem.draft
 
@@ -259,11 +273,11 @@ def _cut(problem, tol, max_iter, on_pass_begin, on_pass_end):
                     "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the "
                     "columns of X"
                 )
-            if best is not None:  # an earlier search that is not exact may have missed the plane
+            if best is not None:  # the new plane may be higher there than an inexact search found
                 best = best[0], best[1], max(best[2], offset - slope @ best[0])
             if proper and (best is None or half + max(found, known) < best[1] + best[2]):
                 best = vector, half, max(found, known)
-            assert best is not None  # the first search is a proper search
+            assert best is not None  # the first iteration uses the problem's own method
             n_iter += 1
             if proper and found - known <= _ROUNDING * (half + known):
                 reason = "tol" if _gap(best[1] + best[2], lower) <= tol else "rounding"
@@ -297,10 +311,11 @@ def _gap(objective, lower):
 def maximise_over_simplex(gram, offset, start):
     """Maximise ``offset.a - 1/2 a'(gram)a`` over a >= 0 with a sum of 1, up to rounding.
 
-    Each step goes to the maximum on the face of the active variables, or as far as all variables
-    stay positive. A variable becomes active if its slope is larger than the slope of the active
-    variables, and rests if it reaches 0. `gram` (K, K) is symmetric and positive semidefinite,
-    `start` (K,) is a point of the simplex.
+    Only active variables may differ from 0. Each step moves to the maximum over the active
+    variables, or towards it until the first of them reaches 0 and becomes inactive. At a maximum,
+    the variable with the largest slope becomes active if its slope is larger than the common slope
+    of the active variables. `gram` (K, K) is symmetric and positive semidefinite, and `start` (K,)
+    is a point of the simplex.
     """
     point = start.copy()
     active = point > 0
@@ -340,7 +355,7 @@ def _value(gram, offset, point):
 
 
 def _face_maximum(gram, offset):
-    """Return the maximum over all points with a sum of 1, also points with negative entries."""
+    """Return the maximum over all points with a sum of 1; entries may be negative."""
     n = len(offset)
     unit = max(np.trace(gram) / n, _LEAST_UNIT * np.abs(offset).max(), np.finfo(float).tiny)
     system = np.zeros((n + 1, n + 1))

@@ -1,8 +1,8 @@
 """Dual coordinate descent: the training of the large margin Boltzmann machine.
 
-Each step moves the dual variable of one row and one label to its exact optimum, so that there is
-no step size. The range of the projected gradients ends the training. For this reason the solver
-does not use the training loop of the other models, which follows gradients in the parameters.
+Each step sets the dual variable of one row and one label to its exact optimum, so that no step size
+is needed. Training ends when the projected gradients are close to each other. Other models are
+trained by gradients in their parameters, so this solver cannot use their training loop.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Number of passes before the first Newton step on the variables between their bounds, passes
-# between two steps, and largest work of the steps, relative to the work of the passes.
+# Newton steps on the variables between their bounds: number of passes before the first step, number
+# of passes between two steps, and largest work of all steps relative to the work of the passes.
 _FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 15, 2.0
-_NEWTON_RETRY = 5  # passes until the next attempt if a step would have cost too much
-# With at most 400 free variables, up to 10 more Newton steps follow once `tol` is reached, until
-# the violation is below _EXACT. So the result of a small problem does not depend on the path.
+_NEWTON_RETRY = 5  # number of passes until the next attempt if a step would cost too much
+# If at most _FEW_FREE variables are free when `tol` is reached, up to _POLISH exact Newton steps
+# follow, until the violation is below _EXACT. So the result of a small problem does not depend on
+# the start and the order of the rows.
 _FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10
-# The goal of a stage is this share of the violation in the last pass over all labels. Labels that
-# meet the goal rest, so that the passes go to the other labels.
+# After a pass over all labels, a stage of passes begins. The goal of the stage is this share of the
+# violation in the first pass. Labels that have reached the goal are skipped until the stage ends.
 _STAGE = 0.1
 
 
@@ -39,18 +40,19 @@ class LargeMarginProblem:
     """The training problem of a large margin Boltzmann machine.
 
     Minimise ``1/2 (|A|^2 + |b|^2) + eta/2 sum_{i<k} s_ik^2 + sum_in U_in [gamma - m_in]_+``
-    with the margins ``m_in = y_in (a_i . x_n + b_i + sum_{k != i} s_ik y_kn)``. Further cliques C_j
-    of labels add ``eta/2 sum_j w_j^2`` and ``sum_{j: i in C_j} w_j prod_{k in C_j} y_kn``.
+    with the margins ``m_in = y_in (a_i . x_n + b_i + sum_{k != i} s_ik y_kn)``. Larger cliques C_j
+    of labels add ``eta/2 sum_j w_j^2`` to the objective and ``sum_{j: i in C_j} w_j prod_{k in C_j}
+    y_kn`` to the margins.
     """
 
     X: Any  # array or CSR matrix (N, D)
-    # (N, L) of int8: labels y in {-1, +1}; 0 for a missing label, which the margins leave out.
+    # (N, L) of int8: labels y in {-1, +1}. A missing label is 0 and drops out of all margins.
     signs: np.ndarray
-    # (N, L), or (N, 1) if the labels of a row share it: U. Missing labels count as 0.
+    # U (N, L), or (N, 1) if all labels of a row have the same limit. Missing labels have limit 0.
     limit: np.ndarray
     margin: float  # gamma
     penalty: float  # eta; infinite without pair weights
-    # Tuples of three and more labels; ignored without pair weights.
+    # The larger cliques: tuples of three or more labels. Ignored without pair weights.
     cliques: Sequence[tuple[int, ...]] = ()
 
     def __post_init__(self):
@@ -61,16 +63,16 @@ class LargeMarginProblem:
 
     @property
     def spread(self):
-        """Return 1 / eta, by which a dual variable moves a pair weight."""
+        """Return 1 / eta, the change of a pair weight per change of a dual variable."""
         return 1.0 / self.penalty
 
     def limits(self, rows=slice(None), labels=slice(None)):
-        """Return U of rows and labels, 0 for missing labels."""
+        """Return the limits U of the given rows and labels, with 0 for missing labels."""
         limit = np.broadcast_to(self.limit, self.signs.shape)[rows, labels]
         return np.where(self.signs[rows, labels] != 0, limit, 0.0)
 
     def weights(self, dual):
-        """Return the weights A (L, D), b (L,), S (L, L) of dual variables (N, L)."""
+        """Return the weights A (L, D), b (L,) and S (L, L) for dual variables (N, L)."""
         n_labels = self.signs.shape[1]
         coef, intercept = np.zeros((n_labels, self.X.shape[1])), np.zeros(n_labels)
         half = np.zeros((n_labels, n_labels))
@@ -85,7 +87,7 @@ class LargeMarginProblem:
         return coef, intercept, pairwise
 
     def margins(self, weights, rows):
-        """Return the margins (n, L) of rows, 0 for missing labels."""
+        """Return the margins (n, L) of the given rows, with 0 for missing labels."""
         coef, intercept, pairwise = weights
         signs = self.signs[rows].astype(np.float64)
         inputs = np.asarray(safe_sparse_dot(self.X[rows], coef.T))
@@ -94,13 +96,16 @@ class LargeMarginProblem:
     def chunks(self):
         """Return slices of rows that are processed together, to avoid copies of all rows."""
         n_rows, n_labels = self.signs.shape
-        # Count the entries of X, too: rows of a CSR matrix are copies.
+        # Include the entries of X, because rows of a CSR matrix are copied.
         size = self.X.nnz if sparse.issparse(self.X) else self.X.size
         row = size // max(1, n_rows) + 4 * n_labels
         return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))
 
     def reaches(self, dual, margins, rows=slice(None)):
-        """Return the largest projected gradients of each label above 0 and below 0, (2, L)."""
+        """Return the largest and minus the smallest projected gradient of each label (2, L).
+
+        Entries are at least 0.
+        """
         slope, limit = margins - self.margin, self.limits(rows)
         slope = np.where(dual == 0, np.minimum(slope, 0.0), slope)
         slope = np.where(dual == limit, np.maximum(slope, 0.0), slope)
@@ -108,17 +113,20 @@ class LargeMarginProblem:
         return np.array([side.max(axis=0, initial=0.0) for side in (slope, -slope)])
 
     def violation(self, reaches):
-        """Return the largest range of the projected gradients of a label, in margins."""
+        """Return the largest range of projected gradients among the labels, divided by the margin.
+
+        `reaches` (2, L) is the result of the method `reaches`.
+        """
         return float(reaches.sum(axis=0).max(initial=0.0)) / self.margin
 
     def certificate(self, dual, weights):
         """Return the primal objective, the dual objective and the violation.
 
-        The dual objective is never the larger number.
+        The dual objective is at most the primal objective.
         """
         coef, intercept, pairwise = weights
-        # 0.25, because the symmetric matrix has each pair twice. Without pairs eta is infinite, and
-        # infinity times 0 would be NaN.
+        # The factor is 0.25, because the symmetric matrix has each pair twice. Skip this term if
+        # eta is infinite (no pairs), because infinity times 0 would be NaN.
         norm = 0.5 * ((coef**2).sum() + (intercept**2).sum())
         if self.spread > 0:
             norm += 0.25 * self.penalty * (pairwise**2).sum()
@@ -139,10 +147,10 @@ class LargeMarginFit:
     pairwise: np.ndarray  # (L, L)
     dual: np.ndarray  # (N, L)
     gap: float  # (primal - dual) / primal objective
-    violation: float  # largest range of the projected gradients of a label, limited by `tol`
+    violation: float  # see `LargeMarginProblem.violation`; at most `tol` if training has converged
     n_iter: int  # number of passes over the rows
-    reason: str  # of the end: "tol", "max_iter", "callback" or "interrupted"
-    # (J,): weights of the problem's cliques; empty if they are left out.
+    reason: str  # reason of the end: "tol", "max_iter", "callback" or "interrupted"
+    # (J,) weights of the larger cliques; empty if there are no larger cliques.
     clique: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
@@ -158,14 +166,15 @@ def fit_large_margin(
 ) -> LargeMarginFit:
     """Solve a `LargeMarginProblem` by dual coordinate descent with shrinking.
 
-    The rows are visited in random order. The training ends when the projected gradients of the
-    dual variables of each label lie within ``tol * margin`` of each other, or after `max_iter`
-    passes over the rows. `dual` (N, L) is the start, 0 by default; it may be overwritten.
+    The rows are visited in random order. The training ends when, for each label, the projected
+    gradients of its dual variables differ by at most ``tol * margin``, or after `max_iter` passes
+    over the rows. Training starts at the dual variables `dual` (N, L), by default 0; this array may
+    be overwritten.
 
     `on_pass_begin` is called before each pass with its number, from 0. `on_pass_end` is called
-    after each pass with its number, the range of the projected gradients in the pass, the share of
-    dual variables that are still active, and a function that returns the current `LargeMarginFit`;
-    it returns True to stop.
+    after each pass with four arguments: the number of the pass, the violation in the pass, the
+    share of dual variables that are still active, and a function that returns the current
+    `LargeMarginFit`. `on_pass_end` returns True to stop the training.
 
     Raises
     ------
@@ -184,7 +193,7 @@ def fit_large_margin(
 
 
 def _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks):
-    """Solve a problem with larger cliques, as a large margin Markov network."""
+    """Solve a problem with larger cliques by the solver of large margin Markov networks."""
     network = clique_problem(problem)
     on_pass_begin, on_pass_end = hooks
 
@@ -212,26 +221,26 @@ def _fit_with_cliques(problem, tol, max_iter, rng, dual, hooks):
 
 
 def _fit_of(problem, alpha, n_iter, reason):
-    """Return the `LargeMarginFit` of dual variables."""
+    """Return the `LargeMarginFit` for dual variables `alpha`."""
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        # Compute the weights again, to remove the rounding errors of the updates.
+        # Compute the weights from scratch, to remove the rounding errors of the updates.
         weights = problem.weights(alpha)
         primal, value, violation = problem.certificate(alpha, weights)
     if not np.isfinite([primal, value]).all():
         raise ValueError(
             "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
         )
-    # A negative gap is rounding. If all limits are 0, both objectives are 0.
+    # A negative gap comes from rounding. If all limits are 0, both objectives are 0.
     gap = max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
     coef, intercept, pairwise = weights
     return LargeMarginFit(coef, intercept, pairwise, alpha, gap, violation, n_iter, reason)
 
 
 def _descend(problem, alpha, tol, max_iter, rng, hooks):
-    """Optimise alpha in place; return the number of passes and the reason of the end."""
+    """Optimise `alpha` in place; return the number of passes and the reason why training ended."""
     on_pass_begin, on_pass_end = hooks
     weights = problem.weights(alpha)
-    # The labels of each row, active labels first.
+    # Labels of each row; the first n_active labels of a row are active.
     n_rows, n_labels = problem.signs.shape
     labels = np.empty((n_rows, n_labels), np.int16 if n_labels < 2**15 else np.int32)
     n_possible = np.empty(n_rows, np.intp)
@@ -257,7 +266,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 order = np.flatnonzero(n_possible)
                 count = len(order)
                 bounds[:] = [[np.inf], [-np.inf], [-np.inf], [np.inf]]
-            # A single pass over all labels, else all passes until the next Newton step.
+            # Make a single pass over all labels, or all passes until the next Newton step.
             wanted = 1 if fresh or on_pass_end else max(newton_at - n_iter, 1)
             wanted = min(wanted, max_iter - n_iter)
             if on_pass_begin is not None:
@@ -301,14 +310,14 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
 
 
 def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
-    """Return a function that makes passes over the rows."""
+    """Return a function that makes passes over the rows with a compiled kernel."""
     from skcrbm.kernels.lmbm_dual import LabelDual, LabelRows, csr_passes, dense_passes
 
     X, signs = problem.X, problem.signs
     square = np.empty(len(signs))
     for part in problem.chunks():
         pairs = np.maximum(np.count_nonzero(signs[part], axis=1) - 1, 0)
-        # Square in float64, because the square of a small float32 is 0.
+        # Square in float64, because the square of a small float32 underflows to 0.
         norms = row_norms(X[part].astype(np.float64, copy=False), squared=True)
         square[part] = norms + 1.0 + pairs * problem.spread
     if sparse.issparse(X):

@@ -1,0 +1,180 @@
+"""Phrase chunking of CoNLL-2000 by a chain CRF, beside models without edges and beside crfsuite.
+
+Every model gets the same features: the words and tags of parts of speech of up to two neighbours,
+pairs of neighbouring words, and pairs and triples of tags. Prints a Markdown table with a row per
+model: F1 of whole chunks, share of right tokens, and processor seconds of training and prediction,
+which include the conversion of the features. The row of crfsuite needs python-crfsuite.
+
+    python -m examples.studies.chunking                     # about ten minutes
+    python -m examples.studies.chunking --sentences 1000
+
+The data file conll2000.npz must lie in the folder that SKCRBM_DATA names.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from skcrbm import ChainCRF
+
+# c2 of crfsuite and the penalty of all models: c2 |w|^2 is added to the sum of the losses.
+_C2 = 1.0
+
+
+def read(part, n_sentences=None):
+    """Return lists of words, tags and chunk labels of the sentences of "train" or "test"."""
+    with np.load(Path(os.environ["SKCRBM_DATA"]) / "conll2000.npz") as data:
+        vocabulary = np.array(bytes(data["word_vocab_utf8"]).decode().split("\n"))
+        columns = (
+            vocabulary[data[f"{part}_word"]],
+            data["pos_names"][data[f"{part}_pos"]],
+            data["chunk_names"][data[f"{part}_chunk"]],
+        )
+        offsets = data[f"{part}_offsets"][: None if n_sentences is None else n_sentences + 1]
+    return [[column[a:b].tolist() for a, b in pairwise(offsets)] for column in columns]
+
+
+def features(words, tags):
+    """Return a list of strings for each position of a sentence."""
+    n = len(words)
+    w = ["<s>", "<s>", *words, "</s>", "</s>"]
+    p = ["<s>", "<s>", *tags, "</s>", "</s>"]
+    items = []
+    for t in range(2, n + 2):
+        item = [f"w[{k}]={w[t + k]}" for k in range(-2, 3)]
+        item += [f"w[{k}]|w[{k + 1}]={w[t + k]}|{w[t + k + 1]}" for k in (-1, 0)]
+        item += [f"p[{k}]={p[t + k]}" for k in range(-2, 3)]
+        item += [f"p[{k}]|p[{k + 1}]={p[t + k]}|{p[t + k + 1]}" for k in range(-2, 2)]
+        item += [
+            f"p[{k}]|p[{k + 1}]|p[{k + 2}]={p[t + k]}|{p[t + k + 1]}|{p[t + k + 2]}"
+            for k in range(-2, 1)
+        ]
+        items.append(["bias", *item])
+    return items
+
+
+def chunks(labels):
+    """Return the set of chunks (first position, last position, type) of BIO labels."""
+    found, first, kind = set(), None, None
+    for t, label in enumerate([*labels, "O"]):
+        prefix, _, name = label.partition("-")
+        if first is not None and (prefix != "I" or name != kind):
+            found.add((first, t - 1, kind))
+            first = None
+        if prefix == "B" or (prefix == "I" and first is None):
+            first, kind = t, name
+    return found
+
+
+def scores(predicted, true):
+    """Return the F1 of chunks and the share of right tokens."""
+    right = found = existing = same = total = 0
+    for guess, labels in zip(predicted, true):
+        a, b = chunks(guess), chunks(labels)
+        right, found, existing = right + len(a & b), found + len(a), existing + len(b)
+        same += sum(x == y for x, y in zip(guess, labels))
+        total += len(labels)
+    return 2 * right / (found + existing), same / total
+
+
+class Crfsuite:
+    """crfsuite with the same interface, so that it can be timed in the same way."""
+
+    def __init__(self, max_iter):
+        self.max_iter = max_iter
+
+    def fit(self, X, y):
+        """Train from lists of strings; the model is written to a file, as crfsuite does."""
+        import pycrfsuite
+
+        trainer = pycrfsuite.Trainer(verbose=False)
+        for items, labels in zip(X, y):
+            trainer.append(items, labels)
+        trainer.set_params({"c1": 0.0, "c2": _C2, "max_iterations": self.max_iter})
+        folder = tempfile.TemporaryDirectory()
+        trainer.train(f"{folder.name}/model")
+        self.n_iter_ = len(trainer.logparser.iterations)
+        self.tagger = pycrfsuite.Tagger()
+        self.tagger.open(f"{folder.name}/model")
+        return self
+
+    def predict(self, X):
+        """Return lists of labels."""
+        return [self.tagger.tag(items) for items in X]
+
+
+class Tokens:
+    """Logistic regression on single positions: the control without edges."""
+
+    def fit(self, X, y):
+        """Train on all positions as rows."""
+        items = [dict.fromkeys(item, 1) for sequence in X for item in sequence]
+        labels = [label for sequence in y for label in sequence]
+        # crfsuite's penalty of c2 |w|^2 beside a sum of losses is C = 1 / (2 c2).
+        self.model = make_pipeline(
+            DictVectorizer(), LogisticRegression(C=1 / (2 * _C2), max_iter=300, tol=1e-3)
+        ).fit(items, labels)
+        return self
+
+    def predict(self, X):
+        """Return lists of labels."""
+        flat = self.model.predict([dict.fromkeys(item, 1) for s in X for item in s]).tolist()
+        return [[flat.pop() for _ in s][::-1] for s in reversed(X)][::-1]
+
+
+def models(n_sentences, max_iter):
+    """Return the models by the name of their row."""
+    alpha = 2 * _C2 / n_sentences
+    rows = {
+        "logistic regression, no edges": Tokens(),
+        "ChainCRF(alpha=c2)": ChainCRF(alpha=alpha, max_iter=max_iter),
+        "ChainCRF(), penalty searched": ChainCRF(max_iter=max_iter, random_state=0),
+        'ChainCRF(learning="pseudo_likelihood")': ChainCRF(
+            alpha=alpha, max_iter=max_iter, learning="pseudo_likelihood"
+        ),
+    }
+    try:
+        import pycrfsuite  # noqa: F401
+    except ImportError:
+        print("python-crfsuite is not installed: its row is left out")
+    else:
+        rows["crfsuite"] = Crfsuite(max_iter)
+    return rows
+
+
+def main(arguments=None):
+    """Fit all models and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sentences", type=int, help="number of training sentences")
+    parser.add_argument("--max-iter", type=int, default=300)
+    options = parser.parse_args(arguments)
+    words, tags, y = read("train", options.sentences)
+    X = [features(*sentence) for sentence in zip(words, tags)]
+    words, tags, y_test = read("test")
+    X_test = [features(*sentence) for sentence in zip(words, tags)]
+    print("| model | F1 of chunks | tokens right | fit, s | predict, s | iterations |")
+    print("|---|---|---|---|---|---|")
+    for name, model in models(len(X), options.max_iter).items():
+        started = time.process_time()
+        model.fit(X, y)
+        fitted = time.process_time()
+        predicted = model.predict(X_test)
+        seconds = fitted - started, time.process_time() - fitted
+        f1, right = scores([list(labels) for labels in predicted], y_test)
+        n_iter = getattr(model, "n_iter_", "")
+        print(
+            f"| {name} | {f1:.4f} | {right:.4f} | {seconds[0]:.1f} | {seconds[1]:.2f} | {n_iter} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

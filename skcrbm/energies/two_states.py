@@ -1,0 +1,36 @@
+"""Factor graphs of 0/1 variables as graphs of variables with two states."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.energies._factor_graph import FactorGraphEnergy
+from skcrbm.energies._factors import TableFactors
+
+
+def two_states(energy: FactorGraphEnergy) -> CategoricalGraphEnergy:
+    """Return models of 0/1 variables as graphs of variables with two states, without OR and AND.
+
+    An OR or AND of many inputs becomes a chain of tables, which are joined by additional variables
+    after the others.
+    """
+    same = CategoricalGraphEnergy.from_binary(energy)
+    if not len(energy.ors.outputs) + len(energy.ands.outputs):
+        return same
+    scopes, logic, n = energy.graph.expanded
+    tables = [part for part in energy.factors if isinstance(part, TableFactors)]
+    chains = scopes[len(scopes) - len(logic) :]
+    for kind in {table.tobytes() for table in logic}:
+        some = [i for i, table in enumerate(logic) if table.tobytes() == kind]
+        variables = np.array([chains[i] for i in some])
+        shape = (2,) * variables.shape[1]
+        tables.append(TableFactors(variables, logic[some[0]].reshape(shape)))
+    more = n - energy.n_variables
+    field = np.pad(same.field, ((0, 0), (0, more), (0, 0)))
+    other = CategoricalGraphEnergy(tables, field)
+    if energy.evidence is not None:
+        other = other.condition(
+            np.pad(energy.evidence, ((0, 0), (0, more)), constant_values=np.nan)
+        )
+    return other

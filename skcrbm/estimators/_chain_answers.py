@@ -1,0 +1,256 @@
+"""Base class of `ChainCRF` with all predictions: labels, probabilities, samples, likelihoods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.energies import FactorGraphEnergy, TableFactors
+from skcrbm.inference.chains import (
+    ImpossiblePathError,
+    best_paths,
+    chain_marginals,
+    k_best_paths,
+    sample_paths,
+)
+from skcrbm.learning.chain_model import ChainModel
+from skcrbm.learning.chains import SequenceBatch, clamped, log_likelihoods
+from skcrbm.targets.sequences import (
+    MISSING,
+    SequenceRows,
+    codes_of,
+    flat_labels,
+    flatten,
+    split_rows,
+)
+from skcrbm.utils.options import check_parameters
+from skcrbm.utils.parallel import one_blas_thread, ordered_map
+from skcrbm.utils.validation import check_count, check_sample_weight
+
+
+class TopPaths(NamedTuple):
+    """The k most probable label sequences of a sequence, in decreasing order of probability."""
+
+    labels: np.ndarray  # (k, n) classes
+    log_proba: np.ndarray  # (k,) log-probabilities of the label sequences
+
+
+class ChainAnswers(BaseEstimator):
+    """Base class of `ChainCRF` with all methods of a fitted model.
+
+    A subclass sets `classes_`, `_model` and `_rows` in `fit`, and has the parameters `decode` and
+    `n_jobs`.
+    """
+
+    classes_: np.ndarray
+    decode: str
+    n_jobs: int | None
+    _model: ChainModel
+    _rows: SequenceRows
+    _prediction_parameters = ("decode", "n_jobs")
+
+    def predict(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Predict the labels of sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Sequences, in the same form as in `fit`.
+        y_known : list of sequences of labels, default=None
+            Labels that are known beforehand, and None or NaN for the other labels, which are
+            predicted given the known labels.
+
+        Returns
+        -------
+        ndarray of object (n_sequences,)
+            Array of labels (n_positions,) for each sequence.
+        """
+        batch = self._given(X, y_known)
+        if self.decode == "map":
+            path = np.concatenate(self._answers(batch, lambda energies: best_paths(energies)[0]))
+        else:
+            path = np.concatenate(self._answers(batch, _marginals)).argmax(1)
+        return split_rows(self.classes_[path], batch.start)
+
+    def predict_proba(self, X: Iterable, y_known: Iterable | None = None) -> np.ndarray:
+        """Return the probability of each class at each position.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of object (n_sequences,)
+            Array (n_positions, n_classes) for each sequence, with columns in the order of
+            `classes_`.
+        """
+        batch = self._given(X, y_known)
+        return split_rows(np.concatenate(self._answers(batch, _marginals)), batch.start)
+
+    def predict_topk(self, X: Iterable, k: int, y_known: Iterable | None = None) -> list[TopPaths]:
+        """Return the k most probable label sequences of each sequence.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        k : int
+            Number of label sequences. Short sequences may have fewer possible label sequences; all
+            of them are then returned.
+
+        Returns
+        -------
+        list of TopPaths
+            Named tuples with `labels` (k, n_positions) and `log_proba` (k,), in decreasing order of
+            probability.
+        """
+        k = check_count("k", k)
+        batch = self._given(X, y_known)
+
+        def answer(energies):
+            log_z = chain_marginals(energies, np.ones(energies.n_chains)).log_z
+            return [(p, v - z) for (p, v), z in zip(k_best_paths(energies, k), log_z)]
+
+        return [TopPaths(self.classes_[p], v) for p, v in flatten(self._answers(batch, answer))]
+
+    def sample(
+        self,
+        X: Iterable,
+        n_samples: int = 1,
+        y_known: Iterable | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
+        """Draw independent label sequences from the distribution of each sequence.
+
+        Parameters
+        ----------
+        X, y_known
+            As in `predict`.
+        n_samples : int, default=1
+            Number of label sequences to draw for each sequence.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        ndarray of object (n_sequences,)
+            Array of labels (n_samples, n_positions) for each sequence.
+        """
+        n_samples = check_count("n_samples", n_samples)
+        rng = check_random_state(random_state)
+        batch = self._given(X, y_known)
+        # Draw random numbers for each sequence in turn, so that the result for a sequence does not
+        # depend on the sequences that follow.
+        uniform = np.concatenate(
+            [rng.random_sample((n, n_samples)) for n in np.diff(batch.start)]
+        ).T.copy()
+        pieces = self._pieces(batch)
+        first = np.cumsum([0] + [piece.start[-1] for piece in pieces])
+        drawn = [
+            sample_paths(self._energies(piece), uniform[:, a:b])
+            for piece, a, b in zip(pieces, first, first[1:])
+        ]
+        paths = np.concatenate(drawn, axis=1)
+        parts = split_rows(self.classes_[paths.T], batch.start)
+        for c in range(len(parts)):
+            parts[c] = parts[c].T
+        return parts
+
+    def score_samples(self, X: Iterable, y: Iterable) -> np.ndarray:
+        """Return the log-likelihood (n_sequences,) of label sequences.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of sequences of labels
+            Label sequences; missing labels (None or NaN) are summed out.
+        """
+        batch = self._given(X, y, "y")
+        with one_blas_thread():
+            return log_likelihoods(self._model, batch, self.n_jobs)
+
+    def score(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of correctly predicted labels, over all positions with observed labels.
+
+        Parameters
+        ----------
+        X : list of sequences
+        y : list of sequences of labels
+        sample_weight : array-like of shape (n_sequences,), default=None
+            Weights of the sequences.
+        """
+        batch = self._given(X, y, "y")
+        predicted = codes_of(flatten(labels.tolist() for labels in self.predict(X)), self.classes_)
+        weight = check_sample_weight(sample_weight, batch.start[1:, None])
+        weight = np.repeat(weight, np.diff(batch.start)) * (batch.path != MISSING)
+        if not weight.any():
+            raise ValueError("y holds no observed label in a sequence of positive weight")
+        return float(weight @ (predicted == batch.path) / weight.sum())
+
+    def factor_graph(self, sequence: Any) -> FactorGraphEnergy:
+        """Return the distribution of the labels of one sequence as a factor graph.
+
+        All queries of `skcrbm.inference.infer` work on this graph, for example marginals of pairs.
+
+        Parameters
+        ----------
+        sequence : array, sparse matrix or list of dicts
+            A single sequence, in the same form as in `fit`.
+
+        Returns
+        -------
+        FactorGraphEnergy
+            Factor graph whose variable t is the class at position t, as an index of `classes_`.
+        """
+        energies = self._energies(self._given([sequence], None))
+        length, n_states = energies.scores.shape
+        unary = energies.scores.copy()
+        unary[0] += energies.first
+        unary[-1] += energies.last
+        factors = [TableFactors(np.arange(length)[:, None], unary)]
+        if length > 1:
+            pairs = np.broadcast_to(energies.pairs, (length, n_states, n_states))[1:]
+            scopes = np.stack([np.arange(length - 1), np.arange(1, length)], axis=1)
+            factors.append(TableFactors(scopes, pairs.copy()))
+        return FactorGraphEnergy(factors, n_variables=length, n_states=n_states)
+
+    def _given(self, X, y_known, name="y_known") -> SequenceBatch:
+        """Validate X and `y_known`; labels that are not known get the code `MISSING`."""
+        check_is_fitted(self, "classes_")
+        check_parameters(self, self._prediction_parameters)
+        rows, start = self._rows.transform(X)
+        path = np.full(start[-1], MISSING)
+        if y_known is not None:
+            path = codes_of(flat_labels(y_known, start, name), self.classes_, name)
+        return SequenceBatch(rows, start, path, np.ones(len(start) - 1))
+
+    def _pieces(self, batch):
+        model = self._model
+        return batch.pieces(model.n_states ** (1 if model.pair_columns is None else 2))
+
+    def _energies(self, piece):
+        energies = self._model.energies(piece.X, piece.start)
+        return clamped(energies, piece.path) if (piece.path != MISSING).any() else energies
+
+    def _answers(self, batch, answer):
+        """Return the results of ``answer(energies)`` for parts of the batch, using threads."""
+        with one_blas_thread():
+            pieces = self._pieces(batch)
+            try:
+                return list(ordered_map(lambda p: answer(self._energies(p)), pieces, self.n_jobs))
+            except ImpossiblePathError:
+                raise ValueError(
+                    "the labels in y_known contradict the transitions in `forbidden`"
+                ) from None
+
+
+def _marginals(energies):
+    return chain_marginals(energies, np.ones(energies.n_chains)).states

@@ -1,0 +1,494 @@
+"""ChainCRF: linear-chain conditional random field for lists of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skcrbm.energies.chain import ChainEnergies
+from skcrbm.estimators._chain_answers import ChainAnswers
+from skcrbm.inference.chains import (
+    ImpossiblePathError,
+    best_paths,
+)
+from skcrbm.learning.chain_model import ChainModel, ChainParams, columns_for
+from skcrbm.learning.chains import (
+    SequenceBatch,
+    SequenceSource,
+    chain_penalty,
+    choose_alpha,
+    clamped,
+)
+from skcrbm.learning.data import Design
+from skcrbm.learning.fit import Plan, fit, fit_one_epoch, resumed_generator
+from skcrbm.learning.rules import LearningRule, resolve_rule, rule_constraint
+from skcrbm.learning.solvers import (
+    LBFGS,
+    LossPlateau,
+    Solver,
+    refuse_held_out_rows,
+    resolve_solver,
+    resolve_stopping,
+    solver_constraint,
+    stopping_constraint,
+)
+from skcrbm.targets.sequences import (
+    MISSING,
+    SequenceRows,
+    codes_of,
+    find_classes,
+    flat_labels,
+)
+from skcrbm.utils.fitting import (
+    CallbackSupportMixin,
+    EpochCallbacks,
+    all_or_nothing,
+    forget,
+    with_callbacks,
+)
+from skcrbm.utils.options import Integer, is_auto
+from skcrbm.utils.validation import check_sample_weight
+
+# Value of alpha="auto" in `partial_fit`, or if there are too few sequences for a search.
+_PLAIN_ALPHA = 0.01
+# The search for alpha="auto" holds out this share of the sequences. It needs at least this many
+# sequences in total.
+_HELD_OUT, _LEAST_SEQUENCES = 0.2, 5
+
+
+class ChainCRF(CallbackSupportMixin, ChainAnswers):
+    """Linear-chain conditional random field: predicts a class for each position of a sequence.
+
+    The model is ``p(y | x) = exp F(x, y) / Z(x)`` with
+
+    ``F(x, y) = first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t]
+    + sum_t transition[y_(t-1), y_t]``  [1]_.
+
+    X is a list of sequences of any lengths, and y is a list of label sequences. A sequence of X is
+    an array or a sparse matrix of shape (n_positions, n_features), or a list with a dict of
+    features for each position, as in python-crfsuite and sklearn-crfsuite. Numbers in a dict are
+    values of features; a string, as in ``{"word": "the"}``, means that the feature "word=the" has
+    the value 1. In place of a dict, a position may also be a list or set of strings, which are
+    names of features with the value 1.
+
+    Inference is exact (by forward-backward and Viterbi), and so are all likelihoods, probabilities
+    and best label sequences.
+
+    Parameters
+    ----------
+    alpha : float or "auto", default="auto"
+        Strength of the penalty: the objective is the mean loss of a sequence plus
+        ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
+        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the sequences. The
+        parameter c2 of crfsuite corresponds to ``alpha * n_sequences / 2``. Scale numerical
+        features, for example with ``SequenceTransformer(StandardScaler())``.
+    l1_ratio : float in [0, 1], default=0.0
+        Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
+        coefficients exactly 0.
+    learning : str or object, default="mle"
+        Learning rule: "mle", maximum likelihood, which sums over missing labels; or
+        "pseudo_likelihood", which needs complete labels.
+    solver : str or object, default="lbfgs"
+        Solver: "lbfgs", or a stochastic solver, which takes steps on mini-batches of sequences:
+        "adam", "sgd", "asgd", or an object such as ``Adam(learning_rate=0.01, batch_size=16)``.
+    max_iter : int, default=300
+        Maximum number of iterations of L-BFGS, or of epochs of a stochastic solver.
+    early_stopping : bool or object, default=False
+        Stopping rule of stochastic solvers. True holds out sequences and keeps the epoch with the
+        best validation score, see `EarlyStopping`. False stops when the training loss no longer
+        falls.
+    features : {"observed", "all"}, default="observed"
+        Coefficients that are learned for sparse X and dicts: "observed" learns a coefficient for
+        each pair of a feature and a class that occur together in training, "all" for each pair of
+        a feature and a class.
+    transition_features : bool, default=False
+        If True, learn coefficients of the features for each pair of neighbouring classes, so that
+        the weight of a transition depends on the features of its second position.
+    fit_intercept : bool, default=True
+        If True, learn the weights `intercept_` of the classes at all positions, and their
+        additional weights `first_` and `last_` at the first and the last position.
+    forbidden : list of pairs, default=None
+        Transitions ``(from, to)`` that have probability 0. None in a pair stands for the outside of
+        the sequence: ``(None, "I")`` forbids "I" at the first position, and ``("B", None)`` forbids
+        "B" at the last position.
+    decode : {"map", "marginal"}, default="map"
+        "map" predicts the most probable label sequence. "marginal" predicts the most probable class
+        of each position, which maximises the expected number of correct labels.
+    warm_start : bool, default=False
+        Start `fit` from the parameters of the previous fit.
+    n_jobs : int, default=None
+        Number of threads, which share the sequences. Results do not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the choice of held-out sequences and of the order of sequences in training.
+    verbose : bool or int, default=False
+        1 prints a live line, 2 prints a line for each iteration or epoch.
+
+    Attributes
+    ----------
+    classes_ : ndarray (n_classes,)
+        Sorted classes.
+    coef_ : ndarray or CSR matrix (n_classes, n_features)
+        Coefficients of the features.
+    intercept_, first_, last_ : ndarray (n_classes,)
+        Weights of each class at all positions, at the first and at the last position; -inf for
+        forbidden classes.
+    transition_ : ndarray (n_classes, n_classes)
+        Weight of each transition from the class of the row to the class of the column; -inf for
+        forbidden transitions.
+    transition_coef_ : ndarray or CSR matrix (n_classes * n_classes, n_features)
+        Coefficients of the features for transitions, if `transition_features` is True. Row
+        ``i * n_classes + j`` belongs to the transition from class i to class j.
+    alpha_ : float
+        Penalty of the fit.
+    loss_curve_ : list of float
+        Objective of each iteration of L-BFGS, or training loss of each epoch.
+    n_iter_ : int
+        Number of iterations or epochs.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X holds dicts or strings.
+
+    References
+    ----------
+    .. [1] Lafferty, McCallum and Pereira (2001). Conditional random fields: probabilistic models
+       for segmenting and labeling sequence data. ICML.
+
+    Examples
+    --------
+    >>> from skcrbm import ChainCRF
+    >>> X = [[{"word": "the"}, {"word": "dog"}], [{"word": "dogs"}, {"word": "bark"}]] * 5
+    >>> y = [["DET", "NOUN"], ["NOUN", "VERB"]] * 5
+    >>> model = ChainCRF(alpha=0.1).fit(X, y)
+    >>> [labels.tolist() for labels in model.predict(X[:2])]
+    [['DET', 'NOUN'], ['NOUN', 'VERB']]
+    """
+
+    _progress: Any
+    _state = ("_model", "_rows", "_progress", "_rng")
+
+    _parameter_constraints: ClassVar[dict] = {
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "learning": rule_constraint("chain", "PseudoLikelihood()"),
+        "solver": solver_constraint(),
+        "max_iter": [Integer(1)],
+        "early_stopping": stopping_constraint(auto=False),
+        "features": [StrOptions({"observed", "all"})],
+        "transition_features": ["boolean"],
+        "fit_intercept": ["boolean"],
+        "forbidden": [list, tuple, set, None],
+        "decode": [StrOptions({"map", "marginal"})],
+        "warm_start": ["boolean"],
+        "n_jobs": [Integer(), None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        alpha: float | str = "auto",
+        l1_ratio: float = 0.0,
+        learning: str | LearningRule = "mle",
+        solver: str | Solver = "lbfgs",
+        max_iter: int = 300,
+        early_stopping: bool | LossPlateau = False,
+        features: str = "observed",
+        transition_features: bool = False,
+        fit_intercept: bool = True,
+        forbidden: Sequence[tuple[Any, Any]] | None = None,
+        decode: str = "map",
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | int = False,
+    ):
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.learning = learning
+        self.solver = solver
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.features = features
+        self.transition_features = transition_features
+        self.fit_intercept = fit_intercept
+        self.forbidden = forbidden
+        self.decode = decode
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.dict = True
+        tags.target_tags.required = True
+        return tags
+
+    # ------------------------------------------------------------------------------- training
+
+    @all_or_nothing
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Iterable, y: Iterable, sample_weight: ArrayLike | None = None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : list of sequences
+            Arrays or sparse matrices (n_positions, n_features), or lists of dicts.
+        y : list of sequences of labels
+            Labels are strings or integers, and missing labels are None or NaN. None in place of a
+            label sequence means that all its labels are missing.
+        sample_weight : array-like of shape (n_sequences,), default=None
+            Non-negative weights; a sequence of weight k counts as k copies of the sequence.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X, y, a weight or a hyperparameter is invalid, or a label sequence is forbidden.
+        FloatingPointError
+            If training diverges.
+        """
+        resume = self.warm_start and hasattr(self, "classes_")
+        if not resume:
+            forget(self, self._state)
+        sequences = self._training_sequences(X, y, sample_weight, resume)
+        rng = check_random_state(self.random_state)
+        plan, alpha = self._plan(sequences, rng, resume)
+        callbacks = EpochCallbacks(self, plan.n_epochs, X, y, sample_weight)
+        fitted = fit(
+            plan,
+            rng,
+            self._progress if resume else None,
+            callbacks,
+            lambda model, epoch: self._model_attributes(model, alpha),
+        )
+        vars(self).update(self._model_attributes(fitted.model, alpha))
+        vars(self).update({**fitted.attributes, "_rng": rng})
+        callbacks.end()
+        return self
+
+    @all_or_nothing
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Iterable,
+        y: Iterable,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ):
+        """Train for one epoch on the given sequences, with a stochastic solver.
+
+        X must have the same number of features in each call, so turn dicts into arrays first, for
+        example with ``SequenceTransformer(FeatureHasher())``. All coefficients are learned, as with
+        ``features="all"``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes; required in the first call if `y` does not contain all of them.
+
+        Returns
+        -------
+        self
+        """
+        resume = hasattr(self, "classes_")
+        if resume:
+            self._validate_params()
+        refuse_held_out_rows(self.early_stopping)
+        solver = resolve_solver(self.solver)
+        if isinstance(solver, LBFGS):
+            raise ValueError(
+                "partial_fit needs a stochastic solver, for example solver='adam'; 'lbfgs' needs "
+                "all sequences at once"
+            )
+        sequences = self._training_sequences(X, y, sample_weight, resume, classes)
+        if self._rows.index is not None:
+            raise ValueError(
+                "partial_fit cannot take dicts, because later batches may hold new features; turn "
+                "dicts into arrays by SequenceTransformer(FeatureHasher())"
+            )
+        rng = resumed_generator(self, resume, self.random_state)
+        plan, alpha = self._plan(sequences, rng, resume, partial=True)
+        fitted = fit_one_epoch(plan, rng, self._progress if resume else None)
+        curve = getattr(self, "loss_curve_", [])
+        vars(self).update(self._model_attributes(fitted.model, alpha))
+        vars(self).update({**fitted.attributes, "_rng": rng})
+        self.loss_curve_ = curve + self.loss_curve_
+        return self
+
+    def _training_sequences(self, X, y, sample_weight, resume, classes=None) -> SequenceBatch:
+        """Validate the data of a fit; set `classes_` and the attributes of the features."""
+        if resume:
+            rows, start = self._rows.transform(X)
+        else:
+            self._rows = SequenceRows()
+            rows, start = self._rows.fit_transform(X)
+        labels = flat_labels(y, start)
+        if not resume:
+            self.classes_ = find_classes(
+                labels if classes is None else np.asarray(classes).tolist()
+            )
+            self.n_features_in_ = rows.shape[1]
+            if self._rows.index is not None:
+                self.feature_names_in_ = np.array(list(self._rows.index.columns), object)
+        path = codes_of(labels, self.classes_)
+        weight = check_sample_weight(sample_weight, start[1:, None])
+        sequences = SequenceBatch(rows, start, path, weight)
+        if (weight == 0).any():
+            sequences = sequences.take(np.flatnonzero(weight))
+        return sequences
+
+    def _plan(self, sequences, rng, resume, partial=False) -> tuple[Plan, float]:
+        """Return the plan of a fit (start, objective, penalty, solver), and alpha."""
+        rule = resolve_rule(self.learning, "chain")
+        solver = resolve_solver(self.solver)
+        if rule.needs_complete and (sequences.path == MISSING).any():
+            raise ValueError(
+                f"learning={rule.name!r} needs complete labels, but y has missing labels; "
+                "learning='mle' supports them"
+            )
+        model = self._model if resume else self._first_model(sequences, partial)
+        self._check_possible(model, sequences)
+        trained = self._trained()
+        objective = rule.chain(trained, self.n_jobs)
+        alpha: Any = self.alpha
+        if is_auto(alpha):
+            alpha = getattr(self, "alpha_", None)
+            if alpha is None:
+                alpha = self._choose_alpha(model, sequences, objective, rng, partial)
+        stochastic: dict[str, Any] = {}
+        if solver.stochastic:
+            stochastic = {
+                "stopping": resolve_stopping(self.early_stopping, False),
+                "batch_size": solver.rows_per_step(len(sequences), 16),
+                "average": solver.keeps_average(False),
+                "rate_factors": ChainParams(*(float(used) for used in trained)),
+                "mean_square": _mean_square(sequences),
+            }
+        elif self.early_stopping is not False:
+            raise ValueError(
+                "early_stopping is for stochastic solvers; set early_stopping=False with "
+                "solver='lbfgs'"
+            )
+        plan = Plan(
+            model=model,
+            design=Design(np.empty((0, 0))),
+            rows=SequenceSource(sequences),
+            objective=objective,
+            penalty=chain_penalty(alpha, self.l1_ratio),
+            solver=solver,
+            max_iter=self.max_iter,
+            verbose=int(self.verbose),
+            **stochastic,
+        )
+        return plan, float(alpha)
+
+    def _trained(self) -> tuple[bool, ...]:
+        """Return a bool for each array of `ChainParams`: True if the array is learned."""
+        own = self.fit_intercept
+        return True, own, True, own, own, self.transition_features
+
+    def _first_model(self, sequences, partial) -> ChainModel:
+        """Return a model whose parameters are all 0, the start of a first fit."""
+        n_states = len(self.classes_)
+        X, path = sequences.X, sequences.path
+        features = "all" if partial else self.features
+        columns = columns_for(X, path, n_states, features)
+        pair_columns, pair_shape = None, (0,)
+        if self.transition_features:
+            previous = np.concatenate([[MISSING], path[:-1]])
+            pair = np.where((previous < 0) | (path < 0), MISSING, previous * n_states + path)
+            # First positions have no pair, so their entries are not used; any valid value will do.
+            pair[sequences.start[:-1]] = np.maximum(path[sequences.start[:-1]], 0)
+            pair_columns = columns_for(X, pair, n_states**2, features)
+            pair_shape = pair_columns.shape
+        params = ChainParams(
+            np.zeros(columns.shape),
+            np.zeros(n_states),
+            np.zeros((n_states, n_states)),
+            np.zeros(n_states),
+            np.zeros(n_states),
+            np.zeros(pair_shape),
+        )
+        return ChainModel(params, columns, pair_columns, self._forbidden_log_weights())
+
+    def _forbidden_log_weights(self):
+        """Return the log-weights of pairs, first and last classes: -inf if forbidden, else 0."""
+        k = len(self.classes_)
+        pairs, first, last = np.zeros((k, k)), np.zeros(k), np.zeros(k)
+        for item in self.forbidden or ():
+            if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != 2:
+                raise ValueError(
+                    f"forbidden should hold pairs (from, to) of classes or None, got {item!r}"
+                )
+            i, j = codes_of(list(item), self.classes_, "forbidden")
+            if i == MISSING and j == MISSING:
+                raise ValueError("forbidden holds the pair (None, None), which has no class")
+            if i == MISSING:
+                first[j] = -np.inf
+            elif j == MISSING:
+                last[i] = -np.inf
+            else:
+                pairs[i, j] = -np.inf
+        return pairs, first, last
+
+    def _check_possible(self, model, sequences):
+        """Raise a ValueError if a label sequence is forbidden."""
+        if not any(np.isinf(part).any() for part in model.forbidden):
+            return
+        n_states = model.n_states
+        scores = np.zeros((len(sequences.path), n_states))
+        pairs, first, last = model.forbidden
+        energies = ChainEnergies(sequences.start, scores, pairs[None], first, last)
+        try:
+            best_paths(clamped(energies, sequences.path))
+        except ImpossiblePathError as error:
+            raise ValueError(
+                f"sequence {error.chain} of y has a transition that `forbidden` excludes"
+            ) from None
+
+    def _choose_alpha(self, model, sequences, objective, rng, partial):
+        if partial or len(sequences) < _LEAST_SEQUENCES:
+            return _PLAIN_ALPHA
+        source = SequenceSource(sequences)
+        rest, held_out = source.split(_HELD_OUT, rng)
+        return choose_alpha(model, rest.all, held_out, objective, self.l1_ratio)
+
+    def _model_attributes(self, model, alpha) -> dict[str, Any]:
+        p, (pairs, first, last) = model.params, model.forbidden
+        attributes = {
+            "_model": model,
+            "coef_": model.columns.matrix(p.coef),
+            "intercept_": p.intercept,
+            "transition_": p.transition + pairs,
+            "first_": p.first + first,
+            "last_": p.last + last,
+            "alpha_": alpha,
+        }
+        if model.pair_columns is not None:
+            attributes["transition_coef_"] = model.pair_columns.matrix(p.pair_coef)
+        return attributes
+
+
+def _mean_square(sequences):
+    """Return the mean over sequences of the sum of squares of all features."""
+    X = sequences.X
+    squares = X.multiply(X).sum() if hasattr(X, "multiply") else np.square(X, dtype=float).sum()
+    return float(squares) / len(sequences)

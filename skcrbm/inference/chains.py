@@ -1,0 +1,180 @@
+"""Exact answers for linear chains: marginals, best paths, k best paths, samples.
+
+The kernels compute with scaled probabilities. A chain whose numbers underflow, for example because
+its weights span more than 600 powers of e, is computed again from logarithms.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.energies.chain import ChainEnergies
+from skcrbm.kernels import chains as kernels
+
+
+class ImpossiblePathError(ValueError):
+    """No path of a chain is possible; `chain` is the number of this chain."""
+
+    def __init__(self, chain: int):
+        super().__init__(f"sequence {chain} has no possible path")
+        self.chain = chain
+
+
+class ChainMarginals(NamedTuple):
+    """Probabilities of states and neighbours, times the weights of the chains, and log Z."""
+
+    states: np.ndarray  # (T, K)
+    pairs: np.ndarray  # (1, K, K): sums over all neighbours; or (T, K, K) if the pairs differ
+    log_z: np.ndarray  # (n,), not weighted
+
+
+def _factors(log_weights):
+    """Return exp(log_weights - max) for each matrix or row, and the maxima (finite)."""
+    axes = (-2, -1) if log_weights.ndim == 3 else (-1,)
+    most = log_weights.max(axis=axes, keepdims=True)
+    most = np.where(np.isfinite(most), most, 0.0)
+    return np.exp(log_weights - most), most.reshape(-1)
+
+
+def _with_maxima(log_z, energies, most_pairs, most_first, most_last):
+    """Add the maxima that `_factors` took out of the log-weights to log Z."""
+    lengths = np.diff(energies.start)
+    if len(most_pairs) == 1:
+        return log_z + most_first + most_last + most_pairs[0] * (lengths - 1)
+    sums = np.concatenate([[0.0], np.cumsum(most_pairs[: energies.start[-1]])])
+    inner = sums[energies.start[1:]] - sums[energies.start[:-1] + 1]
+    return log_z + most_first + most_last + inner
+
+
+def chain_marginals(energies: ChainEnergies, weight: np.ndarray) -> ChainMarginals:
+    """Return the marginals of chains by the forward-backward algorithm.
+
+    Parameters
+    ----------
+    energies : ChainEnergies
+        Its scores may be overwritten.
+    weight : ndarray (n,)
+        Weight of each chain in the marginals.
+
+    Raises
+    ------
+    ImpossiblePathError
+        If every path of a chain has weight 0.
+    """
+    several = len(energies.pairs) > 1
+    factors, most_pairs = _factors(energies.pairs)
+    first, most_first = _factors(energies.first)
+    last, most_last = _factors(energies.last)
+    states = np.empty(energies.scores.shape)
+    pairs = np.zeros(energies.pairs.shape)
+    log_z = np.empty(energies.n_chains)
+    scores = energies.scores.copy()
+    kernels.forward_backward(
+        energies.start, scores, factors, first, last, weight, states, pairs, log_z
+    )
+    if not several:
+        pairs *= factors
+    log_z = _with_maxima(log_z, energies, most_pairs, most_first, most_last)
+    for c in np.flatnonzero(np.isnan(log_z)).tolist():
+        one = energies.chain(c)
+        part = slice(energies.start[c], energies.start[c + 1])
+        tables = np.zeros((len(one.scores), *factors.shape[1:]))
+        log_z[c] = kernels.log_forward_backward(*one[1:], states[part], tables)
+        if not np.isfinite(log_z[c]):
+            raise ImpossiblePathError(c)
+        states[part] *= weight[c]
+        tables *= weight[c]
+        if several:
+            pairs[part] = tables
+        else:
+            pairs[0] += tables.sum(0)
+    return ChainMarginals(states, pairs, log_z)
+
+
+def path_log_weights(energies: ChainEnergies, path: np.ndarray) -> np.ndarray:
+    """Return the log-weight (n,) of the states path (T,) of each chain, log Z not subtracted."""
+    out = np.empty(energies.n_chains)
+    kernels.path_scores(*energies, path, out)
+    return out
+
+
+def best_paths(energies: ChainEnergies) -> tuple[np.ndarray, np.ndarray]:
+    """Return the states (T,) of the best path of each chain, and its log-weight (n,).
+
+    Ties go to the lower state.
+
+    Raises
+    ------
+    ImpossiblePathError
+        If every path of a chain has weight 0.
+    """
+    path = np.empty(energies.start[-1], np.int64)
+    value = np.empty(energies.n_chains)
+    kernels.best_paths(*energies, path, value)
+    impossible = np.flatnonzero(~np.isfinite(value))
+    if len(impossible):
+        raise ImpossiblePathError(int(impossible[0]))
+    return path, value
+
+
+def k_best_paths(energies: ChainEnergies, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the k best paths of each chain, an array (k', n) of states, and log-weights (k',).
+
+    k' is smaller than k if a chain has fewer possible paths.
+    """
+    found = []
+    for c in range(energies.n_chains):
+        one = energies.chain(c)
+        paths = np.empty((k, len(one.scores)), np.int64)
+        values = np.empty(k)
+        n_found = kernels.k_best_paths(*one[1:], paths, values)
+        if not n_found:
+            raise ImpossiblePathError(c)
+        found.append((paths[:n_found], values[:n_found]))
+    return found
+
+
+def sample_paths(energies: ChainEnergies, uniform: np.ndarray) -> np.ndarray:
+    """Return independent paths (S, T) of each chain.
+
+    uniform (S, T) holds random numbers in [0, 1), one for each state of each path.
+    """
+    factors, _ = _factors(energies.pairs)
+    first, _ = _factors(energies.first)
+    last, _ = _factors(energies.last)
+    paths = np.zeros(uniform.shape, np.int64)
+    log_z = np.empty(energies.n_chains)
+    alpha = np.empty(energies.scores.shape)
+    kernels.sample_paths(
+        energies.start,
+        energies.scores.copy(),
+        factors,
+        first,
+        last,
+        uniform,
+        alpha,
+        paths,
+        log_z,
+    )
+    for c in np.flatnonzero(np.isnan(log_z)).tolist():
+        part = slice(energies.start[c], energies.start[c + 1])
+        paths[:, part] = _sample_slowly(energies.chain(c), uniform[:, part], c)
+    return paths
+
+
+def _sample_slowly(energies, uniform, number):
+    """Draw paths (S, T) of a single chain whose weights underflow, by its pair marginals."""
+    length, n_states = energies.scores.shape
+    states, tables = np.empty((length, n_states)), np.zeros((length, n_states, n_states))
+    log_z = kernels.log_forward_backward(*energies[1:], states, tables)
+    if not np.isfinite(log_z):
+        raise ImpossiblePathError(number)
+    paths = np.empty(uniform.shape, np.int64)
+    for t in range(length):
+        p = states[0] if t == 0 else tables[t][paths[:, t - 1]]
+        cumulative = np.cumsum(np.broadcast_to(p, (len(paths), n_states)), axis=1)
+        rest = uniform[:, t] * cumulative[:, -1]
+        paths[:, t] = (cumulative <= rest[:, None]).sum(1).clip(max=n_states - 1)
+    return paths

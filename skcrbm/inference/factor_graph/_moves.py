@@ -1,0 +1,188 @@
+"""Moves of a state of a factor graph: draws of forests, and maxima of parts of bounded width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from skcrbm.inference.factor_graph._buckets import TreeSearch
+from skcrbm.inference.factor_graph._table_model import Component
+from skcrbm.kernels.frontiers import (
+    MAX_FRONTIER,
+    Frontier,
+    sweep_frontier,
+    take_better_parts,
+)
+from skcrbm.kernels.map_search import fill_next, local_gaps, move_forests, state_score
+from skcrbm.utils.limits import TIE
+
+# Work of a call of the kernel, some hundredths of a second, after which the clock is read.
+_MOVE_WORK = 2**18
+# Forest moves of the first cooling; later coolings are longer.
+_FIRST_LENGTH = 64
+# Largest tables of the frontier, one after the other, and the entries of all of them together.
+_WIDTHS, _ALL_FRONTIER_ENTRIES = (2**4, 2**8, 2**10), 2**25
+# Noise of a disturbance, relative to the typical change of the score by a single variable.
+_NOISES = 0.3, 0.6, 1.0
+_MAX_FRONTIER_SWEEPS = 20
+
+
+class Moves:
+    """Moves of a state, and the best state that they found.
+
+    Attributes
+    ----------
+    best : ndarray of int64 (n,)
+        Best state found.
+    best_value : ndarray (2,)
+        Sum of its finite log-weights, and the number of its weights of 0.
+    rounding : float
+        Largest rounding error of a score or bound.
+    """
+
+    def __init__(self, part: Component, budget: Any, seed: np.ndarray):
+        self.part, self.graph, self.budget = part, part.graph(), budget
+        self._seed, self._turn = seed, 0
+        spread = 0.0
+        magnitude = 0.0
+        for table in [*part.tables, *part.unary]:
+            finite = table[table > -np.inf]
+            if not finite.size:
+                continue
+            spread = max(spread, float(finite.max() - finite.min()))
+            magnitude += float(np.abs(finite).max())
+        self.rounding = TIE * magnitude
+        self._penalty, self._most = 2.0 * spread + 1.0, 1e6 * (spread + 1.0)
+        self._state = np.array([row.argmax() for row in part.unary])
+        self.best = self._state.copy()
+        self.best_value = np.array(state_score(self.graph, self._state), np.float64)
+        self._batch = max(1, _MOVE_WORK // (1 + len(self.graph.scope) * self.graph.unary.shape[1]))
+        most = max(max(part.n_states), _ALL_FRONTIER_ENTRIES // len(part.variables))
+        self._widths = [max(max(part.n_states), min(width, most)) for width in _WIDTHS]
+        self._work = frontier_arrays(len(self.best), len(self.graph.first), self._widths[-1])
+        gaps = np.empty(len(self.best))
+        local_gaps(self.graph, self._state, self._penalty, gaps)
+        gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
+        typical = float(np.median(gaps)) if len(gaps) else 1.0
+        self._noises = [level * typical for level in _NOISES]
+        self._coolings = self._make_coolings()
+        self._temperatures = np.empty(0)
+
+    @property
+    def value(self) -> float:
+        """Score of the best state."""
+        return -math.inf if self.best_value[1] else float(self.best_value[0])
+
+    def gap(self, bound: float) -> float:
+        """Return the distance of the best state from a bound, 0 if it is a rounding error."""
+        gap = bound - self.value
+        return 0.0 if gap <= 4 * self.rounding else gap
+
+    def _move(self, temperatures):
+        move_forests(
+            self.graph, self._state, self.best, self.best_value, temperatures, self._penalty,
+            self._seed,
+        )  # fmt: skip
+        self.budget.used += len(temperatures) * len(self.best)
+
+    def improve(self, state: np.ndarray) -> None:
+        """Improve a state by forest moves; the cooling goes on from its own state."""
+        own, self._state = self._state, state.astype(np.int64)
+        self._move(np.zeros(8))
+        self._state = own
+
+    def _keep(self, state):
+        value = np.array(state_score(self.graph, state), np.float64)
+        better = (value[1], -value[0]) < (self.best_value[1], -self.best_value[0])
+        if better:
+            self.best, self.best_value = state, value
+        return better
+
+    def visit(self, tree: TreeSearch, n_nodes: int) -> None:
+        """Visit nodes of a tree search, and keep the best state."""
+        found = self.best.copy()
+        self.budget.used += tree.run(found, self.value, n_nodes)[1]
+        self._keep(found)
+
+    def frontiers(self) -> None:
+        """Disturb the best state by noise, and maximise parts of bounded width around it."""
+        level = self._noises[self._turn % len(self._noises)]
+        self._turn += 1
+        state = self.best.copy()
+        self._sweep(state, self._widths[0], level)
+        last = -math.inf
+        for width in (*self._widths, *self._widths[-1:]):
+            self._sweep(state, width, 0.0)
+        for _ in range(_MAX_FRONTIER_SWEEPS):
+            value, bad = state_score(self.graph, state)
+            value -= self._penalty * bad
+            if value <= last or self.budget.progress >= 1:
+                break
+            last = value
+            self._sweep(state, self._widths[-1], 0.0)
+        self._combine(state)
+
+    def _combine(self, state):
+        """Keep the best state with the parts of another state that are better."""
+        joined = self.best.copy()
+        take_better_parts(self.graph, joined, state, self._penalty)
+        self._keep(joined)
+        self._keep(state)
+
+    def _sweep(self, state, width, noise):
+        draws = np.empty(len(state))
+        fill_next(self._seed, draws)
+        order = np.argsort(draws)
+        sweep_frontier(
+            self.graph, state, width, noise, self._penalty, order, self._work, self._seed
+        )
+        self.budget.used += len(state) * max(1, width // 64)
+
+    def forests(self) -> None:
+        """Make some forest moves of simulated annealing, with coolings of growing length."""
+        if not len(self._temperatures):
+            self._temperatures = next(self._coolings)
+        count = min(self._batch, 1 + int(self.budget.step) // len(self.best))
+        self._move(self._temperatures[:count])
+        self._temperatures = self._temperatures[count:]
+
+    def _make_coolings(self) -> Iterator[np.ndarray]:
+        """Set the first state of each cooling, and yield its temperatures."""
+        yield np.zeros(8)
+        gaps = np.empty(len(self.best))
+        local_gaps(self.graph, self._state, self._penalty, gaps)
+        gaps = gaps[(gaps > 0) & (gaps < self._penalty)]
+        if not len(gaps):
+            gaps = np.ones(1)
+        high = float(np.quantile(gaps, 0.75))
+        low = max(0.05 * float(np.quantile(gaps, 0.25)), 1e-3 * high)
+        length = _FIRST_LENGTH
+        while True:
+            for warm in (False, True):
+                if warm:
+                    self._state = self.best.copy()
+                first = 0.3 * high if warm else high
+                n_cold = max(4, length // 16)
+                cooling = np.geomspace(first, min(low, first), max(1, length - n_cold))
+                yield np.concatenate([cooling, np.zeros(n_cold)])
+                if state_score(self.graph, self._state)[1] and self._penalty < self._most:
+                    self._penalty *= 2
+            length *= 2
+
+
+def frontier_arrays(n_variables: int, n_factors: int, limit: int) -> Frontier:
+    """Return the work arrays of sweeps with tables of at most `limit` entries."""
+    return Frontier(
+        np.empty(n_variables, np.int64),
+        np.empty(n_factors, np.int64),
+        np.empty(n_variables, np.int64),
+        np.empty(MAX_FRONTIER, np.int64),
+        np.empty((2, limit)),
+        np.empty(limit, np.int64),
+        np.empty(n_variables * limit, np.int16),
+        np.empty((n_variables, 3), np.int64),
+        np.empty((n_variables, MAX_FRONTIER), np.int64),
+    )

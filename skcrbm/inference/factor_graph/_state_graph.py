@@ -1,0 +1,282 @@
+"""Factor graphs of variables with any number of states as the flat arrays that kernels take."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from skcrbm.kernels.arguments import PAIR, POTTS, TABLE, CategoricalGraph, CategoricalWork
+from skcrbm.utils.validation import kernel_array
+
+
+class StateGraph:
+    """The factors of two or more variables of a `CategoricalGraphEnergy`, and its own weights.
+
+    Tables with equal scopes, or scopes in another's, are one table; tables of one variable are
+    weights of its states; OR and AND factors are tables.
+
+    Attributes
+    ----------
+    has_state : ndarray (n, K)
+        True for the states that a variable has. S of them are True, in the order of flat arrays.
+    own : ndarray (N, S)
+        Log-weights of the states by fields, evidence and tables of one variable, the largest of
+        each variable 0; -inf for states that are impossible.
+    offset : ndarray (N,)
+        Part of the score that is left out of `own` and of the tables.
+    n_messages : int
+        Numbers M in arrays of messages.
+    """
+
+    def __init__(self, energy: Any):
+        self.energy = energy
+        self.has_state = np.arange(energy.n_levels) < energy.n_states[:, None]
+        merging = energy.graph.merging
+        flat = merging.add(energy.log_potentials.astype(np.float64))
+        tables = energy.graph.tables(flat)
+        self._tables = []
+        self._single = []  # variables, and positions (F, k) of entries, of tables of one variable
+        fields = energy.log_fields()
+        for group, kept in zip(tables, merging.kept, strict=True):
+            if len(group.shape) == 1:
+                single = np.zeros((energy.n_variables, energy.n_levels))
+                np.add.at(single[:, : group.shape[0]], group.variables[:, 0], group.log_potentials)
+                fields += single
+                positions = group.entries[:, None] + np.arange(group.shape[0])
+                self._single.append((group.variables[:, 0], positions))
+            elif kept.any():
+                self._tables.append(
+                    _Tables(
+                        group.variables[kept], group.log_potentials[kept], group.shape,
+                        group.entries[kept],
+                    )
+                )  # fmt: skip
+        for scope, table in energy.logic_tables():
+            none = np.full(1, -1)
+            self._tables.append(_Tables(scope[None], table.reshape(1, -1), table.shape, none))
+        top = fields.max(axis=2, initial=-np.inf)
+        top[~np.isfinite(top)] = 0.0  # all states of a variable are impossible
+        self.own = kernel_array((fields - top[..., None])[:, self.has_state])
+        self.offset = energy.offset + top.sum(axis=1)
+        self.offset += sum(part.shift.sum() for part in self._tables)
+        self.spreads = self._spreads()
+
+    def _spreads(self):
+        """Return the sum (n,) of the largest differences of finite log-weights at a variable."""
+        found = np.zeros(self.energy.n_variables)
+        for part in self._tables:
+            low = np.where(part.logs == -np.inf, np.inf, part.logs).min(axis=1)
+            spread = np.where(np.isfinite(low), part.shift - low, 0.0)
+            np.add.at(found, part.scopes, spread[:, None])
+        return found
+
+    @property
+    def reach(self) -> np.ndarray:
+        """Largest log-ratio (N,) of weights that can add up at a variable, weights of 0 aside."""
+        every = np.zeros((len(self.own), *self.has_state.shape))
+        every[:, self.has_state] = np.where(self.own == -np.inf, 0.0, -self.own)
+        return (every.max(axis=2, initial=0.0) + self.spreads).max(axis=1, initial=0.0)
+
+    def work(self) -> CategoricalWork:
+        """Return new work arrays of the kernels."""
+        shapes = [part.shape for part in self._tables]
+        size = max(map(math.prod, shapes), default=1)
+        tables = [np.empty(size) for _ in range(3)]
+        states = [np.empty(self.energy.n_levels) for _ in range(3)]
+        digits = np.zeros(max(map(len, shapes), default=1), np.uintp)
+        return CategoricalWork._make([*tables, *states, digits])
+
+    def as_table(self, flat: np.ndarray) -> np.ndarray:
+        """Return log-weights (R, n, K) from flat arrays (R, S); -inf for missing states."""
+        found = np.full((len(flat), *self.has_state.shape), -np.inf)
+        found[:, self.has_state] = flat
+        return found
+
+    def add_single(self, beliefs: np.ndarray, weight: np.ndarray, statistics: np.ndarray) -> None:
+        """Add the probabilities of all entries of tables of one variable.
+
+        Parameters
+        ----------
+        beliefs : ndarray (R, n, K)
+            Log-probabilities.
+        weight : ndarray (R,)
+            Weight of each model in the sum.
+        statistics : ndarray (1 or R, n_entries)
+            Sum over the models, or the statistics of each model; changed.
+        """
+        for variables, positions in self._single:
+            found = np.exp(beliefs[:, variables, : positions.shape[1]])
+            if len(statistics) == 1:
+                found = np.tensordot(weight, found, 1)[None]
+            statistics[:, positions] = found
+
+    @cached_property
+    def edges(self):
+        """Arrays of `CategoricalGraph` without the tables, and the variable of each position."""
+        n_states = self.energy.n_states
+        variables = np.concatenate(
+            [np.empty(0, np.int64), *(t.scopes.ravel() for t in self._tables)]
+        )
+        arity = np.concatenate(
+            [np.empty(0, np.int64), *(np.full(len(t.scopes), len(t.shape)) for t in self._tables)]
+        )
+        first = np.cumsum(arity) - arity
+        by_variable = np.argsort(variables, kind="stable")
+        number = np.empty(len(variables), np.int64)
+        number[by_variable] = np.arange(len(variables))
+        factor = np.repeat(np.arange(len(arity)), arity)[by_variable]
+        return {
+            "state_start": _starts(n_states),
+            "edge_start": _starts(np.bincount(variables, minlength=len(n_states))),
+            "message_start": _starts(n_states[variables[by_variable]]),
+            "slot": by_variable - first[factor],
+            "scope": first[factor],
+            "arity": arity[factor],
+            "scopes": number,
+            "variables": variables[by_variable],
+            "order": visiting_order(variables, arity, len(n_states)),
+        }, factor
+
+    def kernel_graph(self, logs: bool, rho: np.ndarray | float = 1.0) -> CategoricalGraph:
+        """Return the graph with tables of weights, or of logarithms, to the power 1 / rho."""
+        arrays, factor = self.edges
+        rho = np.broadcast_to(rho, factor.max(initial=-1) + 1)
+        kinds, places, starts, flat, size, done = [], [], [], [], 0, 0
+        for part in self._tables:
+            n_factors = len(part.scopes)
+            power = rho[done : done + n_factors, None]
+            done += n_factors
+            values = (part.logs - part.shift[:, None]) / power
+            kind = np.full(n_factors, PAIR if len(part.shape) == 2 else TABLE)
+            is_potts = part.is_potts
+            kind[is_potts] = POTTS
+            start = np.empty(n_factors, np.int64)
+            for chosen, kept in ((~is_potts, values), (is_potts, values[:, :2][:, ::-1])):
+                some = kept[chosen]
+                if not len(some):
+                    continue
+                shared = len(some) > 1 and (some == some[0]).all()
+                if shared:
+                    some = some[:1]
+                step = 0 if shared else some.shape[1]
+                start[chosen] = size + step * np.arange(chosen.sum())
+                flat.append(some.ravel())
+                size += some.size
+            kinds.append(kind)
+            starts.append(start)
+            places.append(part.place)
+        tables = np.concatenate([np.empty(0), *flat])
+        kinds, starts, places = (
+            np.concatenate([np.empty(0, np.int64), *parts]) for parts in (kinds, starts, places)
+        )
+        index = {
+            name: array.astype(np.uintp) for name, array in arrays.items() if name != "variables"
+        }
+        return CategoricalGraph(
+            kind=kinds[factor].astype(np.int8),
+            table=starts[factor].astype(np.uintp),
+            place=places[factor],
+            tables=tables if logs else np.exp(tables),
+            **index,
+        )
+
+    @property
+    def variables(self) -> np.ndarray:
+        """Variable (E,) of each edge, uintp."""
+        return self.edges[0]["variables"].astype(np.uintp)
+
+    @property
+    def factors(self) -> FactorScopes:
+        """Scopes of all factors, factor by factor."""
+        variables = [np.empty(0, np.int64), *(part.scopes.ravel() for part in self._tables)]
+        arity = [len(part.shape) for part in self._tables for _ in range(len(part.scopes))]
+        return FactorScopes(kernel_array(np.concatenate(variables)), _starts(np.array(arity, int)))
+
+    @property
+    def n_messages(self) -> int:
+        """Numbers in an array of messages."""
+        return int(self.edges[0]["message_start"][-1])
+
+
+class FactorScopes(NamedTuple):
+    """Variables of all factors, as `factor_appearance` takes them."""
+
+    variables: np.ndarray  # int64 (E,)
+    edge_start: np.ndarray  # int64 (F + 1,)
+
+    @property
+    def n_edges(self):
+        """Number of edges."""
+        return len(self.variables)
+
+
+class _Tables(NamedTuple):
+    """Tables of one shape."""
+
+    scopes: np.ndarray  # (F, m)
+    logs: np.ndarray  # (F, size)
+    shape: tuple[int, ...]
+    place: np.ndarray  # (F,): position of the first entry in the statistics, -1 for OR and AND
+
+    @property
+    def shift(self):
+        """Largest entry (F,) of each table."""
+        high = self.logs.max(axis=1)
+        return np.where(high == -np.inf, 0.0, high)
+
+    @property
+    def is_potts(self):
+        """True (F,) for tables of pairs with one value on the diagonal, and one off it."""
+        k = self.shape[0]
+        if len(self.shape) != 2 or k < 3 or self.shape[1] != k:
+            return np.zeros(len(self.logs), bool)
+        equal = np.eye(k, dtype=bool).ravel()
+        on, off = self.logs[:, equal], self.logs[:, ~equal]
+        return (on == on[:, :1]).all(axis=1) & (off == off[:, :1]).all(axis=1)
+
+
+def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray:
+    """Return an order of the variables (n,) in which messages reach far.
+
+    In a forest the order goes from the leaves to the roots, so that a forward and a backward sweep
+    are exact. Other graphs keep the order of the numbers, in which the neighbours of most models
+    lie close in memory.
+
+    Parameters
+    ----------
+    variables : ndarray (E,)
+        Variables of all factors, factor by factor.
+    arity : ndarray (F,)
+        Number of variables of each factor.
+    """
+    order = forest_order(variables, arity, n_variables)
+    return np.arange(n_variables) if order is None else order
+
+
+def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray | None:
+    """Return the order of `visiting_order` for a forest, None for a graph with circles."""
+    n_factors, n_edges = len(arity), len(variables)
+    factor = n_variables + np.repeat(np.arange(n_factors), arity)
+    size = n_variables + n_factors + 1
+    joined = coo_array((np.ones(n_edges, np.int8), (variables, factor)), shape=(size, size))
+    n_components, component = connected_components(joined, directed=False)
+    if n_edges != size - n_components:
+        return None
+    # A node beside the graph is joined with one variable of each component.
+    _, roots = np.unique(component[:n_variables], return_index=True)
+    rows = np.append(variables, roots)
+    columns = np.append(factor, np.full(len(roots), size - 1))
+    joined = csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(size, size))
+    found = breadth_first_order(joined, size - 1, directed=False, return_predecessors=False)
+    return found[found < n_variables][::-1].astype(np.int64)
+
+
+def _starts(sizes):
+    start = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=start[1:])
+    return start

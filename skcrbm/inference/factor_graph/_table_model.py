@@ -1,0 +1,225 @@
+"""Models of tables, made smaller without a change of the best score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.kernels.map_search import TableGraph
+
+# Largest table that the elimination of a variable may make here.
+_SMALL_TABLE = 4096
+
+
+class ImpossibleModelError(Exception):
+    """No state of the model has a positive weight."""
+
+
+class Component(NamedTuple):
+    """A connected part of a model; its tables name variables by their position."""
+
+    variables: list[int]  # numbers of the variables in the model
+    n_states: list[int]
+    scopes: list[tuple[int, ...]]  # of two or more variables
+    tables: list[np.ndarray]  # an axis for each variable of the scope
+    unary: list[np.ndarray]  # log-weights of each variable, finite
+
+    def graph(self) -> TableGraph:
+        """Return the arrays for the kernels."""
+        lengths = np.array([len(scope) for scope in self.scopes], np.int64)
+        start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        scope = np.array([v for part in self.scopes for v in part], np.int64)
+        stride = [s // 8 for t in self.tables for s in t.strides]
+        sizes = np.array([t.size for t in self.tables], np.int64)
+        edge_start = np.zeros(len(self.variables) + 1, np.int64)
+        np.cumsum(np.bincount(scope, minlength=len(self.variables)), out=edge_start[1:])
+        unary = np.zeros((len(self.variables), max(self.n_states)))
+        for v, row in enumerate(self.unary):
+            unary[v, : len(row)] = row
+        return TableGraph(
+            np.array(self.n_states, np.int64), unary, start, scope,
+            np.array(stride, np.int64), np.repeat(np.arange(len(lengths)), lengths), edge_start,
+            np.argsort(scope, kind="stable"), np.cumsum(sizes) - sizes,
+            np.concatenate([np.empty(0), *(t.ravel() for t in self.tables)]),
+        )  # fmt: skip
+
+
+class TableModel:
+    """Tables over variables, which `reduce` makes fewer and smaller.
+
+    Attributes
+    ----------
+    states : list of ndarray
+        Remaining states of each variable; the axis of a table has only these.
+    tables : dict of tuple -> ndarray
+        A table for each scope, an ascending tuple; each remaining variable has one of its own.
+    """
+
+    def __init__(
+        self,
+        unary: Sequence[np.ndarray],
+        scopes: Sequence[Sequence[int]],
+        tables: Sequence[np.ndarray],
+    ):
+        self.states = [np.arange(len(row)) for row in unary]
+        self.tables: dict[tuple[int, ...], np.ndarray] = {}
+        self.scopes_of: list[set[tuple[int, ...]]] = [set() for _ in unary]
+        self._eliminated = []
+        self._remaining = set(range(len(unary)))
+        for v, row in enumerate(unary):
+            self._add((v,), row)
+        for scope, table in zip(scopes, tables, strict=True):
+            order = np.argsort(scope)
+            self._add(tuple(int(scope[j]) for j in order), table.transpose(order))
+
+    def _add(self, scope, table):
+        if not scope:
+            if table == -np.inf:
+                raise ImpossibleModelError
+            return
+        if scope in self.tables:
+            self.tables[scope] = self.tables[scope] + table
+        else:
+            self.tables[scope] = np.ascontiguousarray(table, np.float64)
+            for v in scope:
+                self.scopes_of[v].add(scope)
+
+    def _take(self, scope):
+        for v in scope:
+            self.scopes_of[v].discard(scope)
+        return self.tables.pop(scope)
+
+    def reduce(self) -> list[Component]:
+        """Remove states and variables, and return the connected parts of the rest.
+
+        Raises
+        ------
+        ImpossibleModelError
+            If all states of a variable are seen to have weight 0.
+        """
+        changed = set(self.tables)
+        while changed:
+            self._propagate(changed)
+            changed = (self._eliminate_small() | self._merge_contained()) & set(self.tables)
+        return self._components()
+
+    def _propagate(self, waiting):
+        """Remove states that a table forbids, until no table forbids a state."""
+        while waiting:
+            scope = waiting.pop()
+            if scope not in self.tables:
+                continue
+            for axis, v in enumerate(scope):
+                possible = self.tables[scope] > -np.inf
+                keep = possible.any(axis=tuple(j for j in range(len(scope)) if j != axis))
+                if keep.all():
+                    continue
+                if not keep.any():
+                    raise ImpossibleModelError
+                self.states[v] = self.states[v][keep]
+                for other in self.scopes_of[v]:
+                    table = np.compress(keep, self.tables[other], axis=other.index(v))
+                    self.tables[other] = np.ascontiguousarray(table)
+                    waiting.add(other)
+
+    def _eliminate_small(self):
+        """Maximise over variables if no table becomes larger than the tables that it replaces.
+
+        Returns the scopes of the new tables.
+        """
+        changed, waiting = set(), sorted(self._remaining, reverse=True)
+        queued = set(waiting)
+        while waiting:
+            v = waiting.pop()
+            queued.discard(v)
+            near = sorted(set().union(*self.scopes_of[v]) - {v})
+            size = int(np.prod([len(self.states[u]) for u in near], dtype=float))
+            width = max(2, max(map(len, self.scopes_of[v])) - 1)
+            if len(self.states[v]) > 1 and (len(near) > width or size > _SMALL_TABLE):
+                continue
+            scope = tuple(near)
+            total = np.zeros([*(len(self.states[u]) for u in near), len(self.states[v])])
+            axes = {u: axis for axis, u in enumerate([*near, v])}
+            if len(self.states[v]) == 1:  # its tables need not be joined
+                for old in sorted(self.scopes_of[v]):
+                    rest = tuple(u for u in old if u != v)
+                    self._add(rest, np.take(self._take(old), 0, axis=old.index(v)))
+                    changed.add(rest)
+                self._eliminated.append((v, (), [], np.array(self.states[v][0])))
+            else:
+                for old in sorted(self.scopes_of[v]):
+                    table = self._take(old)
+                    order = sorted(range(len(old)), key=lambda j: axes[old[j]])
+                    shape = [1] * total.ndim
+                    for u in old:
+                        shape[axes[u]] = len(self.states[u])
+                    total += table.transpose(order).reshape(shape)
+                best = self.states[v][total.argmax(axis=-1)]
+                self._eliminated.append((v, scope, [self.states[u] for u in near], best))
+                self._add(scope, total.max(axis=-1))
+                changed.add(scope)
+            self._remaining.discard(v)
+            for u in near:
+                if u not in queued:
+                    queued.add(u)
+                    waiting.append(u)
+        return changed
+
+    def _merge_contained(self):
+        """Add each table of two or more variables to a table that has all of its variables.
+
+        Returns the scopes of the tables that were added to.
+        """
+        changed = set()
+        for scope in sorted(self.tables, key=len):
+            if len(scope) < 2:
+                continue
+            inside = set(scope)
+            hosts = [s for s in self.scopes_of[scope[0]] if len(s) > len(scope) and inside < set(s)]
+            if hosts:
+                host = min(hosts)
+                shape = [len(self.states[u]) if u in inside else 1 for u in host]
+                self.tables[host] = self.tables[host] + self._take(scope).reshape(shape)
+                changed.add(host)
+        return changed
+
+    def _components(self):
+        found, seen = [], set()
+        for first in sorted(self._remaining):
+            if first in seen:
+                continue
+            seen.add(first)
+            stack, part = [first], []
+            while stack:
+                v = stack.pop()
+                part.append(v)
+                for u in set().union(*self.scopes_of[v]) - seen:
+                    seen.add(u)
+                    stack.append(u)
+            part.sort()
+            number = {v: j for j, v in enumerate(part)}
+            scopes = sorted(set().union(*(self.scopes_of[v] for v in part)))
+            large = [s for s in scopes if len(s) > 1]
+            found.append(
+                Component(
+                    part,
+                    [len(self.states[v]) for v in part],
+                    [tuple(number[v] for v in s) for s in large],
+                    [np.ascontiguousarray(self.tables[s]) for s in large],
+                    [self.tables[v,] for v in part],
+                )
+            )
+        return found
+
+    def complete(self, components: list[Component], states: list[np.ndarray]) -> np.ndarray:
+        """Return the best state of all variables, given states of the components."""
+        full = np.zeros(len(self.states), np.int64)
+        for part, state in zip(components, states, strict=True):
+            for v, k in zip(part.variables, state, strict=True):
+                full[v] = self.states[v][k]
+        for v, scope, states_then, best in reversed(self._eliminated):
+            index = (int(np.searchsorted(s, full[u])) for u, s in zip(scope, states_then))
+            full[v] = best[tuple(index)]
+        return full

@@ -1,0 +1,203 @@
+"""Search for the best state of factor graphs; see `MapSearch`."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.inference.base import empty_result
+from skcrbm.inference.factor_graph._buckets import (
+    TreeSearch,
+    can_eliminate,
+    eliminate,
+    elimination_order,
+)
+from skcrbm.inference.factor_graph._moves import Moves
+from skcrbm.inference.factor_graph._table_model import ImpossibleModelError, TableModel
+from skcrbm.inference.random_numbers import random_key, seeds
+from skcrbm.kernels.map_search import shift_tables
+from skcrbm.utils.parallel import ordered_map, row_chunks
+from skcrbm.utils.warnings import warn_user
+
+# Entries of tables that a call of the kernel of the bound visits, some hundredths of a second,
+# after which the clock is read; and nodes of the tree search.
+_SWEEP_WORK, _TREE_NODES = 2**21, 100_000
+# Entries of all tables of mini-buckets, and of one of them.
+_ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
+# Shares of the limits after which the first moves end, and the bound.
+_FIRST, _BOUND = 0.1, 0.2
+_MAX_SWEEPS = 1000
+
+
+def solve_from_energy(method, energy, query):
+    """Answer "map" and "map_bound" for an energy of pairs."""
+    return solve(method, FactorGraphEnergy.from_energy(energy), query)
+
+
+def solve(method, energy, query):
+    """Answer "map" and "map_bound"."""
+    fields = empty_result(energy, query)
+    scopes, logic, n_all = energy.graph.expanded
+    tables = [
+        table.reshape(group.shape)
+        for group in energy.tables
+        for table in group.log_potentials.astype(np.float64)
+    ]
+    tables += [table.reshape((2,) * len(s)) for s, table in zip(scopes[len(tables) :], logic)]
+    unary, n_states = energy.log_fields(), energy.state_counts
+    start = seeds(random_key(method.random_state), np.zeros(energy.n_models, np.uint64), 0)
+    gap = np.zeros(energy.n_models)
+
+    def run(rows):
+        n = rows.start
+        own = [unary[n, v, :k] for v, k in enumerate(n_states)]
+        own += [np.zeros(2)] * (n_all - len(own))
+        budget = Budget(method.max_nodes, method.time_limit)
+        try:
+            model = TableModel(own, scopes, tables)
+            state, gap[n] = _search(method, model, budget, start[n : n + 1].copy())
+        except ImpossibleModelError:
+            raise ValueError(
+                f"model {n} has no state of positive weight that agrees with clamp"
+            ) from None
+        fields["n_iter"][n] = budget.used
+        fields["assignment"][n] = state[: energy.n_variables]
+
+    for _ in ordered_map(run, row_chunks(energy.n_models, 1), query.n_jobs):
+        pass
+    fields["converged"][:] = gap == 0
+    if np.isinf(gap).any():
+        first = int(np.isinf(gap).argmax())
+        warn_user(
+            f"'map_search' has found no state of positive weight for model {first}, and no proof "
+            "that there is no such state: give it a larger time_limit or max_nodes"
+        )
+    if "map_bound" in query.returns:
+        score = energy.score(fields["assignment"])
+        fields["gap"] = gap
+        fields["map_bound"] = np.where(gap < np.inf, score + gap, np.inf)
+    return fields
+
+
+class Budget:
+    """The nodes and the seconds that a search may use; None is no limit.
+
+    Attributes
+    ----------
+    used : int
+        Number of nodes until now.
+    """
+
+    def __init__(self, nodes: float | None, seconds: float | None):
+        self.used = 0
+        self._nodes = math.inf if nodes is None else nodes
+        self._seconds = math.inf if seconds is None else seconds
+        self._start = time.monotonic()
+
+    @property
+    def progress(self) -> float:
+        """Share of the limits that is used, 1 or more if the search must end."""
+        spent = time.monotonic() - self._start
+        return max(self.used / max(1, self._nodes), spent / max(1e-9, self._seconds))
+
+    @property
+    def step(self) -> float:
+        """Number of nodes that a search may use before it looks at `progress` again."""
+        return self._nodes / 64 if self._nodes < math.inf else 2.0**40
+
+    @property
+    def seconds(self) -> float:
+        """Number of seconds that are left."""
+        return self._seconds - (time.monotonic() - self._start)
+
+    def part(self, share: float) -> Budget:
+        """Return a budget of a share of the nodes and seconds that are left."""
+        nodes = max(1.0, share * (self._nodes - self.used))
+        return Budget(nodes, max(0.0, share * self.seconds))
+
+
+def _search(method, model, budget, seed):
+    """Return a state of a `TableModel`, and the gap to its bound."""
+    components = model.reduce()
+    states, total_gap = [], 0.0
+    size = [sum(t.size for t in part.tables) + 1 for part in components]
+    for j, part in enumerate(components):
+        own = budget.part(size[j] / sum(size[j:]))
+        state, gap = _search_component(method, part, own, seed)
+        budget.used += own.used
+        states.append(state)
+        total_gap += gap
+    return model.complete(components, states), total_gap
+
+
+def _search_component(method, part, budget, seed):
+    """Return a state of a connected part, and the gap to its bound."""
+    if not part.scopes:
+        return [int(row.argmax()) for row in part.unary], 0.0
+    order = elimination_order(part)
+    if can_eliminate(order, method.max_entries, budget.seconds):
+        return eliminate(part, order), 0.0
+    moves = Moves(part, budget, seed)
+    while budget.progress < _FIRST:
+        moves.forests()
+    bound, shifted = _bound(moves, budget)
+    if moves.gap(bound) == 0:
+        return moves.best, 0.0
+    entries = max(2**10, _ALL_MINI_ENTRIES // (2 * len(part.variables)))
+    entries = min(method.max_entries, _MINI_ENTRIES, entries)
+    tree = TreeSearch(shifted, order.variables, entries, moves.rounding)
+    if tree.root == -np.inf:
+        raise ImpossibleModelError
+    bound = min(bound, tree.root + moves.rounding)
+    searches = [
+        lambda: moves.visit(tree, int(min(_TREE_NODES, 1 + budget.step))),
+        moves.frontiers,
+        moves.forests,
+    ]
+    spent = [0.0] * len(searches)
+    while budget.progress < 1 and moves.gap(bound) > 0:
+        turn = int(np.argmin(spent))
+        before = budget.used
+        searches[turn]()
+        spent[turn] += budget.used - before
+        if tree.done:
+            if moves.best_value[1] > 0:
+                raise ImpossibleModelError
+            return moves.best, 0.0
+    return moves.best, moves.gap(bound)
+
+
+def _bound(moves, budget):
+    """Return an upper bound, and the part with tables that are shifted so that it is low.
+
+    Raises
+    ------
+    ImpossibleModelError
+        If the bound shows that all states have weight 0.
+    """
+    graph = moves.graph
+    belief, shifted = graph.unary.copy(), graph._replace(entries=graph.entries.copy())
+    n_sweeps = max(1, min(20, _SWEEP_WORK // (1 + len(graph.entries))))
+    bound, done = math.inf, 0
+    while done < _MAX_SWEEPS:
+        last = bound
+        bound = shift_tables(shifted, belief, n_sweeps) + moves.rounding
+        if bound == -np.inf:
+            raise ImpossibleModelError
+        done += n_sweeps
+        budget.used += n_sweeps * len(graph.entries) // 16
+        if moves.gap(bound) == 0 or last - bound < 1e-4 * n_sweeps * (bound - moves.value):
+            break
+        if budget.progress > _BOUND:
+            break
+    part = moves.part
+    own = [belief[v, :k].copy() for v, k in enumerate(part.n_states)]
+    tables = [
+        shifted.entries[at : at + t.size].reshape(t.shape)
+        for at, t in zip(graph.first, part.tables, strict=True)
+    ]
+    moves.improve(np.array([row.argmax() for row in own]))
+    return bound, part._replace(tables=tables, unary=own)

@@ -1,0 +1,480 @@
+"""Messages between variables of any number of states, as logarithms.
+
+This form covers sums that weights in `categorical_weights` cannot hold, tree-reweighted messages,
+and all of max-product, which needs no exponentials here. Graph and schedule are the same; tables
+and messages are logarithms, the largest of a message 0, and -inf is a weight of 0.
+
+With theta_i = own_i + sum_a rho_a m_(a -> i), variable i sends ``theta_i - m_(a -> i)`` to factor
+a, whose table is raised to the power 1 / rho_a. The sums come from the front and from behind, so
+that no infinity is subtracted. Log Z is
+
+    sum_i log Z_i + sum_a rho_a (log Z_a - sum_(i in a) log Z_ai)
+
+with the sums Z_i of exp(theta_i), Z_a of a table times all that its variables send to it, and Z_ai
+of the two messages of an edge: Bethe's log Z if all rho are 1. The scale of a message cancels.
+
+A max-product state is decoded variable by variable, each given the values before it: a variable
+reads messages in which decided variables have one value. So ties are broken consistently, and on a
+tree the state is the best state.
+"""
+
+import math
+
+import numpy as np
+
+from skcrbm.kernels.arguments import ONE, POTTS, TABLE, ZERO
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import MAX, ROUNDING, copy_into, fill
+
+
+@jit(allocates=False, inline=True)
+def reduce_logs(kind, table, at, step, k, weight, first):
+    """Return the log-sum, or the maximum, over a of table[at + a * step] + weight[first + a]."""
+    high = -math.inf
+    for a in range(k):
+        high = max(high, table[at + a * step] + weight[first + a])
+    if kind == MAX or high == -math.inf:
+        return high
+    total = 0.0
+    for a in range(k):
+        total += math.exp(table[at + a * step] + weight[first + a] - high)
+    return high + math.log(total)
+
+
+@jit(allocates=False)
+def potts_logs(kind, other, equal, k, weight, first, out):
+    """Fill out (k,) with the message through a table with one value on its diagonal, one off it."""
+    top, second, where = -math.inf, -math.inf, ZERO
+    for a in range(k):
+        x = weight[first + a]
+        if x > top:
+            top, second, where = x, top, a
+        else:
+            second = max(second, x)
+    # Log-sums over all states but the largest, then over all but any other state.
+    rest = second
+    if kind != MAX and second > -math.inf:
+        total = 0.0
+        for a in range(k):
+            if a != where:
+                total += math.exp(weight[first + a] - second)
+        rest += math.log(total)
+    for a in range(k):
+        x = weight[first + a]
+        others = rest if a == where else top
+        if kind != MAX and a != where:
+            gain = math.exp(rest - top) - math.exp(x - top) if top > -math.inf else 0.0
+            others = top + math.log1p(max(gain, 0.0))
+        left, right = equal + x, other + others
+        high = max(left, right)
+        if kind != MAX and min(left, right) > -math.inf:
+            high += math.log1p(math.exp(-abs(left - right)))
+        out[a] = high
+
+
+@jit(allocates=False)
+def contract_logs(kind, graph, e, weight, out, work):
+    """Fill out with the message of a table of any number of variables to the variable of edge e.
+
+    See `contract` in `categorical_weights`.
+    """
+    message_start, scopes = graph.message_start, graph.scopes
+    scope, slot, m = graph.scope[e], graph.slot[e], graph.arity[e]
+    table, at = graph.tables, graph.table[e]
+    size = ONE
+    for j in range(m):
+        other = scopes[scope + j]
+        size *= message_start[other + ONE] - message_start[other]
+    turn = ZERO
+    for step in range(m - ONE):
+        j = step if step < slot else m - ONE - (step - slot)
+        other = scopes[scope + j]
+        first = message_start[other]
+        k = message_start[other + ONE] - first
+        size //= k
+        row, across = (ONE, size) if step < slot else (k, ONE)
+        to = work.table if turn == ZERO else work.other
+        for r in range(size):
+            to[r] = reduce_logs(kind, table, at + r * row, across, k, weight, first)
+        table, at, turn = to, ZERO, ONE - turn
+    for a in range(size):
+        out[a] = table[at + a]
+
+
+@jit(allocates=False)
+def receive_logs(kind, graph, e, weight, out, work):
+    """Fill out (k,) with the message that edge e gets, its largest number 0.
+
+    Return False, and a message of zeros, if all states have weight 0.
+    """
+    message_start = graph.message_start
+    k = message_start[e + ONE] - message_start[e]
+    if graph.kind[e] == TABLE:
+        contract_logs(kind, graph, e, weight, out, work)
+    else:
+        slot, at = graph.slot[e], graph.table[e]
+        other = graph.scopes[graph.scope[e] + ONE - slot]
+        first = message_start[other]
+        n_other = message_start[other + ONE] - first
+        if graph.kind[e] == POTTS:
+            potts_logs(kind, graph.tables[at], graph.tables[at + ONE], k, weight, first, out)
+        else:
+            row, across = (n_other, ONE) if slot == ZERO else (ONE, k)
+            for a in range(k):
+                out[a] = reduce_logs(
+                    kind, graph.tables, at + a * row, across, n_other, weight, first
+                )
+    return lower(out, ZERO, k)
+
+
+@jit(allocates=False)
+def lower(values, first, k):
+    """Subtract the largest of k numbers; return False, and set all to 0, if it is -inf."""
+    high = -math.inf
+    for a in range(k):
+        high = max(high, values[first + a])
+    good = high > -math.inf
+    for a in range(k):
+        values[first + a] = values[first + a] - high if good else 0.0
+    return good
+
+
+@jit(allocates=False)
+def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
+    """Send from variable v to all its factors; fill its belief, log-probabilities or max-marginals.
+
+    Return False if all its states have weight 0.
+    """
+    start, message_start = graph.state_start[v], graph.message_start
+    k = graph.state_start[v + ONE] - start
+    first, last = graph.edge_start[v], graph.edge_start[v + ONE]
+    for a in range(k):
+        belief[start + a] = own[start + a]
+        behind[a] = 0.0
+    for e in range(first, last):
+        at = message_start[e]
+        for a in range(k):
+            x = message[at + a]
+            y = rho[e] * x
+            sent[at + a] = belief[start + a] + (y - x if x > -math.inf else x)
+            belief[start + a] += y
+    good = True
+    for i in range(last - first):
+        e = last - ONE - i
+        at = message_start[e]
+        for a in range(k):
+            sent[at + a] += behind[a]
+            behind[a] += rho[e] * message[at + a]
+        good &= lower(sent, at, k)
+    good &= lower(belief, start, k)
+    if kind != MAX:
+        total = 0.0
+        for a in range(k):
+            total += math.exp(belief[start + a])
+        total = math.log(total)
+        for a in range(k):
+            belief[start + a] -= total
+    return good
+
+
+@jit(allocates=False)
+def sweep_logs(kind, graph, rho, forward, damping, held, own, message, sent, before, belief, work):
+    """Visit all free variables once; return False if all states of a variable have weight 0."""
+    new, behind = work.new, work.behind
+    n = np.uintp(graph.order.shape[0])
+    good = True
+    for i in range(n):
+        v = graph.order[i] if forward else graph.order[n - ONE - i]
+        start = graph.state_start[v]
+        k = graph.state_start[v + ONE] - start
+        if held[v]:
+            for a in range(k):
+                belief[start + a] = before[start + a]
+            continue
+        for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+            good &= receive_logs(kind, graph, e, sent, new, work)
+            at = graph.message_start[e]
+            for a in range(k):
+                old = message[at + a]
+                if damping > 0.0 and old > -math.inf and new[a] > -math.inf:
+                    message[at + a] = damping * old + (1.0 - damping) * new[a]
+                else:
+                    message[at + a] = min(old, new[a]) if damping > 0.0 else new[a]
+            good &= lower(message, at, k)
+        good &= send_logs(kind, graph, rho, v, own, message, sent, belief, behind)
+    return good
+
+
+@jit(allocates=False)
+def change_of_logs(after, before, slack, rounding):
+    """Return the largest change of a probability, and whether a logarithm changed by more."""
+    change, moved = 0.0, False
+    for s in range(np.uintp(after.shape[0])):
+        x, y = after[s], before[s]
+        if x != y:
+            change = max(change, abs(math.exp(x) - math.exp(y)))
+            moved |= abs(x - y) > slack + rounding * abs(x)
+    return change, moved
+
+
+@jit(allocates=False)
+def decode(graph, forward, held, own, sent, state, work):
+    """Decide the variables in turn, each at its best state given the variables before it.
+
+    `sent` gets the decisions: what a decided variable sends is -inf for all states but one. So a
+    further call is a step of coordinate ascent, in which a variable keeps its state unless another
+    is better. Return True if a state changed.
+    """
+    new, total = work.new, work.behind
+    n = np.uintp(graph.order.shape[0])
+    changed = False
+    for i in range(n):
+        v = graph.order[i] if forward else graph.order[n - ONE - i]
+        start = graph.state_start[v]
+        k = graph.state_start[v + ONE] - start
+        first, last = graph.edge_start[v], graph.edge_start[v + ONE]
+        for a in range(k):
+            total[a] = own[start + a]
+        if not held[v]:
+            for e in range(first, last):
+                receive_logs(MAX, graph, e, sent, new, work)
+                for a in range(k):
+                    total[a] += new[a]
+        best = np.uintp(state[v]) if state[v] >= 0 else ZERO
+        for a in range(k):
+            if total[a] > total[best]:
+                best = a
+        changed |= state[v] != np.int64(best)
+        state[v] = np.int64(best)
+        for e in range(first, last):
+            at = graph.message_start[e]
+            for a in range(k):
+                sent[at + a] = 0.0 if a == best else -math.inf
+    return changed
+
+
+@jit(allocates=False)
+def score_of(graph, own, state, variables):
+    """Return the score of a state (n,): own weights and table entries."""
+    total = 0.0
+    for v in range(np.uintp(state.shape[0])):
+        total += own[graph.state_start[v] + np.uintp(state[v])]
+    for e in range(np.uintp(variables.shape[0])):
+        if graph.slot[e] == ZERO:
+            code, equal = ZERO, True
+            for j in range(graph.arity[e]):
+                other = graph.scopes[graph.scope[e] + j]
+                k = graph.message_start[other + ONE] - graph.message_start[other]
+                code = code * k + np.uintp(state[variables[other]])
+                equal &= state[variables[other]] == state[variables[e]]
+            if graph.kind[e] == POTTS:
+                code = ONE if equal else ZERO
+            total += graph.tables[graph.table[e] + code]
+    return total
+
+
+@jit
+def pass_logs(graph, rho, variables, models, start, options, answers, states, work):
+    """Pass messages for N models, in turn, until each model has converged.
+
+    Parameters
+    ----------
+    graph : CategoricalGraph
+        Tables are logarithms, to the power 1 / rho.
+    rho : (E,) float64 weights of the factors, by edge
+    variables : (E,) uintp variable of each edge
+    models : CategoricalModels
+    start : (N or 0, S) log-beliefs that variables send at first, in place of what follows from
+        their messages
+    options : CategoricalOptions
+    answers : CategoricalAnswers
+        `good` tells whether some state of each variable was possible throughout.
+    states : tuple of (N, n) int64 and (N,) float64
+        States and scores of max-product, out.
+    work : CategoricalWork
+    """
+    held, own, message, sent = models
+    max_iter, tol, slack, damping, kind = options
+    state, score = states
+    rounding = ROUNDING * np.finfo(np.float64).eps
+    other, scratch, trial = np.empty(own.shape[1]), np.empty(sent.shape[1]), state[:1].copy()
+    for m in range(own.shape[0]):
+        belief = answers.belief[m]
+        for v in range(np.uintp(held.shape[1])):
+            send_logs(kind, graph, rho, v, own[m], message[m], sent[m], belief, work.behind)
+        if start.shape[0]:
+            for e in range(np.uintp(variables.shape[0])):
+                if not held[m, variables[e]]:
+                    at = graph.message_start[e]
+                    for a in range(graph.message_start[e + ONE] - at):
+                        sent[m, at + a] = start[m, graph.state_start[variables[e]] + a]
+        still, good = True, True
+        before, after = belief, other
+        answers.n_iter[m] = max_iter
+        for iteration in range(max_iter):
+            forward = iteration % 2 == 0
+            good &= sweep_logs(
+                kind, graph, rho, forward, damping, held[m], own[m], message[m], sent[m], before,
+                after, work,
+            )  # fmt: skip
+            change, moved = change_of_logs(after, before, slack, rounding)
+            before, after = after, before
+            if answers.trace.shape[1]:
+                answers.trace[m, iteration] = change
+            last = still
+            still = (change < tol) & (not moved)
+            stop = last and still and iteration > 0
+            if kind == MAX and (iteration < 8 or iteration % 8 == 0 or stop):
+                copy_into(sent[m], scratch)
+                fill(trial[0], -1)
+                decode(graph, not forward, held[m], own[m], scratch, trial[0], work)
+                here = score_of(graph, own[m], trial[0], variables)
+                if here > score[m] or iteration == 0:
+                    score[m] = here
+                    copy_into(trial[0], state[m])
+            if stop:
+                answers.n_iter[m] = iteration + 1
+                answers.converged[m] = good
+                break
+        answers.good[m] = good
+        copy_into(before, belief)
+
+
+@jit
+def improve(graph, variables, held, own, state, score, max_iter, work):
+    """Improve the states (N, n) of N models by coordinate ascent, and fill in their scores (N,)."""
+    sent, trial = np.empty(graph.message_start[-1]), state[:1].copy()
+    for m in range(own.shape[0]):
+        score[m] = score_of(graph, own[m], state[m], variables)
+        copy_into(state[m], trial[0])
+        for e in range(np.uintp(variables.shape[0])):
+            at = graph.message_start[e]
+            for a in range(graph.message_start[e + ONE] - at):
+                sent[at + a] = 0.0 if a == np.uintp(trial[0, variables[e]]) else -math.inf
+        for iteration in range(max_iter):
+            if not decode(graph, iteration % 2 == 0, held[m], own[m], sent, trial[0], work):
+                break
+        here = score_of(graph, own[m], trial[0], variables)
+        if here > score[m]:
+            score[m] = here
+            copy_into(trial[0], state[m])
+
+
+@jit(allocates=False)
+def log_total(graph, e, sent, entries, work):
+    """Return the log-sum of a factor's entries times all that its variables send to it.
+
+    Parameters
+    ----------
+    graph : CategoricalGraph
+    e : first edge of the factor
+    sent : (M,)
+    entries : (0 or more,) out: share of each entry in the sum, in C order
+    work : CategoricalWork
+    """
+    message_start, scopes = graph.message_start, graph.scopes
+    scope, m = graph.scope[e], graph.arity[e]
+    digits = work.digits
+    size = ONE
+    for j in range(m):
+        size *= message_start[scopes[scope + j] + ONE] - message_start[scopes[scope + j]]
+        digits[j] = ZERO
+    high, total = -math.inf, 0.0
+    for turn in range(3):  # the largest, the sum, the shares
+        if turn == 2 and entries.shape[0] == 0:
+            break
+        for s in range(size):
+            code = s
+            if graph.kind[e] == POTTS:
+                code = ONE if digits[0] == digits[1] else ZERO
+            x = graph.tables[graph.table[e] + code]
+            for j in range(m):
+                x += sent[message_start[scopes[scope + j]] + digits[j]]
+            if turn == 0:
+                high = max(high, x)
+            elif high > -math.inf:
+                x = math.exp(x - high)
+                if turn == 1:
+                    total += x
+                else:
+                    entries[s] = x / total
+            elif turn == 2:
+                entries[s] = 1.0 / size
+            for i in range(m):
+                j = m - ONE - i
+                other = scopes[scope + j]
+                digits[j] += ONE
+                if digits[j] < message_start[other + ONE] - message_start[other]:
+                    break
+                digits[j] = ZERO
+    return high + math.log(total) if high > -math.inf else high
+
+
+@jit
+def sum_logs(graph, rho, models, weight, want_statistics, each, log_partition, statistics, work):
+    """Add up log Z and the probabilities of all entries of tables, from the final messages.
+
+    Parameters
+    ----------
+    graph, rho, models, work : see `pass_logs`
+    weight : (N,) weight of each model in the sum of the statistics
+    want_statistics : bool
+    each : bool, True for the statistics of each model, False for their sum
+    log_partition : (N,) out; -inf if a factor or a variable has no possible state
+    statistics : (1 or N, n_entries) in and out
+    """
+    held, own, message, sent = models
+    message_start, state_start = graph.message_start, graph.state_start
+    new, entries = work.new, work.entries
+    none = entries[:0]
+    n = np.uintp(held.shape[1])
+    for m in range(own.shape[0]):
+        total = 0.0
+        for v in range(n):
+            k = state_start[v + ONE] - state_start[v]
+            for a in range(k):
+                new[a] = own[m, state_start[v] + a]
+            for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+                at = message_start[e]
+                for a in range(k):
+                    new[a] += rho[e] * message[m, at + a]
+            total += log_sum(new, ZERO, k)
+            for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
+                at = message_start[e]
+                for a in range(k):
+                    new[a] = message[m, at + a] + sent[m, at + a]
+                total -= rho[e] * log_sum(new, ZERO, k)
+                if graph.slot[e] == ZERO:
+                    wanted = want_statistics and graph.place[e] >= 0
+                    here = log_total(graph, e, sent[m], entries if wanted else none, work)
+                    total += rho[e] * here
+                    if wanted:
+                        row = m if each else 0
+                        x = 1.0 if each else weight[m]
+                        for s in range(table_size(graph, e)):
+                            statistics[row, graph.place[e] + s] += x * entries[s]
+        log_partition[m] = total if total == total else -math.inf
+
+
+@jit(allocates=False)
+def table_size(graph, e):
+    """Return the number of entries of the table of an edge's factor."""
+    size = ONE
+    for j in range(graph.arity[e]):
+        other = graph.scopes[graph.scope[e] + j]
+        size *= graph.message_start[other + ONE] - graph.message_start[other]
+    return size
+
+
+@jit(allocates=False)
+def log_sum(values, first, k):
+    """Return the log-sum of k numbers."""
+    high = -math.inf
+    for a in range(k):
+        high = max(high, values[first + a])
+    if high == -math.inf:
+        return high
+    total = 0.0
+    for a in range(k):
+        total += math.exp(values[first + a] - high)
+    return high + math.log(total)

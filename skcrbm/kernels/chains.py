@@ -1,0 +1,506 @@
+"""Linear chains of classes: forward-backward, best paths, samples, and sums over sparse features.
+
+Chains of different lengths lie one after the other: chain c has the positions start[c] to
+start[c + 1] - 1, so no work is lost on padding. The states of a position are the lanes of the inner
+loops. `scores` (T, K) holds the log-weight of each state at each position. The log-weight of a
+pair of neighbours is pairs[0, i, j] for all positions, or pairs[t, i, j] for the positions t - 1
+and t if the pairs differ between positions (T matrices).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from skcrbm.kernels.exponentials import exp_in_place
+from skcrbm.kernels.jit import jit
+from skcrbm.kernels.scalar import fill
+
+# exp(-700) is the smallest number that the vectorised exponential returns; smaller weights are 0.
+_LEAST = -700.0
+# Marginals of a position that sum to 1 up to this error are accepted.
+_ERROR = 1e-8
+
+
+# ------------------------------------------------------------------ features of the positions
+
+
+class Packed(NamedTuple):
+    """Layout of the coefficients of sparse features.
+
+    Column j has the coefficients first[j] to first[j + 1] - 1, which belong to the states labels.
+    Columns with many states are computed by dense rows, whose lanes are all states: dense[j] is the
+    number of this row, or -1.
+    """
+
+    first: np.ndarray  # (D + 1,) int64
+    labels: np.ndarray  # (P,) int32
+    dense: np.ndarray  # (D,) int32
+
+
+@jit
+def _fill_rows(packed, coef, rows):
+    """Copy the coefficients of columns with dense rows to rows (R, K), which holds zeros."""
+    for j in range(packed.dense.shape[0]):
+        if packed.dense[j] >= 0:
+            for p in range(packed.first[j], packed.first[j + 1]):
+                rows[packed.dense[j], packed.labels[p]] = coef[p]
+
+
+@jit
+def _add_rows(packed, rows, gradient):
+    """Add the entries of rows (R, K) that belong to coefficients to their gradient."""
+    for j in range(packed.dense.shape[0]):
+        if packed.dense[j] >= 0:
+            for p in range(packed.first[j], packed.first[j + 1]):
+                gradient[p] += rows[packed.dense[j], packed.labels[p]]
+
+
+@jit(fastmath={"contract"})
+def add_features(data, indices, indptr, packed, coef, rows, scores):
+    """Add the products of the rows of a CSR matrix and the coefficients to scores (T, K).
+
+    rows (R, K) is a work array of zeros, with a row for each column that has a dense row.
+    """
+    _fill_rows(packed, coef, rows)
+    for t in range(scores.shape[0]):
+        for e in range(indptr[t], indptr[t + 1]):
+            x = data[e]
+            j = indices[e]
+            row = packed.dense[j]
+            if row >= 0:
+                for k in range(np.uintp(scores.shape[1])):
+                    scores[t, k] += x * rows[row, k]
+            else:
+                for p in range(packed.first[j], packed.first[j + 1]):
+                    scores[t, packed.labels[p]] += x * coef[p]
+
+
+@jit(fastmath={"contract"})
+def add_feature_sums(data, indices, indptr, packed, values, rows, gradient):
+    """Add the sum over the rows of x[j] * values[label] to the gradient of each coefficient.
+
+    This is the transpose of `add_features`: values is (T, K), gradient (P,) has the form of the
+    coefficients, and rows (R, K) is a work array of zeros.
+    """
+    for t in range(values.shape[0]):
+        for e in range(indptr[t], indptr[t + 1]):
+            x = data[e]
+            j = indices[e]
+            row = packed.dense[j]
+            if row >= 0:
+                for k in range(np.uintp(values.shape[1])):
+                    rows[row, k] += x * values[t, k]
+            else:
+                for p in range(packed.first[j], packed.first[j + 1]):
+                    gradient[p] += x * values[t, packed.labels[p]]
+    _add_rows(packed, rows, gradient)
+
+
+# ----------------------------------------------------------------------------- probabilities
+
+
+@jit(fastmath={"contract"})
+def _times_row(weight, row, out):
+    """Add weight * row to out; all rows are (K,)."""
+    for j in range(np.uintp(out.shape[0])):
+        out[j] += weight * row[j]
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _sum(row):
+    total = 0.0
+    for j in range(np.uintp(row.shape[0])):
+        total += row[j]
+    return total
+
+
+@jit(fastmath={"contract"})
+def _scale(row, factor):
+    for j in range(np.uintp(row.shape[0])):
+        row[j] *= factor
+
+
+@jit(fastmath={"contract", "reassoc"})
+def _dot(row, other):
+    total = 0.0
+    for j in range(np.uintp(row.shape[0])):
+        total += row[j] * other[j]
+    return total
+
+
+@jit(fastmath={"contract"})
+def _set_products(row, v, weight, out):
+    """Set out to weight * row * v; all rows are (K,)."""
+    for j in range(np.uintp(row.shape[0])):
+        out[j] = weight * (row[j] * v[j])
+
+
+@jit
+def _exponentials(row):
+    """Replace row (K,) by exp(row - max) and return the maximum, which may be -inf."""
+    most = -math.inf
+    for j in range(row.shape[0]):
+        most = max(most, row[j])
+    if most == -math.inf:
+        fill(row, 0.0)
+        return most
+    for j in range(row.shape[0]):
+        x = row[j] - most
+        row[j] = x if x > _LEAST else _LEAST
+    exp_in_place(row, row.shape[0])
+    for j in range(row.shape[0]):
+        if row[j] < 1e-303:
+            row[j] = 0.0
+    return most
+
+
+@jit
+def _forward(begin, end, scores, factors, first, last, alpha):
+    """Fill alpha (T, K) with the filtered probabilities of a chain; return log Z, or NaN.
+
+    scores are replaced by exponentials, each row divided by the normaliser of its position. log Z
+    leaves out the maxima that were subtracted from the log-weights of the pairs. It is NaN if the
+    numbers underflow, or if no state is possible.
+    """
+    log_z = 0.0
+    several = factors.shape[0] > 1
+    for t in range(begin, end):
+        log_z += _exponentials(scores[t])
+        fill(alpha[t], 0.0)
+        if t == begin:
+            _times_row(1.0, first, alpha[t])
+        else:
+            matrix = factors[t] if several else factors[0]
+            for i in range(scores.shape[1]):
+                if alpha[t - 1, i] != 0:
+                    _times_row(alpha[t - 1, i], matrix[i], alpha[t])
+        for j in range(np.uintp(scores.shape[1])):
+            alpha[t, j] *= scores[t, j]
+        total = _sum(alpha[t])
+        if not 0 < total < math.inf:
+            return math.nan
+        _scale(alpha[t], 1 / total)
+        _scale(scores[t], 1 / total)
+        log_z += math.log(total)
+    total = _dot(alpha[end - 1], last)
+    return log_z + math.log(total) if total > 0 else math.nan
+
+
+@jit
+def forward_backward(start, scores, factors, first, last, weight, marginals, pair_sums, log_z):
+    """Compute marginals and log Z of chains by scaled probabilities.
+
+    Parameters
+    ----------
+    start : ndarray of int64 (n + 1,)
+    scores : ndarray of float64 (T, K)
+        Log-weights, which may be -inf. They are overwritten.
+    factors : ndarray (1 or T, K, K)
+        exp of the log-weights of the pairs, each matrix divided by its maximum.
+    first, last : ndarray (K,)
+        exp of the log-weights of the states of first and last positions, divided by the maximum.
+    weight : ndarray (n,)
+        Weights of the chains in `marginals` and `pair_sums`.
+    marginals : ndarray (T, K)
+        Filled with the probability of each state times the weight of its chain.
+    pair_sums : ndarray (1 or T, K, K)
+        With one matrix, the weighted probabilities of the pairs divided by factors[0] are added to
+        it. With T matrices, matrix t is filled with the weighted probabilities of the pair
+        (t - 1, t).
+    log_z : ndarray (n,)
+        Filled with log Z, without the logarithms of the maxima that `factors`, `first` and `last`
+        were divided by; NaN if numbers underflow: then the marginals of this chain are invalid,
+        and it has added nothing to a shared matrix of `pair_sums`.
+    """
+    n_states = scores.shape[1]
+    several = factors.shape[0] > 1
+    beta = np.empty(n_states)
+    v = np.empty(n_states)
+    sums = np.zeros((n_states, n_states))
+    for c in range(start.shape[0] - 1):
+        begin, end = start[c], start[c + 1]
+        log_z[c] = _forward(begin, end, scores, factors, first, last, marginals)
+        if math.isnan(log_z[c]):
+            continue
+        if not several:
+            for i in range(n_states):
+                fill(sums[i], 0.0)
+        normaliser = 1 / _dot(marginals[end - 1], last)
+        for j in range(n_states):
+            beta[j] = last[j] * normaliser
+        valid = True
+        for t in range(end - 1, begin - 1, -1):
+            alpha = marginals[t]
+            if t < end - 1:
+                for j in range(np.uintp(n_states)):
+                    v[j] = scores[t + 1, j] * beta[j]
+                for i in range(n_states):
+                    row = factors[t + 1 if several else 0, i]
+                    beta[i] = _dot(row, v)
+                    if several:
+                        _set_products(row, v, weight[c] * alpha[i], pair_sums[t + 1, i])
+                    else:
+                        _times_row(alpha[i], v, sums[i])
+            for j in range(np.uintp(n_states)):
+                alpha[j] *= beta[j]
+            valid &= abs(_sum(alpha) - 1) < _ERROR  # False if a number is infinite or NaN
+            _scale(alpha, weight[c])
+        if not valid:
+            log_z[c] = math.nan
+        elif not several:
+            for i in range(n_states):
+                _times_row(weight[c], sums[i], pair_sums[0, i])
+
+
+@jit
+def _log_sum(row):
+    most = -math.inf
+    for j in range(row.shape[0]):
+        most = max(most, row[j])
+    if most == -math.inf:
+        return most
+    total = 0.0
+    for j in range(row.shape[0]):
+        total += math.exp(row[j] - most)
+    return most + math.log(total)
+
+
+@jit
+def log_forward_backward(scores, pairs, first, last, marginals, pair_marginals):
+    """Compute marginals of a single chain from log-weights, and return log Z.
+
+    This slow version serves chains whose weights underflow in `forward_backward`. `first` and
+    `last` (K,) and `pairs` (1 or T, K, K) are log-weights. marginals (T, K) and pair_marginals
+    (T, K, K) are filled; pair_marginals[0] is left as it is. log Z is -inf if no path is possible.
+    """
+    length, n_states = scores.shape
+    several = pairs.shape[0] > 1
+    forward = np.empty((length, n_states))
+    backward = np.empty((length, n_states))
+    terms = np.empty(n_states)
+    for t in range(length):
+        for j in range(n_states):
+            if t == 0:
+                forward[t, j] = scores[t, j] + first[j]
+                continue
+            for i in range(n_states):
+                terms[i] = forward[t - 1, i] + (pairs[t, i, j] if several else pairs[0, i, j])
+            forward[t, j] = scores[t, j] + _log_sum(terms)
+    for t in range(length - 1, -1, -1):
+        for i in range(n_states):
+            if t == length - 1:
+                backward[t, i] = last[i]
+                continue
+            for j in range(n_states):
+                pair = pairs[t + 1, i, j] if several else pairs[0, i, j]
+                terms[j] = pair + scores[t + 1, j] + backward[t + 1, j]
+            backward[t, i] = _log_sum(terms)
+    for j in range(n_states):
+        terms[j] = forward[length - 1, j] + last[j]
+    log_z = _log_sum(terms)
+    if log_z == -math.inf:
+        return log_z
+    for t in range(length):
+        for j in range(n_states):
+            marginals[t, j] = math.exp(forward[t, j] + backward[t, j] - log_z)
+            if t > 0:
+                right = scores[t, j] + backward[t, j] - log_z
+                for i in range(n_states):
+                    pair = pairs[t, i, j] if several else pairs[0, i, j]
+                    pair_marginals[t, i, j] = math.exp(forward[t - 1, i] + pair + right)
+    return log_z
+
+
+@jit
+def path_scores(start, scores, pairs, first, last, path, out):
+    """Fill out (n,) with the log-weights of the states path (T,) of each chain."""
+    several = pairs.shape[0] > 1
+    for c in range(start.shape[0] - 1):
+        begin, end = start[c], start[c + 1]
+        total = first[path[begin]] + last[path[end - 1]]
+        for t in range(begin, end):
+            total += scores[t, path[t]]
+            if t > begin:
+                total += (pairs[t] if several else pairs[0])[path[t - 1], path[t]]
+        out[c] = total
+
+
+# ------------------------------------------------------------------------------------- paths
+
+
+@jit
+def _keep_larger(row, value, i, best, argument):
+    """Replace best[j] by value + row[j] if that is larger, and argument[j] by i; all are (K,)."""
+    for j in range(np.uintp(best.shape[0])):
+        x = value + row[j]
+        larger = x > best[j]
+        argument[j] = i if larger else argument[j]
+        best[j] = x if larger else best[j]
+
+
+@jit
+def best_paths(start, scores, pairs, first, last, path, value):
+    """Find the path of the largest log-weight of each chain (Viterbi); ties go to lower states.
+
+    path (T,) is filled with states, and value (n,) with log-weights. If no path is possible the
+    value is -inf.
+    """
+    n_states = scores.shape[1]
+    several = pairs.shape[0] > 1
+    longest = 0
+    for c in range(start.shape[0] - 1):
+        longest = max(longest, start[c + 1] - start[c])
+    back = np.empty((longest, n_states), np.int64)
+    best = np.empty(n_states)
+    previous = np.empty(n_states)
+    for c in range(start.shape[0] - 1):
+        begin, end = start[c], start[c + 1]
+        for j in range(n_states):
+            best[j] = first[j] + scores[begin, j]
+        for t in range(begin + 1, end):
+            matrix = pairs[t] if several else pairs[0]
+            for j in range(n_states):
+                previous[j] = best[j]
+                best[j] = -math.inf
+                back[t - begin, j] = 0
+            for i in range(n_states):
+                _keep_larger(matrix[i], previous[i], i, best, back[t - begin])
+            for j in range(np.uintp(n_states)):
+                best[j] += scores[t, j]
+        value[c] = -math.inf
+        state = 0
+        for j in range(n_states):
+            if best[j] + last[j] > value[c]:
+                value[c] = best[j] + last[j]
+                state = j
+        for t in range(end - 1, begin - 1, -1):
+            path[t] = state
+            if t > begin:
+                state = back[t - begin, state]
+
+
+@jit
+def k_best_paths(scores, pairs, first, last, paths, values):
+    """Find the paths with the k largest log-weights of a single chain; return how many exist.
+
+    paths (k, T) and values (k,) are filled in descending order of the log-weights, up to the number
+    of possible paths.
+    """
+    length, n_states = scores.shape
+    k = values.shape[0]
+    several = pairs.shape[0] > 1
+    # best[j, r] is the log-weight of the r-th best path that ends in state j; back holds the state
+    # and the rank before it, as state * k + rank.
+    best = np.full((n_states, k), -math.inf)
+    previous = np.empty((n_states, k))
+    back = np.zeros((length, n_states, k), np.int64)
+    taken = np.empty(n_states, np.int64)
+    for j in range(n_states):
+        best[j, 0] = first[j] + scores[0, j]
+    for t in range(1, length):
+        matrix = pairs[t] if several else pairs[0]
+        for j in range(n_states):
+            for r in range(k):
+                previous[j, r] = best[j, r]
+        for j in range(n_states):
+            fill(taken, 0)
+            for r in range(k):
+                most, chosen = -math.inf, 0
+                for i in range(n_states):
+                    if taken[i] < k:
+                        x = previous[i, taken[i]] + matrix[i, j]
+                        if x > most:
+                            most, chosen = x, i
+                best[j, r] = most + scores[t, j]
+                back[t, j, r] = chosen * k + min(taken[chosen], k - 1)
+                taken[chosen] += 1
+    fill(taken, 0)
+    for r in range(k):
+        most, state = -math.inf, 0
+        for j in range(n_states):
+            if taken[j] < k and best[j, taken[j]] + last[j] > most:
+                most, state = best[j, taken[j]] + last[j], j
+        if most == -math.inf:
+            return r
+        values[r] = most
+        rank = taken[state]
+        taken[state] += 1
+        for t in range(length - 1, -1, -1):
+            paths[r, t] = state
+            if t > 0:
+                code = back[t, state, rank]
+                state, rank = code // k, code % k
+    return k
+
+
+@jit
+def sample_paths(start, scores, factors, first, last, uniform, alpha, paths, log_z):
+    """Draw paths of each chain from its distribution: filter forwards, draw backwards.
+
+    The arguments are those of `forward_backward`; alpha (T, K) is a work array. uniform (S, T)
+    holds a uniform random number for each state of paths (S, T). If log_z[c] is NaN, no path of
+    this chain was drawn.
+    """
+    n_states = scores.shape[1]
+    several = factors.shape[0] > 1
+    p = np.empty(n_states)
+    for c in range(start.shape[0] - 1):
+        begin, end = start[c], start[c + 1]
+        log_z[c] = _forward(begin, end, scores, factors, first, last, alpha)
+        if math.isnan(log_z[c]):
+            continue
+        for s in range(paths.shape[0]):
+            for t in range(end - 1, begin - 1, -1):
+                total = 0.0
+                for i in range(n_states):
+                    if t == end - 1:
+                        p[i] = alpha[t, i] * last[i]
+                    else:
+                        matrix = factors[t + 1] if several else factors[0]
+                        p[i] = alpha[t, i] * matrix[i, paths[s, t + 1]]
+                    total += p[i]
+                rest = uniform[s, t] * total
+                state = 0
+                for i in range(n_states):
+                    if p[i] > 0:
+                        state = i
+                        rest -= p[i]
+                        if rest < 0:
+                            break
+                paths[s, t] = state
+
+
+# -------------------------------------------------------------------------- pseudo-likelihood
+
+
+@jit
+def pseudo_likelihood(start, scores, pairs, first, last, path, weight, residuals, pair_sums, loss):
+    """Compute the pseudo-likelihood of the states path (T,): each state given its neighbours.
+
+    residuals (T, K) is filled with P(state | neighbours) minus the indicator of the state, times
+    the weight of the chain; it is the gradient of the loss by the scores. The gradient by the pairs
+    is added to pair_sums (1, K, K), or set in matrix t of pair_sums (T, K, K), which must hold
+    zeros. loss (n,) is filled with minus the log pseudo-likelihoods.
+    """
+    n_states = scores.shape[1]
+    several = pairs.shape[0] > 1
+    for c in range(start.shape[0] - 1):
+        begin, end = start[c], start[c + 1]
+        loss[c] = 0.0
+        for t in range(begin, end):
+            row = residuals[t]
+            for j in range(n_states):
+                x = scores[t, j]
+                x += first[j] if t == begin else pairs[t if several else 0, path[t - 1], j]
+                x += last[j] if t == end - 1 else pairs[t + 1 if several else 0, j, path[t + 1]]
+                row[j] = x
+            log_z = _log_sum(row)
+            loss[c] += log_z - row[path[t]]
+            for j in range(n_states):
+                row[j] = weight[c] * (math.exp(row[j] - log_z) - (j == path[t]))
+            for j in range(n_states):
+                if t > begin:
+                    pair_sums[t if several else 0, path[t - 1], j] += row[j]
+                if t < end - 1:
+                    pair_sums[t + 1 if several else 0, j, path[t + 1]] += row[j]

@@ -1,0 +1,203 @@
+"""Linear chains of classes: parameters and features of the positions -> log-weights of the paths.
+
+A chain model scores the classes y of a sequence of positions with the features x_1, ..., x_n by
+
+``first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t] + sum_t transition[y_(t-1), y_t]``,
+
+and optionally by products of x_t with coefficients of the pair (y_(t-1), y_t). Sequences of
+different lengths are stored one after the other, without padding.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from skcrbm.energies.chain import ChainEnergies
+from skcrbm.kernels.chains import Packed, add_feature_sums, add_features
+
+
+class ChainParams(NamedTuple):
+    """Parameters of a chain model with K classes."""
+
+    coef: Any  # coefficients of the features, in the form of `Columns`
+    intercept: Any  # (K,)
+    transition: Any  # (K, K), from the row to the column
+    first: Any  # (K,)
+    last: Any  # (K,)
+    pair_coef: Any  # coefficients of features of pairs; empty if there are no such features
+
+
+class DenseColumns(NamedTuple):
+    """Layout of coefficients: one for each feature and output, as a matrix (D, K)."""
+
+    n_features: int
+    n_outputs: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array of coefficients."""
+        return self.n_features, self.n_outputs
+
+    def products(self, X: np.ndarray, coef: np.ndarray) -> np.ndarray:
+        """Return the products (T, K) of the rows of X with the coefficients."""
+        return X.astype(coef.dtype, copy=False) @ coef
+
+    def add_sums(self, X: np.ndarray, values: np.ndarray, gradient: np.ndarray) -> None:
+        """Add the products of the columns of X with the columns of values (T, K) to gradient."""
+        gradient += X.astype(gradient.dtype, copy=False).T @ values
+
+    def matrix(self, coef: np.ndarray) -> np.ndarray:
+        """Return the coefficients as an array (K, D)."""
+        return coef.T.copy()
+
+
+class PackedColumns(NamedTuple):
+    """Layout of coefficients of sparse features: column j has those of some outputs only.
+
+    The kernels describe `packed`, which says which outputs each column has.
+    """
+
+    packed: Packed
+    n_outputs: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array of coefficients."""
+        return (len(self.packed.labels),)
+
+    @classmethod
+    def all(cls, n_features: int, n_outputs: int) -> PackedColumns:
+        """Return the layout with a coefficient for each column and output."""
+        first = np.arange(n_features + 1) * n_outputs
+        labels = np.tile(np.arange(n_outputs, dtype=np.int32), n_features)
+        return cls(_packed(first, labels, n_outputs), n_outputs)
+
+    @classmethod
+    def observed(cls, X: Any, outputs: np.ndarray, n_outputs: int) -> PackedColumns:
+        """Return the layout with the columns and outputs that occur together in some row.
+
+        X is a CSR matrix (T, D). A row of X occurs with its entry of outputs (T,), or with all
+        outputs if the entry is -1.
+        """
+        known = outputs >= 0
+        rows, columns = np.flatnonzero(known), outputs[known]
+        unknown = np.flatnonzero(~known)
+        rows = np.concatenate([rows, np.repeat(unknown, n_outputs)])
+        columns = np.concatenate([columns, np.tile(np.arange(n_outputs), len(unknown))])
+        shape = len(outputs), n_outputs
+        indicator = csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), shape)
+        present = X.copy()
+        present.data = np.ones(len(X.data), np.int32)
+        both = (present.T @ indicator).tocsr()
+        both.sort_indices()
+        first, labels = both.indptr.astype(np.int64), both.indices.astype(np.int32)
+        return cls(_packed(first, labels, n_outputs), n_outputs)
+
+    def products(self, X: Any, coef: np.ndarray) -> np.ndarray:
+        """Return the products (T, K) of the rows of the CSR matrix X with the coefficients."""
+        scores = np.zeros((X.shape[0], self.n_outputs))
+        add_features(*_csr(X), self.packed, coef, self._rows(), scores)
+        return scores
+
+    def add_sums(self, X: Any, values: np.ndarray, gradient: np.ndarray) -> None:
+        """Add the sums over the rows of X times values (T, K) to the gradient."""
+        add_feature_sums(*_csr(X), self.packed, values, self._rows(), gradient)
+
+    def matrix(self, coef: np.ndarray) -> csr_matrix:
+        """Return the coefficients as a CSR matrix (K, D)."""
+        shape = len(self.packed.dense), self.n_outputs
+        return csr_matrix((coef, self.packed.labels, self.packed.first), shape).T.tocsr()
+
+    def _rows(self):
+        return np.zeros((self.packed.dense.max(initial=-1) + 1, self.n_outputs))
+
+
+def _packed(first, labels, n_outputs):
+    """Return the layout with a dense row for each column that has many outputs."""
+    many = np.diff(first) > max(2, n_outputs // 4)
+    dense = np.where(many, np.cumsum(many) - 1, -1).astype(np.int32)
+    return Packed(first, labels, dense)
+
+
+def _csr(X):
+    """Return the arrays of a CSR matrix in the types for which the kernels are compiled."""
+    data = X.data.astype(np.float64, copy=False)
+    return data, X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
+
+
+Columns = DenseColumns | PackedColumns
+
+
+class ChainModel(NamedTuple):
+    """Parameters of a chain, and how they are applied to rows of features.
+
+    `forbidden` adds -inf to the log-weights of forbidden pairs, first states and last states; it
+    has the shapes (K, K), (K,), (K,).
+    """
+
+    params: ChainParams
+    columns: Columns
+    pair_columns: Columns | None
+    forbidden: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+    @property
+    def n_states(self) -> int:
+        """Number of classes, K."""
+        return len(self.params.intercept)
+
+    def energies(self, X: Any, start: np.ndarray) -> ChainEnergies:
+        """Return the log-weights of the chains with these positions.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix (T, D)
+            Features of the positions of all chains.
+        start : ndarray of int64 (n + 1,)
+            Chain c has the rows start[c] to start[c + 1] - 1.
+        """
+        p = self.params
+        scores = self.columns.products(X, p.coef)
+        scores += p.intercept
+        transition = p.transition + self.forbidden[0]
+        if self.pair_columns is None:
+            pairs = transition[None]
+        else:
+            pairs = self.pair_columns.products(X, p.pair_coef)
+            pairs = pairs.reshape(-1, *transition.shape)
+            pairs += transition
+            if len(pairs) == 1:  # the kernels read a single matrix as valid for all positions
+                pairs = np.repeat(pairs, 2, axis=0)
+        return ChainEnergies(
+            start, scores, pairs, p.first + self.forbidden[1], p.last + self.forbidden[2]
+        )
+
+    def add_gradient(self, X: Any, start: np.ndarray, states, pairs, total: ChainParams) -> None:
+        """Add the gradient by the parameters to `total`, given the gradient by the log-weights.
+
+        `states` (T, K) is the gradient by the scores, `pairs` the gradient by the pairs, with one
+        matrix (1, K, K) or with T matrices.
+        """
+        self.columns.add_sums(X, states, total.coef)
+        if self.pair_columns is not None:
+            flat = pairs[: X.shape[0]].reshape(X.shape[0], -1)
+            self.pair_columns.add_sums(X, flat, total.pair_coef)
+        total.intercept[...] += states.sum(0)
+        total.transition[...] += pairs.sum(0)
+        total.first[...] += states[start[:-1]].sum(0)
+        total.last[...] += states[start[1:] - 1].sum(0)
+
+
+def columns_for(X: Any, outputs: np.ndarray, n_outputs: int, features: str) -> Columns:
+    """Return the layout of coefficients for a matrix of features, dense or CSR.
+
+    `features` is "observed" for the columns and outputs of a CSR matrix that occur together (see
+    `PackedColumns.observed`), or "all".
+    """
+    if not issparse(X):
+        return DenseColumns(X.shape[1], n_outputs)
+    if features == "all":
+        return PackedColumns.all(X.shape[1], n_outputs)
+    return PackedColumns.observed(X, outputs, n_outputs)

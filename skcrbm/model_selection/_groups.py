@@ -1,0 +1,239 @@
+"""Stratified folds that keep groups of rows together, and a single split into two parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.model_selection import BaseCrossValidator, ShuffleSplit
+from sklearn.utils import _safe_indexing, check_random_state, indexable
+
+from skcrbm.model_selection._stratified import (
+    MultilabelStratifiedShuffleSplit,
+    check_fold_options,
+)
+from skcrbm.utils.labels import is_frame, positive_labels, with_dimensions
+
+
+def _group_parts(present, groups, shares, rng=None):
+    """Return the part (n,) of each row; all rows of a group are in the same part.
+
+    `present` is a CSC matrix (n, L) of the positive labels, `shares` (K,) are the shares of the
+    parts. The groups with the rarest label come first, and of these the group with most of its
+    rows. A group goes to the part in which it raises the squared deviations of the labels and of
+    the size from `shares` least. `rng` decides the order of equal groups; None keeps the order in
+    which they appear in the data.
+    """
+    _, first, index = np.unique(groups, return_index=True, return_inverse=True)
+    n_groups, n_rows = len(first), len(index)
+    if n_groups < len(shares):
+        raise ValueError(f"groups holds {n_groups} groups, but {len(shares)} parts need one each")
+    member = sparse.csr_matrix(
+        (np.ones(n_rows), (index, np.arange(n_rows))), shape=(n_groups, n_rows)
+    )
+    # Columns: the size of each group, then its positives of each label, as shares of all rows.
+    counts = np.hstack([np.bincount(index)[:, None], (member @ present).toarray()])
+    total = counts.sum(axis=0)
+    load = counts / np.maximum(total, 1)
+    order = np.argsort(first) if rng is None else rng.permutation(n_groups)
+    order = order[np.argsort(-counts[order, 0], kind="stable")]  # large groups first
+    left, part_of = counts.sum(axis=0), np.full(n_groups, -1)
+    filled, shares = np.zeros((len(shares), len(total))), np.asarray(shares)[:, None]
+    while left[0]:
+        rarest = np.where(left > 0, left, n_rows + 1).argmin()
+        waiting = order[(part_of[order] < 0) & (counts[order, rarest] > 0)]
+        for group in waiting[np.argsort(-counts[waiting, rarest], kind="stable")]:
+            change = (2 * (filled - shares) * load[group] + load[group] ** 2) / shares
+            part = int(change.sum(axis=1).argmin())
+            part_of[group] = part
+            filled[part] += load[group]
+            left -= counts[group]
+    return part_of[index]
+
+
+class MultilabelStratifiedGroupKFold(BaseCrossValidator):
+    """K folds of multi-label data that keep groups together and spread the labels evenly.
+
+    Use it if rows belong together, such as several samples of a patient or pieces of a recording: a
+    model that has seen a row of a group in training would score too well on the others. Groups are
+    visited from the rarest label to the most frequent label. Each group goes to the fold in which
+    the shares of the labels and the size then deviate least from an even spread.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    shuffle : bool, default=False
+        True to visit groups of the same size and labels in random order.
+    random_state : int, RandomState or None, default=None
+        Seed of the order, for ``shuffle=True``.
+
+    See Also
+    --------
+    MultilabelStratifiedKFold : Folds of the same size, without groups.
+    sklearn.model_selection.StratifiedGroupKFold : Folds for a single target.
+
+    Notes
+    -----
+    A NaN in y (not observed) counts as 0. The sizes of the folds differ if the groups do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm.model_selection import MultilabelStratifiedGroupKFold
+    >>> y = np.array([[1, 0], [1, 0], [1, 0], [1, 0], [0, 1], [0, 1], [0, 1], [0, 1]])
+    >>> patient = [1, 1, 2, 2, 3, 3, 4, 4]
+    >>> for train, test in MultilabelStratifiedGroupKFold(2).split(y, y, patient):
+    ...     print(test, y[test].sum(axis=0))
+    [0 1 4 5] [2 2]
+    [2 3 6 7] [2 2]
+    """
+
+    def __init__(self, n_splits=5, *, shuffle=False, random_state=None):
+        check_fold_options(n_splits, shuffle, random_state)
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        """Return the number of folds; the arguments are ignored."""
+        return self.n_splits
+
+    def split(self, X, y, groups):
+        """Generate the indices of training and test rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its length matters.
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels)
+            0/1 labels; NaN counts as 0.
+        groups : array-like of shape (n_samples,)
+            Group of each row.
+
+        Yields
+        ------
+        train, test : ndarray of int
+            Indices, ascending.
+
+        Raises
+        ------
+        ValueError
+            If y is not a 0/1 matrix, `groups` is None or has another length, or there are fewer
+            groups than folds.
+        """
+        y = y if y is None or is_frame(y) else with_dimensions(y)
+        return super().split(X, y, groups)
+
+    def _iter_test_masks(self, X=None, y=None, groups=None):
+        present = positive_labels(y)
+        rng = check_random_state(self.random_state) if self.shuffle else None
+        shares = np.full(self.n_splits, 1 / self.n_splits)
+        fold = _group_parts(present, _check_groups(groups, present.shape[0]), shares, rng)
+        for k in range(self.n_splits):
+            yield fold == k
+
+
+def _check_groups(groups, n_rows):
+    """Return groups (n,), which must be given."""
+    if groups is None:
+        raise ValueError(
+            "groups must hold the group of each row; MultilabelStratifiedKFold needs no groups"
+        )
+    groups = np.asarray(groups)
+    if groups.ndim != 1:
+        raise ValueError(f"groups must have the shape (n_samples,), got {groups.shape}")
+    if len(groups) != n_rows:
+        raise ValueError(f"groups has {len(groups)} entries, but y has {n_rows} rows")
+    return groups
+
+
+def multilabel_train_test_split(
+    X: Any,
+    y: Any,
+    *arrays: Any,
+    test_size: float | int | None = None,
+    train_size: float | int | None = None,
+    groups: Any = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> list[Any]:
+    """Split rows into a training part and a test part with equal shares of each label.
+
+    scikit-learn's :func:`~sklearn.model_selection.train_test_split` with ``stratify=y`` needs two
+    rows of each combination of labels, and refuses most multi-label data.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, ...)
+        Inputs.
+    y : {array-like, sparse matrix, data frame} of shape (n_samples, n_labels)
+        0/1 labels; NaN counts as 0.
+    *arrays : array-like of length n_samples
+        More data to split, such as weights.
+    test_size, train_size : float or int, default=None
+        Share or number of the rows of each part. If both are None, a quarter of the rows is the
+        test part. If one is None, the part has all other rows.
+    groups : array-like of shape (n_samples,), default=None
+        Group of each row. All rows of a group are in the same part, and the sizes of the parts are
+        approximate.
+    random_state : int, RandomState or None, default=None
+        Seed of the split.
+
+    Returns
+    -------
+    parts : list
+        ``[X_train, X_test, y_train, y_test, ...]``, with two parts for each array.
+
+    Raises
+    ------
+    ValueError
+        If y is not a 0/1 matrix, lengths differ, or a size does not fit.
+
+    See Also
+    --------
+    MultilabelStratifiedShuffleSplit : Several such splits, for the `cv` of scikit-learn's tools.
+
+    Examples
+    --------
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> from skcrbm.model_selection import multilabel_train_test_split
+    >>> X, y = make_structured_labels(200, n_labels=4, random_state=0)
+    >>> X_train, X_test, y_train, y_test = multilabel_train_test_split(X, y, random_state=0)
+    >>> X_test.shape, y_train.mean(axis=0).round(2), y_test.mean(axis=0).round(2)
+    ((50, 20), array([0.43, 0.31, 0.32, 0.52]), array([0.42, 0.3 , 0.32, 0.52]))
+    """
+    y = y if is_frame(y) else with_dimensions(y)
+    all_arrays = indexable(X, y, *arrays)
+    test_size = 0.25 if test_size is None and train_size is None else test_size
+    if groups is None:
+        split = MultilabelStratifiedShuffleSplit(
+            1, test_size=test_size, train_size=train_size, random_state=random_state
+        )
+        train, test = next(split.split(X, y))
+    else:
+        train, test = _group_split(y, groups, test_size, train_size, random_state)
+    return [_safe_indexing(array, rows) for array in all_arrays for rows in (train, test)]
+
+
+def _group_split(y, groups, test_size, train_size, random_state):
+    """Return the rows (train, test) of a split that keeps groups together."""
+    present = positive_labels(y)
+    n_rows = present.shape[0]
+    groups = _check_groups(groups, n_rows)
+    sizes = [len(rows) for rows in next(_sizes(test_size, train_size).split(np.empty(n_rows)))]
+    rest = n_rows - sum(sizes)
+    shares = np.array([*sizes, rest] if rest else sizes) / n_rows
+    rng = check_random_state(random_state)
+    part = _group_parts(present, groups, shares, rng)
+    train, test = np.flatnonzero(part == 0), np.flatnonzero(part == 1)
+    if not len(train) or not len(test):
+        raise ValueError(
+            f"groups are too large for parts of {sizes[0]} training and {sizes[1]} test rows: one "
+            "part would be empty"
+        )
+    return rng.permutation(train), rng.permutation(test)
+
+
+def _sizes(test_size, train_size):
+    return ShuffleSplit(1, test_size=test_size, train_size=train_size, random_state=0)

@@ -1,0 +1,142 @@
+"""States of max-product: ties, circles, and states of weight 0."""
+
+import warnings
+
+import numpy as np
+import pytest
+from reference.categorical import with_logic
+
+from skcrbm.energies import (
+    AndFactors,
+    FactorGraphEnergy,
+    OrFactors,
+    SparseIsingEnergy,
+    TableFactors,
+)
+from skcrbm.inference import infer
+
+
+def integer_model(seed):
+    """A tree, or a graph with circles, of tables of -1, 0 and 1, and weights of 0 in some."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 8))
+    n_states = [2, 2, 3, None][seed % 4]
+    counts = rng.integers(1, 4, size=n) if n_states is None else np.full(n, n_states)
+    is_tree = bool(rng.integers(2))
+    scopes = [(int(rng.integers(v)), v) for v in range(1, n)]
+    if not is_tree:
+        sizes = rng.integers(1, min(n, 3) + 1, size=rng.integers(1, 2 * n))
+        scopes = [tuple(rng.permutation(n)[:size].tolist()) for size in sizes]
+    scopes = [tuple(rng.permutation(scope).tolist()) for scope in scopes]
+    tables = [rng.integers(-1, 2, size=counts[list(scope)]).astype(float) for scope in scopes]
+    if rng.integers(3) == 0:
+        for table in tables:
+            table[rng.random(table.shape) < 0.2] = -np.inf
+    energy = FactorGraphEnergy.from_tables(scopes, tables, n_states=counts.tolist(), n_variables=n)
+    return energy, is_tree
+
+
+def check(seed):
+    energy, is_tree = integer_model(seed)
+    try:
+        best = energy.score(infer(energy, "exact", returns="map").assignment)
+    except ValueError:  # no state of positive weight
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = infer(energy, "max_product")
+        ascent = energy.score(infer(energy, "icm").assignment)
+    score = energy.score(found.assignment)
+    assert score >= ascent - 1e-9
+    assert score > -np.inf or any("have weight 0" in str(w.message) for w in caught)
+    if is_tree:
+        assert found.converged
+        assert score == pytest.approx(best)
+
+
+def test_integer_tables():
+    for seed in range(100):
+        check(seed)
+
+
+@pytest.mark.deep
+def test_many_integer_tables():
+    for seed in range(100, 10_000):
+        check(seed)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("n", [2, 51, 400])
+def test_antiferromagnetic_chain(k, n):
+    """Without fields all states of all variables are equally good; 400 is more than `max_iter`."""
+    pairs = np.column_stack([np.arange(n - 1), np.arange(1, n)])
+    energy = FactorGraphEnergy([TableFactors(pairs, 1.0 - np.eye(k))])
+    found = infer(energy, "max_product")
+    assert found.converged
+    assert energy.score(found.assignment) == pytest.approx([n - 1])
+    held = np.full(n, np.nan)
+    held[n // 2] = 1
+    found = infer(energy, "max_product", clamp=held)
+    assert found.assignment[0, n // 2] == 1
+    assert energy.score(found.assignment) == pytest.approx([n - 1])
+
+
+def test_antiferromagnetic_ising_chain():
+    energy = SparseIsingEnergy.from_edges(
+        np.column_stack([np.arange(30), np.arange(1, 31)]), -1.0, np.zeros(31)
+    )
+    found = infer(energy, "max_product")
+    assert found.converged
+    assert (found.assignment[0, 1:] != found.assignment[0, :-1]).all()
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_star_of_equal_tables(k, sign):
+    pairs = np.column_stack([np.zeros(700, int), np.arange(1, 701)])
+    energy = FactorGraphEnergy([TableFactors(pairs, sign * np.eye(k))])
+    found = infer(energy, "max_product")
+    assert found.converged
+    assert energy.score(found.assignment) == pytest.approx([700.0 if sign > 0 else 0.0])
+
+
+@pytest.mark.parametrize("many", [2, 40])
+def test_ties_of_logic(many):
+    """An output that is on by an OR, and off by an AND, of inputs without fields."""
+    n = many + 2
+    energy = FactorGraphEnergy([OrFactors([np.arange(many)], [many])], np.zeros((2, n)))
+    energy = energy.condition(np.where(np.arange(n) == many, [[1.0], [0.0]], np.nan))
+    found = infer(energy, "max_product")
+    np.testing.assert_array_equal(energy.score(found.assignment), 0.0)
+    other = FactorGraphEnergy([AndFactors([np.arange(many)], [many])], np.zeros((1, n)))
+    other = other.condition(np.where(np.arange(n) == many, 0.0, np.nan))
+    assert other.score(infer(other, "max_product").assignment) == [0.0]
+
+
+def test_logic_beside_categories():
+    energy = with_logic(1)
+    exact = energy.score(infer(energy, "exact", returns="map").assignment)
+    found = energy.score(infer(energy, "max_product", damping=0.5).assignment)
+    np.testing.assert_allclose(found, exact)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_states_of_weight_0(k):
+    """Three variables that must all differ have no state of two values."""
+    differ = np.where(np.eye(k), -np.inf, 0.0)
+    pairs = [[0, 1], [1, 2], [2, 0], [0, 3], [1, 3], [2, 3]]
+    energy = FactorGraphEnergy([TableFactors(pairs, differ)])
+    with pytest.warns(UserWarning, match="states of 1 of 1 models .* have weight 0"):
+        found = infer(energy, "max_product")
+    assert not found.converged
+
+
+def test_restarts_and_rows():
+    energies = (integer_model(seed)[0] for seed in range(2, 400, 4))
+    energy = next(e for e in energies if e.n_variables == 7)
+    rng = np.random.default_rng(0)
+    energy = energy.with_fields(rng.integers(-1, 2, (4, 7, 3)).astype(float))
+    together = infer(energy, "max_product", n_restarts=3, random_state=0, n_jobs=2)
+    for n in range(4):
+        alone = infer(energy.rows([n]), "max_product", n_restarts=3, random_state=0)
+        np.testing.assert_array_equal(alone.assignment[0], together.assignment[n])
