@@ -179,7 +179,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def merging(self) -> Merging:
-        """Tables that message passing adds to others, because their scopes are equal or inside."""
+        """Tables that message passing adds to tables with the same or a larger scope."""
         scopes, entries = zip(*self.scopes, strict=True) if self.scopes else ((), ())
         return find_merging(list(scopes), list(entries), list(self.shapes))
 
