@@ -386,7 +386,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 def _products(means, group):
     """Return the probability (S, F, size) of table entries under independent variables.
 
-    `means` (S, n, K) holds the probabilities of their states.
+    `means` (S, n, K) holds the probability of each state of each variable.
     """
     found = np.ones((len(means), len(group.variables), 1))
     for column, k in zip(group.variables.T, group.shape, strict=True):
