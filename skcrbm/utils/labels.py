@@ -178,8 +178,8 @@ def positive_labels(y: Any) -> sparse.csc_matrix:
     """Return a CSC matrix (n, L) with a 1 for each positive label; NaN counts as 0."""
     if y is None or np.ndim(y) != 2:
         raise ValueError(
-            f"{_PREFIX}; for a 1-D y of classes use StratifiedKFold or StratifiedShuffleSplit of "
-            "scikit-learn"
+            f"{_PREFIX}; for the classes of a 1-D y use scikit-learn's StratifiedKFold or "
+            "StratifiedShuffleSplit"
         )
     if not sparse.issparse(y):
         return sparse.csc_matrix(indicator_with_nan(y, dtype=np.float32) == 1)
