@@ -1,7 +1,7 @@
 """Search for the best output vector of each row.
 
-The candidates are the label sets seen in fit or all output vectors, and the objective is the
-probability, the best state, or the hinge loss.
+The candidates are the label sets seen in fit or all output vectors. The objective is the
+probability of the outputs, the score of the best joint state, or the hinge loss.
 """
 
 from __future__ import annotations

@@ -370,14 +370,9 @@ def resolve_decoder(
     """Return the decoding rule for a name or a configured object, and check its options.
 
     A name gives the rule with its default options. `argument` is the name of the argument in error
-    messages, and `possible` holds the names of the accepted rules (None for all rules).
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, the rule is not accepted, or an option is invalid.
-    TypeError
-        If `decode` is neither a name nor a rule.
+    messages, and `possible` holds the names of the accepted rules (None for all rules). An unknown
+    name, a rule that is not accepted or an invalid option is a ValueError, and a value of another
+    type is a TypeError.
     """
     names = DECODERS.names() if possible is None else list(possible)
     rule = resolve_options(decode, DECODERS, DecodingRule, argument, names)

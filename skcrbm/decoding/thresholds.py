@@ -44,7 +44,7 @@ def fit_thresholds(
         labels), or "neg_hamming_loss".
     per_label : bool, default=None
         True to fit a threshold for each label, False to fit a single threshold for all labels. None
-        means True for "f1_macro", which benefits most, and False for the other metrics, which
+        means True for "f1_macro", which benefits from it, and False for the other metrics, which
         overfit easily. "f1_samples" and "jaccard_samples" support a single threshold only.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows.

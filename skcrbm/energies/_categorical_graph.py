@@ -151,10 +151,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     def logic_tables(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return each OR and AND factor as a pair of a scope and log-potentials (2, ..., 2).
 
-        Raises
-        ------
-        ValueError
-            If a table would have more than `MAX_LOGIC_TABLE` entries.
+        A ValueError is raised if a table would have more than `MAX_LOGIC_TABLE` entries.
         """
         found = []
         for group, kind in ((self.ors, "or"), (self.ands, "and")):
@@ -242,19 +239,10 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     # ----------------------------------------------------- conditionals
 
     def conditional_log_weights(self, states: np.ndarray, block: Block) -> np.ndarray:
-        """Return the log-weight of each state of the variables of a block given all others.
+        """Return the log-weights (N, C, size of the block, K) of states given other variables.
 
-        Parameters
-        ----------
-        states : ndarray of int (N, C, n)
-            C states of each model.
-        block : slice or ndarray of int
-            One of `sampling_blocks`.
-
-        Returns
-        -------
-        ndarray (N, C, size of the block, K), float64
-            Log-weights; -inf for states of weight 0 and states that contradict the evidence.
+        `states` (N, C, n) holds C states of each model, and `block` is one of `sampling_blocks`.
+        The log-weights are float64, and -inf for states that contradict the evidence.
         """
         n, n_chains, width = states.shape
         flat = np.asarray(states).reshape(n * n_chains, width).astype(np.int64)
@@ -300,14 +288,8 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     def draw(self, log_odds: np.ndarray, u: np.ndarray, block: Block) -> np.ndarray:
         """Draw states (N, C, size of the block) of the variables of a block.
 
-        Parameters
-        ----------
-        log_odds : ndarray (N, C, size of the block, K)
-            Result of `conditional_log_odds`.
-        u : ndarray that broadcasts to (N, C, size of the block)
-            Uniform random numbers.
-        block : slice or ndarray of int
-            One of `sampling_blocks`.
+        `log_odds` is the result of `conditional_log_odds`, and `u` holds a uniform random number
+        for each variable.
         """
         return self._draw(expit(log_odds.astype(np.float64)), u)
 
@@ -331,14 +313,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     ) -> np.ndarray:
         """Return the most probable state (..., size of the block) of each variable of a block.
 
-        Parameters
-        ----------
-        log_odds : ndarray (..., size of the block, K)
-            Log-odds of the states.
-        ties : ndarray (..., size of the block), default=None
-            States that are kept unless another state is more probable.
-        block : slice or ndarray of int
-            Block of variables, by default all variables.
+        If `ties` is given, these states are kept unless another state is more probable.
         """
         log_odds = np.where(self._has_state[block], log_odds, -np.inf)
         best = log_odds.argmax(axis=-1)
@@ -362,12 +337,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return a tuple with the weighted sums (n_entries,) of the probabilities of entries.
 
-        Parameters
-        ----------
-        means : ndarray (S, n) or (S, n, K)
-            States, or probabilities of the states of independent variables.
-        weight : ndarray (S,)
-            Weight of each state.
+        `means` holds states (S, n), or the probabilities (S, n, K) of independent variables.
         """
         means = np.asarray(means)
         flat = np.zeros(self.n_entries)
@@ -416,7 +386,7 @@ class CategoricalGraphEnergy(FactorGraphEnergy):
 def _products(means, group):
     """Return the probability (S, F, size) of table entries under independent variables.
 
-    `means` (S, n, K) holds the probabilities of their states.
+    `means` (S, n, K) holds the probability of each state of each variable.
     """
     found = np.ones((len(means), len(group.variables), 1))
     for column, k in zip(group.variables.T, group.shape, strict=True):

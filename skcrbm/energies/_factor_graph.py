@@ -380,7 +380,10 @@ class FactorGraphEnergy(BaseEnergy):
         return tuple(group.log_potentials for group in self.tables)
 
     def own_log_odds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the fields, and the ranges of the log-potentials (infinite with weights of 0)."""
+        """Return the fields, and for each variable the sum of the ranges of its factors.
+
+        The range of a factor is infinite if it has weights of 0.
+        """
         influence = np.zeros(self.n_variables)
         for group in self.tables:
             logs = group.log_potentials.astype(np.float64)

@@ -157,15 +157,9 @@ class FactorGraph(Versioned):
         An OR or AND of more than two inputs becomes a chain of tables with two inputs each. The
         tables of a chain are connected by auxiliary variables, numbered after the other variables.
 
-        Returns
-        -------
-        scopes : list of tuple of int
-            Scopes of the tables in the order of `tables`, followed by the scopes of the chains,
-            with the output last.
-        logic : list of ndarray (2**k,)
-            Log-potentials of the tables of the chains.
-        n_variables : int
-            Number of variables, including the auxiliary variables.
+        The tuple holds the scopes of the tables in the order of `tables` followed by the scopes of
+        the chains (output last), the log-potentials (2**k,) of the tables of the chains, and the
+        number of variables, including the auxiliary variables.
         """
         scopes = [tuple(scope) for variables, _ in self.scopes for scope in variables.tolist()]
         logic, n = [], self.n_variables
@@ -185,7 +179,7 @@ class FactorGraph(Versioned):
 
     @cached_property
     def merging(self) -> Merging:
-        """Tables that message passing adds to others, because their scopes are equal or inside."""
+        """Tables that message passing adds to tables with the same or a larger scope."""
         scopes, entries = zip(*self.scopes, strict=True) if self.scopes else ((), ())
         return find_merging(list(scopes), list(entries), list(self.shapes))
 

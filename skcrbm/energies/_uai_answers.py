@@ -1,4 +1,4 @@
-"""Evidence, queries and solutions in the formats of the UAI competitions, read and written."""
+"""Readers and writers of evidence, queries and solutions in the formats of UAI competitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skcrbm.utils.limits import MAX_FILE_ENTRIES
 from skcrbm.utils.validation import as_real
 
 _TASKS = ("PR", "MAR", "MAP", "MPE", "MMAP")
-# Tolerances of the marginals in files, which have few decimals.
+# Tolerances for marginals above 1 and for their sum, because files have few decimals.
 _ABOVE_ONE, _SUM_TOL = 1e-6, 0.01
 
 
@@ -23,32 +23,32 @@ _ABOVE_ONE, _SUM_TOL = 1e-6, 0.01
 
 
 def read_uai_evidence(source: str | os.PathLike, n_states: ArrayLike) -> np.ndarray:
-    r"""Read the held variables of a UAI evidence file, for `clamp` of `infer`.
+    r"""Read the clamped variables of a UAI evidence file, in the form of `clamp` of `infer`.
 
-    The words of the file are either a single list, "n v1 x1 ... vn xn", or a number of samples
-    and then a list for each sample. The number of words nearly always allows a single reading of
-    the two. If both readings fit, the words are samples if the first line holds the number of
-    samples alone and each further line holds a list; otherwise they are a single list.
-    "0" is a single sample without evidence.
+    A file holds either a single list "n v1 x1 ... vn xn" of n variables with their states, or a
+    number of samples followed by a list for each sample. Usually the number of words fits only one
+    of the two forms. If both fit, the file is read as samples if its first line holds only the
+    number of samples and each further line holds a list. Otherwise it is read as a single list.
+    The text "0" is a single sample without evidence.
 
     Parameters
     ----------
     source : str or path
-        A path, or a str. A str is a path if a file of this name exists; otherwise it is the text
-        itself. Files that are compressed by gzip are unpacked.
+        Path of a file, or the text itself if no file has this name. Files compressed by gzip are
+        decompressed.
     n_states : array-like of int (n,)
         Number of states of each variable.
 
     Returns
     -------
     ndarray (n_samples, n)
-        State of each held variable, NaN for each free variable.
+        States of clamped variables, and NaN for free variables.
 
     Raises
     ------
     ValueError
         If the text is not in this format, or a variable or a state does not exist. The message
-        names the word and its line.
+        shows the wrong word and its line.
 
     Examples
     --------
@@ -64,23 +64,23 @@ def read_uai_evidence(source: str | os.PathLike, n_states: ArrayLike) -> np.ndar
 
 
 def write_uai_evidence(evidence: ArrayLike) -> str:
-    r"""Write held variables as the text of a UAI evidence file.
+    r"""Return clamped variables as the text of a UAI evidence file.
 
     Parameters
     ----------
     evidence : array-like (n_samples, n) or (n,)
-        State of each held variable, NaN for each free variable.
+        States of clamped variables, and NaN for free variables.
 
     Returns
     -------
     str
-        A list of variables and states in a single line; if there are several samples, their
-        number and then a line for each sample.
+        A line with the list of variables and states. For several samples, this is a line with their
+        number, followed by a line for each sample.
 
     Raises
     ------
     ValueError
-        If a state is not a whole number of at least 0.
+        If a state is not a nonnegative integer.
 
     Examples
     --------
@@ -92,7 +92,10 @@ def write_uai_evidence(evidence: ArrayLike) -> str:
 
 
 def _read_samples(words: Words, states: np.ndarray) -> np.ndarray:
-    """Read lists of variables and states up to the end as (n_samples, n), NaN where not named."""
+    """Read the rest of the words as lists of variables and states.
+
+    The result is (n_samples, n), with NaN for variables that are not in the list of a sample.
+    """
     n_samples = 1
     if _holds_samples(words):
         n_samples = words.integer("the number of samples", 1)
@@ -103,9 +106,9 @@ def _read_samples(words: Words, states: np.ndarray) -> np.ndarray:
             )
     rows: list[tuple[list[int], list[int]]] = []
     for _ in range(n_samples):
-        count = words.integer("the number of held variables", 0, len(states))
-        places = words.take(2 * count, "a held variable and its state")
-        variables = words.distinct_at(places[::2], "a held variable", len(states) - 1)
+        count = words.integer("the number of clamped variables", 0, len(states))
+        places = words.take(2 * count, "a clamped variable and its state")
+        variables = words.distinct_at(places[::2], "a clamped variable", len(states) - 1)
         values = words.integers_at(places[1::2], "the state of a variable")
         invalid = np.flatnonzero(np.array(values, object) >= states[variables])
         if len(invalid):
@@ -124,7 +127,7 @@ def _read_samples(words: Words, states: np.ndarray) -> np.ndarray:
 
 
 def _holds_samples(words):
-    """Return True if the next word is the number of samples, False if a single list begins."""
+    """Return True if the next word is the number of samples, False if it begins a single list."""
     rest = words.words[words.place :]
     try:
         count = int(rest[0])
@@ -137,12 +140,15 @@ def _holds_samples(words):
     is_list = len(rest) == 1 + 2 * count
     if sizes is not None:
         return not is_list or lengths == [1, *sizes]
-    # If no reading fits, the first line decides which reading the error is about.
+    # If neither form fits, the first line determines which form the error message assumes.
     return not is_list and lengths[0] == 1 and len(rest) > 1
 
 
 def _list_sizes(rest, count):
-    """Return the numbers of words of `count` lists after the first word, None if they don't fit."""
+    """Return the number of words of each of the `count` lists that follow the first word.
+
+    The result is None if `rest` does not consist of the first word and this number of lists.
+    """
     sizes: list[int] = []
     place = 1
     while place < len(rest) and len(sizes) < count:
@@ -162,7 +168,7 @@ def _samples_text(samples, name):
     held = ~np.isnan(rows)
     if rows.ndim != 2 or len(rows) == 0 or not _are_counts(rows[held]):
         raise ValueError(
-            f"{name} must be whole numbers of at least 0, or NaN for a free variable, of shape "
+            f"{name} must hold nonnegative integers, or NaN for free variables, and have shape "
             f"(n_samples, n) or (n,); got {values.dtype} of shape {values.shape}"
         )
     lines = [] if len(rows) == 1 else [str(len(rows))]
@@ -186,8 +192,8 @@ def read_uai_query(source: str | os.PathLike, n_states: ArrayLike) -> np.ndarray
     Parameters
     ----------
     source : str or path
-        A path, or a str. A str is a path if a file of this name exists; otherwise it is the text
-        itself, "n v1 ... vn". Files that are compressed by gzip are unpacked.
+        Path of a file, or the text "n v1 ... vn" itself if no file has this name. Files compressed
+        by gzip are decompressed.
     n_states : array-like of int (n,)
         Number of states of each variable.
 
@@ -200,7 +206,7 @@ def read_uai_query(source: str | os.PathLike, n_states: ArrayLike) -> np.ndarray
     ------
     ValueError
         If the text is not in this format, or a variable does not exist or occurs twice. The
-        message names the word and its line.
+        message shows the wrong word and its line.
 
     Examples
     --------
@@ -217,22 +223,22 @@ def read_uai_query(source: str | os.PathLike, n_states: ArrayLike) -> np.ndarray
 
 
 def write_uai_query(variables: ArrayLike) -> str:
-    r"""Write query variables of a marginal MAP problem as the text of a UAI query file.
+    r"""Return query variables of a marginal MAP problem as the text of a UAI query file.
 
     Parameters
     ----------
     variables : array-like of int (n_query,)
-        Query variables, each at most once.
+        Distinct query variables.
 
     Returns
     -------
     str
-        The number of query variables and the variables, in a single line.
+        A line with the number of query variables, followed by the variables.
 
     Raises
     ------
     ValueError
-        If a variable is not a whole number of at least 0, or occurs twice.
+        If a variable is not a nonnegative integer, or occurs twice.
 
     Examples
     --------
@@ -243,8 +249,8 @@ def write_uai_query(variables: ArrayLike) -> str:
     values = as_real(variables, "variables", "(n_query,)")
     if values.ndim != 1 or not _are_counts(values) or len(np.unique(values)) < len(values):
         raise ValueError(
-            "variables must be whole numbers of at least 0 and of shape (n_query,), each at most "
-            f"once; got {variables!r}"
+            "variables must be distinct nonnegative integers of shape (n_query,); got "
+            f"{variables!r}"
         )
     return joined([len(values), *values.astype(np.int64)]) + "\n"
 
@@ -255,32 +261,36 @@ def write_uai_query(variables: ArrayLike) -> str:
 def read_uai_solution(source: str | os.PathLike, n_states: ArrayLike) -> tuple[str, Any]:
     r"""Read a solution in the result format of the UAI competitions.
 
-    A file begins with the task and then holds a solution for each sample of evidence. The number
-    of samples may stand before the first solution; it must stand there if there are several. If
-    the file holds improved solutions, each after a line "-BEGIN-", only the last is read.
+    A file begins with the name of the task, followed by a solution for each sample of evidence. The
+    number of samples may precede the first solution, and is required if there are several samples.
+    If the file holds a sequence of improved solutions, each after a line "-BEGIN-", only the last
+    solution is read.
 
     Parameters
     ----------
     source : str or path
-        A path, or a str. A str is a path if a file of this name exists; otherwise it is the text
-        itself. Files that are compressed by gzip are unpacked.
+        Path of a file, or the text itself if no file has this name. Files compressed by gzip are
+        decompressed.
     n_states : array-like of int (n,)
         Number of states of each variable.
 
     Returns
     -------
     task : {"PR", "MAR", "MAP", "MPE", "MMAP"}
-        Task that the file names. "MPE" is the name of "MAP" in some competitions.
+        Task in the file. "MPE" is the name of "MAP" in some competitions.
     value : ndarray or list of ndarray
-        "PR": log10 Z (n_samples,). "MAR": for each variable its marginals (n_samples, k) over its
-        k states. "MAP" and "MPE": states of int64 (n_samples, n). "MMAP": states (n_samples, n)
-        of the query variables, NaN for the other variables.
+        Solution, depending on the task:
+
+        - "PR": log10 of the partition functions (n_samples,).
+        - "MAR": list with the marginals (n_samples, k) of each variable over its k states.
+        - "MAP" and "MPE": states (n_samples, n) of int64.
+        - "MMAP": states (n_samples, n) of the query variables, and NaN for the other variables.
 
     Raises
     ------
     ValueError
-        If the text is not in this format or does not fit `n_states`. The message names the word
-        and its line.
+        If the text is not in this format or does not fit `n_states`. The message shows the wrong
+        word and its line.
 
     Examples
     --------
@@ -339,25 +349,26 @@ def _read_marginals(words, states):
 
 
 def write_uai_solution(task: str, value: Any) -> str:
-    """Write a solution in the result format of the UAI competitions.
+    """Return a solution as text in the result format of the UAI competitions.
 
     Parameters
     ----------
     task : {"PR", "MAR", "MAP", "MPE", "MMAP"}
-        Task that the solution answers.
+        Name of the task.
     value : float, array-like or sequence of array-like
-        Solution as `read_uai_solution` returns it. The axis of the samples may be left out if
-        there is a single sample.
+        Solution in the form that `read_uai_solution` returns. For a single sample, the axis of
+        samples may be omitted.
 
     Returns
     -------
     str
-        The task, then a line for each sample. The number of samples precedes several samples.
+        A line with the task, followed by a line for each sample. If there are several samples,
+        their number precedes the first sample.
 
     Raises
     ------
     ValueError
-        If there is no such task, or the value has another shape or is out of range.
+        If the task is unknown, or the value has a wrong shape or is out of range.
 
     Examples
     --------
@@ -382,8 +393,8 @@ def _log10_lines(value: ArrayLike) -> list[str]:
     values = np.atleast_1d(as_real(value, "value", "(n_samples,)"))
     if values.ndim != 1 or len(values) == 0 or np.isnan(values).any() or (values == np.inf).any():
         raise ValueError(
-            "value of the task 'PR' must be log10 of the partition functions, each a finite "
-            f"number or -inf, of shape (n_samples,); got {value!r}"
+            "value of the task 'PR' must hold log10 of the partition functions, finite numbers or "
+            f"-inf, and have shape (n_samples,); got {value!r}"
         )
     return [repr(v) for v in values.tolist()]
 
@@ -393,7 +404,7 @@ def _marginal_lines(value: Sequence[ArrayLike]) -> list[str]:
         parts = list(value)
     except TypeError as error:
         raise ValueError(
-            "value of the task 'MAR' must be a sequence of the marginals of each variable; got "
+            "value of the task 'MAR' must be a sequence with the marginals of each variable; got "
             f"{value!r}"
         ) from error
     rows = [np.atleast_2d(as_real(m, f"value[{i}]", "(n_samples, k)")) for i, m in enumerate(parts)]
@@ -405,9 +416,9 @@ def _marginal_lines(value: Sequence[ArrayLike]) -> list[str]:
                 f"of samples as value[0], {n_samples}, and at least one state; got {row.shape}"
             )
         if not ((row >= 0) & (row <= 1 + _ABOVE_ONE)).all():
-            raise ValueError(f"value[{i}] of the task 'MAR' must be probabilities from 0 to 1")
+            raise ValueError(f"value[{i}] of the task 'MAR' must hold probabilities from 0 to 1")
         if (np.abs(row.sum(axis=1) - 1) > _SUM_TOL).any():
-            raise ValueError(f"value[{i}] of the task 'MAR' must be probabilities with a sum of 1")
+            raise ValueError(f"value[{i}] of the task 'MAR' must hold probabilities that sum to 1")
     lines = []
     for sample in range(n_samples):
         words = [f"{row.shape[1]} {joined(row[sample])}" for row in rows]
@@ -419,7 +430,7 @@ def _state_lines(value: ArrayLike) -> list[str]:
     rows = np.atleast_2d(as_real(value, "value", "(n_samples, n)"))
     if rows.ndim != 2 or len(rows) == 0 or not _are_counts(rows):
         raise ValueError(
-            "value of the task 'MAP' or 'MPE' must be states, whole numbers of at least 0, of "
+            "value of the task 'MAP' or 'MPE' must hold states, nonnegative integers, and have "
             f"shape (n_samples, n) or (n,); got {rows.dtype} of shape {rows.shape}"
         )
     return [joined([rows.shape[1], *row]) for row in rows.astype(np.int64)]

@@ -1,9 +1,8 @@
 """Log-weights of the label sequences of linear chains.
 
-A chain has a class at each position. The log-weight of a label sequence y_1, ..., y_n is a sum of a
-score for each position and class, a weight for each pair of neighbouring classes, and weights of
-the first and the last class. Chains of different lengths are stored one after the other, without
-padding.
+A label sequence y_1, ..., y_n has a class at each position. Its log-weight is the sum of scores of
+the classes at all positions, weights of all pairs of neighbouring classes, and weights of the first
+and the last class. Chains of different lengths are concatenated, without padding.
 """
 
 from __future__ import annotations
@@ -14,13 +13,18 @@ import numpy as np
 
 
 class ChainEnergies(NamedTuple):
-    """Log-weights of the paths of several chains, as the kernels take them; -inf forbids."""
+    """Parameters of several chains, in the form of the kernels.
+
+    A value of -inf forbids a state or a pair of states.
+    """
 
     start: np.ndarray  # (n + 1,) int64: chain c has the positions start[c] to start[c + 1] - 1
-    scores: np.ndarray  # (T, K) for each state of each position
-    pairs: np.ndarray  # (1, K, K) for all neighbours, or (T, K, K) for the positions t - 1 and t
-    first: np.ndarray  # (K,) for states of first positions
-    last: np.ndarray  # (K,) for states of last positions
+    scores: np.ndarray  # (T, K): score of each state at each position
+    # (1, K, K): weights of pairs of states at all neighbouring positions, or (T, K, K): weights for
+    # the positions t - 1 and t
+    pairs: np.ndarray
+    first: np.ndarray  # (K,): weights of states at the first position
+    last: np.ndarray  # (K,): weights of states at the last position
 
     @property
     def n_chains(self) -> int:
@@ -28,7 +32,7 @@ class ChainEnergies(NamedTuple):
         return len(self.start) - 1
 
     def chain(self, c: int) -> ChainEnergies:
-        """Return chain number c alone."""
+        """Return the parameters of chain c only."""
         part = slice(self.start[c], self.start[c + 1])
         pairs = self.pairs[part] if len(self.pairs) > 1 else self.pairs
         start = np.array([0, part.stop - part.start])

@@ -1,4 +1,7 @@
-"""Layered graphical models with parameters: input features -> states of input nodes -> energy."""
+"""Layered graphical models with parameters, which map input features to an energy.
+
+Features are first encoded as states of the input nodes.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,27 @@ from skcrbm.layers.layers import Layer
 from skcrbm.utils.parallel import row_chunks
 from skcrbm.utils.row_sparse import columns_used
 
-# An observed value of a binary node may lie this far outside [0, 1], because new rows are scaled
-# by the range of other rows or are noisy. A value further outside is on another scale.
+# Tolerance for observed values of a binary node outside of [0, 1], because new rows may be noisy or
+# scaled by the range of other rows. A value further outside is probably on another scale.
 _OVERSHOOT = 0.5
-# With this many states nearly all indicators are 0, and CSR matrices take less time and space.
+# Number of states from which indicators are stored as CSR matrices. Nearly all of them are 0, so
+# CSR matrices take less time and space.
 _SPARSE_STATES = 8
-# Rows that `InputCode.mean` encodes at once.
+# Number of rows in a block of `InputCode.mean`.
 _MEAN_ROWS = 1000
 
 
 class InputCode(NamedTuple):
-    """The code by which features become states of the input nodes.
+    """Encoding of features as states of the input nodes.
 
-    With soft clamping (no thresholds), a feature is the mean of a binary node. Otherwise a feature
-    is in state s if s of the thresholds are at most its value.
+    If `thresholds` is None (soft clamping), a feature is the mean of a binary node. Otherwise the
+    state of a node is the number of thresholds that are at most the value of the feature.
     """
 
     thresholds: np.ndarray | None  # (n_states - 1,)
-    free: np.ndarray  # bool (D,): features that are NaN (not observed) in some row
-    # bool (D,): features that may be NaN later; with soft clamping they were in [0, 1] in training
+    free: np.ndarray  # bool (D,): True for features that are NaN (not observed) in some row
+    # bool (D,): True for features that may be NaN in new rows. With soft clamping these are the
+    # features whose values were in [0, 1] in training.
     can_miss: np.ndarray
 
     @property
@@ -42,7 +47,7 @@ class InputCode(NamedTuple):
 
     @classmethod
     def from_training(cls, X, thresholds: np.ndarray | None) -> InputCode:
-        """Return the code of a first fit on X."""
+        """Return the code for a new fit on X."""
         free = _missing_columns(X)
         can_miss = np.ones(X.shape[1], bool)
         if thresholds is None:
@@ -51,26 +56,23 @@ class InputCode(NamedTuple):
         return cls(thresholds, free, can_miss)
 
     def with_rows(self, X) -> InputCode:
-        """Return the code of a fit on X that goes on from a model with this code."""
+        """Return the code for a fit on X that continues from a model with this code."""
         code = self.for_rows(X)
         if code.thresholds is not None:
             return code
         return code._replace(can_miss=code.can_miss & _unit_interval_columns(X))
 
     def for_rows(self, X) -> InputCode:
-        """Return the code for other rows, in which more features may be missing.
+        """Return the code for new rows, in which other features may be missing.
 
-        Raises
-        ------
-        ValueError
-            If a feature is missing that must be observed.
+        A ValueError is raised if a feature is NaN that must be observed.
         """
         missing = _missing_columns(X)
         bad = np.flatnonzero(missing & ~self.can_miss)
         if len(bad):
             raise ValueError(
-                f"feature {bad[0]} is NaN, but it was outside [0, 1] in fit and so is not a binary "
-                "node; scale X with MinMaxScaler before fit to allow for missing values"
+                f"feature {bad[0]} is NaN, but its values in fit were outside [0, 1]. Only "
+                "features in [0, 1] may be missing; scale X with MinMaxScaler before fit"
             )
         nodes = missing | self.free
         if self.thresholds is None and nodes.any():
@@ -78,7 +80,7 @@ class InputCode(NamedTuple):
         return self._replace(free=nodes)
 
     def mean(self, X, weight: np.ndarray) -> np.ndarray:
-        """Return the weighted mean of each input state over the rows with an observed value."""
+        """Return the weighted mean of each input state over the rows in which it is observed."""
         total: Any = 0.0
         mass: Any = 0.0
         for rows in row_chunks(X.shape[0], _MEAN_ROWS):
@@ -90,14 +92,11 @@ class InputCode(NamedTuple):
         return np.divide(total, mass, out=np.full(len(total), 1 / self.n_states), where=mass > 0)
 
     def encode(self, X) -> tuple[Any, np.ndarray | None]:
-        """Return the means of the input states, and which features are not observed.
+        """Return the means of the input states, and a mask of missing features.
 
-        Returns
-        -------
-        means : ndarray or CSR matrix (N, D (n_states - 1))
-            Means of the states other than 0; 0 if not observed.
-        missing : ndarray of bool (N, D) or None
-            None if all features are observed.
+        The means are an ndarray or CSR matrix (N, D (n_states - 1)) for the states other than 0,
+        with zeros for features that are not observed. The bool mask (N, D) is True for features
+        that are not observed, and None if all features are observed.
         """
         some_free = self.free.any()
         if sparse.issparse(X):
@@ -128,7 +127,7 @@ def _indicators(state, n_states, dtype):
 
 
 def _missing_columns(X):
-    """Return True for columns of X (N, D), dense or CSR, that hold a NaN."""
+    """Return a bool array (D,), True for columns of X (N, D), dense or CSR, that contain NaN."""
     if not sparse.issparse(X):
         return np.isnan(X).any(axis=0)
     columns = np.zeros(X.shape[1], bool)
@@ -137,7 +136,10 @@ def _missing_columns(X):
 
 
 def _unit_interval_columns(X):
-    """Return True for columns of X, dense or CSR, with observed values in [0, 1] or near it."""
+    """Return a bool array (D,), True for columns of X whose observed values are about in [0, 1].
+
+    X (N, D) is an ndarray or CSR matrix. The tolerance is `_OVERSHOOT`.
+    """
     farthest = 0.5 + _OVERSHOOT
     if not sparse.issparse(X):
         return ~(abs(X - 0.5) > farthest).any(axis=0)
@@ -147,27 +149,29 @@ def _unit_interval_columns(X):
 
 
 def _check_unit_interval(nodes, inside):
-    """Raise a ValueError if the observed values of a binary node are not probabilities."""
+    """Raise a ValueError if a binary node of `nodes` (D,) is not `inside` (D,) of [0, 1]."""
     bad = np.flatnonzero(nodes & ~inside)
     if len(bad):
         raise ValueError(
-            f"feature {bad[0]} is NaN in some rows, which makes it a binary node: its observed "
-            "values must lie in [0, 1]; scale X with MinMaxScaler"
+            f"feature {bad[0]} is NaN in some rows. The observed values of such a feature must be "
+            "in [0, 1], because it is treated as a binary node; scale X with MinMaxScaler"
         )
 
 
 class FittedLayer(NamedTuple):
-    """A layer with its parameters: scores are minus energies; state 0 is the reference.
+    """A layer with its parameters.
+
+    Scores are negative energies. All scores of state 0 are 0 and not stored.
 
     Attributes
     ----------
     layer : Dense, Local2d or Conv2d
         Description of the layer.
     unary : ndarray (n_nodes, n_states - 1)
-        Unary scores.
+        Unary scores of the states of each node.
     pairwise : ndarray
-        Pairwise scores with the layer below: (n_below, n_nodes, states_below - 1, n_states - 1)
-        if the layer is `Dense`, else (n_tables, states_below - 1, n_states - 1).
+        Pairwise scores with the layer below. The shape is (n_below, n_nodes, states_below - 1,
+        n_states - 1) if the layer is `Dense`, else (n_tables, states_below - 1, n_states - 1).
     """
 
     layer: Layer
@@ -176,32 +180,29 @@ class FittedLayer(NamedTuple):
 
 
 class LayeredModel(NamedTuple):
-    """A layered graphical model of the outputs given the inputs."""
+    """A layered graphical model of outputs given inputs."""
 
     params: LayeredParams
     structure: LayeredStructure
     code: InputCode
 
     def encode(self, X) -> tuple[Any, np.ndarray | None]:
-        """Return `InputCode.encode` with the means in the dtype of the parameters."""
+        """Return the result of `InputCode.encode`, with means in the dtype of the parameters."""
         means, missing = self.code.encode(X)
         if means.dtype != self.dtype:
             with np.errstate(over="ignore"):
                 means = means.astype(self.dtype)
             if not np.isfinite(means.data if sparse.issparse(means) else means).all():
                 raise ValueError(
-                    f"X holds numbers too large for {self.dtype}, the dtype of X in fit"
+                    f"X holds numbers that are too large for {self.dtype}, the dtype of X in fit"
                 )
         return means, missing
 
     def weights_read(self, X) -> LayeredParams | None:
-        """Return the rows of the weights of the input on which the scores given X depend.
+        """Return the indices of the rows of the input weights that the scores given X depend on.
 
-        Returns
-        -------
-        LayeredParams of (ndarray of int, None, None), or None
-            None stands for all rows: X is an array, the first layer is not dense, or some inputs
-            are not observed and send messages.
+        The indices are in the first field of `LayeredParams`. The result is None, for all rows, if
+        X is an array, if the first layer is not dense, or if some inputs are not observed.
         """
         if not self.structure.connections[0].dense:
             return None
@@ -212,7 +213,7 @@ class LayeredModel(NamedTuple):
 
     @property
     def has_free_inputs(self) -> bool:
-        """True if some input nodes may be not observed."""
+        """True if some input nodes may be unobserved."""
         return bool(self.code.free.any())
 
     @property
@@ -221,7 +222,7 @@ class LayeredModel(NamedTuple):
         return self.params.unaries.dtype
 
     def layer_unaries(self) -> list[np.ndarray]:
-        """Return the unary scores of each layer, (n_nodes, n_states - 1)."""
+        """Return the unary scores (n_nodes, n_states - 1) of each layer."""
         return self.structure.unaries(self.params)
 
     def connection_weights(self) -> list[np.ndarray]:
@@ -229,18 +230,15 @@ class LayeredModel(NamedTuple):
         return self.structure.weights(self.params)
 
     def energy(self, X) -> LayeredEnergy:
-        """Return the energy of outputs and hidden nodes given each row of X (N, D), dense or CSR.
+        """Return the energies of outputs and hidden nodes given the rows of X (N, D).
 
-        Raises
-        ------
-        ValueError
-            If X holds a NaN: an input that is not observed is a variable, and a `LayeredEnergy`
-            has no variables for inputs.
+        X is an ndarray or CSR matrix. A ValueError is raised if X contains NaN, because missing
+        inputs would be variables, and a `LayeredEnergy` has no variables for inputs.
         """
         if np.isnan(X.data if sparse.issparse(X) else X).any():
             raise ValueError(
-                "X must not hold NaN here: inputs that are not observed are nodes of their own, "
-                "which a LayeredEnergy lacks"
+                "X must not contain NaN here, because a LayeredEnergy has no variables for inputs "
+                "that are not observed"
             )
         means, _ = self.encode(X)
         slices = self.structure.unit_slices

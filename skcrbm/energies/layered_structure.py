@@ -1,7 +1,7 @@
-"""Layered graphical models: which nodes are joined, and how the parameters are laid out.
+"""Structure of layered graphical models: edges between nodes, and layout of the parameters.
 
-Scores are minus energies. State 0 of a node is the reference: its unary score and the
-pairwise scores that involve it are 0 and not stored (Shen et al. 2019, appendix A).
+Scores are negative energies. State 0 of a node is the reference: its unary score and the pairwise
+scores that involve it are 0 and not stored (Shen et al. 2019, appendix A).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from skcrbm.utils.validation import kernel_array
 class Connection:
     """The edges between two neighbouring layers.
 
-    The layer on the right is on the side of the output; `below` is the shape of the layer on the
-    left.
+    The right layer is closer to the output and is described by `layer`. `below` is the shape of the
+    left layer.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Connection:
         self.n_left_states, self.n_right_states = n_left_states, n_right_states
         self.dense = isinstance(layer, Dense)
         if not self.dense and len(self._edges.left) == 0:
-            raise ValueError(f"{layer} connects nothing to a layer of shape {self.below}")
+            raise ValueError(f"{layer} has no edges to a layer of shape {self.below}")
 
     @cached_property
     def _edges(self):
@@ -46,17 +46,17 @@ class Connection:
 
     @cached_property
     def left(self) -> np.ndarray:
-        """Left node of each edge, (E,)."""
+        """Left node (E,) of each edge."""
         return kernel_array(self._edges.left, np.int64)
 
     @cached_property
     def right(self) -> np.ndarray:
-        """Right node of each edge, (E,)."""
+        """Right node (E,) of each edge."""
         return kernel_array(self._edges.right, np.int64)
 
     @cached_property
     def table(self) -> np.ndarray:
-        """Table of pairwise scores of each edge, (E,)."""
+        """Index (E,) of the table of pairwise scores of each edge."""
         return kernel_array(self._edges.table, np.int64)
 
     @property
@@ -77,17 +77,18 @@ class Connection:
 
     @cached_property
     def edge_appearance(self) -> np.ndarray:
-        """Probability of each edge in the trees of tree-reweighted inference, (E,).
+        """Probability (E,) of each edge to be in a tree of tree-reweighted inference.
 
-        In a tree each left node keeps the edge to one of its right neighbours, drawn uniformly.
+        In a tree each left node keeps a single edge, to a uniformly drawn right neighbour.
         """
         return 1.0 / np.bincount(self.left, minlength=self.n_left)[self.left]
 
     @cached_property
     def reweighting(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Distinct pairs of a table and an appearance probability rho.
+        """Distinct pairs of a table and an edge appearance probability rho.
 
-        A tuple: the pair of each edge (E,), the table and the rho of each pair.
+        The tuple holds the index (E,) of the pair of each edge, the table of each pair, and the rho
+        of each pair.
         """
         degree = np.rint(1.0 / self.edge_appearance).astype(np.int64)
         base = degree.max() + 1
@@ -97,7 +98,8 @@ class Connection:
     def tables(self, weights: np.ndarray) -> np.ndarray:
         """Return flat pairwise scores as tables (n_tables, l - 1, k - 1).
 
-        The flat scores of a dense connection are the matrix of a linear map, [i, x, j, y].
+        The flat scores of a dense connection are ordered [i, x, j, y], for state x of left node i
+        and state y of right node j, so that they are the matrix of a linear map.
         """
         l, k = self.n_left_states - 1, self.n_right_states - 1
         if not self.dense:
@@ -106,7 +108,7 @@ class Connection:
         return np.ascontiguousarray(by_edge).reshape(self.n_tables, l, k)
 
     def flat(self, tables: np.ndarray) -> np.ndarray:
-        """Return tables as flat pairwise scores, the inverse of `tables`."""
+        """Return tables as flat pairwise scores; this is the inverse of `tables`."""
         if not self.dense:
             return tables.ravel()
         l, k = self.n_left_states - 1, self.n_right_states - 1
@@ -114,16 +116,16 @@ class Connection:
 
     @property
     def n_units(self) -> tuple[int, int]:
-        """Number of units (states other than 0) of all left nodes, and of all right nodes."""
+        """Total number of units (states other than 0) of the left nodes and of the right nodes."""
         return (
             self.n_left * (self.n_left_states - 1),
             self.n_right * (self.n_right_states - 1),
         )
 
     def matrix(self, weights: np.ndarray) -> Any:
-        """Return pairwise scores as a linear map (n_left (l - 1), n_right (k - 1)).
+        """Return pairwise scores as the matrix (n_left (l - 1), n_right (k - 1)) of a linear map.
 
-        The map of a dense connection is an array, of other connections a CSR array.
+        The matrix is an ndarray for a dense connection, and a CSR array for other connections.
         """
         if self.dense:
             return weights.reshape(self.n_units)
@@ -136,7 +138,10 @@ class Connection:
         return sparse.csr_array((tables.ravel(), places), shape=self.n_units)
 
     def sum_tables(self, matrix: np.ndarray) -> np.ndarray:
-        """Return tables that sum the entries of their edges in a matrix (see `matrix`)."""
+        """Return tables with the sums of the entries of `matrix` over the edges of each table.
+
+        The shape of `matrix` is that of the result of the method `matrix`.
+        """
         if self.dense:
             return self.tables(matrix)
         l, k = self.n_left_states - 1, self.n_right_states - 1
@@ -147,7 +152,7 @@ class Connection:
 
 
 class LayeredStructure(Versioned):
-    """Layers from the input to the output, and the connections between them.
+    """Layers from the input to the output, with the connections between neighbouring layers.
 
     Parameters
     ----------
@@ -158,21 +163,21 @@ class LayeredStructure(Versioned):
     n_input_states : int
         Number of states of an input node.
     n_outputs, n_output_states : int
-        Number of output nodes, and of the states of each.
+        Number of output nodes, and number of states of each output node.
 
     Attributes
     ----------
     connections : list of Connection
-        Connection c joins layers c and c + 1; layer 0 is the input.
+        Connection c is between layers c and c + 1; layer 0 is the input.
     n_nodes, n_states : list of int
-        Number of nodes of each layer, and of the states of each node.
+        Number of nodes of each layer, and number of states of the nodes of each layer.
     depth : int
         Number of connections.
 
     Raises
     ------
     ValueError
-        If a layer does not fit on the layer below it.
+        If a layer does not fit the shape of the layer below it.
 
     Examples
     --------
@@ -209,14 +214,14 @@ class LayeredStructure(Versioned):
 
     @cached_property
     def weight_slices(self) -> list[slice]:
-        """Slice of `LayeredParams.weights` for each of the connections 1, 2, ..."""
+        """Slices of `LayeredParams.weights` for the connections 1, 2, ..."""
         return _slices([c.n_weights for c in self.connections[1:]])
 
     @cached_property
     def unit_slices(self) -> list[Any]:
-        """Slice of the units (states other than 0) for each layer; None for the input.
+        """Slices of the units (states other than 0) of each layer, with None for the input.
 
-        The units of the output layer come first, then the units of the hidden layers.
+        The units of the output layer come first, followed by the units of the hidden layers.
         """
         sizes = [n * (s - 1) for n, s in zip(self.n_nodes[1:], self.n_states[1:])]
         output, *hidden = _slices([sizes[-1], *sizes[:-1]])
@@ -224,11 +229,11 @@ class LayeredStructure(Versioned):
 
     @cached_property
     def unary_slices(self) -> list[slice]:
-        """Slice of `LayeredParams.unaries` for each layer."""
+        """Slices of `LayeredParams.unaries` for the layers."""
         return _slices([n * (s - 1) for n, s in zip(self.n_nodes, self.n_states)])
 
     def unaries(self, params: LayeredParams) -> list[np.ndarray]:
-        """Return the unary scores of each layer, (n_nodes, n_states - 1)."""
+        """Return the unary scores (n_nodes, n_states - 1) of each layer."""
         return [
             params.unaries[part].reshape(n, s - 1)
             for part, n, s in zip(self.unary_slices, self.n_nodes, self.n_states)
@@ -239,9 +244,9 @@ class LayeredStructure(Versioned):
         return [params.input_weights, *(params.weights[part] for part in self.weight_slices)]
 
     def params(self, unaries: Sequence[np.ndarray], weights: Sequence[Any]) -> LayeredParams:
-        """Return the parameters with these scores, the inverse of `unaries` and `weights`.
+        """Return the parameters with the given scores; the inverse of `unaries` and `weights`.
 
-        The weights of the input may be `RowSparse`.
+        The weights of the first connection may be `RowSparse`.
         """
         empty = np.empty(0, weights[0].dtype)
         return LayeredParams(
@@ -256,8 +261,8 @@ def _slices(sizes):
 
 
 class LayeredParams(NamedTuple):
-    """Parameters of a layered model, flat so that a step of training is a few vector operations."""
+    """Parameters of a layered model as flat arrays, so that updates are few vector operations."""
 
-    input_weights: Any  # ndarray: pairwise scores of the connection of the input
+    input_weights: Any  # ndarray: pairwise scores of the connection to the input layer
     weights: Any  # ndarray: pairwise scores of the other connections, in order
-    unaries: Any  # ndarray: unary scores of the nodes of each layer, the input first
+    unaries: Any  # ndarray: unary scores of the nodes of each layer, starting with the input

@@ -1,8 +1,9 @@
-"""Tables whose scopes are equal to, or contained in, the scope of another table.
+"""Merging of tables whose scope is equal to, or contained in, the scope of another table.
 
-Messages between such tables would go in a circle, so message passing adds each of them to a table
-that holds all its variables. For example, a network of three variables may state p(a), p(b | a)
-and p(c | a, b): with the second table added to the third, no circle is left and messages are exact.
+Messages between such tables would circulate in a loop. Message passing therefore adds each of these
+tables to a table that contains all its variables. For example, a network may have the tables p(a),
+p(b | a) and p(c | a, b). If the second table is added to the third, no loop remains, and the
+messages are exact.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from skcrbm.energies.states import strides_of
 
 
 class Merging(NamedTuple):
-    """Which tables of a factor graph are added to which others; arrays of int64."""
+    """The tables of a factor graph that are added to other tables; the arrays are int64."""
 
     kept: tuple[np.ndarray, ...]  # bool (F,) for each group of tables: False for added tables
-    # (M,) each: entry `source` of a table that stays, and entry `target` of a table added to it,
-    # for the same states. Positions are those of all log-potentials.
+    # (M,) each: position of an entry of a kept table (`source`), and position of the entry for the
+    # same states of a table that is added to the kept table (`target`). Positions are in the array
+    # of all log-potentials.
     source: np.ndarray
     target: np.ndarray
 
     def add(self, flat: np.ndarray) -> np.ndarray:
-        """Return log-potentials (n_entries,) in which the tables that stay hold the others."""
+        """Return log-potentials (n_entries,) in which kept tables include the added tables."""
         if len(self.source):
             flat = flat.copy()
             np.add.at(flat, self.source, flat[self.target])
         return flat
 
     def spread(self, statistics: np.ndarray) -> None:
-        """Fill in the statistics (..., n_entries) of added tables, from the tables that stay."""
+        """Compute the statistics (..., n_entries) of added tables from kept tables, in place."""
         if len(self.source):
             found = statistics.swapaxes(0, -1)
             found[np.unique(self.target)] = 0
@@ -42,29 +44,23 @@ class Merging(NamedTuple):
 def find_merging(
     scopes: list[np.ndarray], entries: list[np.ndarray], shapes: list[tuple[int, ...]]
 ) -> Merging:
-    """Return the merging of tables of two or more variables.
+    """Return the merging of tables over two or more variables.
 
-    A table is added to the first table of the same variables, or to a table with more variables
-    that stays. Tables of one variable stay: they close no circle.
-
-    Parameters
-    ----------
-    scopes : list of ndarray (F, m)
-        Variables of the tables of each group.
-    entries : list of ndarray (F,)
-        Position of the first entry of each table.
-    shapes : list of tuple
-        Shape of the tables of each group.
+    A table is added to a kept table with more variables, or to the first table over the same
+    variables. Tables over a single variable are kept, because they cannot be part of a loop. For
+    each group of tables, the lists hold the scopes (F, m), the positions (F,) of the first entries,
+    and the shape of the tables.
     """
     kept = tuple(np.ones(len(group), bool) for group in scopes)
     arities = {group.shape[1] for group in scopes if group.shape[1] > 1 and len(group)}
     groups = sorted(range(len(scopes)), key=lambda g: -scopes[g].shape[1])
     ordered = [np.sort(group, axis=1) for group in scopes]
     rows = [np.arange(len(group)) for group in scopes]
-    if len(arities) == 1:  # only equal scopes can be found
+    if len(arities) == 1:  # a scope can then contain only an equal scope
         rows = _repeated(ordered, arities.pop())
-    hosts: dict[Any, tuple[int, int]] = {}  # scope -> the table that holds it
-    found: dict[Any, list[tuple[int, int]]] = {}  # (groups, axes) -> tables (host, added)
+    hosts: dict[Any, tuple[int, int]] = {}  # scope -> kept table (group, row) that contains it
+    # (group of kept tables, group of added tables, axes) -> pairs of rows (kept, added)
+    found: dict[Any, list[tuple[int, int]]] = {}
     for g in groups:
         m = scopes[g].shape[1]
         if m == 1:
@@ -93,7 +89,7 @@ def find_merging(
 
 
 def _repeated(ordered, m):
-    """Return the numbers of the rows of m variables that occur more than once, by group."""
+    """Return, for each group, the indices of the scopes of m variables that occur repeatedly."""
     width = 1 + max(group.max(initial=0) for group in ordered)
     if width**m < 2**62:
         keys = [group @ width ** np.arange(group.shape[1]) for group in ordered]

@@ -433,10 +433,7 @@ class ConditionalRBM(NamedTuple):
     def energy(self, X: Any) -> RBMEnergy:
         """Return the energies of (v, h) given the rows of X (N, D), an ndarray or CSR matrix.
 
-        Raises
-        ------
-        ValueError
-            If the product of X and the coefficients overflows.
+        A ValueError is raised if the product of X and the coefficients overflows.
         """
         p = self.params
         with np.errstate(over="ignore", invalid="ignore"):
@@ -454,14 +451,9 @@ class ConditionalRBM(NamedTuple):
     def gradient(self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]) -> CRBMParams:
         """Convert gradients for the energies to gradients for the parameters by the chain rule.
 
-        Parameters
-        ----------
-        X : ndarray or CSR matrix (N, D)
-            Inputs.
-        unary : ndarray (N, V + H)
-            Gradients for the fields: weighted differences of the means of the units of each row.
-        statistics : tuple of ndarray ((V, H),)
-            Gradient for the couplings: difference of the weighted sums of their statistics.
+        `unary` (N, V + H) holds the gradients for the fields, which are weighted differences of the
+        means of the units. `statistics` holds the gradient (V, H) for the couplings, the difference
+        of the weighted sums of their statistics.
         """
         (pairwise,) = statistics
         n_visible = len(pairwise)

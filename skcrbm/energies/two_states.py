@@ -1,4 +1,4 @@
-"""Factor graphs of 0/1 variables as graphs of variables with two states."""
+"""Conversion of factor graphs over 0/1 variables to categorical graphs with two states."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from skcrbm.energies._factors import TableFactors
 
 
 def two_states(energy: FactorGraphEnergy) -> CategoricalGraphEnergy:
-    """Return models of 0/1 variables as graphs of variables with two states, without OR and AND.
+    """Convert a factor graph over 0/1 variables to a categorical graph that has only tables.
 
-    An OR or AND of many inputs becomes a chain of tables, which are joined by additional variables
-    after the others.
+    An OR or AND factor with many inputs becomes a chain of tables. The tables are connected by
+    auxiliary variables, numbered after the other variables.
     """
     same = CategoricalGraphEnergy.from_binary(energy)
     if not len(energy.ors.outputs) + len(energy.ands.outputs):

@@ -37,7 +37,7 @@ def log_mmd(X: ArrayLike, Y: ArrayLike, *, bandwidth: float = 1.0) -> float:
     Returns
     -------
     float
-        Logarithm of the squared discrepancy, or -inf if it is 0 up to rounding.
+        Logarithm of the squared discrepancy, or -inf if that is not positive (for equal sets).
 
     Raises
     ------

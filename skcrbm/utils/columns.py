@@ -189,11 +189,11 @@ def warn_of_scales(
 
 
 def _dense_scales(X, share, centre):
-    """Return the arrays (D,) shift, width, unit, variance and varies of the columns.
+    """Return five arrays (D,) that describe the columns: shift, width, unit, variance, varies.
 
-    `width` is the range of a column. `unit` and the variance are those of the column divided by
-    its width: `unit` is the number that the scaling divides by. `varies` is False for columns that
-    are constant up to rounding.
+    To avoid overflow, a column is scaled in two steps: (x - shift) is divided by `width`, the range
+    of the column, and then by `unit`. The variance is of the column after the first step. `varies`
+    is False for columns that are constant up to rounding.
     """
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     rounding = 10.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
@@ -216,7 +216,10 @@ def _dense_scales(X, share, centre):
 
 
 def _sparse_scales(X, share, centre):
-    """Return the same arrays as `_dense_scales` for a CSR matrix; all shifts are 0."""
+    """Return the arrays of `_dense_scales` for a CSR matrix.
+
+    All shifts are 0, and the width of a column is its largest absolute value.
+    """
     n_columns = X.shape[1]
     top = np.zeros(n_columns)
     np.maximum.at(top, X.indices, np.abs(X.data))

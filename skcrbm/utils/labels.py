@@ -178,8 +178,8 @@ def positive_labels(y: Any) -> sparse.csc_matrix:
     """Return a CSC matrix (n, L) with a 1 for each positive label; NaN counts as 0."""
     if y is None or np.ndim(y) != 2:
         raise ValueError(
-            f"{_PREFIX}; for a 1-D y of classes use StratifiedKFold or StratifiedShuffleSplit of "
-            "scikit-learn"
+            f"{_PREFIX}; for the classes of a 1-D y use scikit-learn's StratifiedKFold or "
+            "StratifiedShuffleSplit"
         )
     if not sparse.issparse(y):
         return sparse.csc_matrix(indicator_with_nan(y, dtype=np.float32) == 1)
@@ -545,7 +545,7 @@ def _bits(y, complete):
 
 
 def _distinct(bits, n_labels):
-    # Sorting bytes objects takes milliseconds if np.unique(axis=0) takes many seconds.
+    # Sorting bytes objects takes milliseconds; np.unique(axis=0) would take many seconds.
     found = sorted({row.tobytes() for row in bits})
     bits = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), bits.shape[1])
     return np.unpackbits(bits, axis=1, count=n_labels).astype(np.int8)
@@ -591,8 +591,7 @@ def may_be_empty(y: np.ndarray) -> bool:
 def unseen_share(y: np.ndarray) -> float:
     """Estimate the share of new rows whose label set does not occur in y, a 0/1/NaN matrix (N, L).
 
-    This is the Good-Turing estimate: the share of complete rows whose label set occurs only once.
-    It is 1 if no row is complete.
+    The Good-Turing estimate is the share of complete rows whose label set occurs once, or 1.
     """
     bits = _bits(y, complete=True)
     if not len(bits):

@@ -106,7 +106,8 @@ CACHED_ENTRIES = 2**16
 #: Number of entries of a block of rows in NumPy computations (16 MB in float64).
 BLOCK_ENTRIES = 2**21
 
-#: Log-weights of chains that are computed at once: a megabyte or two, which fits the cache.
+#: Largest number of log-weights of chains that are computed together: about two megabytes, which
+#: fit into the cache.
 CHAIN_ENTRIES = 2**18
 
 #: Largest number of rows for which a fit with more columns than rows works in the space spanned by

@@ -151,14 +151,8 @@ def resolve_options(
     `value` is a registered name or an object of class `kind`. For a name, the registered class or
     function is called without arguments. `argument` is the name of the hyperparameter, and `names`
     are the names that it accepts, by default all registered names; both are used in error
-    messages.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown or an option is invalid.
-    TypeError
-        If `value` is neither a string nor an object of class `kind`.
+    messages. An unknown name or an invalid option is a ValueError, and a value of another type is
+    a TypeError.
     """
     names = list(names) or registry.names()
     if isinstance(value, str):

@@ -189,7 +189,7 @@ _to_restore = []  # pairs of a BLAS library and its number of threads before the
 
 @contextmanager
 def one_blas_thread():
-    """Limit BLAS to a single thread, because the last bits of products depend on the threads.
+    """Limit BLAS to a single thread, because rounding depends on the number of threads.
 
     The limit applies to the whole process. If several threads use this context manager, the last
     thread to leave restores the number of BLAS threads.

@@ -170,21 +170,21 @@ def test_evidence_of_every_form(text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "ends before its first word, but the number of held variables was expected"),
-        ("2 0 1 2", r"ends after word 4 \(line 1\), but a held variable and its state"),
-        ("1\n2 0 1 2", r"ends after word 5 \(line 2\), but a held variable and its state"),
-        ("2\n1 0 1", r"ends after word 4 \(line 2\), but the number of held variables"),
+        ("", "ends before its first word, but the number of clamped variables was expected"),
+        ("2 0 1 2", r"ends after word 4 \(line 1\), but a clamped variable and its state"),
+        ("1\n2 0 1 2", r"ends after word 5 \(line 2\), but a clamped variable and its state"),
+        ("2\n1 0 1", r"ends after word 4 \(line 2\), but the number of clamped variables"),
         ("0 1", r"must end after the last state, but has '1' as word 2 \(line 1\)"),
         ("1 0 1 5", r"must end after the last state"),
         ("-1", r"an integer from 0 to 3, as word 1 \(line 1\), got '-1'"),
         ("4 0 0 1 0 2 0 0 0", r"an integer from 0 to 3, as word 1"),
         ("9" * 40, r"an integer from 0 to 3, as word 1 \(line 1\), got '9{30}\.\.\.'"),
-        ("1 0.0 1", r"a held variable, an integer from 0 to 2, as word 2 .* got '0\.0'"),
-        ("1 3 0", r"a held variable, an integer from 0 to 2, as word 2"),
+        ("1 0.0 1", r"a clamped variable, an integer from 0 to 2, as word 2 .* got '0\.0'"),
+        ("1 3 0", r"a clamped variable, an integer from 0 to 2, as word 2"),
         ("1 2 3", r"the state of variable 2, an integer from 0 to 2, as word 3 .* got '3'"),
         ("1 2 -1", r"the state of a variable, an integer at least 0, as word 3"),
         ("1 2 " + "9" * 30, r"the state of variable 2, an integer from 0 to 2, as word 3"),
-        ("2 1 0 1 0", r"a held variable that occurs only once, as word 4"),
+        ("2 1 0 1 0", r"a clamped variable that occurs only once, as word 4"),
         ("evidence.evid", r"as word 1 .* got 'evidence.evid' \(no file has this name, either\)"),
     ],
 )
@@ -211,7 +211,7 @@ def test_evidence_there_and_back(rows):
 
 def test_evidence_that_cannot_be_written():
     for bad in ([0.5], [-1], [np.inf], [[[0]]], np.zeros((0, 3))):
-        with pytest.raises(ValueError, match="evidence must be whole numbers of at least 0"):
+        with pytest.raises(ValueError, match="evidence must hold nonnegative integers"):
             write_uai_evidence(bad)
     with pytest.raises(ValueError, match="evidence must be a real array"):
         write_uai_evidence(["a"])
@@ -242,7 +242,7 @@ def test_queries():
         with pytest.raises(ValueError, match=message):
             read_uai_query(text, STATES)
     for bad in ([0, 0], [-1], [0.5], [[0]], 1):
-        with pytest.raises(ValueError, match="variables must be whole numbers"):
+        with pytest.raises(ValueError, match="variables must be distinct nonnegative integers"):
             write_uai_query(bad)
 
 
@@ -321,7 +321,7 @@ def test_states_of_a_single_variable(text):
         ("MAR\n3 2 .5 1.5 2 0 1 3 .2 .3 .5", "a marginal of variable 0, a number from 0 to 1"),
         ("MAR\n3 2 .5 .6 2 0 1 3 .2 .3 .5", "variable 0 with a sum of 1 as word 4"),
         ("MAR\n3 2 .5 nan 2 0 1 3 .2 .3 .5", "a marginal of variable 0"),
-        ("MMAP\n2 0 1", r"ends after word 4 \(line 2\), but a held variable and its state"),
+        ("MMAP\n2 0 1", r"ends after word 4 \(line 2\), but a clamped variable and its state"),
     ],
 )
 def test_bad_solutions(text, message):
@@ -333,20 +333,20 @@ def test_bad_solutions(text, message):
     ("task", "value", "message"),
     [
         ("MAX", 1, "task must be one of 'PR'"),
-        ("PR", nan, "value of the task 'PR' must be log10"),
-        ("PR", np.inf, "value of the task 'PR' must be log10"),
-        ("PR", [], "value of the task 'PR' must be log10"),
+        ("PR", nan, "value of the task 'PR' must hold log10"),
+        ("PR", np.inf, "value of the task 'PR' must hold log10"),
+        ("PR", [], "value of the task 'PR' must hold log10"),
         ("PR", "x", "value must be a real array"),
-        ("MAP", [0.5], "value of the task 'MAP' or 'MPE' must be states"),
-        ("MAP", [-1], "must be states"),
-        ("MPE", [nan], "must be states"),
-        ("MAP", [[[0]]], "must be states"),
-        ("MAR", [[0.5, 0.6]], r"value\[0\] of the task 'MAR' must be probabilities with a sum"),
-        ("MAR", [[1], [-0.5, 1.5]], r"value\[1\] of the task 'MAR' must be probabilities from"),
+        ("MAP", [0.5], "value of the task 'MAP' or 'MPE' must hold states"),
+        ("MAP", [-1], "must hold states"),
+        ("MPE", [nan], "must hold states"),
+        ("MAP", [[[0]]], "must hold states"),
+        ("MAR", [[0.5, 0.6]], r"value\[0\] of the task 'MAR' must hold probabilities that sum"),
+        ("MAR", [[1], [-0.5, 1.5]], r"value\[1\] of the task 'MAR' must hold probabilities from"),
         ("MAR", [[[1], [1]], [[1]]], r"value\[1\] of the task 'MAR' must have shape"),
         ("MAR", [[]], r"value\[0\] of the task 'MAR' must have shape"),
         ("MAR", 3, "value of the task 'MAR' must be a sequence"),
-        ("MMAP", [0.5], "value must be whole numbers"),
+        ("MMAP", [0.5], "value must hold nonnegative integers"),
     ],
 )
 def test_solutions_that_cannot_be_written(task, value, message):

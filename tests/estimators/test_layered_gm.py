@@ -545,5 +545,5 @@ def test_predictions_are_those_of_infer(net, inference):
         found = found[:, : energy.n_visible]
         expected = model.predict_proba(X)
         np.testing.assert_allclose(found, expected[:, -energy.n_visible :], rtol=1e-6, atol=1e-9)
-    with pytest.raises(ValueError, match="X must not hold NaN here"):
+    with pytest.raises(ValueError, match="X must not contain NaN here"):
         model._model.energy(np.full((1, 64), np.nan))
