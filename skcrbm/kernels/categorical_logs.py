@@ -22,7 +22,7 @@ import math
 
 import numpy as np
 
-from skcrbm.kernels.arguments import ONE, POTTS, TABLE, ZERO
+from skcrbm.kernels.arguments import ONE, PAIR, POTTS, TABLE, ZERO
 from skcrbm.kernels.jit import jit
 from skcrbm.kernels.scalar import MAX, ROUNDING, copy_into, fill
 
@@ -195,6 +195,26 @@ def send_logs(kind, graph, rho, v, own, message, sent, belief, behind):
     return good
 
 
+@jit(allocates=False, inline=True)
+def few_maxima(table, at, k, step, n_other, across, weight, first, out):
+    """Fill out (k,) with the max-product message through a table of pairs, its largest number 0.
+
+    Return False, and a message of zeros, if all states have weight 0.
+    """
+    top = -math.inf
+    for a in range(k):
+        high, place = -math.inf, at + a * step
+        for b in range(n_other):
+            high = max(high, table[place] + weight[first + b])
+            place += across
+        out[a] = high
+        top = max(top, high)
+    good = top > -math.inf
+    for a in range(k):
+        out[a] = out[a] - top if good else 0.0
+    return good
+
+
 @jit(allocates=False)
 def sweep_logs(
     kind, graph, weights, rho, forward, damping, held, own, message, sent, before, belief, work
@@ -212,14 +232,28 @@ def sweep_logs(
                 belief[start + a] = before[start + a]
             continue
         for e in range(graph.edge_start[v], graph.edge_start[v + ONE]):
-            good &= receive_logs(kind, graph, weights, e, sent, new, work)
             at = graph.message_start[e]
+            if kind == MAX and graph.kind[e] == PAIR:
+                slot = graph.slot[e]
+                other = graph.scopes[graph.scope[e] + ONE - slot]
+                place = graph.message_start[other]
+                n_other = graph.message_start[other + ONE] - place
+                step, across = (n_other, ONE) if slot == ZERO else (ONE, k)
+                good &= few_maxima(
+                    graph.tables, graph.table[e], k, step, n_other, across, sent, place, new
+                )
+            else:
+                good &= receive_logs(kind, graph, weights, e, sent, new, work)
+            if damping == 0.0:
+                for a in range(k):
+                    message[at + a] = new[a]
+                continue
             for a in range(k):
                 old = message[at + a]
-                if damping > 0.0 and old > -math.inf and new[a] > -math.inf:
+                if old > -math.inf and new[a] > -math.inf:
                     message[at + a] = damping * old + (1.0 - damping) * new[a]
                 else:
-                    message[at + a] = min(old, new[a]) if damping > 0.0 else new[a]
+                    message[at + a] = min(old, new[a])
             good &= lower(message, at, k)
         good &= send_logs(kind, graph, rho, v, own, message, sent, belief, behind)
     return good
@@ -346,7 +380,8 @@ def pass_logs(graph, weights, rho, variables, models, start, options, answers, s
             last = still
             still = (change < tol) & (not moved)
             stop = last and still and iteration > 0
-            if kind == MAX and (iteration < 8 or iteration % 8 == 0 or stop):
+            last_one = iteration + 1 == max_iter
+            if kind == MAX and (iteration < 3 or iteration % 8 == 7 or stop or last_one):
                 copy_into(sent[m], scratch)
                 fill(trial[0], -1)
                 decode(graph, not forward, held[m], own[m], scratch, trial[0], work)

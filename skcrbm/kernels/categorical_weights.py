@@ -212,7 +212,9 @@ def sweep(graph, forward, damping, passing, held, own, message, sent, before, be
                     for a in range(k):
                         old[a] = message[at + a]
                 slot, table = graph.slot[e], graph.table[e]
-                other = graph.scopes[graph.scope[e] + ONE - slot]
+                # The other edge of a pair; an edge of a larger table may be beyond its axis 1.
+                mate = ONE - slot if kind[e] != TABLE else ZERO
+                other = graph.scopes[graph.scope[e] + mate]
                 place = message_start[other]
                 n_other = message_start[other + ONE] - place
                 if kind[e] == POTTS:

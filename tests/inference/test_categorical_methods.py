@@ -1,0 +1,118 @@
+"""Every method that serves variables of any number of states: evidence, ranges, bounds, threads."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from reference.categorical import Enumerated, random_graph, with_logic
+from reference.conformance import methods_for
+
+from skcrbm.energies import FactorGraphEnergy
+from skcrbm.energies._categorical_graph import CategoricalGraphEnergy
+from skcrbm.inference import infer
+
+CASES = {
+    "two": lambda: CategoricalGraphEnergy.from_binary(two_states(1)),
+    "three": lambda: random_graph(2, (3, 3, 3, 3), [(0, 1), (1, 2), (2, 0), (2, 3), (1,)]),
+    "mixed": lambda: random_graph(3, (2, 3, 1, 4), [(0, 1, 3), (3, 2), (0, 3), (1,)], zeros=0.05),
+    "five variables in a table": lambda: random_graph(
+        4, (2, 3, 2, 2, 3), [(4, 2, 0, 3, 1), (0, 1)]
+    ),
+    "logic": lambda: with_logic(5),
+}
+
+
+def two_states(seed):
+    """0/1 variables."""
+    rng = np.random.default_rng(seed)
+    scopes = [(0, 1), (1, 2), (2, 0), (3, 1, 0)]
+    tables = [rng.normal(size=(2,) * len(scope)) for scope in scopes]
+    return FactorGraphEnergy.from_tables(scopes, tables, rng.normal(size=(2, 4)))
+
+
+def evidences(energy):
+    """No evidence, each value of two variables held, and other variables in each row."""
+    yield energy
+    for v in (0, 3):
+        for k in range(energy.n_states[v]):
+            held = np.full((energy.n_models, energy.n_variables), np.nan)
+            held[:, v] = k
+            yield energy.condition(held)
+    rng = np.random.default_rng(0)
+    for share in (0.5, 1.0):
+        held = rng.integers(energy.n_states, size=(energy.n_models, energy.n_variables))
+        yield energy.condition(np.where(rng.random(held.shape) < share, held, np.nan))
+
+
+def assert_same(one, two):
+    for name in ("log_odds", "assignment", "log_partition", "samples", "pairwise", "map_bound"):
+        first, second = getattr(one, name), getattr(two, name)
+        assert (first is None) == (second is None)
+        if first is not None:
+            np.testing.assert_array_equal(first, second)
+
+
+def check_answer(given, exact, name, query, found):
+    held = ~given.free
+    values = given.evidence[held] if held.any() else np.empty(0)
+    top, log_z = (np.array([getattr(e, part) for e in exact]) for part in ("best", "log_z"))
+    assert found.converged.shape == (given.n_models,)
+    if query == "marginals":
+        assert ((found.marginals >= 0) & (found.marginals <= 1)).all()
+        np.testing.assert_allclose(found.marginals.sum(-1), 1, atol=1e-6)
+        assert (found.marginals[held][np.arange(len(values)), values.astype(int)] == 1).all()
+    if query == "statistics":
+        parts = given.unflatten(found.statistics[0])
+        for part in parts:
+            sums = part.reshape(len(part), -1).sum(1)
+            np.testing.assert_allclose(sums, given.n_models, atol=1e-6)
+    if query == "map":
+        np.testing.assert_array_equal(found.assignment[held], values)
+        assert (given.score(found.assignment) <= top + 1e-9 * (1 + abs(top))).all()
+    if query == "map_bound":
+        assert (found.map_bound >= top - 1e-9 * (1 + abs(top))).all()
+    if query == "samples":
+        np.testing.assert_array_equal(found.samples.swapaxes(1, 2)[held][:, 0], values)
+    if query == "log_partition" and name == "mean_field":
+        assert ((found.log_partition <= log_z + 1e-9 * (1 + abs(log_z))) | ~found.converged).all()
+    if query == "log_partition" and name == "tree_reweighted":
+        assert ((found.log_partition >= log_z - 1e-6 * (1 + abs(log_z))) | ~found.converged).all()
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_methods(kind):
+    for given in evidences(CASES[kind]()):
+        with np.errstate(invalid="ignore"):
+            exact = [Enumerated(given, n) for n in range(given.n_models)]
+        if min(e.best for e in exact) == -np.inf:
+            continue
+        for name, method in methods_for(given):
+            for query in sorted(method.supports(given) - {"sample_log_prob", "marginal_map"}):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)
+                    one, two = (infer(given, method, returns=query, n_jobs=j) for j in (1, 2))
+                assert_same(one, two)
+                check_answer(given, exact, name, query, one)
+
+
+def test_names_of_methods():
+    """All methods of messages, searches, samplers and sums."""
+    names = {name for name, _ in methods_for(CASES["three"]())}
+    assert names >= {
+        "exact", "sum_product", "tree_reweighted", "mean_field", "max_product", "icm", "gibbs",
+        "simulated_annealing", "ais",
+    }  # fmt: skip
+
+
+def test_a_single_table_is_exact():
+    """Messages have nothing to lose if one table holds all variables."""
+    states = (2, 3, 2, 4)
+    for order in itertools.islice(itertools.permutations(range(4)), 0, 24, 5):
+        energy = random_graph(7, states, [order, (order[2], order[0])])
+        for method in ("sum_product", "tree_reweighted"):
+            found = infer(energy, method, returns=("marginals", "statistics", "log_partition"))
+            log_z = [Enumerated(energy, n).log_z for n in range(2)]
+            np.testing.assert_allclose(found.log_partition, log_z)
+            entries = sum(Enumerated(energy, n).entries for n in range(2))
+            np.testing.assert_allclose(found.pairwise, entries, atol=1e-9)
