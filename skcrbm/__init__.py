@@ -18,6 +18,7 @@ __all__ = [
 
 
 _SUBPACKAGES = (
+    "annotation",
     "calibration",
     "compile",
     "datasets",

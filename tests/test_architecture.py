@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "inspection": {"utils"},
     "model_selection": {"utils"},
     "ensemble": {"estimators", "model_selection", "pipeline", "targets", "utils"},
+    "annotation": {"model_selection", "targets", "utils"},
     "calibration": {"model_selection", "targets", "utils"},
     "estimators": {
         "decoding",

@@ -2,5 +2,6 @@
 
 from skcrbm.calibration._label_sets import ConformalLabelSets
 from skcrbm.calibration._marginals import CalibratedMarginals
+from skcrbm.calibration._risk_control import ConformalRiskControl
 
-__all__ = ["CalibratedMarginals", "ConformalLabelSets"]
+__all__ = ["CalibratedMarginals", "ConformalLabelSets", "ConformalRiskControl"]

@@ -77,7 +77,7 @@ class ConformalLabelSets(ConformalBase):
 
     See Also
     --------
-    CalibratedMarginals : Calibrate the probability of each label.
+    ConformalRiskControl : Set of labels, in place of label vectors, with a bound on a loss.
 
     Notes
     -----

@@ -44,10 +44,11 @@ class LabelDistribution:
             return np.asarray(call_given(self.model, "score_samples", X, None, y=labels))
         return _independent(self.marginals(X), labels)
 
-    def tables(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
+    def tables(self, X: Any, known: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
         """Iterate over blocks of rows, with the log-probabilities (n, 2^L) of all label vectors.
 
-        The columns have the order of `all_label_vectors`.
+        The columns have the order of `all_label_vectors`. The probabilities of a joint model are
+        given the `known` labels (N, L), NaN elsewhere.
         """
         vectors = all_label_vectors(self.n_labels)
         proba = None if self.is_joint else self.marginals(X)
@@ -55,7 +56,8 @@ class LabelDistribution:
             if proba is None:
                 part = _safe_indexing(X, np.arange(rows.start, rows.stop))
                 given = {"label_sets": vectors}
-                log_p = np.asarray(call_given(self.model, "score_label_sets", part, None, **given))
+                held = None if known is None else known[rows]
+                log_p = np.asarray(call_given(self.model, "score_label_sets", part, held, **given))
                 yield rows, log_p - logsumexp(log_p, axis=1, keepdims=True)
             else:
                 yield rows, _independent(proba[rows, None], vectors[None])

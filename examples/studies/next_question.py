@@ -1,0 +1,64 @@
+"""Asking for labels in turn: the most informative label, the least certain label, random labels.
+
+Fits a CRBMClassifier with default settings to the training rows. For each test row it then asks for
+one label after the other, learns the true answer, and updates the distribution of the other labels.
+Prints a Markdown table with the number of known labels, the log loss of the whole label vector,
+-log p(y | x, known labels), and the F1 score of the rows, if the other labels are predicted by
+their marginals.
+
+    python -m examples.studies.next_question [--set yeast] [--questions 5] [--rows 300]
+"""
+
+import argparse
+
+import numpy as np
+from sklearn.metrics import f1_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from examples.studies.label_set_sizes import load
+from skcrbm import CRBMClassifier
+from skcrbm.annotation import suggest_labels
+from skcrbm.utils.classifiers import inner_method
+
+STRATEGIES = ("mutual_information", "entropy", "random")
+
+
+def ask(model, X, known, strategy, rng):
+    """Return rows and labels of the next questions, a label for each row."""
+    if strategy != "random":
+        found = suggest_labels(model, X, known, strategy=strategy)
+        return found.rows, found.labels
+    draws = np.where(np.isnan(known), rng.random_sample(known.shape), -1)
+    return np.arange(len(known)), draws.argmax(axis=1)
+
+
+def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-home", default=None, help="folder of the .npz files")
+    parser.add_argument("--set", default="yeast")
+    parser.add_argument("--questions", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=300, help="number of test rows")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    data = load(arguments.set, arguments.data_home)
+    X, y = data.X_test[: arguments.rows], data.y_test[: arguments.rows]
+    model = make_pipeline(StandardScaler(), CRBMClassifier(random_state=arguments.seed))
+    model.fit(data.X_train, data.y_train)
+    score, proba = inner_method(model, "score_samples"), inner_method(model, "predict_proba")
+    print(f"| {arguments.set}: known labels | strategy | log loss | F1 |\n|---|---|---|---|")
+    for strategy in STRATEGIES:
+        rng = np.random.RandomState(arguments.seed)
+        known = np.full(y.shape, np.nan)
+        for asked in range(arguments.questions + 1):
+            loss = -score(X, y, y_known=known).mean()
+            found = (proba(X, y_known=known) >= 0.5).astype(int)
+            f1 = f1_score(y, found, average="samples", zero_division=0)
+            print(f"| {asked} | {strategy} | {loss:.2f} | {f1:.3f} |", flush=True)
+            rows, labels = ask(model, X, known, strategy, rng)
+            known[rows, labels] = y[rows, labels]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Labels that are probably wrong, judged by models that did not see them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils._param_validation import HasMethods, StrOptions, validate_params
+
+from skcrbm.model_selection.folds import out_of_fold
+from skcrbm.targets.kinds import make_targets
+from skcrbm.utils.classifiers import call_given, final_model, inner_method, label_marginals
+from skcrbm.utils.options import Integer
+from skcrbm.utils.validation import check_count, check_same_length, check_sample_weight
+
+# Rows of the table that `str` shows.
+_SHOWN = 10
+
+
+class LabelIssues(NamedTuple):
+    """Result of `find_label_issues`; ``print(issues)`` shows the first entries of the ranking.
+
+    Attributes
+    ----------
+    entry_scores : ndarray (n_samples, n_outputs)
+        Probability that the entry of y is wrong; NaN for entries that are not observed.
+    row_scores : ndarray (n_samples,)
+        Largest score of the entries of each row; NaN for a row without observed entries.
+    rows, labels : ndarray of int (n_observed,)
+        Row and label of all observed entries, ordered by decreasing score.
+    given : ndarray of int (n_observed,)
+        Entries of y in this order.
+    names : ndarray (n_outputs,)
+        Names or numbers of the labels.
+    index : ndarray (n_samples,)
+        Names of the rows, if X or y is a pandas data frame, else row numbers.
+
+    Examples
+    --------
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.annotation import find_label_issues
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> X, Y = make_structured_labels(200, n_labels=4, random_state=0)
+    >>> issues = find_label_issues(CRBMClassifier(alpha=0.1, random_state=0), X, Y)
+    >>> issues.entry_scores.shape, issues.table(3)[0].keys()
+    ((200, 4), dict_keys(['row', 'label', 'given', 'score']))
+    """
+
+    entry_scores: np.ndarray
+    row_scores: np.ndarray
+    rows: np.ndarray
+    labels: np.ndarray
+    given: np.ndarray
+    names: np.ndarray
+    index: np.ndarray
+
+    def table(self, n: int | None = None) -> list[dict]:
+        """Return the ranking as a list of dicts, from which data frames are made.
+
+        Parameters
+        ----------
+        n : int, default=None
+            Number of entries; None stands for all observed entries.
+
+        Returns
+        -------
+        records : list of dict
+            Row, label, entry of y, and score of each entry, the highest score first.
+        """
+        chosen = slice(None if n is None else check_count("n", n))
+        rows, labels, given = self.rows[chosen], self.labels[chosen], self.given[chosen]
+        return [
+            {
+                "row": self.index[i],
+                "label": self.names[k],
+                "given": int(y),
+                "score": float(self.entry_scores[i, k]),
+            }
+            for i, k, y in zip(rows, labels, given, strict=True)
+        ]
+
+    def __str__(self):
+        lines = ["row         label                given  score"]
+        lines += [
+            f"{r['row']!s:<11} {r['label']!s:<20} {r['given']:>5}  {r['score']:.3f}"
+            for r in self.table(_SHOWN)
+        ]
+        left = len(self.rows) - _SHOWN
+        return "\n".join(lines + [f"and {left} more entries"] * (left > 0))
+
+
+@validate_params(
+    {
+        "estimator": [HasMethods(["fit", "predict_proba"])],
+        "given": [StrOptions({"auto", "other_labels", "x"})],
+        "cv": ["cv_object"],
+        "n_jobs": [Integer(), None],
+    },
+    prefer_skip_nested_validation=False,
+)
+def find_label_issues(
+    estimator, X, y, *, given="auto", cv=None, sample_weight=None, n_jobs=None
+) -> LabelIssues:
+    """Rank the entries of y by the probability that they are wrong.
+
+    Each entry is judged by a model that was not fitted on its row. A joint model also uses the
+    other labels of the row: "beach" without "sand" is suspicious even if the picture alone decides
+    nothing. The score of an entry is 1 - p(entry | x, other labels of the row).
+
+    Parameters
+    ----------
+    estimator : classifier with `predict_proba`
+        Multi-label classifier, which is cloned for each fold. A fitted classifier inside
+        ``sklearn.frozen.FrozenEstimator`` is not fitted again; it must not have seen the rows.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Inputs.
+    y : array-like of shape (n_samples, n_outputs)
+        0/1 labels. NaN means not observed, if the classifier accepts NaN; such an entry is not
+        judged, and says nothing about the other labels.
+    given : {"auto", "other_labels", "x"}, default="auto"
+        Information by which an entry is judged: "other_labels" of the row and x, which needs a
+        classifier whose `predict_proba` takes `y_known`, such as `CRBMClassifier` or
+        `LMBMClassifier`; or "x" alone. "auto" uses the other labels if the classifier can.
+    cv : int, splitter or iterable, default=None
+        Folds; a number (None is 5) stands for stratified folds.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows in the fits.
+    n_jobs : int, default=None
+        Number of folds fitted at the same time.
+
+    Returns
+    -------
+    issues : LabelIssues
+        Scores of entries and rows, and the ranking of all observed entries, which `table` returns
+        with names.
+
+    Raises
+    ------
+    ValueError
+        If y is not a 2-D indicator matrix, or `given` is "other_labels" and the classifier does
+        not take `y_known`.
+
+    See Also
+    --------
+    suggest_labels : Choose the labels to ask for next.
+
+    Notes
+    -----
+    The other labels of a row may be wrong, too. With few wrong labels this costs little: the joint
+    model compares the whole row with x.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.metrics import roc_auc_score
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.annotation import find_label_issues
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> X, Y = make_structured_labels(400, structure="groups", random_state=0)
+    >>> wrong = np.random.RandomState(0).random_sample(Y.shape) < 0.05
+    >>> issues = find_label_issues(CRBMClassifier(random_state=0), X, np.where(wrong, 1 - Y, Y))
+    >>> bool(roc_auc_score(wrong.ravel(), issues.entry_scores.ravel()) > 0.8)
+    True
+    """
+    targets = make_targets(y)
+    targets.require_multilabel("find_label_issues")
+    check_same_length(X, y)
+    index = _row_names(X, y)
+    y = targets.for_classifier(y)
+    visible = targets.encode(y)
+    fit_params = {}
+    if sample_weight is not None:
+        fit_params["sample_weight"] = check_sample_weight(sample_weight, visible)
+    conditional = takes_known(estimator)
+    if given == "other_labels" and not conditional:
+        raise ValueError(
+            'given="other_labels" needs an estimator whose predict_proba takes y_known, such as '
+            f"CRBMClassifier or LMBMClassifier; {type(final_model(estimator)[0]).__name__} does "
+            'not. Use given="x"'
+        )
+    proba = out_of_fold(
+        estimator,
+        X,
+        y,
+        cv=cv,
+        respond=_conditionals if conditional and given != "x" else _marginals,
+        n_jobs=n_jobs,
+        fit_params=fit_params,
+        beside=(visible,),
+    )
+    scores = np.where(visible == 1, 1 - proba, proba)
+    scores[np.isnan(visible)] = np.nan
+    rows, labels = np.nonzero(~np.isnan(visible))
+    order = np.argsort(-scores[rows, labels], kind="stable")
+    rows, labels = rows[order], labels[order]
+    return LabelIssues(
+        scores,
+        np.fmax.reduce(scores, axis=1),
+        rows,
+        labels,
+        visible[rows, labels].astype(np.int64),
+        targets.visible_names(),
+        index,
+    )
+
+
+def takes_known(model: Any) -> bool:
+    """Return True if `predict_proba` of a classifier conditions on known labels, `y_known`."""
+    function = inner_method(model, "predict_proba")
+    if function is None or "y_known" not in inspect.signature(function).parameters:
+        return False
+    # Wrappers such as `DecodedClassifier` pass known labels on to the estimator inside.
+    inner = getattr(final_model(model)[0], "estimator", None)
+    return inner is None or takes_known(inner)
+
+
+def _marginals(model, X, visible):
+    """Return P(y_i = 1 | x), (n, L)."""
+    return label_marginals(model.predict_proba(X), getattr(model, "classes_", None))
+
+
+def _conditionals(model, X, visible):
+    """Return P(y_i = 1 | x, other labels of the row), (n, L)."""
+    proba = np.empty(visible.shape)
+    for i in range(visible.shape[1]):
+        known = visible.copy()
+        known[:, i] = np.nan
+        proba[:, i] = call_given(model, "predict_proba", X, known)[:, i]
+    return proba
+
+
+def _row_names(X, y):
+    """Return the index (n,) of a pandas X or y, or row numbers."""
+    for frame in (X, y):
+        if hasattr(frame, "iloc"):
+            return np.asarray(frame.index)
+    return np.arange(len(y) if hasattr(y, "__len__") else y.shape[0])

@@ -1,0 +1,262 @@
+"""The label to ask for next: by mutual information with the other labels, or by entropy."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import xlogy
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_params
+from sklearn.utils.validation import check_is_fitted
+
+from skcrbm.annotation._issues import takes_known
+from skcrbm.utils.classifiers import call_given, final_model, label_marginals
+from skcrbm.utils.label_distribution import LabelDistribution, is_joint
+from skcrbm.utils.labels import in_rows_of, indicator_by_name, refuse_sparse_known
+from skcrbm.utils.limits import MAX_ALL_LABEL_SETS
+from skcrbm.utils.options import Integer
+from skcrbm.utils.validation import check_same_length, count_rows
+
+
+class LabelSuggestions(NamedTuple):
+    """Result of `suggest_labels`: pairs of a row and a label, the best pair first.
+
+    Attributes
+    ----------
+    rows, labels : ndarray of int (n_suggestions,)
+        Row and label of each suggestion. With ``scope="row"`` the suggestions are ordered by rows,
+        and within a row by decreasing gain.
+    gains : ndarray (n_suggestions,)
+        Gain of each suggestion in nats, divided by the cost.
+    all_gains : ndarray (n_samples, n_outputs)
+        Gains of all labels divided by their costs; NaN for known labels.
+    names : ndarray (n_outputs,)
+        Names or numbers of the labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.annotation import suggest_labels
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> X, Y = make_structured_labels(200, n_labels=4, random_state=0)
+    >>> model = CRBMClassifier(alpha=0.1, random_state=0).fit(X, Y)
+    >>> found = suggest_labels(model, X[:2])
+    >>> found.rows, found.all_gains.shape
+    (array([0, 1]), (2, 4))
+    """
+
+    rows: np.ndarray
+    labels: np.ndarray
+    gains: np.ndarray
+    all_gains: np.ndarray
+    names: np.ndarray
+
+
+@validate_params(
+    {
+        "estimator": [HasMethods(["predict_proba"])],
+        "n": [Integer(1)],
+        "strategy": [StrOptions({"mutual_information", "entropy"})],
+        "scope": [StrOptions({"row", "corpus"})],
+        "max_per_row": [Integer(1), None],
+        "min_gain": [Interval(Real, 0, None, closed="left")],
+        "cost": ["array-like", None],
+    },
+    prefer_skip_nested_validation=False,
+)
+def suggest_labels(
+    estimator: Any,
+    X: Any,
+    y_known: Any = None,
+    *,
+    n: int = 1,
+    cost: Any = None,
+    strategy: str = "mutual_information",
+    scope: str = "row",
+    max_per_row: int | None = None,
+    min_gain: float = 0.0,
+) -> LabelSuggestions:
+    """Suggest the labels that a person should be asked for next.
+
+    Labels that depend on each other need not all be asked for: the answer to a good question tells
+    much about the other labels, too. The gain of a question is the mutual information of the label
+    and all other unknown labels of the row, given x and the known labels. It is exact, because all
+    label vectors are enumerated.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Fitted multi-label classifier. "mutual_information" needs a joint model with the method
+        `score_label_sets`, such as `CRBMClassifier` or `LMBMClassifier`, itself or as the last step
+        of a pipeline.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Inputs of the rows.
+    y_known : array-like of shape (n_samples, n_outputs), default=None
+        Labels that are known, and NaN for the other labels, among which the suggestions are.
+        The columns of a data frame are matched by name. None stands for no known label.
+    n : int, default=1
+        Number of suggestions for each row, or with ``scope="corpus"`` for all rows together.
+    cost : array-like of shape (n_outputs,) or (n_samples, n_outputs), default=None
+        Positive cost of asking for each label; gains are divided by it. None stands for equal
+        costs.
+    strategy : {"mutual_information", "entropy"}, default="mutual_information"
+        Gain of a question: the information about the other labels of the row, or the entropy of
+        the label itself, which any classifier has.
+    scope : {"row", "corpus"}, default="row"
+        Whether the best labels of each row are suggested, or the best pairs of a row and a label.
+    max_per_row : int, default=None
+        Largest number of suggestions for a row with ``scope="corpus"``. With 1, no two questions of
+        a batch concern the same row: the answer to the first could make the second superfluous.
+    min_gain : float, default=0.0
+        Rule that says when to stop: labels with a gain, divided by the cost, of less than this
+        number of nats are not suggested. If no suggestion is left, the other labels are not worth
+        the cost of a question.
+
+    Returns
+    -------
+    suggestions : LabelSuggestions
+        Rows, labels and gains. Rows without unknown labels have no suggestion.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, the classifier has no joint distribution, or there are more than
+        20 labels, which are too many to enumerate.
+
+    See Also
+    --------
+    find_label_issues : Find labels that are probably wrong.
+
+    Notes
+    -----
+    The gains are those of a single question. To ask several questions about a row in turn, call the
+    function again with each answer in `y_known`.
+
+    The information of a label y_i about the others is ``H(y_i) + H(others) - H(all)`` with the
+    entropies H of p(y | x, known). If a single label is unknown, its information about other
+    labels is 0; ask for it by "entropy".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcrbm import CRBMClassifier
+    >>> from skcrbm.annotation import suggest_labels
+    >>> from skcrbm.datasets import make_structured_labels
+    >>> X, Y = make_structured_labels(300, n_labels=5, random_state=0)
+    >>> model = CRBMClassifier(alpha=0.1, random_state=0).fit(X[:200], Y[:200])
+    >>> known = np.full((100, 5), np.nan)
+    >>> for _ in range(2):
+    ...     asked = suggest_labels(model, X[200:], known)
+    ...     known[asked.rows, asked.labels] = Y[200:][asked.rows, asked.labels]
+    >>> int((~np.isnan(known)).sum())
+    200
+    """
+    check_is_fitted(estimator)
+    names, n_labels = _labels_of(estimator, X)
+    known = _checked_known(X, y_known, names, n_labels)
+    cost = _checked_cost(cost, known.shape)
+    if strategy == "entropy":
+        gains = _entropies(_marginals(estimator, X, known))
+    else:
+        gains = _information(estimator, X, known)
+    gains = np.where(np.isnan(known), np.maximum(gains, 0.0) / cost, np.nan)
+    rows, labels = _chosen(gains, n, scope, max_per_row, min_gain)
+    shown = np.arange(n_labels) if names is None else names
+    return LabelSuggestions(rows, labels, gains[rows, labels], gains, shown)
+
+
+def _labels_of(estimator, X):
+    """Return the names (L,) or None, and the number of labels of a fitted classifier."""
+    model = final_model(estimator)[0]
+    targets = getattr(model, "_targets", None)
+    if targets is not None:
+        targets.require_multilabel("suggest_labels")
+        return targets.names, targets.n_visible
+    proba = label_marginals(estimator.predict_proba(X), getattr(estimator, "classes_", None))
+    return None, proba.shape[1]
+
+
+def _checked_known(X, y_known, names, n_labels):
+    """Return the known labels (n, L), NaN elsewhere; ValueError if they are invalid."""
+    n_rows = count_rows(X)
+    if y_known is None:
+        return np.full((n_rows, n_labels), np.nan)
+    refuse_sparse_known(y_known)
+    y_known = in_rows_of(y_known, X)
+    check_same_length(X, y_known)
+    known = indicator_by_name(y_known, names, n_labels, "y_known")
+    if known.shape != (n_rows, n_labels):
+        raise ValueError(f"y_known must have shape ({n_rows}, {n_labels}), got {known.shape}")
+    return known
+
+
+def _checked_cost(cost, shape):
+    """Return positive costs that fit a shape (n, L)."""
+    if cost is None:
+        return np.ones(shape)
+    cost = np.asarray(cost, float)
+    if cost.shape not in (shape, shape[1:]):
+        raise ValueError(f"cost must have shape ({shape[1]},) or {shape}, got {cost.shape}")
+    if not (np.isfinite(cost) & (cost > 0)).all():
+        raise ValueError("cost must hold positive, finite numbers")
+    return np.broadcast_to(cost, shape)
+
+
+def _marginals(estimator, X, known):
+    """Return P(y_i = 1 | x, known), (n, L); independent labels are not changed by known labels."""
+    given = known if takes_known(estimator) and not np.isnan(known).all() else None
+    proba = call_given(estimator, "predict_proba", X, given)
+    return label_marginals(proba, getattr(estimator, "classes_", None))
+
+
+def _entropies(proba):
+    return -xlogy(proba, proba) - xlogy(1 - proba, 1 - proba)
+
+
+def _information(estimator, X, known):
+    """Return the information (n, L) of each label about all other labels, in nats."""
+    n_labels = known.shape[1]
+    if not is_joint(estimator):
+        raise ValueError(
+            'strategy="mutual_information" needs a joint model with score_label_sets, such as '
+            f"CRBMClassifier or LMBMClassifier; {type(final_model(estimator)[0]).__name__} has no "
+            'joint distribution. Use strategy="entropy"'
+        )
+    if n_labels > MAX_ALL_LABEL_SETS:
+        raise ValueError(
+            f'strategy="mutual_information" enumerates all vectors of up to {MAX_ALL_LABEL_SETS} '
+            f'labels, got {n_labels}; use strategy="entropy"'
+        )
+    gains = np.empty(known.shape)
+    given = None if np.isnan(known).all() else known
+    for rows, log_p in LabelDistribution(estimator, n_labels).tables(X, given):
+        table = np.exp(log_p)
+        whole = -xlogy(table, table).sum(axis=1)
+        for i in range(n_labels):
+            split = table.reshape(len(table), 2**i, 2, -1)
+            others = split.sum(axis=2)
+            own = split.sum(axis=(1, 3))
+            gains[rows, i] = -xlogy(own, own).sum(axis=1) - whole
+            gains[rows, i] -= xlogy(others, others).sum(axis=(1, 2))
+    return gains
+
+
+def _chosen(gains, n, scope, max_per_row, min_gain):
+    """Return the rows and labels of the best gains (n, L); NaN is not chosen."""
+    value = np.where(gains >= min_gain, gains, -np.inf)
+    order = np.argsort(-value, axis=1, kind="stable")
+    if scope == "corpus":
+        most = gains.shape[1] if max_per_row is None else max_per_row
+    else:
+        most = n
+    order = order[:, :most]
+    rows = np.repeat(np.arange(len(gains)), order.shape[1])
+    labels = order.ravel()
+    possible = value[rows, labels] > -np.inf
+    rows, labels = rows[possible], labels[possible]
+    if scope == "corpus":
+        best = np.argsort(-value[rows, labels], kind="stable")[:n]
+        rows, labels = rows[best], labels[best]
+    return rows, labels
