@@ -344,7 +344,7 @@ def test_early_stopping_keeps_the_best_epoch(X):
     [
         (MarkovRandomField("pairs"), "factors must be 'pairwise'"),
         (MarkovRandomField([[0, 1, 2, 3, 4, 5, 6]]), "factors must be .* 1 to 6"),
-        (MarkovRandomField([[0, 0]]), "factors must be .*each once"),
+        (MarkovRandomField([[0, 0]]), "factors must be .*must not repeat"),
         (MarkovRandomField([[0, 9]]), "factors must be .*variable 9"),
         (MarkovRandomField([[0, -1]]), "factors must be .*at least 0"),
         (MarkovRandomField([[0.5]]), "factors must be .*integers"),
