@@ -138,6 +138,12 @@ def suggest_labels(
     entropies H of p(y | x, known). If a single label is unknown, its information about other
     labels is 0; ask for it by "entropy".
 
+    Each answer lowers the entropy of the whole label vector by the entropy of the label that was
+    asked for. So "entropy" is the better strategy if all labels of a row shall become known, and
+    "mutual_information" if an answer counts only by the change of the other labels. A joint model
+    updates both with every known label. Other classifiers, whose `predict_proba` does not take
+    `y_known`, have the same entropies for all known labels.
+
     Examples
     --------
     >>> import numpy as np
