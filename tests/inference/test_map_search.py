@@ -226,3 +226,27 @@ def test_time_limit():
     assert result.map_bound[0] >= energy.score(result.assignment)[0]
     with pytest.raises(ValueError, match="max_nodes must be an int if time_limit is None"):
         infer(energy, MapSearch(max_nodes=None))
+
+
+def test_constants_and_components():
+    """A table over no variable, a free variable, and parts that share no table."""
+    rng = np.random.default_rng(5)
+    n_states = [2, 3, 2, 4, 2, 3]
+    scopes = [(), (0, 1), (1, 2), (0, 2), (3, 4), ()]
+    tables = [rng.normal(size=[n_states[v] for v in scope]) for scope in scopes]
+    energy = FactorGraphEnergy.from_tables(scopes, tables, n_states=n_states)
+    result = infer(energy, "map_search")
+    best = energy.score(np.array(list(itertools.product(*map(range, n_states))))).max()
+    np.testing.assert_allclose(result.map_bound, best)
+    np.testing.assert_allclose(energy.score(result.assignment), best)
+
+
+def test_same_nodes():
+    """A search that ends at its number of nodes says so, and hardly exceeds this number."""
+    rng = np.random.default_rng(2)
+    scopes = list(itertools.combinations(range(30), 2))
+    energy = FactorGraphEnergy([TableFactors(scopes, rng.normal(size=(len(scopes), 3, 3)))])
+    result = infer(energy, MapSearch(max_nodes=20_000, max_entries=16, random_state=0))
+    assert not result.converged[0]
+    assert result.gap[0] > 0
+    assert 20_000 <= result.n_iter[0] < 40_000
