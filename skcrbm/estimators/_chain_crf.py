@@ -62,9 +62,10 @@ from skcrbm.utils.validation import check_sample_weight
 _PLAIN_ALPHA = 0.01
 # Advice of the warning about scales.
 _SCALE = "Put SequenceTransformer(StandardScaler()) of skcrbm.pipeline before it"
-# The search for alpha="auto" holds out this share of the sequences. It needs at least this many
-# sequences in total.
-_HELD_OUT, _LEAST_SEQUENCES = 0.2, 5
+# The search for alpha="auto" holds out this share of the sequences. It needs at least five
+# sequences, and uses no more than 2500: a penalty of the sum of all losses hardly depends on the
+# number of sequences.
+_HELD_OUT, _LEAST_SEQUENCES, _MOST_SEQUENCES = 0.2, 5, 2500
 
 
 class ChainCRF(CallbackSupportMixin, ChainAnswers):
@@ -90,9 +91,10 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     alpha : float or "auto", default="auto"
         Strength of the penalty: the objective is the mean loss of a sequence plus
         ``alpha (l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|^2)``, where w are all parameters except
-        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the sequences. The
-        parameter c2 of crfsuite corresponds to ``alpha * n_sequences / 2``. Scale numerical
-        features, for example with ``SequenceTransformer(StandardScaler())``.
+        `intercept_`. "auto" compares penalties on a randomly held-out fifth of the sequences,
+        or of 2500 sequences if there are more. The parameter c2 of crfsuite corresponds to
+        ``alpha * n_sequences / 2``. Scale numerical features, for example with
+        ``SequenceTransformer(StandardScaler())``.
     l1_ratio : float in [0, 1], default=0.0
         Share of the L1 penalty in the penalty. With ``solver="lbfgs"`` the L1 penalty makes some
         coefficients exactly 0.
@@ -474,9 +476,12 @@ class ChainCRF(CallbackSupportMixin, ChainAnswers):
     def _choose_alpha(self, model, sequences, objective, rng, partial):
         if partial or len(sequences) < _LEAST_SEQUENCES:
             return _PLAIN_ALPHA
-        source = SequenceSource(sequences)
-        rest, held_out = source.split(_HELD_OUT, rng)
-        return choose_alpha(model, rest.all, held_out, objective, self.l1_ratio)
+        some = sequences
+        if len(sequences) > _MOST_SEQUENCES:
+            some = sequences.take(np.sort(rng.permutation(len(sequences))[:_MOST_SEQUENCES]))
+        rest, held_out = SequenceSource(some).split(_HELD_OUT, rng)
+        total = choose_alpha(model, rest.all, held_out, objective, self.l1_ratio)
+        return total / sequences.weight.sum()
 
     def _model_attributes(self, model, alpha) -> dict[str, Any]:
         p, (pairs, first, last) = model.params, model.forbidden

@@ -299,15 +299,15 @@ def choose_alpha(
     objective: Objective,
     l1_ratio: float,
 ) -> float:
-    """Return the penalty with the best score on held-out sequences.
+    """Return the penalty of the sum of the losses with the best score on held-out sequences.
 
     The path begins with the strongest penalty. Each fit starts from the parameters of the fit
     before, and the path ends when weaker penalties are no better.
     """
-    total = float(rest.weight.sum())
-    best, best_score, worse = _TOTALS[0] / total, -np.inf, 0
-    for alpha in (c / total for c in _TOTALS):
-        penalty = chain_penalty(alpha, l1_ratio)
+    weight = float(rest.weight.sum())
+    best, best_score, worse = _TOTALS[0], -np.inf, 0
+    for total in _TOTALS:
+        penalty = chain_penalty(total / weight, l1_ratio)
         steps = descend(model, rest, objective, penalty, _PATH_ITERATIONS, _PATH_SHARE)
         for function, minimizer, _ in steps:
             reached = function, minimizer
@@ -315,7 +315,7 @@ def choose_alpha(
         model = model._replace(params=function.coordinates.params(minimizer.x))
         score = objective.score(model, held_out, 0)  # pyright: ignore[reportArgumentType]
         if score > best_score:
-            best, best_score, worse = alpha, score, 0
+            best, best_score, worse = total, score, 0
         else:
             worse += 1
             if worse == _PATIENCE:
