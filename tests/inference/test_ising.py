@@ -140,7 +140,7 @@ def test_refusals_name_what_is_possible():
     with pytest.raises(ValueError, match="'marginal_map', which has no meaning for an IsingEnergy"):
         infer(energy, "exact", returns="marginal_map")
     searches = ["branch_and_bound", "milp", "mplp", "linear_program", "icm"]
-    searches.append("simulated_annealing")
+    searches += ["map_search", "simulated_annealing"]
     assert available_methods(energy, ["map"]) == ["exact", *searches]
     sums = ["exact", "mean_field", "sum_product", "tree_reweighted"]
     samplers = ["gibbs", "gibbs_with_gradients", "bp_chain", "perturb_and_max_product", "ais"]

@@ -92,7 +92,7 @@ def test_what_it_cannot_do_is_said_by_the_same_errors():
 @pytest.mark.usefixtures("registered")
 def test_names_are_taken_once():
     register_method("greedy_flips", "reference.outside:GreedyFlips")  # the same again
-    with pytest.raises(ValueError, match="'exact' is taken"):
+    with pytest.raises(ValueError, match="'exact' is already registered"):
         register_method("exact", "reference.outside:GreedyFlips")
     with pytest.raises(ValueError, match="'exact' already has a solver for RBMEnergy"):
         register_solver("exact", "RBMEnergy", "reference.outside:solve_greedy_flips")
