@@ -1,0 +1,156 @@
+"""The programs of the layered models' tables, on a few made-up images."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from examples._harness import Rows, run_missing
+from examples.papers import layered_cd, layered_tables
+from skcrbm.layers import Conv2d, Dense
+
+CELLS = {
+    "layered": "table 2, LGM, soft clamp, 90 images",
+    "nn": "table 4, NN(relu), dense, 90 images",
+    "cd": "table 4, CD1, dense, 90 images",
+}
+
+
+@pytest.fixture
+def images(monkeypatch):
+    """Twelve pixels of three classes; a sixth of the pixels is redrawn."""
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 3
+    pattern = rng.random((3, 12)) < 0.5
+    X = np.where(rng.random((150, 12)) < 1 / 6, rng.random((150, 12)) < 0.5, pattern[y])
+    X = X.astype(np.float32)
+    data = X[:90], y[:90], X[90:], y[90:]
+    monkeypatch.setattr(layered_tables, "load", lambda name, n_train: data)
+    return data
+
+
+@pytest.fixture
+def fitted(monkeypatch):
+    """Models that the program makes, in their order."""
+    models = []
+    for name in ("LayeredGMClassifier", "MLPClassifier", "LayerwiseCD"):
+        kind = getattr(layered_tables, name)
+
+        def make(*args, kind=kind, **options):
+            models.append(kind(*args, **options))
+            return models[-1]
+
+        monkeypatch.setattr(layered_tables, name, make)
+    return models
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_accuracy_of_a_cell(kind, images, fitted, tmp_path):
+    store, key = Rows(tmp_path / "rows.csv"), CELLS[kind]
+    runs = layered_tables.runs(90, 3, False, store)
+    run_missing([cell for cell in runs if cell[0] == key], store)
+    found = store.read()[key]
+    right = [p == y for p, y in zip(fitted[0].predict(images[2]), images[3])]
+    assert sum(right) > 20
+    assert found["accuracy"] == f"{sum(right) / 60:.4f}"
+    assert found["epochs"] == str(fitted[0].n_iter_)
+    shown = f"{float(found['accuracy']):.3f} [90]"
+    assert shown in layered_tables.markdown(store.read())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", ["layered", "redrawn"])
+def test_accuracy_on_images_with_hidden_pixels(kind, images, fitted, monkeypatch):
+    fit_redrawn, kept = layered_tables.fit_redrawn, []
+
+    def recorded(*args):
+        kept.append(fit_redrawn(*args))
+        return kept[-1]
+
+    monkeypatch.setattr(layered_tables, "fit_redrawn", recorded)
+    options = layered_tables.seq("TRW", **layered_tables.dense(n_nodes=20), visible=0.5)
+    accuracy, epochs, _ = layered_tables.run(kind, options, images, 60)
+    hidden = np.random.RandomState(2).random_sample(images[2].shape) >= 0.5
+    model, best = kept[0] if kind == "redrawn" else (fitted[0], fitted[0].n_iter_)
+    right = model.predict(np.where(hidden, np.nan, images[2])) == images[3]
+    assert accuracy == right.mean() > 0.4
+    assert epochs == best
+
+
+def test_equal_fits_take_the_score_of_the_first(images, fitted, tmp_path):
+    store = Rows(tmp_path / "rows.csv")
+    keys = [f"table 4, {row}MF, dense, 90 images" for row in ("Par", "Seq")]
+    runs = layered_tables.runs(90, 2, False, store)
+    run_missing([cell for cell in runs if cell[0] in keys], store)
+    first, second = (store.read()[key] for key in keys)
+    assert len(fitted) == 1
+    assert second["same_as"] == keys[0]
+    assert second["accuracy"] == first["accuracy"] != "0.0000"
+
+
+# --- layer-wise contrastive divergence ------------------------------------------------------
+
+
+def pair_of(layer, below, states_below):
+    """Return a pair of layers with weights of size 1, and its generator."""
+    rng = np.random.RandomState(0)
+    n = int(np.prod(below)) * (states_below - 1)
+    pair = layered_cd.Pair(layer, below, states_below, np.full(n, 0.3), rng)
+    pair.weights[:] = rng.normal(size=pair.weights.shape)
+    pair.bias[1][:] = rng.normal(size=pair.bias[1].shape)
+    pair._spread()
+    return pair, rng
+
+
+def one_hot(states, n_states):
+    """Return indicators of states 1, 2, ... of each node."""
+    return np.ravel([[s == k for k in range(1, n_states)] for s in states]).astype(np.float32)
+
+
+def test_conditional_probabilities_by_enumeration():
+    """All joint states of three nodes of 3 states below and two nodes of 4 states above."""
+    pair, _ = pair_of(Dense(2, 4), (3,), 3)
+    below = np.array([one_hot(s, 3) for s in itertools.product(range(3), repeat=3)])
+    above = np.array([one_hot(s, 4) for s in itertools.product(range(4), repeat=2)])
+    score = below @ pair.matrix @ above.T
+    score += (below @ pair.bias[0])[:, None] + above @ pair.bias[1]
+    joint = np.exp(score - score.max())
+    up = joint @ above / joint.sum(axis=1, keepdims=True)
+    down = joint.T @ below / joint.sum(axis=0)[:, None]
+    np.testing.assert_allclose(pair.up(below), up, atol=1e-5)
+    np.testing.assert_allclose(pair.down(above), down, atol=1e-5)
+
+
+def test_draws_have_the_given_probabilities():
+    p = np.tile([0.2, 0.5, 0.1, 0.6], (20000, 1))
+    drawn = layered_cd.sample(p, 3, np.random.RandomState(0))
+    assert drawn.reshape(-1, 2, 2).sum(axis=2).max() == 1
+    np.testing.assert_allclose(drawn.mean(axis=0), p[0], atol=0.015)
+
+
+@pytest.mark.parametrize(
+    ("layer", "below"), [(Dense(2, 3), (4,)), (Conv2d(3, 2, 1), (3, 3))], ids=["dense", "shared"]
+)
+def test_a_step_against_sums_over_rows_and_edges(layer, below):
+    pair, rng = pair_of(layer, below, 2)
+    v = (rng.random_sample((5, int(np.prod(below)))) < 0.5).astype(np.float32)
+    first = pair.up(v)
+    weights, bias = pair.weights.copy(), [b.copy() for b in pair.bias]
+    drawn = layered_cd.sample(first, pair.states[1], np.random.RandomState(1))
+    back = pair.down(drawn)
+    last = pair.up(back)
+    pair.step(v, 1, 0.5, 0.25, False, np.random.RandomState(1))
+    edges = layer.edges(below)
+    k = pair.states[1] - 1
+    total, count = np.zeros((2, edges.n_tables, k))
+    for i, j, table in zip(edges.left, edges.right, edges.table):
+        for s in range(k):
+            unit = j * k + s
+            moves = [a[i] * b[unit] - c[i] * d[unit] for a, b, c, d in zip(v, first, back, last)]
+            total[table, s] += np.mean(moves)
+            count[table, s] += 1
+    expected = weights + 0.5 * (total / count).ravel()
+    assert np.abs(expected - weights).max() > 0.01
+    np.testing.assert_allclose(pair.weights, expected, atol=1e-5)
+    np.testing.assert_allclose(pair.bias[0], bias[0] + 0.25 * (v - back).mean(0), atol=1e-6)
+    np.testing.assert_allclose(pair.bias[1], bias[1] + 0.25 * (first - last).mean(0), atol=1e-6)
