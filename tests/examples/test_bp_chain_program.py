@@ -9,6 +9,9 @@ from examples._harness import Rows, run_missing
 from examples.papers import bp_chain_tables as program
 from skcrbm.inference import sample
 
+# A minute in all.
+pytestmark = pytest.mark.deep
+
 N_STEPS = 12
 
 

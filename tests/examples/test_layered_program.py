@@ -9,6 +9,9 @@ from examples._harness import Rows, run_missing
 from examples.papers import layered_cd, layered_tables
 from skcrbm.layers import Conv2d, Dense
 
+# A minute in all.
+pytestmark = pytest.mark.deep
+
 CELLS = {
     "layered": "table 2, LGM, soft clamp, 90 images",
     "nn": "table 4, NN(relu), dense, 90 images",

@@ -7,6 +7,9 @@ from sklearn.utils import Bunch
 from examples._harness import Rows, run_missing
 from examples.papers import lmbm_tables
 
+# A minute in all.
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture
 def data(monkeypatch):

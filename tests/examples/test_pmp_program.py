@@ -13,6 +13,9 @@ from examples.papers import _pmp_recovery as recovery
 from examples.papers import pmp_tables
 from skcrbm.datasets import make_random_ising
 
+# A minute in all.
+pytestmark = pytest.mark.deep
+
 
 def numbers(row, names=quality.COLUMNS):
     """Return the scores of a row: an array of a row for each number of sweeps."""
