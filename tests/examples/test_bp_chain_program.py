@@ -9,7 +9,7 @@ from examples._harness import Rows, run_missing
 from examples.papers import bp_chain_tables as program
 from skcrbm.inference import sample
 
-# A minute in all.
+# These tests fit models with the programs, which is slow.
 pytestmark = pytest.mark.deep
 
 N_STEPS = 12

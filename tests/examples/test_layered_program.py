@@ -9,7 +9,7 @@ from examples._harness import Rows, run_missing
 from examples.papers import layered_cd, layered_tables
 from skcrbm.layers import Conv2d, Dense
 
-# A minute in all.
+# These tests fit models with the programs, which is slow.
 pytestmark = pytest.mark.deep
 
 CELLS = {

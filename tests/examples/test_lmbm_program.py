@@ -7,7 +7,7 @@ from sklearn.utils import Bunch
 from examples._harness import Rows, run_missing
 from examples.papers import lmbm_tables
 
-# A minute in all.
+# These tests fit models with the programs, which is slow.
 pytestmark = pytest.mark.deep
 
 

@@ -13,7 +13,7 @@ from examples.papers import _pmp_recovery as recovery
 from examples.papers import pmp_tables
 from skcrbm.datasets import make_random_ising
 
-# A minute in all.
+# These tests fit models with the programs, which is slow.
 pytestmark = pytest.mark.deep
 
 
