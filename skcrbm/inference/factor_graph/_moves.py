@@ -26,7 +26,7 @@ _FIRST_LENGTH = 64
 # Largest tables of the frontier, one after the other, and the entries of all of them together.
 _WIDTHS, _ALL_FRONTIER_ENTRIES = (2**4, 2**8, 2**10), 2**25
 # Noise of a disturbance, relative to the typical change of the score by a single variable.
-_NOISES = 0.3, 0.6, 1.0
+_NOISES = 0.5, 1.0, 2.0
 _MAX_FRONTIER_SWEEPS = 20
 
 

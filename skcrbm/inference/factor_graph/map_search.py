@@ -30,6 +30,8 @@ _ALL_MINI_ENTRIES, _MINI_ENTRIES = 2**27, 2**18
 # Shares of the limits after which the first moves end, and the bound.
 _FIRST, _BOUND = 0.1, 0.2
 _MAX_SWEEPS = 1000
+# Shares of the work of the tree search, the sweeps along frontiers and the forest moves.
+_PREFERENCE = 1, 4, 1
 
 
 def solve_from_energy(method, energy, query):
@@ -162,7 +164,7 @@ def _search_component(method, part, budget, seed):
         turn = int(np.argmin(spent))
         before = budget.used
         searches[turn]()
-        spent[turn] += budget.used - before
+        spent[turn] += (budget.used - before) / _PREFERENCE[turn]
         if tree.done:
             if moves.best_value[1] > 0:
                 raise ImpossibleModelError
