@@ -134,7 +134,7 @@ def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
 
 
 def best_outputs_with_gap(posterior: Posterior) -> CertifiedLabels:
-    """Return the outputs of the best state, minus its score, and a bound on the optimality gap.
+    """Return the outputs of the best state, its negated score, and a bound on the optimality gap.
 
     The method itself proves the bound, so its outputs are not improved by flips as in
     `best_outputs`. If the outputs of a row are empty, but `allow_empty` is False, the search is
@@ -187,7 +187,7 @@ def _free_outputs(posterior, shape):
 
 
 def _certified(posterior):
-    """Return the outputs of the best state, minus its score, and a bound on the optimality gap."""
+    """Return the outputs of the best state, its negated score, and a bound on the gap."""
     energy = posterior.energy
     method = posterior.state_methods.get("map") or _method_for(energy, "map")[0]
     bounded = "map_bound" in method.supports(energy)

@@ -351,7 +351,7 @@ def f1_gain(on: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.ndarray
 
 def independent_on(p: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """Return ``E[y_i t^|y|] / t`` (N, Q, L) for independent labels with probabilities p (N, L)."""
-    factor = 1 - p[:, None, :] * (1 - nodes[:, None])  # at least t, far from 0
+    factor = 1 - p[:, None, :] * (1 - nodes[:, None])  # at least its node, so the division is safe
     return p[:, None, :] * (factor.prod(axis=2, keepdims=True) / factor)
 
 

@@ -334,7 +334,7 @@ class MAP(_JointRule):
         return best_outputs(_of_model(self, posterior), "map", "max")
 
     def decode_with_gap(self, posterior: Posterior) -> CertifiedLabels:
-        """Return the outputs of the best state, minus its score, and a bound on the gap."""
+        """Return the outputs of the best state, its negated score, and a bound on the gap."""
         return best_outputs_with_gap(posterior)
 
 

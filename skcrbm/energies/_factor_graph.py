@@ -560,7 +560,7 @@ class FactorGraphEnergy(BaseEnergy):
 
     @property
     def statistic_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """((n_entries,),): the statistics are the probabilities of all entries of the tables."""
+        """Shapes of the statistics: one array (n_entries,), a probability per table entry."""
         return ((self.n_entries,),)
 
     def sum_statistics(self, means: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, ...]:

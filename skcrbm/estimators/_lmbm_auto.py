@@ -122,11 +122,12 @@ def as_sparse_if_faster(X):
 
 
 def weights_of_search(estimator, visible, weight) -> tuple[np.ndarray, float]:
-    """Return the weights with mean 1 if C is searched, and the mean of the given weights.
+    """Return the row weights, and the mean by which they were divided.
 
-    So the result does not depend on the scale of the weights. It is rounded to single precision:
-    weights and their multiples become the same numbers, and a fit cannot take another path because
-    of the last digit. If C is not searched, weights count as numbers of copies.
+    If C is searched, the weights are divided by their mean and rounded to single precision, so
+    that a constant factor of all weights gives exactly the same fit. If C is given, or there are
+    too few rows for a search, they are returned unchanged, with a mean of 1: a weight of 2 then
+    counts as two copies of a row.
     """
     if not is_auto(estimator.C) or _has_few_rows(visible):
         return weight, 1.0

@@ -135,9 +135,9 @@ class CategoricalModels(NamedTuple):
     """N models on a graph of S states in all, with messages of M numbers in all."""
 
     held: np.ndarray  # (N, n) bool
-    own: np.ndarray  # (N, S) float64 weights or logarithms of states by the fields alone
-    message: np.ndarray  # (N, M) factor to variable, in and out
-    sent: np.ndarray  # (N, M) variable to factor, out
+    own: np.ndarray  # (N, S) float64 (log-)weight that the fields alone give to each state
+    message: np.ndarray  # (N, M) from factors to variables, read and overwritten
+    sent: np.ndarray  # (N, M) from variables to factors, output only
 
 
 class CategoricalOptions(NamedTuple):

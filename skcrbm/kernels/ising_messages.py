@@ -194,7 +194,11 @@ def _read_messages(in_logs, edge, source, message):
 
 @jit
 def _start(model, warm, start, n, theta, free, belief, message):
-    """Set the first messages (L, L): neutral, start[n] of an earlier run, or from the beliefs."""
+    """Set the initial messages (L, L).
+
+    They are neutral if not `warm`. Otherwise they are start[n], from an earlier run, or computed
+    from the beliefs if `start` is empty.
+    """
     in_logs, edge = model.in_logs, model.edge
     neutral = message.dtype.type(0 if in_logs else 1)
     fill(message.ravel(), neutral)

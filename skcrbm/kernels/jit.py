@@ -243,8 +243,8 @@ def jit(function=None, *, fastmath=False, by_precision=None, allocates=True, inl
     dispatcher = numba.njit(pipeline_class=_Compiler, **options)(function)
     # With NUMBA_DISABLE_JIT=1 functions are plain Python and have no such attribute.
     if hasattr(dispatcher, "py_func"):
-        # Other kernels call a version without machine code and without the wrapper for Python,
-        # which would take a third of the time of compilation.
+        # Other kernels include a second version of the function, which has no machine code of its
+        # own and no wrapper for Python: both together would take a third of the compile time.
         inner = numba.njit(pipeline_class=_InnerCompiler, no_cpython_wrapper=True, **options)(
             function
         )

@@ -35,8 +35,8 @@ class LabelDual(NamedTuple):
     coef: np.ndarray  # (L, D)
     intercept: np.ndarray  # (L,)
     pairwise: np.ndarray  # (L, L)
-    # (4, L) largest and smallest projected gradient of each label in the last pass, then in this
-    # pass; (-inf, inf) for a label that rests
+    # (4, L): rows 0 and 1 are the largest and the smallest projected gradient of each label in the
+    # previous pass, rows 2 and 3 in this pass. A label that is skipped in a pass has -inf and inf.
     bounds: np.ndarray
 
 

@@ -349,17 +349,18 @@ def shift_tables(graph, belief, n_sweeps):
 
 @jit
 def maximise_bucket(shape, n_states, strides, firsts, tables, out, where):
-    """Fill out with the maximum over a variable of a sum of tables.
+    """Add tables, maximise the sum over one variable, and write the maxima to `out`.
 
     Parameters
     ----------
-    shape : (m,) states of the other variables
-    n_states : states of the variable
-    strides : (T, m + 1) steps in each table, the last for the variable
+    shape : (m,) numbers of states of the other variables
+    n_states : number of states of the variable
+    strides : (T, m + 1) steps in each table; the last column belongs to the variable
     firsts : (T,) position of each table in `tables`
     tables : float64, entries of all tables
     out : (product of shape,) float64 output
-    where : (the same,) uint8 or uint16 output, the first of the best states; or empty
+    where : uint8 or uint16 output with the shape of `out`, the first state of the variable that
+        attains the maximum; or empty
     """
     m, n_tables = len(shape), len(firsts)
     digit = np.zeros(m, np.int64)

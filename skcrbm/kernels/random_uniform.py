@@ -37,9 +37,10 @@ def fill_uniform(key, streams, step, out):
 
 @jit
 def fill_seeds(key, streams, step, out):
-    """Fill out (N,) with the uint64 seeds of streams (N,) at a step.
+    """Write the uint64 seeds of the streams (N,) at a step to `out` (N,).
 
-    Number k of stream n is then ``unit_interval(out[n] + GOLDEN * (k + 1))``, as in `fill_uniform`.
+    The k-th random number of stream n is then ``unit_interval(out[n] + GOLDEN * (k + 1))``, as in
+    `fill_uniform`.
     """
     for n in range(out.shape[0]):
         out[n] = _seed(key, streams[n], step)

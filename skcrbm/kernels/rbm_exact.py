@@ -94,7 +94,7 @@ class Work(NamedTuple):
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _LN2 = 0.6931471805599453
-_IMPOSSIBLE = -(1 << 60)  # power of two of an impossible state
+_IMPOSSIBLE = -(1 << 60)  # exponent of 2 that stands for weight 0
 _MANTISSA, _ONE = (1 << 52) - 1, 1023 << 52  # bits of a float64
 
 
@@ -308,9 +308,10 @@ def _is_possible(tile, n_low, free):
 
 @jit(allocates=False, inline=True)
 def _tile_weights(tile, n_low, enumerated, free, tables, work):
-    """Fill `work.product` with the weights of the low states of a tile, for the rows of a block.
+    """Compute the weights of all states of the low units in a tile, for each row of a block.
 
-    `work.per_row[2]` gets the sums of the products, `work.per_row[5]` the logs of the sums of the
+    `work.product` gets the weights divided by a power of two for each row, `work.per_row[2]` the
+    sums of these scaled weights, and `work.per_row[5]` the logarithms of the sums of the true
     weights. `enumerated` is (n, k) and `free` (n, k + m) for the n rows of the block.
     """
     gain, norm = tables.gain, tables.norm

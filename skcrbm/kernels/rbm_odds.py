@@ -335,7 +335,9 @@ def _set_up_row(model, work, visible_bias, hidden_bias, free_v, free_h, theta_v,
     fill(ti, 0)
     beliefs(theta_h, free_h, t, u)
     beliefs(theta_v, free_v, ti, ui)
-    if cold:  # hidden units that are off send messages of 1
+    # A cold start treats all hidden units as off. They then send messages of 1, and visible units
+    # begin with their biases alone.
+    if cold:
         fill(t, 0)
         fill(u, 1)
     n_easy = 0

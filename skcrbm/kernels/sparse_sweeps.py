@@ -30,7 +30,10 @@ def _largest_block(first):
 
 @jit
 def _signs_of(state, order, signs):
-    """Fill signs (L,), by places, from a state (L,) of bool."""
+    """Set signs[p] to +1 or -1, for the variable order[p] at each place p.
+
+    `state` (L,) holds the bool values in the order of the variables.
+    """
     for p in range(np.uintp(len(order))):
         signs[p] = 1.0 if state[np.uintp(order[p])] else -1.0
 
@@ -80,7 +83,10 @@ def _hold_block(held, first, total, n_lanes):
 
 @jit
 def _uniform_block(seed, order, first, u, n_lanes):
-    """Fill u with the random numbers of the variables at places from the first on."""
+    """Write a random number to `u` for each of the n_lanes variables of a block.
+
+    The block begins at place `first`.
+    """
     for l in range(n_lanes):
         u[l] = unit_interval(seed + GOLDEN * np.uint64(order[first + l] + 1))
 
@@ -154,7 +160,10 @@ def _gain(value, signs, first, half, n_lanes):
 
 @jit
 def _improve(half, signs, first, value, n_lanes):
-    """Set value to the best values of a block; undecided variables keep theirs."""
+    """Set `value` to the value (0 or 1) of each variable of a block that gives the higher score.
+
+    If both values have the same score, a variable keeps its present value, from `signs`.
+    """
     for l in range(n_lanes):
         best = np.float64(half[l] if half[l] != 0 else signs[first + l])
         value[l] = 1.0 if best > 0 else 0.0

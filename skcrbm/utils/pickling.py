@@ -54,7 +54,8 @@ def checked_state(cls: type, state: dict) -> dict[str, Any]:
     needed = [field.name for field in fields(cls)] if is_dataclass(cls) else []
     if hasattr(cls, "_get_param_names"):  # an estimator
         needed += cls._get_param_names()
-        # In the same version, attributes may be missing from a partly fitted copy for a callback.
+        # Fitted attributes are not checked if the version is the same, because callbacks get copies
+        # of the estimator during fit, which lack some of them.
         fitted = any(name.endswith("_") for name in state) and version != __version__
         needed += cls._saved if fitted else ()
     else:

@@ -19,7 +19,8 @@ from skcrbm.kernels.frontiers import (
 from skcrbm.kernels.map_search import fill_next, local_gaps, move_forests, state_score
 from skcrbm.utils.limits import TIE
 
-# Work of a call of the kernel, some hundredths of a second, after which the clock is read.
+# Amount of work in one call of the kernel. A call takes a few hundredths of a second, and the time
+# limit is checked after each call.
 _MOVE_WORK = 2**18
 # Forest moves of the first cooling; later coolings are longer.
 _FIRST_LENGTH = 64
@@ -31,14 +32,15 @@ _MAX_FRONTIER_SWEEPS = 20
 
 
 class Moves:
-    """Moves of a state, and the best state that they found.
+    """Improves a state by moves of many variables, and keeps the best state found.
 
     Attributes
     ----------
     best : ndarray of int64 (n,)
         Best state found.
     best_value : ndarray (2,)
-        Sum of its finite log-weights, and the number of its weights of 0.
+        Sum of the finite log-weights of the best state, and the number of tables that give it
+        weight 0 (log-weight -inf).
     rounding : float
         Largest rounding error of a score or bound.
     """

@@ -259,7 +259,10 @@ class _Run:
 
 
 class OddsKernel:
-    """Calls of the kernel for messages of tables as odds, with models side by side."""
+    """Calls the kernel for table factors whose messages are stored as odds.
+
+    Several models are processed side by side.
+    """
 
     #: Number of models in a block.
     n_rows = ROWS_PER_CHUNK
