@@ -20,14 +20,15 @@ from skcrbm.utils.limits import AUTO_EXACT_UNITS, BLOCK_ENTRIES, ESTIMATOR_TOL
 from skcrbm.utils.parallel import row_chunks
 
 _RESTARTS = {"n_restarts": 10, "max_iter": 50, "tol": ESTIMATOR_TOL, "random_state": 0}
-# Largest number of couplings and of label sets for which results are improved by flips of single
-# outputs, because flips would be slow beyond.
+# Results are improved by flips of single outputs if the model has at most _POLISHED_COUPLINGS
+# couplings. The best label set is improved, too, if there are at most _POLISHED_SETS label sets.
+# Beyond these limits, flips would be slow.
 _POLISHED_COUPLINGS, _POLISHED_SETS = 2**12, 2**12
-# If the best output vector is empty, but `allow_empty` is False, the search is repeated with a
-# label clamped to 1, for this number of labels.
+# Number of labels to try if the best output vector is empty, but `allow_empty` is False. The search
+# is repeated for each of these labels, with the label clamped to 1.
 _FIRST_LABELS = 10
-# Score of the empty set if `allow_empty` is False: below all other possible sets, but above
-# impossible sets, which have the score -inf.
+# Score of the empty set if `allow_empty` is False. The score is lower than the scores of all other
+# possible sets, but higher than -inf, the score of impossible sets.
 _LAST = np.finfo(np.float64).min
 
 
@@ -38,8 +39,8 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
     """Iterate over blocks of rows, with the candidate label sets of each block and their scores.
 
     Only label sets that agree with the known outputs of a row are possible. If no set agrees, the
-    candidates are all sets overwritten by the known outputs. `hidden` determines whether scores sum
-    out the hidden units ("marginal") or maximise over them ("max").
+    candidates are all label sets, with the known outputs written over their entries. `hidden`
+    determines whether scores sum out the hidden units ("marginal") or maximise over them ("max").
 
     Yields
     ------
@@ -74,7 +75,7 @@ def weighted_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str)
 
 
 def best_label_sets(posterior: Posterior | ClassifierPosterior, hidden: str) -> np.ndarray:
-    """Return the label sets (N, V) with the highest score ``-F(v | x)``; this needs no inference.
+    """Return the label sets (N, V) with the highest score ``-F(v | x)``, without inference.
 
     If `allow_empty` is False, the empty set is chosen only if no other set agrees with the known
     outputs.
@@ -95,14 +96,16 @@ def best_outputs(posterior: Posterior, query: str, hidden: str) -> np.ndarray:
 
     The result is exact for at most 10 outputs (query "marginal_map") or at most 10 units in the
     smaller layer (query "map"). For larger models message passing may fail with strong couplings.
-    Its result and the best label set seen in fit are therefore improved by flips of single outputs
-    up to a local optimum, and the better vector is returned. Models with more than 4096 couplings
-    use the result of message passing, and more than 4096 label sets are not tried. Energies without
+    Therefore the result of message passing and the best label set seen in fit are improved by flips
+    of single outputs up to a local optimum, and the better vector is returned.
+
+    Models with more than 4096 couplings use the result of message passing without flips. If there
+    are more than 4096 label sets, the label sets are not tried. Energies that do not support
     message passing use their first method that answers the query, such as branch and bound.
 
     If the best vector is empty, but `allow_empty` is False, the search is repeated for each of the
-    ten labels that cost least to switch on, with this label clamped to 1. This is exact for up to
-    ten outputs.
+    ten labels that cost least to switch on, with this label clamped to 1. The result is exact
+    for up to ten outputs.
 
     `query` is "marginal_map" or "map". `hidden` determines whether scores sum out the hidden units
     ("marginal") or maximise over them ("max").
@@ -170,8 +173,8 @@ def least_hinge_loss(posterior: Posterior) -> CertifiedLabels:
     cliques of more than two labels, the expression in parentheses is half of the log-odds of label
     i given the other labels. Known labels are clamped, and their terms are part of the loss. Ties
     are broken by the higher score, then by the lexicographic order of the vectors (with more than
-    20 labels, by the fixed order of the search). The method is the posterior's method for "map", or
-    branch and bound.
+    20 labels, by the fixed order of the search). The search uses the posterior's method for "map",
+    or branch and bound if there is no such method.
     """
     method = posterior.state_methods.get("map") or resolve_method("branch_and_bound")
     energy, evidence = posterior.energy, posterior.evidence()
@@ -187,7 +190,10 @@ def _free_outputs(posterior, shape):
 
 
 def _certified(posterior):
-    """Return the outputs of the best state, its negated score, and a bound on the gap."""
+    """Return the outputs of the best state, its negated score, and a bound on the optimality gap.
+
+    The bound is infinite if the method computes no bound.
+    """
     energy = posterior.energy
     method = posterior.state_methods.get("map") or _method_for(energy, "map")[0]
     bounded = "map_bound" in method.supports(energy)
@@ -208,7 +214,7 @@ def _search(posterior, query, hidden):
 
 
 def _method_for(energy, query):
-    """Return the method for best states, and True if its answer should be improved by flips."""
+    """Return the default method for a query, and whether flips should improve its result."""
     if energy.n_enumerated(query) <= AUTO_EXACT_UNITS:
         return Exact(), False
     passing = {"map": MaxProduct, "marginal_map": MixedProduct}[query](**_RESTARTS)
@@ -219,7 +225,7 @@ def _method_for(energy, query):
 
 
 def _best_after_flips(posterior, visible, hidden):
-    """Improve the given outputs and the best label set by flips, and return the better vector."""
+    """Improve the given outputs and the best label set by flips; return the better of the two."""
     energy = posterior.energy
     visible = _improve_by_flips(posterior, visible, hidden)
     if 0 < len(posterior.label_sets) <= _POLISHED_SETS:
@@ -232,7 +238,7 @@ def _best_after_flips(posterior, visible, hidden):
 
 
 def _improve_by_flips(posterior, visible, hidden):
-    """Flip the free output that increases ``log_weight`` most, until no flip increases it."""
+    """Flip the free output with the largest gain in ``log_weight``, until no flip has a gain."""
     energy = posterior.energy
     visible = visible.copy()
     free = _free_outputs(posterior, visible.shape)

@@ -1,10 +1,11 @@
 """Label vectors with the largest expected Jaccard index or F1, from predictions of any classifier.
 
 Both metrics divide by a number of labels n, and ``1 / n`` is the integral of ``t^(n - 1)`` over t
-in [0, 1]. By numerical quadrature of the integral, an expected metric is a weighted sum of
-``E[y_i t^|y|]`` over a few nodes t, where ``|y|`` is the number of labels on. If labels are
-independent, this expectation is a product. If they depend on each other, it follows from the
-marginal of y_i under a model whose fields are shifted by log t.
+in [0, 1]. Numerical quadrature replaces the integral by a weighted sum over a few nodes t. An
+expected metric is then a weighted sum of the expectations ``E[y_i t^|y|]``, where ``|y|`` is the
+number of labels on. If labels are independent, each expectation is a product. If labels depend on
+each other, each expectation follows from the marginal of y_i under a model whose fields are shifted
+by log t.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from skcrbm.utils.validation import as_float_array
 
 #: Metrics of a row whose expectation can be maximised, with their short names.
 METRICS = {name: name.removesuffix("_samples") for name in scores_maximized_by("expectation")}
-# Largest divisor n for which the quadrature of 1 / n is exact. It needs half as many nodes.
+# Largest divisor n for which an exact quadrature of 1 / n is used, which needs n / 2 nodes. For
+# larger n an approximate quadrature needs fewer nodes.
 _EXACT_UNION = 24
 
 
@@ -255,7 +257,7 @@ def decode_samples(
 
 
 def _gain_by_size(on):
-    """Return the gains D_ik of `maximize_f1` from ``P(y_i = 1, |y| = s)`` in ``[:, s - 1, i]``."""
+    """Return the gains D_ik of `maximize_f1`, given ``on[:, s - 1, i] = P(y_i = 1, |y| = s)``."""
     sizes = np.arange(1, on.shape[2] + 1)
     return (2.0 / (sizes[:, None] + sizes)) @ on
 
@@ -263,7 +265,7 @@ def _gain_by_size(on):
 def _by_blocks(decode, n: int, n_labels: int, entries: int = 0) -> np.ndarray:
     """Return the labels (n, L) of ``decode(rows)``, computed in blocks of rows to bound the memory.
 
-    A row is assumed to need (L + 1)^2 array entries, or `entries` if this is more.
+    Each row is assumed to need (L + 1)^2 array entries, or `entries` if `entries` is larger.
     """
     result = np.empty((n, n_labels), np.int64)
     size = max(1, BLOCK_ENTRIES // max((n_labels + 1) ** 2, entries))
@@ -294,10 +296,11 @@ def _check_states(states, name, shape):
 def inverse_nodes(largest: int) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes t in (0, 1) and weights w (Q,) with ``sum_q w_q t_q^(n - 1) = 1 / n``.
 
-    The formula is for n = 1, ..., `largest`. If `largest` is at most 24, ``Q = ceil(largest / 2)``
-    Gauss-Legendre nodes make it exact. Otherwise the error is below ``1e-4 / n``. The substitution
-    ``t = 1 - (1 - u)^2`` then makes the nodes denser near 1, and Q grows with the logarithm of
-    `largest`: 15 nodes for 100, 22 for 350.
+    The formula holds for n = 1, ..., `largest`. If `largest` is at most 24, the formula is exact,
+    with ``Q = ceil(largest / 2)`` Gauss-Legendre nodes. For a larger `largest` the error is below
+    ``1e-4 / n``, and the substitution ``t = 1 - (1 - u)^2`` makes the nodes denser near 1. The
+    number of nodes Q then grows with the logarithm of `largest`: 15 nodes for 100, 22 nodes for
+    350.
     """
     exact = largest <= _EXACT_UNION
     n_nodes = -(-largest // 2) if exact else max(12, int(np.ceil(5.5 * np.log(largest / 2))) - 7)
@@ -333,10 +336,10 @@ def maximize_f1(
 def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bool) -> np.ndarray:
     """Return the index (N,) of the candidate with the largest `value` (N, C) in each row.
 
-    Values are nonnegative and compared up to rounding; of equal values the first candidate is
-    chosen. `empty`, (C,) or (N, C), is True for candidates without a label, and `possible` (N,) is
-    True for rows in which a label can be on. If `allow_empty` is False, empty candidates are
-    excluded in these rows.
+    Values must be nonnegative and are compared up to rounding. If several candidates have the
+    largest value, the first of them is chosen. `empty` (C,) or (N, C) is True for candidates
+    without a label. `possible` (N,) is True for rows in which a label can be on. If `allow_empty`
+    is False, empty candidates are excluded in the rows that are `possible`.
     """
     if not allow_empty:
         value = np.where(empty & possible[:, None], -1.0, value)
@@ -344,28 +347,33 @@ def best_but_empty(value: np.ndarray, empty: Any, possible: Any, allow_empty: bo
 
 
 def f1_gain(on: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the gains D_ik of `maximize_f1` from ``E[y_i t^|y|] / t`` (N, Q, L) at nodes t."""
+    """Return the gains D_ik of `maximize_f1`, given `on` (N, Q, L).
+
+    `on` holds ``E[y_i t^|y|] / t`` at the nodes t. `nodes` and `weight` come from `inverse_nodes`.
+    """
     sizes = np.arange(1, on.shape[2] + 1)
     return (2 * weight * nodes ** sizes[:, None]) @ on
 
 
 def independent_on(p: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """Return ``E[y_i t^|y|] / t`` (N, Q, L) for independent labels with probabilities p (N, L)."""
-    factor = 1 - p[:, None, :] * (1 - nodes[:, None])  # at least its node, so the division is safe
+    # Each factor is at least its node t, so the division below is safe.
+    factor = 1 - p[:, None, :] * (1 - nodes[:, None])
     return p[:, None, :] * (factor.prod(axis=2, keepdims=True) / factor)
 
 
 def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:
     """Return the expected Jaccard index (N, L + 1) of predicting the first k = 0, ..., L labels.
 
-    The labels are independent with probabilities p (N, L). The intersection is then the number of
-    the first k labels that are on, and the union is k plus the number of the other labels that are
-    on. These two numbers are independent.
+    The labels are independent with probabilities `p` (N, L). The size of the intersection is the
+    number of labels on among the first k labels. The size of the union is k plus the number of
+    labels on among the other labels. The two sizes are therefore independent.
     """
     n, n_labels = p.shape
     nodes, weight = inverse_nodes(n_labels)
     factor = 1 - p[:, None, :] * (1 - nodes[:, None])
-    left_out = np.ones((n, len(nodes), n_labels))  # E[t^m], m labels after the first k are on
+    # E[t^m], where m is the number of labels on after the first k labels
+    left_out = np.ones((n, len(nodes), n_labels))
     left_out[:, :, :-1] = factor[:, :, :0:-1].cumprod(axis=2)[:, :, ::-1]
     power = weight[:, None] * nodes[:, None] ** np.arange(n_labels)
     value = p.cumsum(axis=1) * (power * left_out).sum(axis=1)
@@ -375,14 +383,17 @@ def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:
 def first_k(order: np.ndarray, k: np.ndarray | int) -> np.ndarray:
     """Return 0/1 vectors (N, L) in which the first k labels of `order` (N, L) are on.
 
-    k is an integer or an array (N,).
+    `k` is an integer or an array (N,).
     """
     rank = np.argsort(order, axis=1)
     return (rank < np.reshape(k, (-1, 1))).astype(np.int64)
 
 
 def jaccard(judges: np.ndarray, candidates: np.ndarray, zero_division: float) -> np.ndarray:
-    """Return the Jaccard indices (..., J, C) of 0/1 vectors (..., J, L) with (..., C, L)."""
+    """Return the Jaccard index (..., J, C) of each of the `judges` with each of the `candidates`.
+
+    `judges` (..., J, L) and `candidates` (..., C, L) are 0/1 vectors.
+    """
     both = judges @ np.swapaxes(candidates, -1, -2)
     union = judges.sum(axis=-1)[..., :, None] + candidates.sum(axis=-1)[..., None, :] - both
     empty = union == 0

@@ -1,4 +1,4 @@
-"""Mini-batches, records of epochs, coordinates to train in, and initial parameters."""
+"""Define mini-batches, records of epochs, transformed inputs and initial parameters."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.limits import MIN_SEARCH_ROWS, ROTATED_ROWS
 from skcrbm.utils.warnings import warn_user
 
-# Number of random-number counters reserved for each visit of a batch. A visit draws far fewer
-# times, so that no two visits share random numbers.
+# Number of random-number counters that are reserved for each visit of a batch. A visit needs far
+# fewer counters, so no two visits share random numbers.
 _DRAWS_PER_STEP = 2**20
 _CONSEQUENCE = "training continues without early stopping"
-# Standard deviation of random initial weights, which break the symmetry between hidden units.
+# Standard deviation of the initial weights, which are random to break the symmetry between hidden
+# units.
 _SMALL = 0.01
-# Shares of rows are clipped to [share, 1 - share], so that log-odds are finite for a label that is
-# never or always on.
+# The share of rows in which a label is on is clipped to [_LEAST_SHARE, 1 - _LEAST_SHARE], so that
+# the log-odds are finite for a label that is never or always on.
 _LEAST_SHARE = 0.005
-# Learning rate of the weights W relative to the other parameters, with Adam. At equal rates the
-# hidden units would stay unused.
+# Factor of the learning rate of the weights W if the solver is Adam. With the same rate as for the
+# other parameters, the hidden units would stay unused.
 _ADAM_WEIGHTS_RATE = 5.0
 
 
@@ -46,7 +47,7 @@ class Batch:
     """Rows of training data."""
 
     X: Any  # ndarray, CSR matrix or LazyRows (N, D)
-    visible: np.ndarray  # (N, V), 0/1 outputs, NaN if not observed
+    visible: np.ndarray  # (N, V), 0/1 outputs; an output that is not observed is NaN
     weight: np.ndarray  # (N,), positive weights of the rows
     index: np.ndarray  # (N,), position of each row in the training set
 
@@ -62,7 +63,7 @@ class Batch:
         return [self] if len(chunks) == 1 else [self.rows(rows) for rows in chunks]
 
     def computed(self) -> Batch:
-        """Return the batch with X as an array if X is `LazyRows`, whose values are not stored."""
+        """Return the batch with X as an array, if the values of X are not stored (`LazyRows`)."""
         return replace(self, X=np.asarray(self.X)) if isinstance(self.X, LazyRows) else self
 
     def __len__(self) -> int:
@@ -71,14 +72,16 @@ class Batch:
 
 
 class Clock(NamedTuple):
-    """Numbers of the current epoch and batch, which also determine the random numbers drawn."""
+    """Indices of the current epoch and batch, which also determine the random numbers drawn."""
 
-    epoch: int  # 0-based, continued by warm starts; schedules depend on this number
-    step: int  # number of the batch among all fits of a model, continued by refits and warm starts
+    # Index of the epoch, from 0. Warm starts continue the count. Schedules depend on this index.
+    epoch: int
+    # Number of batches visited before this batch. Refits and warm starts continue the count.
+    step: int
     key: Any = None  # uint64 key of the fit; None if the rule draws no random numbers
 
     def draw(self, number: int) -> int:
-        """Return the random-number counter of draw `number`; no other batch uses this counter."""
+        """Return the random-number counter of draw `number`, which no other batch uses."""
         return self.step * _DRAWS_PER_STEP + number
 
 
@@ -90,7 +93,7 @@ class Source(ABC):
 
     @property
     def n_indices(self) -> int:
-        """Upper bound of `Batch.index`: the length of an array with an entry per row."""
+        """Number that exceeds each `Batch.index`: the length of an array with one entry per row."""
         return self.n_rows
 
     @abstractmethod
@@ -102,9 +105,9 @@ class Source(ABC):
     ) -> tuple[Source, Batch] | None:
         """Hold out a fraction of the rows for validation.
 
-        With `stratify` (for 1-D y) the shares of the classes are the same in both parts. Returns
-        the remaining rows and the held-out rows. If no rows can be held out, warns and returns
-        None.
+        If `stratify` is True (for 1-D y), the shares of the classes are the same in both parts. The
+        method returns the remaining rows and the held-out rows. If no rows can be held out, a
+        warning is issued and the result is None.
         """
         warn_user(f"early_stopping: {type(self).__name__} cannot hold rows out; {_CONSEQUENCE}")
         return None
@@ -114,9 +117,9 @@ class ArraySource(Source):
     """Rows of arrays, visited in random order (in the given order if one batch has all rows).
 
     Only the rows of the current batch are copied, so that the arrays may be larger than the memory
-    (`numpy.memmap`). `positions` selects the rows to visit; None selects all. The default `index`
-    is the position of each row. `n_indices` is needed if the rows are a part of a larger training
-    set, see `Source`.
+    (`numpy.memmap`). `positions` selects the rows to visit; None selects all rows. `index` gives
+    `Batch.index` of each row; by default this is the position of the row. If the rows are a part of
+    a larger training set, `n_indices` must be the number of rows of the whole set.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class ArraySource(Source):
 
     @property
     def n_indices(self) -> int:
-        """Upper bound of `Batch.index`."""
+        """Number that exceeds each `Batch.index`."""
         return self._n_indices
 
     @cached_property
@@ -146,7 +149,7 @@ class ArraySource(Source):
         return self._arrays if self._positions is None else self._arrays.rows(self._positions)
 
     def _rows(self, numbers):
-        """Return the batch of the visited rows with these numbers."""
+        """Return a batch of the rows with the indices `numbers` among the rows to visit."""
         return self._arrays.rows(numbers if self._positions is None else self._positions[numbers])
 
     def batches(self, rng: np.random.RandomState, size: int) -> Iterator[Batch]:
@@ -192,7 +195,7 @@ class ArraySource(Source):
 class Epoch(NamedTuple):
     """Record of a finished epoch."""
 
-    number: int  # 0-based, continued by warm starts
+    number: int  # index of the epoch, from 0; warm starts continue the count
     loss: float  # mean loss per row plus the penalty, averaged over the batches of the epoch
     score: float | None  # validation score; None if no rows are held out
     converged: float  # share of rows whose inference converged
@@ -206,27 +209,30 @@ class History:
     """Epochs of a training run, its best epoch and the reason why the run ended."""
 
     epochs: list[Epoch] = field(default_factory=list)  # all epochs, without their parameters
-    best: Any = None  # `Epoch` with the best validation score, or the last if no rows are held out
+    best: Any = None  # `Epoch` with the best validation score; the last if no rows are held out
     reason: str = "max_iter"  # "max_iter", "no_change", "callback" or "interrupted"
     state: Any = None  # state of the objective after the last step
 
     def add(self, epoch: Epoch, best: Epoch) -> None:
         """Add an epoch and set the best epoch."""
         epochs = [*self.epochs, epoch._replace(params=None)]
-        self.epochs, self.best = epochs, best  # one statement: an interrupt cannot set only one
+        self.epochs, self.best = epochs, best  # one statement, so an interrupt cannot separate them
 
 
 # ------------------------------------------------------------------------------------ coordinates
 
 
 class _ScaledColumns:
-    """Conversion of the parameters of a conditional RBM between rows x and scaled rows z."""
+    """Converts parameters of a conditional RBM between rows x and rows z with scaled columns."""
 
     def __init__(self, columns):
         self.columns = columns
 
     def inner(self, params):
-        """Convert parameters for x to parameters for z; constant columns join the intercepts."""
+        """Convert parameters for x to parameters for z.
+
+        The coefficients of constant columns are added to the intercepts.
+        """
         return self._mapped(params, self.columns.inside)
 
     def outer(self, params):
@@ -241,11 +247,12 @@ class _ScaledColumns:
 
 
 class RowSpace:
-    """Coordinates of the rows of Z (N, D) in an orthonormal basis of the space that they span.
+    """Expresses the rows of Z (N, D) by coordinates in the space that the rows span.
 
     With an L2 penalty the optimal coefficients are in this space. So a fit to the coordinates `X`
-    (N, rank) gives the same model, but needs at most N instead of D parameters per unit. `X` is a
-    pivoted Cholesky factor of ZZ', and the basis itself is never computed.
+    (N, rank) gives the same model, but needs at most N instead of D parameters per unit. The
+    coordinates belong to an orthonormal basis of the space. They are computed as a pivoted Cholesky
+    factor of ZZ', and the basis itself is never computed.
     """
 
     def __init__(self, Z):
@@ -291,7 +298,7 @@ class RowSpace:
 
 
 class Design:
-    """Training rows made from X, and the conversion of models between these rows and X as given.
+    """Makes training rows from the X of the user, and converts models between both inputs.
 
     `columns` scales the columns of X (None leaves them unchanged), `double` converts any X to
     float64, and `rotate` replaces X by the coordinates of its `RowSpace` if there are more columns
@@ -318,7 +325,7 @@ class Design:
         self.X = X if double else X.astype(self._dtype, copy=False)
 
     def inner(self, model):
-        """Convert a model for X as given to a model for the training rows."""
+        """Convert a model for the X of the user to a model for the training rows."""
         if not self._maps and not self._double:
             return model
         params = model.params
@@ -327,7 +334,7 @@ class Design:
         return model._replace(params=_cast(params, self.X.dtype))
 
     def outer(self, model):
-        """Convert a model for the training rows to a model for X as given."""
+        """Convert a model for the training rows to a model for the X of the user."""
         if not self._maps and not self._double:
             return model
         params = model.params
@@ -359,8 +366,8 @@ def mean_square(X, weight):
 def crbm_rate_factors(solver: Solver, column_scale: float = 1.0) -> CRBMParams:
     """Return the relative learning rates of the parameters of a conditional RBM.
 
-    With the automatic step size of Adam, columns of a smaller scale get a larger rate, because
-    their coefficients have further to go.
+    If Adam chooses its step size automatically, columns of a smaller scale get a larger rate,
+    because their coefficients are larger and need more steps of the same length.
     """
     if not isinstance(solver, Adam):
         return CRBMParams(1.0, 1.0, 1.0, 1.0, 1.0)
@@ -379,9 +386,10 @@ def crbm_params(
 ) -> CRBMParams:
     """Return initial parameters of a conditional RBM.
 
-    W and S are normal with the standard deviations `weights_scale` and `hidden_scale`. b is set to
-    the log-odds of the labels `visible` (N, V), which are NaN if missing. The random numbers do not
-    depend on the labels and the weights of the rows.
+    The weights W are drawn from a normal distribution with the standard deviation `weights_scale`,
+    and the coefficients S with `hidden_scale`. The intercepts b are the log-odds of the share of
+    rows in which each label is on. `visible` (N, V) holds the labels, which are NaN if missing. The
+    random numbers do not depend on the labels and the weights of the rows.
     """
     n_visible, dtype = visible.shape[1], visible.dtype
     weights = rng.normal(scale=weights_scale, size=(n_visible, n_hidden))
@@ -389,7 +397,8 @@ def crbm_params(
     on, observed = observed_weight(visible, weight)
     share = np.divide(on, observed, out=np.full(n_visible, 0.5), where=observed > 0)
     share = np.clip(share, _LEAST_SHARE, 1 - _LEAST_SHARE)
-    # The mean of a hidden unit is 0.5 at first: subtract its mean effect from the intercepts.
+    # The hidden units have the mean 0.5 at first, so subtract their mean effect from the
+    # intercepts.
     intercept = np.log(share) - np.log1p(-share) - 0.5 * weights.sum(axis=1)
     return CRBMParams(
         weights.astype(dtype),
@@ -405,12 +414,12 @@ def smoothed_log_odds(
 ) -> np.ndarray:
     """Return the log-odds (V,) of the share of rows with each label on, in float64.
 
-    The shares are smoothed: half a row with the label on and half a row with the label off are
-    added. For `categorical` units (exactly one is on per row) the logarithms of the shares are
-    returned instead of the log-odds.
+    The shares are smoothed: for each label, half a row with the label on and half a row with the
+    label off are added. If `categorical` is True (exactly one unit is on per row), the logarithms
+    of the shares are returned instead of the log-odds.
     """
-    # Scale the weights as if there were at least MIN_SEARCH_ROWS rows. So a few rows give the same
-    # result if they are repeated and if they are given larger weights.
+    # Scale the weights so that their sum is the number of rows, but at least MIN_SEARCH_ROWS. So
+    # for few rows, repeating a row has the same effect as multiplying its weight.
     weight = weight * (max(len(weight), MIN_SEARCH_ROWS) / weight.sum())
     on, observed = observed_weight(visible, weight)
     share = (on + 0.5) / (observed + 1)
@@ -428,8 +437,10 @@ def max_margin_weights_scale(n_visible: int, n_hidden: int) -> float:
 def layered_params(structure, input_mean: np.ndarray, rng, dtype) -> LayeredParams:
     """Return initial parameters of a layered model, with random pairwise scores.
 
-    The unary scores of the inputs are log-odds relative to state 0. `input_mean` (D (l - 1),) is
-    the share of rows with each state except state 0, among the rows in which the node is observed.
+    The unary scores of an input node are the log-odds of each state relative to state 0. They are
+    computed from `input_mean` (D (l - 1),), which holds the share of rows with each state except
+    state 0. Only the rows in which the node is observed count. D is the number of input nodes and l
+    the number of their states.
     """
     weights = []
     for connection in structure.connections:

@@ -45,19 +45,22 @@ INTERRUPTED = "Training interrupted; keeping what was learned so far."
 class Plan:
     """Everything that training needs except random numbers; no option is "auto" any more."""
 
-    model: Any  # named tuple; its field `params` has the initial parameters, for `design.X`
-    design: Design  # converts models between the training rows and X as given
-    rows: Source  # training rows, with `design.X` as X
+    # Named tuple; its field `params` holds the initial parameters, which apply to the transformed
+    # inputs `design.X`.
+    model: Any
+    design: Design  # converts models between the inputs `design.X` and the X of the user
+    rows: Source  # training rows; their inputs are `design.X` instead of the X of the user
     objective: Objective
     penalty: Penalty | None
     solver: Solver
     max_iter: int  # largest number of epochs, or of iterations of L-BFGS
     verbose: int
-    # The other fields are for stochastic solvers.
+    # Only stochastic solvers use the following fields.
     stopping: LossPlateau = field(default_factory=LossPlateau)
     batch_size: int = 1
     average: bool = False  # True keeps the average of the iterates instead of the last iterate
-    rate_factors: Any = None  # params of float: relative learning rate of each parameter array
+    # Named tuple like `model.params`, with one float per array: its relative learning rate.
+    rate_factors: Any = None
     stratify: bool = False  # True holds out the same share of each class (1-D y)
     mean_square: float = 0.0  # mean squared length of a row of X, for the step size of "asgd"
     max_speedup: int = 50  # limit of the factor by which Adam's automatic step size is raised
@@ -69,19 +72,19 @@ class Plan:
 
     @property
     def n_epochs(self) -> int | None:
-        """Largest number of epochs; None if a refit of unknown length follows."""
+        """Largest number of epochs; None if a refit follows, whose length is not known yet."""
         refits = isinstance(self.stopping, EarlyStopping) and self.stopping.refit
         return None if self.holds_out and refits else self.max_iter
 
     @property
     def optimizer_key(self) -> tuple:
-        """Settings that must be equal for a later fit to reuse the state of the optimizer."""
+        """Settings of the optimizer; a later fit with equal settings reuses the optimizer state."""
         settings = self.solver.settings if isinstance(self.solver, StochasticSolver) else ()
         return *settings, self.average
 
     @property
     def objective_key(self) -> tuple:
-        """Key that must be equal for a later fit to reuse the state of the objective."""
+        """Key of the objective; a later fit with an equal key reuses the state of the objective."""
         return type(self.objective), self.objective.state_key
 
 
@@ -89,7 +92,7 @@ class Progress(NamedTuple):
     """Progress of earlier training, which a later call continues."""
 
     n_epochs: int = 0  # number of epochs that led to the kept parameters
-    n_steps: int = 0  # number of visited batches, including batches after the kept epoch
+    n_steps: int = 0  # number of batches visited so far, including batches after the kept epoch
     optimizer: Optimizer | None = None  # None if its state does not match the kept parameters
     optimizer_key: tuple = ()
     objective_key: tuple = ()
@@ -100,10 +103,12 @@ class Progress(NamedTuple):
 class Fitted(NamedTuple):
     """Result of a fit."""
 
-    model: Any  # model with the kept parameters, for X as given
+    model: Any  # model with the kept parameters, which apply to the X of the user
     epoch: int  # number of the epoch whose parameters are kept
-    epochs: list[Epoch]  # epochs of the run that gave the kept parameters, without parameters
-    validation_scores: list[float] | None  # a score per epoch of the run with held-out rows
+    # Epochs of the run that gave the kept parameters. Their field `params` is None.
+    epochs: list[Epoch]
+    # Score of each epoch in the run with held-out rows; None if no rows were held out.
+    validation_scores: list[float] | None
     progress: Progress
     n_iter: int  # number of epochs of this call that led to the kept parameters
     interrupted: bool
@@ -146,7 +151,8 @@ def fit(
 
     `progress` belongs to earlier training that led to the initial parameters of the plan.
     `callbacks` are called at each epoch. ``attributes(model, epoch)`` returns the fitted attributes
-    of a model for X as given; this function is called if a callback asks for a fitted estimator.
+    of a model that applies to the X of the user. This function is called only if a callback asks
+    for a fitted estimator.
 
     Raises
     ------
@@ -178,7 +184,11 @@ def fit(
 def fit_one_epoch(
     plan: Plan, rng: np.random.RandomState, progress: Progress | None = None
 ) -> Fitted:
-    """Train for one epoch on all rows; an optimizer with the same settings is continued."""
+    """Train for one epoch on all rows.
+
+    If the optimizer of `progress` has the settings of the plan, training continues with a copy of
+    this optimizer.
+    """
     progress = Progress() if progress is None else progress
     run = _EpochsRun(plan, rng, progress, _ignore, _ignore)
     optimizer = None
@@ -193,7 +203,8 @@ def fit_one_epoch(
 def resumed_generator(estimator, resume: bool, seed) -> np.random.RandomState:
     """Return the random generator of `partial_fit`.
 
-    With `resume` it is a copy of the estimator's generator, which a failed epoch must not change.
+    If `resume` is True, the generator is a copy of the estimator's generator, so that a failed
+    epoch does not change the estimator.
     """
     if resume and hasattr(estimator, "_rng"):
         return copy.deepcopy(estimator._rng)
@@ -205,7 +216,7 @@ def _ignore(_) -> bool:
 
 
 def _summary(epoch):
-    """Return the text of a progress line about an epoch."""
+    """Return the text that the progress line shows for an epoch."""
     score = "" if epoch.score is None else f"  validation {epoch.score:.4f}"
     return f"loss {epoch.loss:.4f}{score}  converged {epoch.converged:.1%}"
 
@@ -213,8 +224,9 @@ def _summary(epoch):
 class _EpochsRun:
     """The one or two training runs of a fit by a stochastic solver.
 
-    There are two runs if rows are held out. Both start from the parameters of the plan, and the
-    second continues the count of batches.
+    There are two runs if rows are held out: one without the held-out rows, and a refit on all rows.
+    Both runs start from the parameters of the plan. The second run continues the batch numbers of
+    the first run.
     """
 
     def __init__(self, plan, rng, progress, begin_epoch, end_epoch):
@@ -227,7 +239,7 @@ class _EpochsRun:
         self.key = random_key(rng) if plan.objective.draws else None
 
     def fit(self):
-        """Train without the held-out rows first (if rows are held out), then on all rows."""
+        """Train on all rows; if rows are held out, train without the held-out rows first."""
         plan, parts = self.plan, None
         if plan.holds_out:
             stopping = plan.stopping
@@ -262,7 +274,8 @@ class _EpochsRun:
         """Train from the parameters of the plan; return the `History` and the optimizer."""
         plan = self.plan
         optimizer = optimizer or self._new_optimizer(plan.rows.n_rows)
-        # The difference of phases that contrastive rules report does not measure progress.
+        # Contrastive rules report a difference of phases as their loss. The difference does not
+        # measure progress, so it must not end the training.
         patience = patience and (validate is not None or plan.objective.is_loss)
         first = self.progress.n_epochs
         line = LiveLine(plan.verbose, "Epoch", max_iter, first)
@@ -320,7 +333,7 @@ class _EpochsRun:
         return objective.start(n_indices)
 
     def fitted(self, history, optimizer, scores=None):
-        """Return the `Fitted` with the best parameters of `history`."""
+        """Return the result of the fit, with the best parameters in `history`."""
         progress = Progress(
             n_epochs=history.best.number + 1,
             n_steps=next(self.steps),
@@ -334,7 +347,7 @@ class _EpochsRun:
 
 
 class _FullBatchRun:
-    """A fit by L-BFGS; each iteration is reported as an epoch."""
+    """Run of a fit by L-BFGS, which reports each iteration as an epoch."""
 
     def __init__(self, plan, progress, begin_epoch, end_epoch):
         self.plan = plan
@@ -407,8 +420,8 @@ def _result(plan, history, scores, progress, before):
 def warn_of_convergence(share: float, method, consequence: str, *remedies: str) -> None:
     """Warn if inference converged for less than 90% of the rows.
 
-    `consequence` says how the result may suffer. `remedies` are advice that is added to the
-    options of the method itself.
+    `consequence` says how the result may suffer. `remedies` are pieces of advice that the warning
+    gives after its advice on the options of the method.
     """
     if share < 0.9:
         advice = [part for part in (convergence_advice(method), *remedies) if part]

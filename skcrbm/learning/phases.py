@@ -1,6 +1,7 @@
 """Phases: the gradient of a learning rule is the difference of the moments of two phases.
 
-The positive phase computes moments given the data, the negative phase moments of the model.
+The positive phase computes moments given the data, and the negative phase computes moments of the
+model.
 """
 
 from __future__ import annotations
@@ -23,34 +24,40 @@ from skcrbm.inference.any_energy.gibbs import gibbs_sweep
 from skcrbm.inference.any_energy.perturb_and_max_product import perturbed_states
 from skcrbm.inference.random_numbers import uniforms
 
-# Results of inference that a phase needs: the moments, and log Z for the loss.
+# Results that a phase requests from `infer`: the moments, and log Z for the loss.
 _MOMENTS = ("marginals", "statistics", "log_partition")
-#: Smallest effective share of weighted states; below it the weights are tempered.
+#: Smallest effective share of weighted states. If the share is smaller, `tempered_weights` makes
+#: the weights more equal.
 LEAST_SHARE = 0.1
-# Number of bisections that find the power of tempered weights, with an error of about 1e-9.
+# Number of bisections with which `tempered_weights` finds the power. The error of the power is then
+# about 1e-9.
 _HALVINGS = 30
 
 
 class Moments(NamedTuple):
-    """Moments of one phase of a batch of N rows."""
+    """Moments that one phase has computed for a batch of N rows."""
 
-    # (M, n_variables) means of the variables; M is N, or 1 if all rows share a single model.
+    # Means (M, n_variables) of the variables. M is N, or 1 if all rows share a single model.
     unary: np.ndarray
     # Sufficient statistics of the couplings, as weighted sums over the rows. None if the variables
-    # of each row are independent with means `unary`, as they are for a single state.
+    # of each row are independent with means `unary`. This is so, for example, if the phase consists
+    # of one fixed state per row.
     statistics: tuple | None
-    # (M,) float64, the contribution to the loss: log Z, or the log-weight of a state.
+    # Contribution (M,) to the loss, in float64: log Z, or the log-weight of a state.
     log_weight: np.ndarray
-    converged: np.ndarray  # (M,) of bool
-    effective_share: float | None = None  # see `Step`; None if states have no weights
+    converged: np.ndarray  # (M,) of bool: True if inference converged
+    effective_share: float | None = None  # see `Step`; None if the states have no weights
 
 
 class Phase(ABC):
-    """Base of the phases of an objective; a phase stores only options, see `Objective`."""
+    """Base class of the phases of an objective.
+
+    A phase stores only options. Data that is kept between batches is in a `state`, see `Objective`.
+    """
 
     #: True if the phase draws random numbers. At most one phase of an objective may draw.
     draws = False
-    #: True if the state has an entry per training row, indexed by `Batch.index`.
+    #: True if the state has one entry per training row, found with `Batch.index`.
     keeps_chains = False
 
     def start(self, n_rows):
@@ -62,8 +69,8 @@ class Phase(ABC):
         """Return the `Moments` of a batch and the new state.
 
         `energy` has one model per row or a single model for all rows. The arrays of `state` may be
-        changed in place. A negative phase is called with the moments `positive` of the positive
-        phase, because its chains may begin there.
+        changed in place. A negative phase also gets `positive`, the moments of the positive phase,
+        because Markov chains may begin at the data.
         """
 
 
@@ -73,12 +80,19 @@ def one_model_per_row(energy, n_rows):
 
 
 def clamp_visible(visible, n_hidden):
-    """Return the clamp (N, V + H), which fixes observed outputs and leaves other units free."""
+    """Return the argument `clamp` (N, V + H) of `infer`, which fixes the observed outputs.
+
+    Missing outputs and hidden units are NaN and stay free.
+    """
     return np.hstack([visible, np.full((len(visible), n_hidden), np.nan)])
 
 
 def moments_of_states(energy, visible, hidden="marginal", converged=None):
-    """Return the `Moments` of visible states (N, V), with hidden units at their mean or mode."""
+    """Return the `Moments` of visible states (N, V).
+
+    The hidden units have their means given the visible units (`hidden` "marginal"), or their most
+    probable values ("max").
+    """
     visible = visible.astype(energy.dtype, copy=False)
     means, log_weight = unchecked(energy.hidden_and_log_weight)(visible, hidden)
     return Moments(
@@ -95,10 +109,10 @@ def weighted_total(unary, weight):
 
 
 def moments_of_all(energy, visible, total, weight=None):
-    """Return the `Moments` of a model that all rows share, as the mean over states (S, V).
+    """Return the `Moments` of a model that all rows share, averaged over states (S, V).
 
-    `weight` (S,) are the weights of the states; they add up to 1 and are equal by default. `total`
-    is the sum of the weights of the rows. The result has a single row.
+    `weight` (S,) holds the weights of the states, which add up to 1; by default all states have the
+    same weight. `total` is the sum of the weights of the rows. The result has a single row.
     """
     n_states = len(visible)
     weight = np.full(n_states, 1 / n_states) if weight is None else weight
@@ -115,8 +129,8 @@ def moments_of_all(energy, visible, total, weight=None):
 class Observed(Phase):
     """Positive phase: moments given the observed outputs.
 
-    For complete rows there is a formula. Missing outputs are marginalised by inference in the model
-    with the observed outputs clamped.
+    The moments of complete rows are computed by a formula. For rows with missing outputs, inference
+    sums over the missing outputs while the observed outputs are clamped.
     """
 
     def __init__(self, inference, n_jobs=None):
@@ -149,9 +163,9 @@ class Observed(Phase):
 
 
 class Expected(Phase):
-    """Negative phase of maximum likelihood: moments of the model, by inference.
+    """Negative phase of maximum likelihood: inference computes the moments of the model.
 
-    If all rows share a single model, inference runs once.
+    If all rows share a single model, inference runs only once per batch.
     """
 
     def __init__(self, inference, n_jobs=None):
@@ -177,8 +191,8 @@ class Expected(Phase):
 class ObservedOnce(Observed):
     """Positive phase of a model that all rows share, with a cache for the moments of the data.
 
-    If the model has no hidden units, the moments of complete rows do not depend on the parameters,
-    so that they are computed once for each batch.
+    If the model has no hidden units, the moments of complete rows do not depend on the parameters.
+    So the moments are computed once for each batch and then taken from the cache.
     """
 
     def __init__(self, inference, n_jobs=None):
@@ -212,14 +226,16 @@ class ChainStates(NamedTuple):
 class Chains(Phase):
     """Negative phase of contrastive divergence: the final states of short Gibbs chains.
 
-    Each visit of a batch makes `n_steps` sweeps, which begin at the data (`start` "data") or where
-    the last visit ended ("persistent"). The moments of the hidden units are their means given the
-    final visible units, because means have a lower variance than drawn states.
+    Each visit of a batch makes `n_steps` sweeps. If `start` is "data", the sweeps begin at the
+    data; if `start` is "persistent", they continue from the states at the end of the last visit.
+    The moments of the hidden units are their means given the final visible units, because means
+    have a lower variance than drawn states.
 
-    With `n_chains` None there is one chain per row, which first begins at the outputs of the row.
-    A number `n_chains` is for a model that does not depend on x: all rows share these chains.
-    Persistent shared chains first begin at random states. Other shared chains begin at rows drawn
-    in proportion to their weights, with random values for missing entries.
+    If `n_chains` is None, each row has its own chain, which first begins at the outputs of the row.
+    If `n_chains` is a number, all rows share this number of chains, and the model must not depend
+    on x. Persistent shared chains first begin at random states. Shared chains that are not
+    persistent begin at rows drawn in proportion to their weights; missing entries get random
+    values.
     """
 
     draws = True
@@ -231,7 +247,7 @@ class Chains(Phase):
         self.keeps_chains = start == "persistent" and n_chains is None
 
     def start(self, n_rows):
-        """Return persistent chains that have no states yet; None if visits begin at the data."""
+        """Return `ChainStates` without states; None if each visit begins at the data."""
         if self.begin == "data":
             return None
         return ChainStates(None, np.zeros(self.n_chains or n_rows, bool))
@@ -284,10 +300,10 @@ class Chains(Phase):
         return moments, state
 
     def _at_rows(self, energy, batch, clock, states):
-        """Return states (n_chains, n) with randomly drawn rows as visible units.
+        """Return `states` (n_chains, n) with the visible units replaced by randomly drawn rows.
 
-        The hidden units are drawn given the visible units, and missing entries keep their values in
-        `states`.
+        Missing entries of a row keep their values in `states`. The hidden units are drawn given the
+        visible units.
         """
         v, streams = energy.n_visible, np.arange(len(states))
         draw = clock.draw(self.n_steps + 1)
@@ -313,9 +329,9 @@ class Chains(Phase):
 class PerturbedMaxima(Phase):
     """Negative phase of learning by perturbed maxima: one state for each row.
 
-    Each visit adds new logistic noise to all fields of the row's model. Then `n_steps` sweeps of
-    max-product search for the state with the highest score. The moments of the hidden units are
-    their means given the visible units of this state.
+    Each visit adds new logistic noise to all fields of the row's model. Then max-product looks for
+    the state with the highest score, in `n_steps` sweeps. The moments of the hidden units are their
+    means given the visible units of the state found.
     """
 
     draws = True
@@ -333,11 +349,11 @@ class PerturbedMaxima(Phase):
 class LocalSearch(Phase):
     """Negative phase of CD-PercLoss: the best visible state that a stochastic search finds.
 
-    The search starts at the most probable outputs given their fields alone, which are the outputs
-    of a logistic regression. In each of `n_steps` sweeps the hidden units are drawn given the
-    outputs, and then the outputs take their most probable values given the hidden units. If the
-    outputs were drawn as well, the search would find no better state than the labels of a row with
-    many outputs.
+    The search starts at the outputs that a logistic regression would predict: the most probable
+    outputs given their fields alone. Each of `n_steps` sweeps draws the hidden units given the
+    outputs, and then sets the outputs to their most probable values given the hidden units. The
+    outputs are not drawn, because with many outputs a search with drawn outputs would find no
+    better state than the labels of the row.
 
     The visible variables of the energy must be one of its `sampling_blocks`.
     """
@@ -371,15 +387,16 @@ class LocalSearch(Phase):
 class Sampled(Phase):
     """Negative phase of densities: moments of `n_states` states that a sampler draws in each visit.
 
-    `sampler` is an inference method with an option `random_state` that returns "samples" (and
+    `sampler` is an inference method that has an option `random_state` and can return "samples" (and
     "sample_log_prob" if `weighted`). A sampler with `prefers_warm_start` continues from its state
     in the last visit. The moments of the hidden units are their means given the visible units,
     because means have a lower variance than drawn states.
 
-    With `weighted` a state s drawn from the distribution q has the importance weight
-    ``exp(score(s) - log q(s))``, so that the moments are consistent for any sampler. The weights w
-    are normalised. If their effective share ``1 / (n_states sum_s w_s^2)`` is below `LEAST_SHARE`,
-    `tempered_weights` makes them more equal. The moments report the share before tempering.
+    If `weighted` is True, a state s drawn from the distribution q gets the importance weight
+    ``exp(score(s) - log q(s))``. The moments are then consistent for any sampler. The weights w are
+    normalised to a sum of 1. If the effective share ``1 / (n_states sum_s w_s^2)`` of the weights
+    is below `LEAST_SHARE`, `tempered_weights` makes the weights more equal. The moments report the
+    share before tempering.
     """
 
     draws = True
@@ -420,9 +437,10 @@ class Sampled(Phase):
 def tempered_weights(log_weight, least=LEAST_SHARE):
     """Return normalised weights (S,) with an effective share of at least `least`.
 
-    The weights ``exp(log_weight)`` are raised to the largest power in [0, 1] at which the share is
-    at least `least`; weights of 0 stay 0. Also returns the effective share at power 1. At least one
-    entry of `log_weight` must be larger than -inf.
+    The weights ``exp(log_weight)`` are raised to the largest power in [0, 1] at which the effective
+    share is at least `least`. States of weight 0 (log-weight -inf) keep weight 0. The second result
+    is the effective share of the weights without tempering (power 1). At least one entry of
+    `log_weight` must be larger than -inf.
     """
     log_weight = log_weight - log_weight.max()
     n_states, possible = len(log_weight), log_weight > -np.inf
@@ -447,7 +465,7 @@ def tempered_weights(log_weight, least=LEAST_SHARE):
 
 
 class Independent(Phase):
-    """Negative phase of densities: variables drawn independently from approximate marginals."""
+    """Negative phase of densities: draws all variables independently from approximate marginals."""
 
     draws = True
 

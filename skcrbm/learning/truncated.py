@@ -1,4 +1,4 @@
-"""Learning rules of layered models: gradients through a fixed number of inference iterations."""
+"""Learning rules of layered models, which run a fixed number of inference iterations."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from skcrbm.utils.parallel import ordered_map, row_chunks
 class Backpropagation(LearningRule):
     """Backpropagation through the iterations of inference; the name is "backprop".
 
-    The loss of a row is ``-log b(y)`` with the beliefs b of the output after the last iteration,
-    and its gradient is exact ([1]_).
+    ``learning="backprop"`` selects this rule. The loss of a row is ``-log b(y)``, where b(y) is the
+    belief of the observed outputs y after the last iteration. The gradient of the loss is exact
+    ([1]_).
 
     Parameters
     ----------
@@ -53,17 +54,19 @@ class Backpropagation(LearningRule):
 
 
 class AnalyticGradient(Backpropagation):
-    """Moments given the inputs minus moments given inputs and outputs; the name is "analytic".
+    """Gradient from a difference of moments, without backpropagation; the name is "analytic".
 
-    Inference runs the same number of iterations for both moments ([1]_, eq. 7). On graphs with
-    cycles, or with too few iterations to converge, the difference is not the gradient of any loss,
-    and training gives worse models than `Backpropagation`.
+    ``learning="analytic"`` selects this rule. The gradient is the difference of the moments given
+    the inputs and the moments given the inputs and outputs. Inference runs the same number of
+    iterations for both moments ([1]_, eq. 7). If the graph has cycles, or the iterations are too
+    few to converge, the difference is not the gradient of any loss. Training then gives worse
+    models than `Backpropagation`.
 
     Parameters
     ----------
     label_smoothing : float in [0, 1), default=0.0
-        Share of each target probability that is spread evenly over all states. It changes only
-        the reported loss.
+        Share of each target probability that is spread evenly over all states. The option changes
+        only the reported loss.
 
     References
     ----------
@@ -85,9 +88,9 @@ class AnalyticGradient(Backpropagation):
 
 
 class TruncatedLikelihood(Objective):
-    """Loss ``-log b(y)`` with the beliefs b of the output after T iterations (Shen et al. 2019).
+    """Loss ``-log b(y)``, where b are the beliefs after T iterations (Shen et al. 2019).
 
-    The gradient is exact, by reverse-mode differentiation through the iterations. The model is a
+    Reverse-mode differentiation through the iterations computes the exact gradient. The model is a
     `LayeredModel`, which encodes its inputs itself. The objective has no state.
     """
 
@@ -99,11 +102,11 @@ class TruncatedLikelihood(Objective):
         self.n_jobs = n_jobs
 
     def rows_read(self, model, batch: Batch):
-        """Return the rows of the weights of the input layer that a batch with sparse X reads."""
+        """Return the rows of the input layer's weights that a batch with sparse X reads."""
         return model.weights_read(batch.X)
 
     def step(self, model, batch: Batch, clock: Clock, state):
-        """Return the `Step` of a batch: the sum over chunks of rows, always in the same order."""
+        """Return the `Step` of a batch, by adding up chunks of rows in a fixed order."""
         network = self.inference.network(model)
 
         def chunk(rows):
@@ -138,7 +141,10 @@ class TruncatedLikelihood(Objective):
         return Step(gradient, loss, self._converged(trace, n))
 
     def _loss(self, output, batch):
-        """Return the loss and its gradient (n_outputs, n_states, n) in the scores of the output."""
+        """Return the loss, and its gradient with respect to the scores of the output nodes.
+
+        The gradient has the shape (n_outputs, n_states, n).
+        """
         p = probabilities(output.astype(np.float64), len(batch))
         target = targets_of(batch.visible, p.shape)
         weight = np.where(np.isnan(target[:, :1]), 0.0, batch.weight)
@@ -158,9 +164,10 @@ class TruncatedLikelihood(Objective):
 
 
 class TruncatedMoments(TruncatedLikelihood):
-    """Difference of the moments with free outputs and with clamped outputs, after T iterations.
+    """Objective of `AnalyticGradient`: a difference of moments after T iterations.
 
-    The reported loss is the same as in `TruncatedLikelihood`.
+    The outputs are free for the first moments and clamped for the second moments. The reported loss
+    is the same as in `TruncatedLikelihood`.
     """
 
     def _chunk(self, network, model, batch, n):
@@ -183,7 +190,10 @@ class TruncatedMoments(TruncatedLikelihood):
 
 
 def _whole_vectors(batch):
-    """Pad a batch with rows of weight 0, because kernels are faster on whole vectors of rows."""
+    """Pad a batch with rows of weight 0 to a multiple of `VECTOR_ROWS`, if this is faster.
+
+    The kernels compute whole vectors of `VECTOR_ROWS` rows at once and are slow for single rows.
+    """
     n = len(batch)
     odd = n % VECTOR_ROWS
     if n < VECTOR_ROWS or odd <= 2:
@@ -194,9 +204,10 @@ def _whole_vectors(batch):
 
 
 def targets_of(visible: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
-    """Return target probabilities (n_outputs, n_states, n) of the states, NaN if not observed.
+    """Return the target probability (n_outputs, n_states, n) of each state of each output node.
 
-    `visible` (n, V) is one-hot for a single categorical node, else 0/1 for each binary node.
+    The targets of outputs that are not observed are NaN. `visible` (n, V) holds the one-hot states
+    of a single categorical node, or the 0/1 states of V binary nodes.
     """
     values = visible.T.astype(np.float64)
     if shape[1] == 2 and shape[0] == len(values):

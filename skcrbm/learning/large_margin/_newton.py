@@ -22,27 +22,31 @@ from scipy.linalg.lapack import (
 
 # Largest number of Newton steps in one call of `NewtonSteps.step`.
 _ROUNDS = 5
-# A step that does not increase the objective is multiplied by `_SHORTER`, at most
+# A step that does not increase the objective is shortened: multiplied by `_SHORTER`, at most
 # `_SHORTENINGS` times.
 _SHORTER, _SHORTENINGS = 0.35, 8
-# A ridge on the diagonal, relative to the mean of the diagonal, shortens the steps. The ridge falls
-# after a step of full length, and rises after a step that is shortened to a share below `_SHORT`.
+# Each Newton system gets a ridge, a multiple of its mean diagonal entry, which shortens the step.
+# The ridge starts at `_RIDGE`. It is multiplied by `_RIDGE_FALL` (down to `_MIN_RIDGE`) after a
+# step of full length, and by `_RIDGE_RISE` (up to `_MAX_RIDGE`) after a step that is shortened to
+# less than the share `_SHORT` of its length.
 _RIDGE, _MIN_RIDGE, _MAX_RIDGE = 1e-3, 1e-6, 1e-2
 _RIDGE_FALL, _RIDGE_RISE, _SHORT = 0.33, 3.0, 0.2
-# Rough measured costs per label and per 1000 multiplications; coordinate descent on a single
-# variable costs 1.
+# Rough measured cost of a Newton step, per label and per 1000 multiplications. The unit is the cost
+# of a coordinate-descent step on one variable.
 _PER_LABEL, _PER_THOUSAND = 3000, 1
-# With more than this number of pair weights, a joint system would be too slow. Then each label
-# makes its step as if its pair weights did not depend on other labels.
+# With more pair weights than this number, it would be too slow to solve one system for all labels.
+# Then each label makes its step as if its pair weights did not depend on other labels.
 _MAX_PAIRS = 1000
-# Largest number of inputs of free variables that are kept in memory for a joint step: 32 MB. If
-# there are more inputs, a label with more free variables than columns of X copies its rows of X
-# each time.
+# A joint step keeps the inputs of the free variables in memory if there are at most this number of
+# float64 values (32 MB). If there are more, a label with more free variables than columns of X
+# copies its rows of X each time.
 _MAX_INPUTS = 4_000_000
-# Largest number of signs of other labels in the rows of free variables: 160 MB.
+# With more than `_MAX_PAIRS` pair weights, no Newton step is made if the arrays `_Label.right`
+# would have more float64 entries than this number (160 MB) and more than the N * L entries of the
+# dual variables.
 _MAX_SIGNS = 20_000_000
-# Ridge of exact steps, relative to the mean of the diagonal. It is not 0, because equal rows would
-# make the system singular.
+# Ridge of exact steps, as a multiple of the mean diagonal entry. The ridge is not 0, because equal
+# rows would make the system singular.
 _EQUAL_ROWS = 1e-10
 # Largest number of Newton steps of `maximise_in_box`.
 _BOX_ROUNDS = 10
@@ -56,14 +60,15 @@ class _Label:
     """
 
     label: int
-    rows: np.ndarray  # (n,) numbers of the rows of the free variables
+    rows: np.ndarray  # (n,) indices of the rows of the free variables
     compute_inputs: Callable  # returns the inputs (n, D + 1) of given rows
     # Cached inputs (n, D + 1) of `rows`, or their products (n, n) if `wide`; None if not cached.
     held: np.ndarray | None
     wide: bool  # True if there are at least as many columns of X as free variables
     mean_square: float  # mean squared length of the inputs
-    # (n, L + 1): signs of the other labels (0 for this label); the last column has the residuals
-    # ``sign * margin - field``. Without pair weights (n, 1); then L is 0 in the shapes below.
+    # Array (n, L + 1). The first L columns are the signs of the other labels in each row (0 for
+    # this label). The last column has the residuals ``sign * margin - field``. Without pair weights
+    # there is only the last column, so L is 0 in the shapes below.
     right: np.ndarray
     low: np.ndarray  # (n,) lower bounds of `change`
     high: np.ndarray  # (n,) upper bounds of `change`
@@ -75,7 +80,10 @@ class _Label:
         self.free = np.ones(len(self.rows), dtype=bool)
 
     def inputs(self, kept: Any = slice(None)):
-        """Return the inputs (n, D + 1) of the variables `kept`, or their products if `wide`."""
+        """Return the inputs (n, D + 1) of the variables `kept`, or their products (n, n) if `wide`.
+
+        `kept` holds indices into `rows`; by default all variables are kept.
+        """
         if self.held is None:
             return self.compute_inputs(self.rows[kept])
         inputs = self.held[kept]
@@ -84,8 +92,9 @@ class _Label:
     def factorise(self, ridge):
         """Factorise M: the products of the inputs of the free variables, plus `ridge` times I.
 
-        Returns ``P' M^-1 [P, r]`` (L, L + 1) with the signs P and residuals r, from which the step
-        of the pair weights is computed. `direction` uses the factors.
+        Returns ``P' M^-1 [P, r]`` (L, L + 1), where P are the signs and r the residuals in `right`.
+        The step of the pair weights is computed from this array. The factors are stored for
+        `direction`.
         """
         kept = slice(None) if self.free.all() else np.flatnonzero(self.free)
         inputs, right = self.inputs(kept), self.right[kept]
@@ -115,9 +124,9 @@ class _Label:
     def try_step(self, step):
         """Clip a step (n,) to the bounds.
 
-        Returns the new value of `change`, the change of the fields due to X, the increase of the
-        objective without pair weights, and eta times the contribution (L,) of this label to the
-        change of the pair weights.
+        Returns four results: the new value of `change`, the change of the fields that the inputs
+        cause, the increase of the objective if the pair weights stay fixed, and an array (L,).
+        Divided by eta, the array is the change of the pair weights that this label causes.
         """
         new = np.minimum(np.maximum(self.change + step, self.low), self.high)
         step = new - self.change
@@ -127,7 +136,11 @@ class _Label:
         return new, pushed, gain, step @ self.right[:, :-1]
 
     def accept(self, new, pushed, pairs):
-        """Make the step that `try_step` has tried; return True if a variable reached a bound."""
+        """Make the step that `try_step` has tried; return True if a variable reached a bound.
+
+        `new` and `pushed` are results of `try_step`. `pairs` (L,) is the change of the label's pair
+        weights.
+        """
         self.change = new
         self.right[:, -1] -= pushed + self.right[:, :-1] @ pairs
         inside = (new > self.low) & (new < self.high)
@@ -150,7 +163,8 @@ class NewtonSteps:
             index = np.zeros((n_labels, n_labels), dtype=np.intp)
             index[np.triu_indices(n_labels, 1)] = np.arange(self._n_pairs)
             index += index.T
-            # The entries of a label with itself are 0, so their index does not matter.
+            # The diagonal of `index` is arbitrary: a label has no pair weight with itself, so the
+            # values added there are 0.
             self._pair_index = index, index[:, :, None] * self._n_pairs + index[:, None, :]
 
     def cost(self, free):
@@ -177,10 +191,10 @@ class NewtonSteps:
     def step(self, alpha, weights, free, exact=False):
         """Move the free variables of all labels towards their joint optimum.
 
-        If variables reach a bound, they stay there, and the system of the other variables is solved
-        again. `alpha` (N, L) and the weights A, b and S are changed in place. The dual objective
-        does not decrease. `free` (N, L) marks the variables to move, which must be between their
-        bounds. With `exact` the ridge is nearly 0.
+        If variables reach a bound, they stay there, and the system is solved again for the other
+        variables. `alpha` (N, L) and the weights A, b and S are changed in place. The dual
+        objective does not decrease. `free` (N, L) marks the variables to move; all of them must be
+        strictly between their bounds. If `exact` is True, the ridge is nearly 0.
         """
         n_free = np.count_nonzero(free, axis=0)
         least = np.minimum(n_free, self._problem.X.shape[1] + 1)
@@ -200,14 +214,17 @@ class NewtonSteps:
             self._store(each, alpha, weights)
 
     def _inputs(self, rows):
-        """Return the inputs (n, D + 1): rows of X with a 1 appended."""
+        """Return the inputs (n, D + 1) of the given rows: rows of X with a 1 appended."""
         X = self._problem.X[rows]
         inputs = np.ones((len(rows), X.shape[1] + 1))
         inputs[:, :-1] = X.toarray() if sparse.issparse(X) else X
         return inputs
 
     def _label_of(self, alpha, weights, i, rows, hold):
-        """Return the `_Label` of label i and its free `rows`; `hold` caches the inputs."""
+        """Return the `_Label` of label `i`, whose free variables are in `rows`.
+
+        The inputs are cached if `hold` is True.
+        """
         coef, intercept, pairwise = weights
         X = self._problem.X[rows].astype(np.float64, copy=False)
         own, limit, start = (
@@ -242,7 +259,8 @@ class NewtonSteps:
         i, rows, change = label.label, label.rows, label.change
         positive, limit = self._problem.signs[rows, i] > 0, self._problem.limits(rows, i)
         new = np.clip(alpha[rows, i] + np.where(positive, change, -change), 0.0, limit)
-        # Set variables at a bound to exactly this bound, in spite of rounding.
+        # Rounding may have moved variables off their bound, so set these variables to exactly 0 or
+        # `limit`.
         new[change == np.where(positive, label.low, label.high)] = 0.0
         top = change == np.where(positive, label.high, label.low)
         new[top] = limit[top]
@@ -251,9 +269,9 @@ class NewtonSteps:
         weights[1][i] += change.sum()
 
     def _maximise(self, labels, exact):
-        """Make Newton steps, clipped to the bounds, for the given labels together.
+        """Make joint Newton steps for the given labels, clipped to the bounds of the variables.
 
-        Returns the change (L, L) of the pair weights.
+        Returns the total change (L, L) of the pair weights.
         """
         n_labels = len(self._ridge)
         members = [each.label for each in labels]
@@ -331,9 +349,9 @@ class NewtonSteps:
 def maximise_in_box(hessian, gradient, start, limit):
     """Maximise ``g . d - d' H d / 2`` subject to ``start + d`` in [0, limit]; return start + d.
 
-    The maximum may be approximate. Each Newton step on the free variables is clipped to the box, or
-    shortened to end at the first bound if that gives a higher value. Variables that reach a bound
-    stay there.
+    The result may be approximate. Each iteration makes a Newton step on the free variables. If the
+    step leaves the box, the step is either clipped to the box or shortened to end at the first
+    bound, whichever gives the higher value. Variables that reach a bound stay there.
     """
     current = start.copy()
     free = np.arange(len(start))

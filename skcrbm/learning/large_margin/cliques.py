@@ -1,10 +1,12 @@
 """Dual coordinate descent for a large margin Markov network.
 
-`dual_coordinate` solves the problem for pairs of labels. As there, each step changes the dual
-variable of one row and one output. Here cliques may have any size, several cliques may share a
-weight, and training may also end by the duality gap. Each weight is a sum over dual variables,
-which is soft-thresholded if there is an L1 penalty. Soft-thresholding makes the change of a sum
-smaller, never larger. So a step that is optimal without the L1 penalty does not overshoot.
+The module `dual_coordinate` solves the problem for pairs of labels. In both modules, each step
+changes the dual variable of one row and one output. In this module cliques may have any size,
+several cliques may share a weight, and training may also end when the duality gap is small.
+
+Each weight is a sum over dual variables, which is soft-thresholded if there is an L1 penalty.
+Soft-thresholding makes the change of a sum smaller, never larger. Therefore a step that is optimal
+without the L1 penalty does not overshoot.
 """
 
 from __future__ import annotations
@@ -24,16 +26,20 @@ from skcrbm.learning.large_margin._newton import maximise_in_box
 from skcrbm.utils.parallel import one_blas_thread
 from skcrbm.utils.validation import kernel_array
 
-# Between two passes over all variables there are at most _LOOK passes over the active variables.
-# They end earlier if the violation falls below the share _STAGE of its value in the last pass over
-# all variables. The duality gap is computed before each pass over all variables.
+# Between two passes over all variables, at most _LOOK passes visit only the active variables. The
+# passes over active variables end earlier when the violation is at most _STAGE times the violation
+# in the last pass over all variables. The duality gap is computed before each pass over all
+# variables.
 _LOOK, _STAGE = 20, 0.1
-# If at most _FEW_FREE dual variables are between their bounds, a Newton step is cheap. Newton steps
-# are made before a pass over all variables, after at least 40, 60, 90, ... passes in total.
+# Newton steps are made only if at most _FEW_FREE dual variables are between their bounds, because
+# they are then cheap. The first Newton step follows after at least _FIRST_NEWTON passes. After each
+# step, the number of passes to wait for is multiplied by _NEWTON_GROWTH: 40, 60, 90, ...
 _FEW_FREE, _FIRST_NEWTON, _NEWTON_GROWTH = 600, 40, 1.5
-# Largest number of clique features in the rows of these variables: 160 MB.
+# No Newton step is made if the rows of the free dual variables have more clique features than this
+# number (160 MB).
 _MAX_FEATURES = 20_000_000
-# A smaller range of projected gradients, divided by the margin, comes from rounding.
+# Default tolerance of the violation (range of the projected gradients, divided by the margin).
+# Smaller violations come from rounding.
 _ROUNDING = 1e-12
 
 
@@ -44,7 +50,8 @@ class CliqueFeatures:
     # The variables of clique j are ``members[start[j]:start[j + 1]]``.
     start: np.ndarray
     members: np.ndarray
-    # CSR matrix (J, T): the weights of the cliques are ``mixing @ weight`` with learned weights.
+    # CSR matrix (J, T) that maps the T learned weights to the J cliques: clique j has the weight
+    # ``(mixing @ weight)[j]``.
     mixing: Any
     is_output: np.ndarray  # (V,) of bool: True for an output, which has a margin
     # `kernels/clique_dual.py` describes the other fields.
@@ -60,7 +67,8 @@ class CliqueFeatures:
         members = np.array([i for c in cliques for i in c], np.int64)
         mixing = sparse.csr_matrix(mixing, dtype=np.float64, copy=True)
         mixing.eliminate_zeros()
-        # Make an entry for each output of each clique.
+        # Make one entry for each combination of a clique, an output in the clique, and a learned
+        # weight of the clique.
         owner = np.repeat(np.arange(len(sizes)), sizes)
         keep = is_output[members]
         owner, variable = owner[keep], members[keep]
@@ -84,7 +92,7 @@ class CliqueFeatures:
 
     @property
     def arrays(self):
-        """Return the named tuple that the kernels take."""
+        """Return the features in the form that the kernels take, as a named tuple of arrays."""
         from skcrbm.kernels.clique_dual import CliqueFeatures
 
         return CliqueFeatures(
@@ -92,9 +100,9 @@ class CliqueFeatures:
         )
 
     def n_pairs(self):
-        """Return the number of pairs of outputs in the cliques of each weight (T,).
+        """Count the pairs of outputs in the cliques that share each weight; return counts (T,).
 
-        A clique counts with its absolute entry of `mixing`.
+        The pairs of clique j are multiplied by ``abs(mixing[j, t])`` in the count of weight t.
         """
         owner = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
         n = np.bincount(owner, self.is_output[self.members], minlength=len(self.start) - 1)
@@ -130,8 +138,8 @@ class CliqueProblem:
     def weights(self, dual):
         """Return sums (T,), weights (T,) and input weights (V, D) for dual variables (N, V).
 
-        The sums are over dual variables times gradients of margins. Shrinking the sums by the L1
-        penalty gives the weights.
+        Each sum adds up the dual variables times the gradients of their margins. Soft-thresholding
+        the sums by the L1 penalty gives the weights.
         """
         from skcrbm.kernels.clique_dual import clique_sums
 
@@ -140,7 +148,7 @@ class CliqueProblem:
         return total, weight, (self.inputs.T @ (dual * self.signs)).T.copy()
 
     def margins(self, weight, input_weight):
-        """Return the margins (N, V)."""
+        """Return the margins (N, V) of all rows and variables for the given weights."""
         from skcrbm.kernels.clique_dual import clique_margins
 
         margins = np.empty_like(self.signs)
@@ -156,7 +164,10 @@ class CliqueProblem:
         return primal, self.margin * dual.sum() - norm
 
     def gap(self, dual, weight, input_weight):
-        """Return (primal - dual) / primal objective."""
+        """Return the relative duality gap, ``(primal - dual) / primal``.
+
+        Raises a ValueError if an objective is not finite.
+        """
         primal, value = self.objectives(dual, weight, input_weight)
         if not np.isfinite([primal, value]).all():
             raise ValueError(f"training overflowed: {self.large} is too large")
@@ -173,7 +184,7 @@ class CliqueFit:
     dual: np.ndarray  # (N, V)
     gap: float  # (primal - dual) / primal objective
     n_iter: int  # number of passes over the rows
-    reason: str  # reason of the end: "tol", "max_iter", "callback" or "interrupted"
+    reason: str  # why training ended: "tol", "max_iter", "callback" or "interrupted"
 
 
 def fit_cliques(
@@ -208,9 +219,9 @@ def fit_cliques(
 
 
 def _fit_of(problem, alpha, n_iter, reason):
-    """Return the `CliqueFit` for dual variables, with weights computed from scratch.
+    """Return the `CliqueFit` for dual variables.
 
-    This removes the rounding errors of the updates.
+    The weights are computed from scratch, to remove the rounding errors of the updates.
     """
     _, weight, input_weight = problem.weights(alpha)
     gap = problem.gap(alpha, weight, input_weight)
@@ -227,7 +238,8 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
     if not possible.any():
         return 0, "tol"
     n_possible = possible.sum(axis=1)
-    # Variables of each row; the first n_active variables of a row are active.
+    # Row n of `active` lists all variables of row n; the first ``n_active[n]`` variables of the
+    # list are active.
     active = np.argsort(~possible, axis=1, kind="stable").astype(np.int32)
     n_active = n_possible.copy()
     order = np.flatnonzero(n_possible)
@@ -284,10 +296,11 @@ def _descend(problem, alpha, tols, max_iter, rng, on_pass_begin, on_pass_end):
 
 
 def _newton_step(problem, alpha, total, weight, input_weight):
-    """Move the free dual variables, in place, to their optimum if zero weights stay zero.
+    """Move the free dual variables, in place, to the optimum under an assumption.
 
-    A weight may become nonzero nevertheless. If the dual objective would fall for this reason, the
-    variables are not changed.
+    The assumption is that weights that are zero stay zero. If a weight becomes nonzero and the dual
+    objective would therefore fall, the variables are not changed. Nothing is changed either if
+    there are too many free variables (see `_FEW_FREE` and `_MAX_FEATURES`).
     """
     rows, variables = np.nonzero((alpha > 0) & (alpha < problem.limit))
     n_cliques = len(problem.features.start) - 1
@@ -317,7 +330,10 @@ def _newton_step(problem, alpha, total, weight, input_weight):
 
 
 def _gradients(problem, rows, variables):
-    """Return the gradients (m, T), in the weights, of the margins of m (row, variable) pairs."""
+    """Return the gradients (m, T) of m margins with respect to the T weights.
+
+    Margin k is the margin of the output ``variables[k]`` in the row ``rows[k]``.
+    """
     features = problem.features
     signs = problem.signs[rows]
     products = np.multiply.reduceat(signs[:, features.members], features.start[:-1], axis=1)

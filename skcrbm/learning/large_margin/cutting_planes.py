@@ -1,7 +1,8 @@
 """Cutting planes: the training of the structural support vector machine with label pairs.
 
-Each iteration finds the most violating label vector of every row, adds the sum over all rows as one
-linear constraint (plane), and solves a quadratic program with a variable for each plane.
+Each iteration finds the label vector of every row that violates the margin most. The constraints of
+these label vectors are summed over all rows, which gives one linear constraint (plane). A quadratic
+program with a variable for each plane then gives the next weights.
 """
 
 from __future__ import annotations
@@ -19,19 +20,22 @@ from skcrbm.inference import ICM, InferenceMethod, infer
 from skcrbm.inference.base import MagnitudeError
 from skcrbm.utils.parallel import linear_fields, one_blas_thread
 
-# Ridge that makes the system regular if planes are linearly dependent, relative to the mean square
-# of the active planes.
+# Ridge of the linear system in `_face_maximum`, as a multiple of the mean squared slope of the
+# active planes. The ridge keeps the system regular if planes are linearly dependent.
 _RIDGE = 1e-13
-# The quadratic program is divided by a scale. Its smallest value is this share of the offsets, so
-# that planes with slope 0 give finite numbers.
+# The quadratic program is divided by a scale before it is solved. The scale is at least this
+# multiple of the largest offset, because planes with slope 0 would give a scale of 0.
 _LEAST_UNIT = 1e-30
-# The quadratic program is solved if no slope exceeds the active slopes by more than this share.
+# Relative tolerance of the quadratic program: it is solved if no derivative of its objective
+# exceeds the derivatives of the active variables by more than this share.
 _SLOPE = 1e-12
-# A plane is dropped after this number of iterations with a dual variable of 0.
+# A plane is dropped if its dual variable was 0 in more than this number of successive iterations.
 _IDLE = 50
-# ICM finds the planes as long as its planes are violated, except in every `_DRAFTS`-th iteration.
+# In every `_DRAFTS`-th iteration, the problem's own method finds the plane. In all other iterations
+# the fast method ICM tries first, and its plane is used if it is violated.
 _DRAFTS = 10
-# A violation smaller than this share of the objective comes from rounding.
+# Training ends if the violation is at most this share of the objective, because such a small
+# violation comes from rounding.
 _ROUNDING = 1e-9
 
 
@@ -48,14 +52,14 @@ class StructuralMarginProblem:
     signs: np.ndarray  # (N, L): labels y_n in {-1, +1}
     limit: np.ndarray  # (N,): C_n
     penalty: float  # eta; infinite without pair weights
-    one_hot: bool  # True if y in the maximum has exactly one label on
+    one_hot: bool  # True if the maximum is over label vectors y with exactly one label on
     # Method that finds the maximum if not `one_hot`: "branch_and_bound", "icm" or "linear_program",
     # which maximises over the local polytope.
     method: InferenceMethod
     n_jobs: int | None = None
 
     def __post_init__(self):
-        # Use float64 for every X, because training depends on small differences of sums.
+        # Convert X to float64, because training depends on small differences of large sums.
         self.X = self.X.astype(np.float64)
         if sparse.issparse(self.X):
             self.X = self.X.tocsr()
@@ -65,7 +69,7 @@ class StructuralMarginProblem:
 
     @property
     def n_parameters(self):
-        """Return the length of a vector of parameters, with A, b and the pair weights (if any)."""
+        """Number of parameters in A, b and the pair weights (if any): the length of a vector."""
         n_labels = self.signs.shape[1]
         n_pairs = 0 if self._upper is None else len(self._upper[0])
         return n_labels * (self.X.shape[1] + 1) + n_pairs
@@ -87,7 +91,7 @@ class StructuralMarginProblem:
 
     @property
     def draft(self):
-        """Return a faster method that may miss the maximum, or None if `method` is fast."""
+        """A faster method that may miss the maximum, or None if `method` is fast."""
         quick = self.one_hot or self._upper is None or self.method.name == "icm"
         return None if quick else ICM()
 
@@ -95,15 +99,16 @@ class StructuralMarginProblem:
         """Find the most violated constraint at a vector (n_parameters,).
 
         Returns the slope (n_parameters,) and the offset of a plane: the risk of every parameter
-        vector w is at least ``offset - slope . w``. Also returns the number of rows whose maximum
-        branch and bound has not proved.
+        vector w is at least ``offset - slope . w``. The third result is the number of rows for
+        which branch and bound has not proved that its label vector is the maximum.
         """
         coef, intercept, pairwise = self.weights(vector)
         fields = linear_fields(self.X, coef, intercept)
         means, converged = self._worst(fields, pairwise, method)
         missed = self.signs - means
         halves = (means == 0).astype(np.float64)
-        # Use the row's own labels if the search has found only a lower value.
+        # The row's own labels have the value 0. If the search has found only a lower value, use the
+        # row's own labels instead.
         gain = (0.5 * self.signs * missed - fields * missed).sum(axis=1)
         gain += self._pair_score(means, halves, pairwise) - self._pair_score(
             self.signs, 0.0 * halves, pairwise
@@ -121,18 +126,20 @@ class StructuralMarginProblem:
         return np.concatenate(parts), offset, int(np.count_nonzero(~converged))
 
     def _pair_score(self, means, halves, pairwise):
-        """Return the scores (N,) of the pairs of labels.
+        """Return the sum (N,) of the scores of all pairs of labels in each row.
 
-        `means` is 0 for a label at one half, marked in `halves`. Two labels at one half are equal
-        or different, whichever gives the pair the higher score.
+        `means` (N, L) is -1, 0 or +1. A label with the mean 0 is at one half, and `halves` is 1 for
+        this label. If both labels of a pair are at one half, the labels count as equal or as
+        different, whichever gives the pair the higher score.
         """
         score = 0.5 * ((means @ pairwise) * means).sum(axis=1)
         return score + 0.5 * ((halves @ np.abs(pairwise)) * halves).sum(axis=1)
 
     def _worst(self, fields, pairwise, method):
-        """Return the maximising labels (N, L) in {-1, 0, 1} and whether they are proven (N,).
+        """Return the maximising labels (N, L), and an array (N,) of bool.
 
-        0 stands for a label at one half, which only "linear_program" finds.
+        The labels are in {-1, 0, 1}; 0 stands for a label at one half, which only "linear_program"
+        finds. The array is False for rows in which branch and bound has not proved the maximum.
         """
         fields = fields - 0.5 * self.signs
         if self.one_hot:
@@ -161,21 +168,22 @@ class StructuralMarginFit:
     coef: np.ndarray  # (L, D)
     intercept: np.ndarray  # (L,)
     pairwise: np.ndarray  # (L, L)
-    objective: float  # objective of these weights, for the maxima that the searches have found
+    objective: float  # objective of the weights, computed from the maxima that the searches found
     gap: float  # (objective - lower bound) / objective
     n_iter: int  # number of iterations, each with a search in all rows
-    # Number of rows whose maximum branch and bound has not proved in the last iteration.
+    # Number of rows for which branch and bound has not proved the maximum, in the last iteration
+    # that used the problem's own method.
     n_open: int
-    # Reason of the end: "tol", "max_iter", "callback", "interrupted", or "rounding" if the gap is
-    # above `tol` but all violations are as small as rounding errors.
+    # Why training ended: "tol", "max_iter", "callback", "interrupted" or "rounding". "rounding"
+    # means that the gap is above `tol`, but all violations are as small as rounding errors.
     reason: str
 
 
 class _Planes:
-    """K planes with slopes (K, P) and offsets (K,), and their quadratic program.
+    """K planes with slopes (K, P) and offsets (K,), and the quadratic program over the planes.
 
-    The dual variables (K,) sum to 1. The first plane is the constant 0, because the risk is never
-    negative.
+    The dual variables (K,) of the planes sum to 1. The first plane is the constant 0, because the
+    risk is never negative.
     """
 
     def __init__(self, n_parameters):
@@ -196,14 +204,14 @@ class _Planes:
         self._idle = np.append(self._idle[keep], 0)
 
     def solve(self):
-        """Return the optimal vector for these planes and a lower bound of the true minimum."""
+        """Return the optimal vector for the planes, and a lower bound of the true minimum."""
         self.dual = maximise_over_simplex(self.gram, self.offsets, self.dual)
         self._idle = np.where(self.dual > 0, 0, self._idle + 1)
         vector = self.dual @ self.slopes
         return vector, self.dual @ self.offsets - 0.5 * (vector @ vector)
 
     def risk(self, vector):
-        """Return the lower bound of the risk at a vector, from the highest plane."""
+        """Return the largest value of a plane at `vector`, which is a lower bound of the risk."""
         return (self.offsets - self.slopes @ vector).max()
 
 
@@ -217,9 +225,9 @@ def fit_cutting_planes(
 ) -> StructuralMarginFit:
     """Solve a `StructuralMarginProblem` by cutting planes with one slack variable.
 
-    To save time, ICM finds most planes, as long as its planes are violated; such planes are valid
-    constraints for every method. The objective is computed only from planes that the problem's own
-    method finds.
+    To save time, the fast method ICM finds most planes, as long as its planes are violated. A plane
+    is a valid constraint even if ICM misses the maximum. The objective is computed only from planes
+    that the problem's own method finds.
 
     The training ends when the relative gap between the best objective and the lower bound of the
     quadratic program is at most `tol`, when no constraint is violated by more than rounding errors,
@@ -227,8 +235,8 @@ def fit_cutting_planes(
 
     `on_pass_begin` is called before each iteration with its number, from 0. `on_pass_end` is called
     after each iteration with four arguments: the number of the iteration, the relative gap, the
-    number of planes, and a function that returns the current `StructuralMarginFit`. It returns True
-    to stop the training.
+    number of planes, and a function that returns the current `StructuralMarginFit`. `on_pass_end`
+    returns True to stop the training.
 
     Raises
     ------
@@ -311,11 +319,12 @@ def _gap(objective, lower):
 def maximise_over_simplex(gram, offset, start):
     """Maximise ``offset.a - 1/2 a'(gram)a`` over a >= 0 with a sum of 1, up to rounding.
 
-    Only active variables may differ from 0. Each step moves to the maximum over the active
-    variables, or towards it until the first of them reaches 0 and becomes inactive. At a maximum,
-    the variable with the largest slope becomes active if its slope is larger than the common slope
-    of the active variables. `gram` (K, K) is symmetric and positive semidefinite, and `start` (K,)
-    is a point of the simplex.
+    Only active variables may differ from 0. Each step moves towards the maximum over the active
+    variables. If a variable reaches 0 on the way, the step ends there and the variable becomes
+    inactive. At the maximum, the derivatives of the objective are equal for all active variables.
+    If the largest derivative of an inactive variable is larger, this variable becomes active.
+    `gram` (K, K) is symmetric and positive semidefinite, and `start` (K,) is a point of the
+    simplex.
     """
     point = start.copy()
     active = point > 0
@@ -355,7 +364,7 @@ def _value(gram, offset, point):
 
 
 def _face_maximum(gram, offset):
-    """Return the maximum over all points with a sum of 1; entries may be negative."""
+    """Return the point (n,) with a sum of 1 that maximises `_value`; entries may be negative."""
     n = len(offset)
     unit = max(np.trace(gram) / n, _LEAST_UNIT * np.abs(offset).max(), np.finfo(float).tiny)
     system = np.zeros((n + 1, n + 1))

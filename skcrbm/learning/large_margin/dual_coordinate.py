@@ -1,8 +1,8 @@
 """Dual coordinate descent: the training of the large margin Boltzmann machine.
 
 Each step sets the dual variable of one row and one label to its exact optimum, so that no step size
-is needed. Training ends when the projected gradients are close to each other. Other models are
-trained by gradients in their parameters, so this solver cannot use their training loop.
+is needed. Training ends when the projected gradients are close to each other. The training loop of
+other models follows gradients in the parameters, so this solver has its own loop.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 from skcrbm.utils.validation import kernel_array
 
-# Newton steps on the variables between their bounds: number of passes before the first step, number
-# of passes between two steps, and largest work of all steps relative to the work of the passes.
+# Newton steps change the variables that are strictly between their bounds. The first step follows
+# after _FIRST_NEWTON passes, and the next steps after _NEWTON_EVERY passes each. A step is not made
+# if the work of all steps would exceed _NEWTON_SHARE times the work of the passes.
 _FIRST_NEWTON, _NEWTON_EVERY, _NEWTON_SHARE = 60, 15, 2.0
 _NEWTON_RETRY = 5  # number of passes until the next attempt if a step would cost too much
 # If at most _FEW_FREE variables are free when `tol` is reached, up to _POLISH exact Newton steps
-# follow, until the violation is below _EXACT. So the result of a small problem does not depend on
-# the start and the order of the rows.
+# follow, until the violation is at most _EXACT. The steps make the result of a small problem
+# independent of the start and of the order of the rows.
 _FEW_FREE, _EXACT, _POLISH = 400, 1e-11, 10
-# After a pass over all labels, a stage of passes begins. The goal of the stage is this share of the
-# violation in the first pass. Labels that have reached the goal are skipped until the stage ends.
+# After a pass over all labels, a stage of several passes begins, which ends when the violation is
+# at most a goal. The goal is this share of the violation in the pass over all labels. Labels that
+# have reached the goal are skipped until the stage ends.
 _STAGE = 0.1
 
 
@@ -48,11 +50,12 @@ class LargeMarginProblem:
     X: Any  # array or CSR matrix (N, D)
     # (N, L) of int8: labels y in {-1, +1}. A missing label is 0 and drops out of all margins.
     signs: np.ndarray
-    # U (N, L), or (N, 1) if all labels of a row have the same limit. Missing labels have limit 0.
+    # Limits U (N, L), or (N, 1) if all labels of a row have the same limit. The method `limits`
+    # sets the limits of missing labels to 0.
     limit: np.ndarray
     margin: float  # gamma
     penalty: float  # eta; infinite without pair weights
-    # The larger cliques: tuples of three or more labels. Ignored without pair weights.
+    # Larger cliques C_j: tuples of three or more labels. They are ignored without pair weights.
     cliques: Sequence[tuple[int, ...]] = ()
 
     def __post_init__(self):
@@ -63,7 +66,7 @@ class LargeMarginProblem:
 
     @property
     def spread(self):
-        """Return 1 / eta, the change of a pair weight per change of a dual variable."""
+        """The number 1 / eta: how much a pair weight changes per unit of a dual variable."""
         return 1.0 / self.penalty
 
     def limits(self, rows=slice(None), labels=slice(None)):
@@ -102,9 +105,10 @@ class LargeMarginProblem:
         return row_chunks(n_rows, max(1, BLOCK_ENTRIES // max(1, row)))
 
     def reaches(self, dual, margins, rows=slice(None)):
-        """Return the largest and minus the smallest projected gradient of each label (2, L).
+        """Return the range of the projected gradients of each label in the given rows, as (2, L).
 
-        Entries are at least 0.
+        Row 0 holds the largest projected gradient of each label, and row 1 the negated smallest
+        projected gradient. Entries are at least 0.
         """
         slope, limit = margins - self.margin, self.limits(rows)
         slope = np.where(dual == 0, np.minimum(slope, 0.0), slope)
@@ -125,8 +129,9 @@ class LargeMarginProblem:
         The dual objective is at most the primal objective.
         """
         coef, intercept, pairwise = weights
-        # The factor is 0.25, because the symmetric matrix has each pair twice. Skip this term if
-        # eta is infinite (no pairs), because infinity times 0 would be NaN.
+        # The factor of the pairs is 0.25 instead of 0.5, because the symmetric matrix has each pair
+        # twice. Skip the pairs if eta is infinite (no pair weights), because infinity times 0 would
+        # be NaN.
         norm = 0.5 * ((coef**2).sum() + (intercept**2).sum())
         if self.spread > 0:
             norm += 0.25 * self.penalty * (pairwise**2).sum()
@@ -149,7 +154,7 @@ class LargeMarginFit:
     gap: float  # (primal - dual) / primal objective
     violation: float  # see `LargeMarginProblem.violation`; at most `tol` if training has converged
     n_iter: int  # number of passes over the rows
-    reason: str  # reason of the end: "tol", "max_iter", "callback" or "interrupted"
+    reason: str  # why training ended: "tol", "max_iter", "callback" or "interrupted"
     # (J,) weights of the larger cliques; empty if there are no larger cliques.
     clique: np.ndarray = field(default_factory=lambda: np.empty(0))
 
@@ -240,7 +245,7 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
     """Optimise `alpha` in place; return the number of passes and the reason why training ended."""
     on_pass_begin, on_pass_end = hooks
     weights = problem.weights(alpha)
-    # Labels of each row; the first n_active labels of a row are active.
+    # Row n of `labels` lists all labels; the first ``n_active[n]`` labels of the list are active.
     n_rows, n_labels = problem.signs.shape
     labels = np.empty((n_rows, n_labels), np.int16 if n_labels < 2**15 else np.int32)
     n_possible = np.empty(n_rows, np.intp)
@@ -266,7 +271,8 @@ def _descend(problem, alpha, tol, max_iter, rng, hooks):
                 order = np.flatnonzero(n_possible)
                 count = len(order)
                 bounds[:] = [[np.inf], [-np.inf], [-np.inf], [np.inf]]
-            # Make a single pass over all labels, or all passes until the next Newton step.
+            # If the pass visits all labels, or a callback must be called after each pass, make one
+            # pass. Otherwise make all passes until the next Newton step.
             wanted = 1 if fresh or on_pass_end else max(newton_at - n_iter, 1)
             wanted = min(wanted, max_iter - n_iter)
             if on_pass_begin is not None:
@@ -317,7 +323,7 @@ def _pass_kernel(problem, alpha, labels, n_active, weights, bounds):
     square = np.empty(len(signs))
     for part in problem.chunks():
         pairs = np.maximum(np.count_nonzero(signs[part], axis=1) - 1, 0)
-        # Square in float64, because the square of a small float32 underflows to 0.
+        # Convert X to float64 first, because the square of a small float32 underflows to 0.
         norms = row_norms(X[part].astype(np.float64, copy=False), squared=True)
         square[part] = norms + 1.0 + pairs * problem.spread
     if sparse.issparse(X):
