@@ -191,7 +191,7 @@ class ClassifierPosterior(NamedTuple):
 
 
 class CertifiedLabels(NamedTuple):
-    """Outputs of N rows, with bounds on how far they may be from the optimum."""
+    """Outputs of N rows, with bounds on the distance of each row from the optimum."""
 
     labels: np.ndarray  # (N, V) of 0/1
     objective: np.ndarray  # (N,), value of the function that the rule minimises

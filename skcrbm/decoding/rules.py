@@ -214,8 +214,8 @@ class Threshold(DecodingRule):
     """Switch on the labels whose probability reaches a threshold fitted by cross-validation.
 
     `fit` computes out-of-fold probabilities of the training rows and stores the thresholds that
-    maximise the metric as `thresholds_`. This needs a fit for each fold, in addition to the fit on
-    all rows.
+    maximise the metric as `thresholds_`. The out-of-fold probabilities need a fit for each fold, in
+    addition to the fit on all rows.
 
     Parameters
     ----------

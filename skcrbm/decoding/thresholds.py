@@ -204,7 +204,9 @@ def labels_by_fitted_thresholds(
             "decode='threshold' needs thresholds_, which fit finds by cross-validation: set "
             "decode='threshold' and fit again, or choose another decode"
         )
-    if known is not None:  # a fitted threshold of 0 or above 1 could change a known label
+    # A fitted threshold of 0 or above 1 could change a known label, so known labels get thresholds
+    # that do not change them.
+    if known is not None:
         thresholds = np.where(known == 1, 0.0, np.where(known == 0, 2.0, thresholds))
     return _reached(proba, thresholds, allow_empty)
 

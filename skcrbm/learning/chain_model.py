@@ -80,8 +80,9 @@ class PackedColumns(NamedTuple):
     def observed(cls, X: Any, outputs: np.ndarray, n_outputs: int) -> PackedColumns:
         """Return the layout with the columns and outputs that occur together in some row.
 
-        `X` is a CSR matrix (T, D). The nonzero columns of a row occur together with the output in
-        the row's entry of `outputs` (T,). If the entry is -1, the columns occur with all outputs.
+        `X` is a CSR matrix (T, D), and `outputs` (T,) holds the output of each row. The nonzero
+        columns of a row occur together with the row's output, or with all outputs if the row's
+        output is -1 (unknown).
         """
         known = outputs >= 0
         rows, columns = np.flatnonzero(known), outputs[known]

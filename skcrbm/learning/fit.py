@@ -55,7 +55,7 @@ class Plan:
     solver: Solver
     max_iter: int  # largest number of epochs, or of iterations of L-BFGS
     verbose: int
-    # Only stochastic solvers use the following fields.
+    # Only stochastic solvers use the following fields:
     stopping: LossPlateau = field(default_factory=LossPlateau)
     batch_size: int = 1
     average: bool = False  # True keeps the average of the iterates instead of the last iterate

@@ -68,7 +68,7 @@ class Completed(BestState):
     """Positive phase: the moments of the labels, with missing labels at their best values."""
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the completed labels and the unchanged state."""
+        """Return the `Moments` of the completed labels, and the unchanged `state`."""
         energy = one_model_per_row(energy, len(batch))
         target = batch.visible.astype(energy.dtype, copy=True)
         converged = np.ones(len(batch), bool)
@@ -108,9 +108,9 @@ class MarginalHiddenMargin(Contrast):
     """Marginal structured SVM (Ping, Liu and Ihler 2014; Ping and Ihler 2017, section 4.2).
 
     With the score ``s(v) = log sum_h exp(-E(v, h))``, the loss of a row with outputs y is
-    ``max_v [D(v, y) + s(v)] - s(y)``, where D counts the wrong outputs. The subgradient is the
-    gradient of ``s(v_hat) - s(y)`` at the maximiser v_hat, which the inference method finds. If the
-    method finds only a state with a lower value than y, the loss of the row is 0.
+    ``max_v [D(v, y) + s(v)] - s(y)``, where D counts the wrong outputs. The inference method looks
+    for the maximiser v_hat, and the gradient of ``s(v_hat) - s(y)`` is a subgradient of the loss.
+    If the method finds only a state with a lower value than y, the loss of the row is 0.
 
     Missing outputs do not count in D and take their best values in y.
     """

@@ -48,7 +48,7 @@ _MAX_SIGNS = 20_000_000
 # Ridge of exact steps, as a multiple of the mean diagonal entry. The ridge is not 0, because equal
 # rows would make the system singular.
 _EQUAL_ROWS = 1e-10
-# Largest number of Newton steps of `maximise_in_box`.
+# Largest number of Newton steps in one call of `maximise_in_box`.
 _BOX_ROUNDS = 10
 
 
@@ -170,7 +170,7 @@ class NewtonSteps:
     def cost(self, free):
         """Return the cost of `step`, or infinity if it would need too much memory.
 
-        The unit is the cost of coordinate descent on a single variable. `free` (N, L) marks the
+        The unit is the cost of a coordinate-descent step on one variable. `free` (N, L) marks the
         variables that the step would change.
         """
         n_free, width = free.sum(axis=0), self._problem.X.shape[1] + 1

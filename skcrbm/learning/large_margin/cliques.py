@@ -171,7 +171,8 @@ class CliqueProblem:
         primal, value = self.objectives(dual, weight, input_weight)
         if not np.isfinite([primal, value]).all():
             raise ValueError(f"training overflowed: {self.large} is too large")
-        # A negative gap comes from rounding. If all limits are 0, both objectives are 0.
+        # Clip a negative gap to 0, because it comes from rounding. Both objectives are 0 if all
+        # limits are 0, so avoid a division by 0.
         return max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
 
 
