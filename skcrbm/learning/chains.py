@@ -90,7 +90,7 @@ class SequenceBatch:
 
 
 class SequenceSource(Source):
-    """Sequences that are visited in random order (in the given order if one batch has all)."""
+    """Sequences that are visited in random order; a batch of all sequences keeps their order."""
 
     def __init__(self, sequences: SequenceBatch):
         self.all = sequences

@@ -172,7 +172,8 @@ class Minimizer:
         """Do one iteration; return False if no step lowers the value, as at a minimum."""
         direction = self._direction()
         slope = ddot(self.gradient, direction)
-        if not slope < 0:  # not downhill because of rounding errors, or the gradient is 0
+        # If the direction leads uphill because of rounding errors, follow the negative gradient.
+        if not slope < 0:
             self._pairs.clear()
             direction = -self.gradient
             slope = -ddot(self.gradient, self.gradient)

@@ -108,7 +108,7 @@ def run_epochs(
     except KeyboardInterrupt:
         if history.best is None:
             raise
-        # Do all postponed updates of the optimizer, see `LateRows`.
+        # Make the optimizer do all postponed updates, see `LateRows`.
         optimizer.keep(model.params)
         history.reason = "interrupted"
     return history

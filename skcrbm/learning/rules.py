@@ -444,7 +444,7 @@ class BPChainLearning(_SampledRule):
         True uses importance weights: the unnormalised probability of a state under the model,
         divided by the probability with which the sampler drew the state. The estimated moments are
         then consistent for any sampler. If the effective sample size is below ``n_samples / 10``,
-        the weights are raised to the largest power at which it reaches this number.
+        the weights are raised to the largest power at which the size reaches this number.
 
     References
     ----------

@@ -56,7 +56,7 @@ _BOX_ROUNDS = 10
 class _Label:
     """The free dual variables of one label, each multiplied by the sign of the label in its row.
 
-    The inputs of a row are its row of X with a 1 appended.
+    The inputs of a row are the row of X with a 1 appended.
     """
 
     label: int
@@ -318,7 +318,7 @@ class NewtonSteps:
     def _pair_step(self, labels, ridge):
         """Return the Newton step (L, L) of the pair weights, or (L, 0) without pair weights.
 
-        Given the step of the pair weights, each label can compute its own step.
+        `_Label.direction` computes the step of each label from the step of the pair weights.
         """
         n_labels, penalty = len(self._ridge), self._problem.penalty
         result = np.zeros((n_labels, n_labels if self._joint else 0))

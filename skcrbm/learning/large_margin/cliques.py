@@ -119,7 +119,8 @@ class CliqueProblem:
     """
 
     features: CliqueFeatures
-    # (N, V) in {-1, +1}; a missing value is 0, so that its cliques drop out of the margins.
+    # Values (N, V) in {-1, +1}. A missing value is 0, so that all cliques with the missing value
+    # drop out of the margins.
     signs: np.ndarray
     limit: np.ndarray  # (N, V); set to 0 for missing values and for variables without a margin
     margin: float

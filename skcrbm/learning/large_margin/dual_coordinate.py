@@ -1,4 +1,4 @@
-"""Dual coordinate descent: the training of the large margin Boltzmann machine.
+"""Train the large margin Boltzmann machine by dual coordinate descent.
 
 Each step sets the dual variable of one row and one label to its exact optimum, so that no step size
 is needed. Training ends when the projected gradients are close to each other. The training loop of
