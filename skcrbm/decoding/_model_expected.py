@@ -1,4 +1,4 @@
-"""Labels with the largest expected Jaccard index or F1 under the p(y | x) of a model."""
+"""Find the labels with the largest expected Jaccard index or F1 under a model of p(y | x)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ from skcrbm.inference import infer
 from skcrbm.utils.limits import BLOCK_ENTRIES
 from skcrbm.utils.parallel import one_blas_thread, row_chunks
 
-# Constants of `_seen_factor`. A model typically gives the label sets seen in fit a total
-# probability of about 4/5, which is odds of 4 : 1, if there are few sets.
+# Constants of `_seen_factor`: the odds that a model typically gives to the label sets seen in fit,
+# and the largest factor. If there are few label sets, a model typically gives them a total
+# probability of about 4/5, which is odds of 4 : 1.
 _MASS_ODDS, _MAX_FACTOR = 4.0, 4.0
-# Candidates of `decode_expected_jaccard`: the number of most probable label sets that it compares,
-# and the differences from the best number of labels that it tries.
+# Candidates of `decode_expected_jaccard`. The function compares the _SEEN_CANDIDATES most probable
+# label sets. If k is the best number of labels under independence, the function tries k plus each
+# of the _SIZES.
 _SEEN_CANDIDATES, _SIZES = 16, (-1, 0, 1)
-# Cap for logarithms of probabilities. Large values are rounding errors of numbers beyond 1e15, and
-# their exponential would overflow.
+# Cap for logarithms before they are exponentiated, so that the exponential does not overflow.
+# Values as large as this are rounding errors of numbers beyond 1e15.
 _LARGE = 700.0
 
 
 def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray:
     """Return the output vectors (N, V) with the largest expected F1 among all output vectors.
 
-    With exact inference the expectation is under p(v | x), given the known outputs. With any other
-    method the outputs are treated as independent, with the marginals of the method. The joint
-    distribution would need exp(log Z), which amplifies the errors of an approximate log Z. See
-    `decode_marginals` for the accuracy.
+    If inference is exact, the expectation is under p(v | x), given the known outputs. With any
+    other inference method the outputs are treated as independent, with the marginals that the
+    method computes. The joint distribution is not used then, because it would need exp(log Z),
+    which amplifies the errors of an approximate log Z. See `decode_marginals` for the accuracy.
     """
     n_labels = posterior.energy.n_visible
     nodes, weight = inverse_nodes(2 * n_labels)
@@ -53,17 +55,17 @@ def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray
 
 
 def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.ndarray:
-    """Return the output vectors (N, V) with the largest expected Jaccard index of some candidates.
+    """Return the candidates (N, V) with the largest expected Jaccard index.
 
     The candidates are:
 
-    - the vectors of the k - 1, k and k + 1 most probable outputs, with the k that is best if
+    - the vectors of the k - 1, k and k + 1 most probable outputs, where k is the best number if
       outputs are independent;
     - the best of the 16 most probable label sets seen in fit;
     - the empty vector, if `allow_empty` is True.
 
-    The expectation is as in `decode_expected_f1`, except that label sets seen in fit count as up to
-    four times as probable as under the model; see `_seen_factor`.
+    The expectation is the same as in `decode_expected_f1`, with one exception: the probabilities of
+    label sets seen in fit are multiplied by a factor of up to four, see `_seen_factor`.
     """
     sets = posterior.label_sets.astype(np.float64)
     n_labels = posterior.energy.n_visible
@@ -109,12 +111,14 @@ def _by_rows(posterior, decide, entries):
 
 
 def _seen_factor(unseen_share):
-    """Return the factor by which a label set seen in fit is more probable than under the model.
+    """Return the factor by which the probability of a label set seen in fit is multiplied.
 
-    `unseen_share` is the Good-Turing estimate of the share of new rows with a label set that was
-    not seen. The factor raises the odds of a seen set from 4 : 1, a typical value of models, to the
-    odds by this estimate. It is limited to [1, 4]: in experiments on splits of training rows, a
-    larger factor did not help, and if a third of the label sets were new, any factor above 1 hurt.
+    `unseen_share` is the Good-Turing estimate of the share of new rows whose label set was not seen
+    in fit. The factor raises the odds of a seen set from 4 : 1, which is typical of models, to the
+    odds that follow from the estimate.
+
+    The factor is limited to [1, 4]. In experiments on splits of training rows, a larger factor did
+    not help. If a third of the label sets were new, any factor above 1 hurt.
     """
     odds = (1 - unseen_share) / max(unseen_share, 1e-9)
     return min(max(odds / _MASS_ODDS, 1.0), _MAX_FACTOR)
@@ -123,7 +127,7 @@ def _seen_factor(unseen_share):
 def _expected(sets, weight, candidates, zero_division):
     """Return the expected Jaccard index (N, C) of candidates (N, C, L).
 
-    The expectation is over label sets (K, L) with the probabilities `weight` (N, K).
+    The label vector is one of the `sets` (K, L), with the probabilities `weight` (N, K).
     """
     return (jaccard(candidates, sets, zero_division) @ weight[:, :, None])[:, :, 0]
 
@@ -134,7 +138,7 @@ def _best_seen(sets, weight, zero_division):
     Only the most probable label sets compete.
     """
     n_kept = min(_SEEN_CANDIDATES, len(sets))
-    # A stable order, so that ties do not depend on the other rows of the batch.
+    # Sort stably, so that ties do not depend on the other rows of the batch.
     kept = np.argsort(-weight, axis=1, kind="stable")[:, :n_kept]
     value = _expected(sets, weight, sets[kept], zero_division)
     return sets[kept[np.arange(len(kept)), value.argmax(axis=1)]]
@@ -144,7 +148,7 @@ class _Model(ABC):
     """Base class of distributions over the label vectors of each row, given the known outputs."""
 
     marginals: np.ndarray  # (N, L), float64
-    empty: np.ndarray  # (N,), probability of the empty label vector
+    empty: np.ndarray  # (N,), probability of the label vector without a label
 
     def __init__(self, posterior):
         self.known = posterior.known
@@ -166,17 +170,19 @@ class _Model(ABC):
         """Return the total probability (N,) of label sets (K, L) with log-weights (N, K)."""
 
     def with_known(self, labels):
-        """Return labels (N, ..., L), overwritten by the known outputs."""
+        """Return `labels` (N, ..., L) with the known outputs written over their entries."""
         if self.known is None:
             return labels
         known = self.known.reshape(len(labels), *(1,) * (labels.ndim - 2), labels.shape[-1])
         return np.where(np.isnan(known), labels, known)
 
     def seen(self, sets, factor):
-        """Return probabilities (N, K) of the label sets seen in fit and a mixture weight (N,).
+        """Return probabilities (N, K) of the label sets seen in fit, and a mixture weight w (N,).
 
-        Multiplying the probabilities of these sets by `factor` makes the distribution a mixture:
-        of the sets, with this weight, and of the model, with the remaining weight.
+        If the probabilities of the `sets` are multiplied by `factor` and all probabilities are
+        normalised, the result is a mixture: the distribution over the `sets` has the weight w, and
+        the distribution of the model has the weight 1 - w. The returned probabilities of the `sets`
+        add up to 1.
         """
         if not len(sets):
             return np.empty((len(self.marginals), 0)), np.zeros(len(self.marginals))
@@ -188,7 +194,7 @@ class _Model(ABC):
 
 
 class _Joint(_Model):
-    """The joint distribution of the model, by exact inference."""
+    """Joint distribution of the model, computed by exact inference."""
 
     def __init__(self, posterior):
         super().__init__(posterior)
@@ -218,8 +224,8 @@ class _Joint(_Model):
         """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L).
 
         For a candidate A, ``E[|y and A| t^|y - A|]`` is computed from a model in which the fields
-        of all labels outside of A are shifted by log t. It is the expected number of labels of A
-        that are on in this model, times the ratio of the two partition functions.
+        of all labels outside of A are shifted by log t. The result is the expected number of labels
+        of A that are on in the shifted model, times the ratio of the two partition functions.
         """
         n, n_candidates, n_labels = candidates.shape
         chosen = candidates.reshape(-1, n_labels)
@@ -250,7 +256,7 @@ class _Independent(_Model):
         n_labels = self.energy.n_visible
         self.marginals = result.marginals[:, :n_labels].astype(np.float64)
         self.empty = (1 - self.marginals).prod(axis=1)
-        # Make infinite log-odds of certain labels finite, because 0 * inf is NaN.
+        # Clip the infinite log-odds of labels with probability 0 or 1, because 0 * inf is NaN.
         self.log_odds = np.clip(result.log_odds[:, :n_labels].astype(np.float64), -700, 700)
 
     def on(self, nodes):

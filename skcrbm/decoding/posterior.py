@@ -1,4 +1,4 @@
-"""Input of decoding rules: the distribution of the outputs under a model or any classifier."""
+"""Describe the distribution of the outputs under a model or classifier, for decoding rules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from skcrbm.energies import BaseEnergy
 from skcrbm.energies.states import unchecked
 from skcrbm.inference import InferenceMethod, infer, sample
 
-# Log-probability for outputs with predicted probability 0. It is far below all others but finite,
-# so that label sets with fewer impossible outputs have a higher score.
+# Log-probability for output values with the predicted probability 0. The number is lower than all
+# other log-probabilities, but finite, so that label sets with fewer impossible outputs have a
+# higher score.
 _LOG_IMPOSSIBLE = -700.0
 
 
@@ -38,8 +39,8 @@ class Posterior(NamedTuple):
         Treatment of hidden units in scores of output vectors: "marginal" sums them out, "max"
         maximises over them.
     state_methods : dict
-        Methods of inference by query ("map", "marginal_map") that were used in training. Rules that
-        search for best states use these methods instead of their default.
+        Inference methods that were used in training, by query ("map", "marginal_map"). Rules that
+        search for best states use these methods instead of their default methods.
     thresholds : ndarray (V,) or None
         Thresholds on the marginals, fitted by cross-validation.
     margin : float
@@ -174,7 +175,7 @@ class ClassifierPosterior(NamedTuple):
         return (self.proba >= 0.5).astype(np.int64), score
 
     def log_weight_of_sets(self, rows, sets, hidden: str) -> np.ndarray:
-        """Return log-probabilities (len(rows), K) of output vectors (K, V), if independent."""
+        """Return log-probabilities (len(rows), K) of output vectors (K, V), under independence."""
         with np.errstate(divide="ignore"):
             on, off = np.log(self.proba[rows]), np.log1p(-self.proba[rows])
         on, off = np.maximum(on, _LOG_IMPOSSIBLE), np.maximum(off, _LOG_IMPOSSIBLE)
@@ -190,19 +191,20 @@ class ClassifierPosterior(NamedTuple):
 
 
 class CertifiedLabels(NamedTuple):
-    """Outputs of N rows, with a bound on how far their objective may be from the minimum."""
+    """Outputs of N rows, with bounds on the distance of each row from the optimum."""
 
     labels: np.ndarray  # (N, V) of 0/1
     objective: np.ndarray  # (N,), value of the function that the rule minimises
-    # (N,), bound on the difference between `objective` and the minimum: 0 if the outputs are proven
-    # to be optimal, inf if there is no bound.
+    # Bound (N,) on the difference between `objective` and the minimum. The bound is 0 if the
+    # outputs are proven to be optimal, and inf if there is no bound.
     gap: np.ndarray
 
 
 def with_a_label(labels: np.ndarray, score: np.ndarray, allow_empty: bool) -> np.ndarray:
-    """Return 0/1 labels (N, L) with at least one label on in each row, if this is possible.
+    """Switch on a label in each row without a label, if this is possible; return 0/1 labels (N, L).
 
-    In each empty row, the label with the highest score is switched on (the first of equal scores).
+    In each empty row, the label with the highest score is switched on. If several labels have this
+    score, the first of them is switched on.
     `score` (N, L) is -inf for labels that cannot be on, such as labels known to be 0. A row in
     which no label can be on remains empty. If `allow_empty` is True, or there is a single label,
     `labels` is returned unchanged.

@@ -1,8 +1,8 @@
-"""Decoding rules: objects with which `predict` chooses an output vector, given a distribution.
+"""Decoding rules, with which `predict` chooses an output vector for each row.
 
-A rule holds only options, and its method `decode` takes a `Posterior` (of a model with an energy)
-or a `ClassifierPosterior` (probabilities predicted by any classifier). To add a rule, define a
-class here and add its name to `DECODERS`.
+A rule holds only options. Its method `decode` takes the distribution of the outputs: a `Posterior`
+(of a model with an energy) or a `ClassifierPosterior` (probabilities predicted by any classifier).
+To add a rule, define a class here and add its name to `DECODERS`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class DecodingRule(Options):
     certified: ClassVar[bool] = False
     #: True if the rule can decode predicted probabilities of any classifier.
     takes_marginals: ClassVar[bool] = True
-    #: True if `DecodedClassifier` should use the rule of its inner estimator, if it has this rule,
-    #: because the rule decodes a joint distribution.
+    #: True if the rule decodes a joint distribution. If the inner estimator of `DecodedClassifier`
+    #: supports such a rule, the inner estimator should decode.
     prefers_joint: ClassVar[bool] = False
 
     @classmethod
@@ -85,9 +85,9 @@ class DecodingRule(Options):
         """Return 0/1 outputs (N, V); known outputs are returned unchanged."""
 
     def decode_with_gap(self, posterior: Posterior) -> CertifiedLabels:
-        """Return the outputs with a bound on their distance from the optimum.
+        """Return the outputs, and a bound on how far their objective is from the optimum.
 
-        Only rules with ``certified = True`` support this.
+        Only rules with ``certified = True`` support this method.
         """
         raise NotImplementedError(f"{type(self).__name__} has no certificate of its labels")
 
@@ -118,8 +118,8 @@ class LabelSet(DecodingRule):
     """Choose the most probable of the label sets seen in fit, which suits the subset accuracy.
 
     Only label sets that agree with the known labels are possible. If no set agrees, the candidates
-    are all sets overwritten by the known labels. For a classifier without a joint distribution,
-    labels are treated as independent given x.
+    are all label sets, with the known labels written over their entries. If the classifier has no
+    joint distribution, labels are treated as independent given x.
 
     Examples
     --------
@@ -214,8 +214,8 @@ class Threshold(DecodingRule):
     """Switch on the labels whose probability reaches a threshold fitted by cross-validation.
 
     `fit` computes out-of-fold probabilities of the training rows and stores the thresholds that
-    maximise the metric as `thresholds_`. This needs a fit for each fold, in addition to the fit on
-    all rows.
+    maximise the metric as `thresholds_`. The out-of-fold probabilities need a fit for each fold, in
+    addition to the fit on all rows.
 
     Parameters
     ----------
@@ -370,9 +370,9 @@ def resolve_decoder(
     """Return the decoding rule for a name or a configured object, and check its options.
 
     A name gives the rule with its default options. `argument` is the name of the argument in error
-    messages, and `possible` holds the names of the accepted rules (None for all rules). An unknown
-    name, a rule that is not accepted or an invalid option is a ValueError, and a value of another
-    type is a TypeError.
+    messages, and `possible` holds the names of the accepted rules (None for all rules). A
+    ValueError is raised if a name is unknown, a rule is not accepted or an option is invalid. A
+    TypeError is raised if `decode` is neither a name nor a rule.
     """
     names = DECODERS.names() if possible is None else list(possible)
     rule = resolve_options(decode, DECODERS, DecodingRule, argument, names)
@@ -382,7 +382,7 @@ def resolve_decoder(
 
 
 class _RuleObject(HasMethods):
-    """Constraint for a decoding rule given as an object, with one of the accepted `names`."""
+    """Constraint that accepts rule objects whose name is one of `names`."""
 
     def __init__(self, names: Iterable[str]):
         super().__init__(["decode"])
@@ -400,7 +400,7 @@ class _RuleObject(HasMethods):
 
 
 def decoder_constraint(names: Iterable[str], *, auto: bool = False) -> list:
-    """Return the ``_parameter_constraints`` of a parameter that takes a decoding rule.
+    """Return the constraint of a hyperparameter that takes a decoding rule.
 
     Valid values are the `names`, rule objects with these names, and "auto" if `auto` is True.
     """

@@ -1,4 +1,4 @@
-"""Thresholds on marginals that maximise a metric, found by exact search."""
+"""Find the thresholds on marginals that maximise a metric, by an exact search."""
 
 from __future__ import annotations
 
@@ -204,15 +204,18 @@ def labels_by_fitted_thresholds(
             "decode='threshold' needs thresholds_, which fit finds by cross-validation: set "
             "decode='threshold' and fit again, or choose another decode"
         )
-    if known is not None:  # a fitted threshold of 0 or above 1 could change a known label
+    # A fitted threshold of 0 or above 1 could change a known label, so known labels get thresholds
+    # that do not change them.
+    if known is not None:
         thresholds = np.where(known == 1, 0.0, np.where(known == 0, 2.0, thresholds))
     return _reached(proba, thresholds, allow_empty)
 
 
 class _Sorted:
-    """G groups of M entries, sorted by decreasing probability, with cumulative weights.
+    """Sorts each of G groups of M entries by decreasing probability, and adds up their weights.
 
-    A cut m = 0, ..., M switches on the first m entries of a group.
+    A group holds the entries of one row, of one label, or of all rows and labels. A cut m = 0, ...,
+    M switches on the first m entries of a group.
     """
 
     proba: np.ndarray  # (G, M), sorted; -1 for entries that are not observed, which come last
@@ -243,7 +246,10 @@ def _ratio(numerator, denominator, zero_division):
 
 
 def _cut_of_sum(table, value):
-    """Return the threshold for all groups that maximises the sum of their values (G, M + 1)."""
+    """Return the threshold, shared by all groups, that maximises the sum of the groups' values.
+
+    `value` (G, M + 1) holds the value of each group after each cut.
+    """
     seen = table.proba.ravel() >= 0
     proba = table.proba.ravel()[seen]
     gain = np.diff(value, axis=1).ravel()[seen]
@@ -253,7 +259,10 @@ def _cut_of_sum(table, value):
 
 
 def _cut_of_each(table, value):
-    """Return the threshold of each group (G,) that maximises its values (G, M + 1) over cuts."""
+    """Return the threshold of each group (G,) that maximises the value of the group.
+
+    `value` (G, M + 1) holds the value of each group after each cut.
+    """
     thresholds = np.empty(len(value))
     for group, (proba, total) in enumerate(zip(table.proba, value, strict=True)):
         n = np.count_nonzero(proba >= 0)
@@ -262,12 +271,13 @@ def _cut_of_each(table, value):
 
 
 def _best_cut(proba, value):
-    """Return the threshold with the largest value (M + 1,).
+    """Return the threshold with the largest value.
 
-    The values are indexed by the number of sorted entries that the threshold switches on.
+    ``value[m]`` is the value of a threshold that switches on the first m of the sorted entries.
     """
-    # Cut m is between entry m - 1, which is on, and entry m, which is off. The limits are 0 and 1,
-    # or a number just above 1.
+    # The threshold of cut m is between the probabilities of entry m - 1, which is on, and entry m,
+    # which is off. The lowest threshold is 0. The highest is 1, or just above 1 if a probability is
+    # 1.
     top = np.nextafter(1.0, 2.0) if (proba == 1).any() else 1.0
     upper = np.concatenate([[top], proba])
     lower = np.concatenate([proba, [0.0]])

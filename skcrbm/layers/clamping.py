@@ -1,4 +1,4 @@
-"""Hard clamping: thresholds that convert features to states of the input nodes."""
+"""Convert features to states of the input nodes, by thresholds (hard clamping)."""
 
 from __future__ import annotations
 

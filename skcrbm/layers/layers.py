@@ -1,4 +1,4 @@
-"""Dense, local and convolutional layers, and the edges that connect a layer to the layer below."""
+"""Define dense, local and convolutional layers, and their edges to the layer below."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from skcrbm.utils.validation import check_count
 class Edges(NamedTuple):
     """Edges between a layer and the layer below."""
 
-    left: np.ndarray  # (E,) int, node of the layer below
-    right: np.ndarray  # (E,) int, node of the layer
-    table: np.ndarray  # (E,) int, number of the edge's table of pairwise scores
-    n_tables: int  # smaller than E if edges share tables, as in a convolution
+    left: np.ndarray  # (E,) int, index of the node in the layer below
+    right: np.ndarray  # (E,) int, index of the node in the layer
+    table: np.ndarray  # (E,) int, index of the edge's table of pairwise scores
+    n_tables: int  # number of tables, which is smaller than E if edges share tables (convolution)
 
 
 class Layer(Versioned):
-    """Base of the layers."""
+    """Base class of the layers."""
 
     _warns_of_version = False
 
@@ -143,7 +143,10 @@ class _Grid(Layer):
         raise NotImplementedError
 
     def _axes(self, below):
-        """Return (length, kernel, stride, padding) for both axes of the layer below."""
+        """Check the shape of the layer below; return a tuple for each of its two axes.
+
+        A tuple holds (length, kernel, stride, padding).
+        """
         if len(below) not in (2, 3):
             raise ValueError(
                 f"{self} needs a layer of shape (height, width) or (height, width, channels) below "

@@ -1,10 +1,11 @@
-"""Linear chains of classes: parameters and features of the positions -> log-weights of the paths.
+"""Compute the log-weights of linear chains of classes from parameters and features.
 
-A chain model scores the classes y of a sequence of positions with the features x_1, ..., x_n by
+A chain model gives the classes y of a sequence of positions with the features x_1, ..., x_n the
+log-weight
 
 ``first[y_1] + last[y_n] + sum_t (coef x_t + intercept)[y_t] + sum_t transition[y_(t-1), y_t]``,
 
-and optionally by products of x_t with coefficients of the pair (y_(t-1), y_t). Sequences of
+Optionally, products of x_t with coefficients of the pair (y_(t-1), y_t) are added. Sequences of
 different lengths are stored one after the other, without padding.
 """
 
@@ -24,14 +25,14 @@ class ChainParams(NamedTuple):
 
     coef: Any  # coefficients of the features, in the form of `Columns`
     intercept: Any  # (K,)
-    transition: Any  # (K, K), from the row to the column
-    first: Any  # (K,)
-    last: Any  # (K,)
+    transition: Any  # (K, K); row: class of a position, column: class of the next position
+    first: Any  # (K,) scores of the first class of a sequence
+    last: Any  # (K,) scores of the last class of a sequence
     pair_coef: Any  # coefficients of features of pairs; empty if there are no such features
 
 
 class DenseColumns(NamedTuple):
-    """Layout of coefficients: one for each feature and output, as a matrix (D, K)."""
+    """Layout that stores a coefficient for each feature and each output, as a matrix (D, K)."""
 
     n_features: int
     n_outputs: int
@@ -46,7 +47,7 @@ class DenseColumns(NamedTuple):
         return X.astype(coef.dtype, copy=False) @ coef
 
     def add_sums(self, X: np.ndarray, values: np.ndarray, gradient: np.ndarray) -> None:
-        """Add the products of the columns of X with the columns of values (T, K) to gradient."""
+        """Add the products ``X.T @ values``, with `values` (T, K), to `gradient` (D, K)."""
         gradient += X.astype(gradient.dtype, copy=False).T @ values
 
     def matrix(self, coef: np.ndarray) -> np.ndarray:
@@ -55,9 +56,9 @@ class DenseColumns(NamedTuple):
 
 
 class PackedColumns(NamedTuple):
-    """Layout of coefficients of sparse features: column j has those of some outputs only.
+    """Layout for sparse features, which stores coefficients of some outputs only.
 
-    The kernels describe `packed`, which says which outputs each column has.
+    `packed` determines for which outputs each column of X has a coefficient (see the kernels).
     """
 
     packed: Packed
@@ -79,8 +80,9 @@ class PackedColumns(NamedTuple):
     def observed(cls, X: Any, outputs: np.ndarray, n_outputs: int) -> PackedColumns:
         """Return the layout with the columns and outputs that occur together in some row.
 
-        X is a CSR matrix (T, D). A row of X occurs with its entry of outputs (T,), or with all
-        outputs if the entry is -1.
+        `X` is a CSR matrix (T, D), and `outputs` (T,) holds the output of each row. The nonzero
+        columns of a row occur together with the row's output, or with all outputs if the row's
+        output is -1 (unknown).
         """
         known = outputs >= 0
         rows, columns = np.flatnonzero(known), outputs[known]
@@ -103,7 +105,7 @@ class PackedColumns(NamedTuple):
         return scores
 
     def add_sums(self, X: Any, values: np.ndarray, gradient: np.ndarray) -> None:
-        """Add the sums over the rows of X times values (T, K) to the gradient."""
+        """Add the stored entries of ``X.T @ values``, with `values` (T, K), to `gradient`."""
         add_feature_sums(*_csr(X), self.packed, values, self._rows(), gradient)
 
     def matrix(self, coef: np.ndarray) -> csr_matrix:
@@ -116,7 +118,7 @@ class PackedColumns(NamedTuple):
 
 
 def _packed(first, labels, n_outputs):
-    """Return the layout with a dense row for each column that has many outputs."""
+    """Build a `Packed`; each column of X with many outputs gets a dense row."""
     many = np.diff(first) > max(2, n_outputs // 4)
     dense = np.where(many, np.cumsum(many) - 1, -1).astype(np.int32)
     return Packed(first, labels, dense)
@@ -134,8 +136,8 @@ Columns = DenseColumns | PackedColumns
 class ChainModel(NamedTuple):
     """Parameters of a chain, and how they are applied to rows of features.
 
-    `forbidden` adds -inf to the log-weights of forbidden pairs, first states and last states; it
-    has the shapes (K, K), (K,), (K,).
+    `forbidden` has three arrays, for pairs (K, K), first states (K,) and last states (K,). An entry
+    is added to the log-weight and is -inf if the pair or state is forbidden, else 0.
     """
 
     params: ChainParams
@@ -149,14 +151,14 @@ class ChainModel(NamedTuple):
         return len(self.params.intercept)
 
     def energies(self, X: Any, start: np.ndarray) -> ChainEnergies:
-        """Return the log-weights of the chains with these positions.
+        """Return the log-weights of several chains.
 
         Parameters
         ----------
         X : ndarray or CSR matrix (T, D)
             Features of the positions of all chains.
         start : ndarray of int64 (n + 1,)
-            Chain c has the rows start[c] to start[c + 1] - 1.
+            Chain c has the rows ``start[c]`` to ``start[c + 1] - 1`` of X.
         """
         p = self.params
         scores = self.columns.products(X, p.coef)
@@ -175,10 +177,10 @@ class ChainModel(NamedTuple):
         )
 
     def add_gradient(self, X: Any, start: np.ndarray, states, pairs, total: ChainParams) -> None:
-        """Add the gradient by the parameters to `total`, given the gradient by the log-weights.
+        """Convert the gradient for the log-weights to parameters, and add the result to `total`.
 
-        `states` (T, K) is the gradient by the scores, `pairs` the gradient by the pairs, with one
-        matrix (1, K, K) or with T matrices.
+        `states` (T, K) is the gradient with respect to the scores. `pairs` is the gradient with
+        respect to the pairs: a matrix (K, K) for all positions, as (1, K, K), or T matrices.
         """
         self.columns.add_sums(X, states, total.coef)
         if self.pair_columns is not None:
@@ -193,8 +195,9 @@ class ChainModel(NamedTuple):
 def columns_for(X: Any, outputs: np.ndarray, n_outputs: int, features: str) -> Columns:
     """Return the layout of coefficients for a matrix of features, dense or CSR.
 
-    `features` is "observed" for the columns and outputs of a CSR matrix that occur together (see
-    `PackedColumns.observed`), or "all".
+    If X is a CSR matrix and `features` is "observed", only columns and outputs that occur together
+    get a coefficient (see `PackedColumns.observed`). If `features` is "all", each column gets a
+    coefficient for each output.
     """
     if not issparse(X):
         return DenseColumns(X.shape[1], n_outputs)

@@ -1,7 +1,8 @@
-"""Training of chains: sequences as rows, the likelihood and the pseudo-likelihood, the penalty.
+"""Train chains: define batches of sequences, two objectives, and the penalty with its choice.
 
-A row of training data is a whole sequence. The objectives plug into `fit` (`learning/fit.py`) like
-all others: L-BFGS takes all sequences at once, stochastic solvers take mini-batches of sequences.
+A row of training data is a whole sequence. The objectives are the likelihood and the
+pseudo-likelihood. `fit` (`learning/fit.py`) uses them like all other objectives: L-BFGS takes all
+sequences at once, and stochastic solvers take mini-batches of sequences.
 """
 
 from __future__ import annotations
@@ -25,58 +26,61 @@ from skcrbm.learning.penalties import L2, ElasticNet
 from skcrbm.utils.limits import CHAIN_ENTRIES
 from skcrbm.utils.parallel import ordered_map
 
-MISSING = -1
-# alpha="auto" tries these totals (penalty of the sum of the losses of all sequences), strongest
-# first, and stops after this number of totals that are no better than the best so far.
+MISSING = -1  # class of a position whose label is not observed
+# alpha="auto" tries penalties in this order, the strongest first. The numbers are factors of the
+# penalty if the losses of all sequences are added up; alpha is the factor divided by the total
+# weight of the sequences. The search stops after _PATIENCE penalties in a row that are no better
+# than the best so far.
 _TOTALS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 _PATIENCE = 2
-# A fit for one of these penalties stops when ten iterations gain no more than this share.
+# A fit for one of the penalties in _TOTALS stops when ten iterations lower the objective by no more
+# than _PATH_SHARE times its value, or after _PATH_ITERATIONS iterations.
 _PATH_SHARE = 1e-4
 _PATH_ITERATIONS = 100
-#: Share of the objective that ten iterations of a final fit must gain.
+#: A final fit stops when ten iterations lower the objective by no more than this share.
 SHARE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class SequenceBatch:
-    """Sequences, one after the other."""
+    """Batch of n sequences, whose T positions are stored one after the other."""
 
     X: Any  # ndarray or CSR matrix (T, D), features of all positions
     start: np.ndarray  # (n + 1,): sequence c has the positions start[c] to start[c + 1] - 1
-    path: np.ndarray  # (T,) classes as 0..K-1, `MISSING` if not observed
-    weight: np.ndarray  # (n,)
-    _pieces: dict = field(default_factory=dict, repr=False)  # parts that were cut before
+    path: np.ndarray  # (T,) class of each position, 0 to K - 1, or `MISSING` if not observed
+    weight: np.ndarray  # (n,) weights of the sequences
+    _pieces: dict = field(default_factory=dict, repr=False)  # cache of `pieces`
 
     def __len__(self) -> int:
         """Return the number of sequences."""
         return len(self.weight)
 
     def part(self, first: int, stop: int) -> SequenceBatch:
-        """Return neighbouring sequences, without a copy of a dense X."""
+        """Return the sequences `first` to ``stop - 1``, without a copy of a dense X."""
         rows = slice(self.start[first], self.start[stop])
         start = self.start[first : stop + 1] - self.start[first]
         return SequenceBatch(self.X[rows], start, self.path[rows], self.weight[first:stop])
 
     def blocks(self) -> list[SequenceBatch]:
-        """Return the batch; objectives of chains cut it themselves."""
+        """Return the whole batch, because objectives of chains split a batch themselves."""
         return [self]
 
     def computed(self) -> SequenceBatch:
-        """Return the batch, whose X is an array already."""
+        """Return the batch unchanged, because its X is always stored."""
         return self
 
     def take(self, numbers: np.ndarray) -> SequenceBatch:
-        """Return the sequences with these numbers, in this order."""
+        """Return the sequences with the indices `numbers`, in the order of `numbers`."""
         lengths = np.diff(self.start)[numbers]
         start = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(start[-1]) + np.repeat(self.start[numbers] - start[:-1], lengths)
         return SequenceBatch(self.X[rows], start, self.path[rows], self.weight[numbers])
 
     def pieces(self, n_entries: int) -> list[SequenceBatch]:
-        """Cut the batch into parts of some sequences.
+        """Split the batch into parts of a few sequences, to bound the memory.
 
-        `n_entries` is the number of entries of the largest array per position. The parts do not
-        depend on the number of threads.
+        `n_entries` is the number of entries that the largest array has per position. The parts do
+        not depend on the number of threads.
         """
         if n_entries not in self._pieces:
             part_of = self.start[:-1] // max(1, CHAIN_ENTRIES // n_entries)
@@ -86,7 +90,7 @@ class SequenceBatch:
 
 
 class SequenceSource(Source):
-    """Sequences that are visited in random order; a single batch is not shuffled."""
+    """Sequences that are visited in random order; a batch of all sequences keeps their order."""
 
     def __init__(self, sequences: SequenceBatch):
         self.all = sequences
@@ -113,9 +117,9 @@ class SequenceSource(Source):
 
 
 class ChainCoordinates:
-    """The parameters that are trained, as one vector for L-BFGS.
+    """Converts the trained parameters of a chain to one vector for L-BFGS, and back.
 
-    `trained` has an entry per array of `ChainParams`: False keeps the array as it is.
+    `trained` has one entry per array of `ChainParams`: False keeps the array at its first value.
     """
 
     def __init__(self, model: ChainModel, trained: tuple[bool, ...]):
@@ -123,13 +127,13 @@ class ChainCoordinates:
         self.trained = trained
 
     def vector(self, params: ChainParams) -> np.ndarray:
-        """Return the vector of parameters."""
+        """Convert parameters to a vector of the trained parameters."""
         return np.concatenate([p.ravel() for p, used in zip(params, self.trained) if used])
 
     gradient = vector
 
     def params(self, vector: np.ndarray) -> ChainParams:
-        """Return the parameters of a vector."""
+        """Convert a vector to parameters; arrays that are not trained keep their values."""
         params, first = [], 0
         for p, used in zip(self.start, self.trained):
             if used:
@@ -140,7 +144,7 @@ class ChainCoordinates:
         return ChainParams(*params)
 
     def lengths(self, penalty: ElasticNet) -> np.ndarray:
-        """Return the factor of the absolute value of each entry of the vector."""
+        """Return the L1 factor of each entry of the vector."""
         factors = [
             np.full(p.size, float(factor))
             for p, used, factor in zip(self.start, self.trained, penalty.l1_factors)
@@ -150,14 +154,16 @@ class ChainCoordinates:
 
 
 class ChainObjective(Objective):
-    """Base of the objectives of chains: a loss and its gradient by the log-weights, in parts.
+    """Base class of the objectives of chains.
+
+    A subclass computes the loss and its gradient with respect to the log-weights.
 
     Parameters
     ----------
     trained : tuple of bool
-        Arrays of `ChainParams` that are trained.
+        Entry for each array of `ChainParams`: True if the array is trained.
     n_jobs : int or None
-        Number of threads; the result does not depend on it.
+        Number of threads; the result does not depend on this number.
     """
 
     share = SHARE
@@ -168,7 +174,7 @@ class ChainObjective(Objective):
         self.state_key = type(self).__name__, trained
 
     def coordinates(self, model, batch, penalty):
-        """Return the vector for L-BFGS; see `Objective`."""
+        """Return the conversion between parameters and the vector of L-BFGS."""
         return ChainCoordinates(model, self.trained)
 
     def step(self, model, batch: Any, clock, state):
@@ -185,7 +191,7 @@ class ChainObjective(Objective):
 
     @abstractmethod
     def _residuals(self, model, piece) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return the loss, and its gradient by the scores (T, K) and by the pairs."""
+        """Return the loss, and its gradients with respect to the scores (T, K) and the pairs."""
 
 
 def _entries(model):
@@ -193,7 +199,7 @@ def _entries(model):
 
 
 class ChainLikelihood(ChainObjective):
-    """Minus the log-likelihood of the observed labels; missing labels are summed out."""
+    """Negative log-likelihood of the observed labels; missing labels are summed out."""
 
     def _residuals(self, model, piece):
         energies = model.energies(piece.X, piece.start)
@@ -215,7 +221,7 @@ class ChainLikelihood(ChainObjective):
 
 
 class ChainPseudoLikelihood(ChainObjective):
-    """Minus the sum of the log-probabilities of each label given both neighbours."""
+    """Negative sum of the log-probabilities of each label given both neighbours."""
 
     needs_complete = True
 
@@ -235,7 +241,7 @@ class ChainPseudoLikelihood(ChainObjective):
 
 
 def clamped(energies, path):
-    """Return chains whose states are held at path (T,); `MISSING` leaves a state free."""
+    """Clamp the states of chains to `path` (T,), except where `path` is `MISSING`."""
     scores = energies.scores.copy()
     held = np.flatnonzero(path != MISSING)
     values = scores[held, path[held]]
@@ -245,7 +251,10 @@ def clamped(energies, path):
 
 
 def subtract_path(piece: SequenceBatch, states: np.ndarray, pairs: np.ndarray) -> None:
-    """Subtract the indicators of the observed path times the weights, in place."""
+    """Subtract the observed states and pairs of a path from `states` and `pairs`, in place.
+
+    Each state and each pair counts with the weight of its sequence.
+    """
     weight = np.repeat(piece.weight, np.diff(piece.start))
     states[np.arange(len(piece.path)), piece.path] -= weight
     inner = np.ones(len(piece.path), bool)
@@ -301,8 +310,8 @@ def choose_alpha(
 ) -> float:
     """Return the penalty of the sum of the losses with the best score on held-out sequences.
 
-    The path begins with the strongest penalty. Each fit starts from the parameters of the fit
-    before, and the path ends when weaker penalties are no better.
+    The strongest penalty is tried first. Each fit starts from the parameters of the previous fit.
+    The search ends when weaker penalties are no better (see `_PATIENCE`).
     """
     weight = float(rest.weight.sum())
     best, best_score, worse = _TOTALS[0], -np.inf, 0

@@ -251,8 +251,8 @@ class RowSpace:
 
     With an L2 penalty the optimal coefficients are in this space. So a fit to the coordinates `X`
     (N, rank) gives the same model, but needs at most N instead of D parameters per unit. The
-    coordinates belong to an orthonormal basis of the space. They are computed as a pivoted Cholesky
-    factor of ZZ', and the basis itself is never computed.
+    coordinates belong to an orthonormal basis of the space. A pivoted Cholesky factor of ZZ' gives
+    the coordinates, so the basis itself is never computed.
     """
 
     def __init__(self, Z):

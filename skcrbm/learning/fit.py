@@ -55,7 +55,7 @@ class Plan:
     solver: Solver
     max_iter: int  # largest number of epochs, or of iterations of L-BFGS
     verbose: int
-    # Only stochastic solvers use the following fields.
+    # Only stochastic solvers use the following fields:
     stopping: LossPlateau = field(default_factory=LossPlateau)
     batch_size: int = 1
     average: bool = False  # True keeps the average of the iterates instead of the last iterate
@@ -254,7 +254,8 @@ class _EpochsRun:
         history, optimizer = self.train(rest, plan.max_iter, validate)
         scores = [epoch.score for epoch in history.epochs]
         if history.best.number != history.epochs[-1].number:
-            optimizer = None  # its state belongs to an epoch after the kept epoch
+            # Drop the optimizer, because its state belongs to an epoch after the kept epoch.
+            optimizer = None
         if not plan.stopping.refit or history.reason in ("callback", "interrupted"):
             return self.fitted(history, optimizer, scores)
         n_epochs = history.best.number + 1 - self.progress.n_epochs
@@ -275,7 +276,7 @@ class _EpochsRun:
         plan = self.plan
         optimizer = optimizer or self._new_optimizer(plan.rows.n_rows)
         # Contrastive rules report a difference of phases as their loss. The difference does not
-        # measure progress, so it must not end the training.
+        # measure progress, so the difference must not end the training.
         patience = patience and (validate is not None or plan.objective.is_loss)
         first = self.progress.n_epochs
         line = LiveLine(plan.verbose, "Epoch", max_iter, first)

@@ -1,4 +1,4 @@
-"""L-BFGS on all rows at once, for exact objectives that draw no random numbers.
+"""Run L-BFGS on all rows at once, for exact objectives that draw no random numbers.
 
 `descend` minimises the mean loss of the rows plus a penalty. `CenteredCoordinates` converts the
 parameters to a vector that is easier to optimise, and `Minimizer` runs the algorithm one iteration
@@ -27,26 +27,30 @@ from skcrbm.utils.labels import observed_weight
 from skcrbm.utils.parallel import one_blas_thread
 
 # A fit has converged if `_WINDOW` iterations lower the objective by no more than `tol`, or by no
-# more than a share of its value. The share is small without hidden units, because there is a single
-# minimum and few more iterations reach it. With hidden units there are many minima, and further
-# iterations do not improve the score on held-out rows.
+# more than a share of the objective's value. Without hidden units the share is `_CONVEX_SHARE`:
+# there is a single minimum, and few more iterations reach it. With hidden units the share is
+# `_SHARE`: there are many minima, and further iterations do not improve the score on held-out rows.
 _WINDOW = 10
 _SHARE, _CONVEX_SHARE = 5e-4, 1e-8
 
-# Curvature that remains for each kind of parameter when all other parameters adapt, as a share of
-# the curvature when they are fixed. The weights W keep little curvature, because the intercepts can
-# undo the effect of W on the marginals. The values need few iterations on Scene, Emotions, Birds
-# and Medical; a change by a factor of two hardly matters.
+# Estimated curvature of the objective for each kind of parameter when all other parameters adapt,
+# as a share of the curvature when all other parameters are fixed. The weights W keep little
+# curvature, because the intercepts can undo the effect of W on the marginals. With these values,
+# L-BFGS needs few iterations on Scene, Emotions, Birds and Medical; a change by a factor of two
+# hardly matters.
 _WEIGHTS, _INTERCEPT, _HIDDEN = 0.02, 0.25, 0.09
 _HIDDEN_COEF = 0.02
-# Number added to the variance of each label, which is 0 for a label that is always on or off.
+# Number added to the variance of each label, because the variance of a label that is always on or
+# always off is 0.
 _LEAST = 1e-3
 
 # Number of pairs (step, change of the gradient) from which the inverse Hessian is approximated.
 _MEMORY = 10
-# Constants of the weak Wolfe conditions: sufficient decrease, and a flatter slope than at first.
+# Constants of the weak Wolfe conditions. A step must lower the value by at least _DECREASE times
+# the decrease that the initial slope predicts, and the slope at its end must be flatter than
+# _CURVATURE times the initial slope.
 _DECREASE, _CURVATURE = 1e-4, 0.9
-_MAX_EVALUATIONS = 25
+_MAX_EVALUATIONS = 25  # largest number of evaluations in one line search
 
 
 def descend(
@@ -99,7 +103,7 @@ def fit_rows(model, batch: Batch, objective: Objective, penalty: L2, max_iter: i
 
 
 def relative_tolerance(objective: Objective, model) -> float:
-    """Return the argument `share` of `descend` for a final fit."""
+    """Return the relative tolerance of a final fit, which is the argument `share` of `descend`."""
     if objective.share is not None:
         return objective.share
     return _CONVEX_SHARE if model.params.weights.shape[1] == 0 else _SHARE
@@ -150,7 +154,8 @@ class Minimizer:
     """Minimiser of a smooth function (Nocedal and Wright 2006, algorithm 7.5).
 
     SciPy's L-BFGS would find the same iterates in principle. But with some ten thousand variables
-    its overhead exceeds the cost of an evaluation, and SciPy cannot pause between iterations.
+    the overhead of SciPy exceeds the cost of an evaluation, and SciPy cannot pause between
+    iterations.
 
     ``evaluate(x)`` returns the value, the gradient (a new array) and other information. The results
     at the current point `x` (n,) are stored in `value`, `gradient` and `info`. The array `x` is
@@ -167,7 +172,8 @@ class Minimizer:
         """Do one iteration; return False if no step lowers the value, as at a minimum."""
         direction = self._direction()
         slope = ddot(self.gradient, direction)
-        if not slope < 0:  # not downhill because of rounding errors, or the gradient is 0
+        # If the direction leads uphill because of rounding errors, follow the negative gradient.
+        if not slope < 0:
             self._pairs.clear()
             direction = -self.gradient
             slope = -ddot(self.gradient, self.gradient)
@@ -231,9 +237,10 @@ class Minimizer:
 class OrthantMinimizer(Minimizer):
     """Minimiser of a smooth function plus ``sum of lengths * |x|`` (OWL-QN [1]_).
 
-    ``evaluate(x)`` returns the smooth function and its gradient; lengths (n,) are factors of the
-    absolute values. A step stays in one orthant, so that parameters become exactly 0. `value` is
-    the whole objective.
+    ``evaluate(x)`` returns the value and the gradient of the smooth function. `lengths` (n,) are
+    the factors of the absolute values. A step stays in one orthant: an entry that would change its
+    sign is set to 0, so that many parameters become exactly 0. The attribute `value` includes the
+    absolute values.
 
     References
     ----------
@@ -250,7 +257,7 @@ class OrthantMinimizer(Minimizer):
         super().__init__(with_lengths, x)
 
     def iterate(self):
-        """Take a step; return False if no step leads down."""
+        """Do one iteration; return False if no step lowers the value, as at a minimum."""
         x = self.x
         slope = self._pseudo_gradient()
         smooth, self.gradient = self.gradient, slope
@@ -284,7 +291,7 @@ class OrthantMinimizer(Minimizer):
         return True
 
     def _pseudo_gradient(self):
-        """Return the derivative in the direction of steepest descent, 0 at a minimum."""
+        """Return the subgradient with the smallest length, which is 0 at a minimum."""
         x, g, lengths = self.x, self.gradient, self.lengths
         outside = g + np.sign(x) * lengths
         at_zero = np.where(g + lengths < 0, g + lengths, np.where(g - lengths > 0, g - lengths, 0))
@@ -294,9 +301,10 @@ class OrthantMinimizer(Minimizer):
 class CenteredCoordinates:
     """Linear conversion between the parameters and a vector with better conditioning.
 
-    The intercepts in the vector are the intercepts of the same model written for units and columns
-    with their means subtracted [1]_. Each entry of the vector is a parameter times the square root
-    of its estimated curvature, including the curvature of the penalty.
+    The model is rewritten for units and columns of X from which their means are subtracted [1]_,
+    which changes the intercepts. Each entry of the vector is a parameter of the rewritten model
+    times the square root of the parameter's estimated curvature, including the curvature of the
+    penalty.
 
     References
     ----------
@@ -352,7 +360,7 @@ class CenteredCoordinates:
         )
 
     def gradient(self, gradient):
-        """Convert a gradient in the parameters to the gradient in the vector."""
+        """Convert a gradient for the parameters to the gradient for the vector."""
         g = gradient
         b, c = g.visible_intercept, g.hidden_intercept
         centred = g._replace(

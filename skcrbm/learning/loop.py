@@ -1,4 +1,4 @@
-"""The training loop over shuffled mini-batches, with early stopping, a history and interrupts."""
+"""Train on shuffled mini-batches, with early stopping, a history and safe interrupts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def run_epochs(
             on_epoch_begin(number)
             started = time.perf_counter()
             clocks = (Clock(number, step, key) for step in steps)
-            # Ignore overflow on purpose: it makes parameters infinite, and these are checked.
+            # Ignore overflow on purpose: it makes parameters infinite, and infinite parameters are
+            # detected below.
             with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 model, loss, converged, share = _one_epoch(
                     model,
@@ -107,7 +108,8 @@ def run_epochs(
     except KeyboardInterrupt:
         if history.best is None:
             raise
-        optimizer.keep(model.params)  # do all postponed updates, see `LateRows`
+        # Make the optimizer do all postponed updates, see `LateRows`.
+        optimizer.keep(model.params)
         history.reason = "interrupted"
     return history
 
@@ -126,8 +128,9 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
             step, history.state = objective.step(model, batch, clock, history.state)
         except MagnitudeError as error:
             raise _divergence(clock.epoch) from error
-        # Divide the weighted sums over rows by the expected weight of a batch of this length. With
-        # the actual weight, heavy and light rows would count the same in batches of a single row.
+        # Divide the weighted sums over rows by the mean weight of a batch of this length. If they
+        # were divided by the actual weight, heavy and light rows would count the same in batches of
+        # a single row.
         total = len(batch) * mean_weight
         gradient = _mean_gradient(step.gradient, total, model.params, optimizer, penalty)
         value = step.loss
@@ -139,7 +142,8 @@ def _one_epoch(model, visits, mean_weight, objective, optimizer, penalty, histor
         if step.effective_share is not None:
             shares.append(step.effective_share)
         model = model._replace(params=optimizer.update(model.params, gradient))
-        # Stop if the squares of the parameters overflow, because energies would overflow next.
+        # Stop if the squares of the changed parameters overflow, because energies would overflow
+        # next.
         moved = (g.of(p) if isinstance(g, RowSparse) else p for g, p in zip(gradient, model.params))
         if not np.isfinite(loss) or not all(map(_in_bounds, moved)):
             raise _divergence(clock.epoch)

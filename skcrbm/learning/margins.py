@@ -19,7 +19,7 @@ QUERIES = {"marginal": "marginal_map", "max": "map"}
 
 
 def state_query(method: InferenceMethod, preferred: str) -> str:
-    """Return a query for the best state that `method` can answer, `preferred` if possible.
+    """Return a query for the best state that `method` can answer; `preferred`, if possible.
 
     Raises
     ------
@@ -41,10 +41,10 @@ def state_methods() -> list[str]:
 
 
 class BestState(Phase):
-    """Base of the phases that search for a best visible state.
+    """Base class of the phases that search for a best visible state.
 
-    `hidden` is "marginal" (hidden units are summed out) or "max" (hidden units take their best
-    values).
+    If `hidden` is "marginal", hidden units are summed out. If `hidden` is "max", hidden units take
+    their best values.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Completed(BestState):
     """Positive phase: the moments of the labels, with missing labels at their best values."""
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the completed labels and the unchanged state."""
+        """Return the `Moments` of the completed labels, and the unchanged `state`."""
         energy = one_model_per_row(energy, len(batch))
         target = batch.visible.astype(energy.dtype, copy=True)
         converged = np.ones(len(batch), bool)
@@ -80,18 +80,22 @@ class Completed(BestState):
 
 
 class LossAugmented(BestState):
-    """Negative phase: loss-augmented MAP, ``argmax_v D(v, y) + s(v)`` with the score s.
+    """Negative phase that finds the loss-augmented MAP state, ``argmax_v D(v, y) + s(v)``.
 
-    D is the number of wrong outputs among the observed outputs; for a categorical output D is 1 if
-    the class is wrong. D is linear in v, so that adding D shifts the fields of the visible units.
+    s is the score, and D is the number of wrong outputs among the observed outputs. For a
+    categorical output, D is 1 if the class is wrong. D is linear in v, so adding D only shifts the
+    fields of the visible units.
     """
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the maximiser (`log_weight` includes D) and the same state."""
+        """Return the `Moments` of the maximiser, and the unchanged state.
+
+        `log_weight` of the moments includes D.
+        """
         energy = one_model_per_row(energy, len(batch))
         # A wrong class changes two units, so each of the two counts one half.
         unit = 0.5 if energy.categorical else 1.0
-        shift = unit * np.nan_to_num(1 - 2 * batch.visible)  # no loss for a missing label (NaN)
+        shift = unit * np.nan_to_num(1 - 2 * batch.visible)  # missing labels (NaN) get the shift 0
         first, *others = energy.fields
         augmented = energy.with_fields(first + shift, *others)
         found, converged = self.search(augmented, clock.epoch)
@@ -104,9 +108,9 @@ class MarginalHiddenMargin(Contrast):
     """Marginal structured SVM (Ping, Liu and Ihler 2014; Ping and Ihler 2017, section 4.2).
 
     With the score ``s(v) = log sum_h exp(-E(v, h))``, the loss of a row with outputs y is
-    ``max_v [D(v, y) + s(v)] - s(y)``, where D counts the wrong outputs. The subgradient is the
-    gradient of ``s(v_hat) - s(y)`` at the maximiser v_hat, which the inference method finds. If the
-    method finds only a state with a lower value than y, the loss of the row is 0.
+    ``max_v [D(v, y) + s(v)] - s(y)``, where D counts the wrong outputs. The inference method looks
+    for the maximiser v_hat, and the gradient of ``s(v_hat) - s(y)`` is a subgradient of the loss.
+    If the method finds only a state with a lower value than y, the loss of the row is 0.
 
     Missing outputs do not count in D and take their best values in y.
     """
@@ -128,7 +132,7 @@ class MarginalHiddenMargin(Contrast):
         )
 
     def score(self, model, batch: Batch, epoch: int) -> float:
-        """Return minus the share of wrong outputs; decoding uses the inference of training."""
+        """Return minus the share of wrong outputs, decoded by the inference method of training."""
         return -share_of_errors(self.negative.search(model.energy(batch.X), epoch)[0], batch)
 
 

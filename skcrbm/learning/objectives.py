@@ -1,7 +1,7 @@
-"""Objectives: the gradient and loss of a batch as the difference of two phases.
+"""Objectives, which compute the gradient and the loss of a batch as a difference of two phases.
 
 `rules.py` has the public learning rules (`Likelihood`, `ContrastiveDivergence`, ...), each of
-which builds an objective from two phases of `phases.py`. This module also has the scores of models
+which builds an objective from two phases of `phases.py`. This module also computes scores of models
 on held-out rows.
 """
 
@@ -24,9 +24,11 @@ from skcrbm.utils.limits import EXACT_VALIDATION_UNITS
 class Step(NamedTuple):
     """Gradient and loss of a batch, as weighted sums over its rows."""
 
-    gradient: Any  # params of arrays or `RowSparse`; the training loop changes them in place
+    # Named tuple like `model.params`, of arrays or `RowSparse`, which the training loop changes in
+    # place.
+    gradient: Any
     loss: float
-    n_converged: int  # rows whose inference converged
+    n_converged: int  # number of rows whose inference converged
     effective_share: float | None = None  # effective sample size / number of weighted states
 
     @classmethod
@@ -47,11 +49,11 @@ class Step(NamedTuple):
 
 
 class Objective(ABC):
-    """Base of the objectives: a loss, or only a direction, evaluated batch by batch.
+    """Base class of the objectives, which evaluate a loss and its gradient on a batch.
 
-    An objective stores only options. Data that must be kept between batches, such as Markov chains,
-    are in a `state`: `start` returns the first state, and `step` takes a state and returns the
-    next.
+    Some objectives have no loss and compute only a direction of descent. An objective stores only
+    options. Data that must be kept between batches, such as Markov chains, is in a `state`: `start`
+    returns the first state, and `step` takes a state and returns the next.
 
     A model is a named tuple with a field `params`, which is a named tuple of arrays, and two
     methods: ``energy(X)`` returns one energy per row or a single energy for all rows, and
@@ -64,18 +66,18 @@ class Objective(ABC):
     draws: bool = False
     #: True if training lowers the loss, so that training may stop when the loss stops falling.
     is_loss: bool = True
-    #: True if the state has an entry per training row, indexed by `Batch.index`.
+    #: True if the state has one entry per training row, found with `Batch.index`.
     keeps_chains: bool = False
-    #: A later fit continues from the state only if its objective has the same key.
+    #: Key of the objective: a later fit with an equal key may continue from the state.
     state_key: Any = None
-    #: Share of the objective that ten iterations of L-BFGS must gain, if they are to go on; None
-    #: chooses the share by the number of hidden units.
+    #: L-BFGS stops when ten iterations lower the objective by no more than this share of its value;
+    #: None chooses the share by the number of hidden units.
     share: float | None = None
 
     def coordinates(self, model, batch: Batch, penalty) -> Any:
-        """Return the map between parameters and the vector of L-BFGS.
+        """Return the object that converts between the parameters and the vector of L-BFGS.
 
-        None stands for the coordinates of conditional RBMs, `CenteredCoordinates`.
+        None stands for `CenteredCoordinates`, the conversion for conditional RBMs.
         """
         return None
 
@@ -86,7 +88,8 @@ class Objective(ABC):
     def rows_read(self, model, batch: Batch):
         """Return the rows of each parameter array that a step on the batch reads.
 
-        None stands for all rows of all arrays; an entry None stands for all rows of one array.
+        None stands for all rows of all arrays. If the entry of an array is None, all rows of the
+        array are read.
         Objectives with `RowSparse` gradients override this method, so that the optimizer can
         postpone the update of rows that are not read.
         """
@@ -102,11 +105,11 @@ class Objective(ABC):
 
 
 class Contrast(Objective):
-    """Objective whose gradient subtracts the moments of a positive from a negative phase.
+    """Objective whose gradient is the moments of a negative phase minus those of a positive phase.
 
-    `inference` is the method that computes the validation score. With `only_violations` a row
-    counts only if its log-weight is larger in the negative phase than in the positive phase, as in
-    a hinge loss or a perceptron; then both phases must give one state per row. `Objective` explains
+    The method `inference` computes the validation score. If `only_violations` is True, a row counts
+    only if its log-weight is larger in the negative phase than in the positive phase, as in a hinge
+    loss or a perceptron. Both phases must then give one state per row. `Objective` explains
     `needs_complete`, `is_loss` and `state_key`.
     """
 
@@ -181,7 +184,10 @@ class Contrast(Objective):
 
 
 class DensityContrast(Contrast):
-    """Objective of a density: moments of the model minus moments of the data, without X."""
+    """Objective of a density, which does not depend on X.
+
+    The gradient is the moments of the model minus the moments of the data.
+    """
 
     def score(self, model, batch: Batch, epoch: int) -> float:
         """Return the mean log-likelihood of held-out rows, or their pseudo-likelihood.
@@ -216,10 +222,10 @@ def _statistics(energy, moments, weight):
 
 
 def _unary_difference(positive, negative, weight):
-    """Return the difference of the unary moments, negative - positive, times the weights.
+    """Return the unary moments of the negative minus the positive phase, times the row weights.
 
-    The result has one row per row of the batch. If all rows share a single model, the result has
-    one row: the sum over the batch.
+    The result has one row per row of the batch. If all rows share a single model, the result has a
+    single row, the sum over the batch.
     """
     dtype = negative.unary.dtype
     if len(positive.unary) == len(negative.unary) == len(weight):
@@ -266,7 +272,8 @@ def row_scores(
     """Return the joint and the marginal loss of each row (N, 2); `method` must be exact.
 
     The joint loss is ``-log p(observed outputs)``. The marginal loss is minus the sum of the
-    marginal log-probabilities of the observed outputs. For a categorical output they are equal.
+    marginal log-probabilities of the observed outputs. For a categorical output, both losses are
+    equal.
     """
     energy = model.energy(batch.X)
     free = infer(energy, method, returns=("marginals", "log_partition"), n_jobs=n_jobs)

@@ -1,4 +1,4 @@
-"""First-order optimizers for parameters in named tuples of arrays, and averages of iterates.
+"""Update parameters (named tuples of arrays) by first-order steps, and average the iterates.
 
 `LateRows` lets Adam postpone the update of rows of a parameter matrix until a step reads them. This
 saves time if X is sparse.
@@ -15,21 +15,23 @@ import numpy as np
 from skcrbm.kernels.adam import bring_up_rows, step_rows
 from skcrbm.utils.row_sparse import RowSparse
 
-# Number of entries that Adam updates at once, small enough for the cache of the processor.
+# Number of array entries that Adam updates at once. A block of this size fits into the cache of the
+# processor.
 _BLOCK = 2**17
-# Number of steps after which an old gradient no longer changes a parameter:
-# (beta1 / sqrt(beta2))^400 is 1e-18.
+# Number of steps after which an old gradient no longer changes a parameter, because its factor
+# (beta1 / sqrt(beta2))^400 is only 1e-18.
 _LONGEST = 400
-# Number of steps after which the bias correction is 1 up to rounding: beta2^40000 is 1e-17.
+# Number of steps after which Adam's bias correction is 1 up to rounding, because beta2^40000 is
+# only 1e-17.
 _SETTLED = 40000
 
 
 class PolynomialAverage:
     """Average that forgets early iterates: iterate t has a weight of about ``t^power``.
 
-    ``mean += (power + 1) / (t + power) (iterate - mean)`` (Shamir and Zhang 2013, section 4);
-    power 0 is the plain average. `mean` is the average, `last` the iterate from which training
-    continues.
+    Each iterate updates the average by ``mean += (power + 1) / (t + power) (iterate - mean)``
+    (Shamir and Zhang 2013, section 4). Power 0 gives the plain average. `mean` is the average, and
+    `last` is the iterate from which training continues.
     """
 
     def __init__(self, power: float = 3.0):
@@ -71,10 +73,10 @@ class PolynomialAverage:
 
 
 class Optimizer(ABC):
-    """Base of the optimizers, which update the parameters and choose the iterate to keep.
+    """Base class of the optimizers, which update the parameters and choose which iterate to keep.
 
-    `learning_rates` has a rate per parameter array. `average` is a `PolynomialAverage` to keep
-    instead of the last iterate, or None.
+    `learning_rates` has one rate per parameter array. `average` is None to keep the last iterate,
+    or a `PolynomialAverage` to keep the average of the iterates.
     """
 
     #: True if gradients may be `RowSparse`.
@@ -89,7 +91,7 @@ class Optimizer(ABC):
         return params if self.average is None else self.average.resume(params)
 
     def ready(self, params, rows_read):
-        """Return the parameters with all postponed updates of rows that the next step reads.
+        """Do all postponed updates of rows that the next step reads, and return the parameters.
 
         ``rows_read()`` returns the result of `Objective.rows_read`; this function is called only if
         updates have been postponed.
@@ -99,8 +101,9 @@ class Optimizer(ABC):
     def update(self, params, gradient):
         """Return the parameters after one step.
 
-        The arguments are not changed, with one exception: if gradients are `RowSparse`, arrays
-        that `ready` or `update` returned are changed in place. Arrays from `keep` never change.
+        The arguments are not changed, with one exception: if gradients are `RowSparse`, parameter
+        arrays that `ready` or `update` has returned are changed in place. Arrays that `keep` has
+        returned never change.
         """
         params = self._move(params, gradient)
         if self.average is not None:
@@ -129,7 +132,7 @@ class GradientSteps(Optimizer):
             new = []
             for p, g, rate in zip(params, gradient, self.learning_rates):
                 step = p.dtype.type(rate) * g
-                # In place: large temporary arrays cost more than the arithmetic.
+                # Subtract in place, because large temporary arrays cost more than the arithmetic.
                 new.append(np.subtract(p, step, out=step))
             return type(params)(*new)
         if self.velocity is None:
@@ -152,12 +155,12 @@ class AdamSteps(Optimizer):
         self.n_steps = 0
         self.first: Any = None
         self.second: Any = None
-        # `LateRows` of each parameter array with `RowSparse` gradients, by number of the array.
+        # Map from the index of each parameter array with `RowSparse` gradients to its `LateRows`.
         self.late = {}
 
     @property
     def takes_rows(self):
-        """True if gradients may be `RowSparse`. An average would need all rows at each step."""
+        """True if gradients may be `RowSparse`: without an average, which needs all rows."""
         return self.average is None
 
     def ready(self, params, rows_read):
@@ -207,7 +210,7 @@ class AdamSteps(Optimizer):
         return type(params)(*new)
 
     def _late_rows(self, k, shape):
-        """Return the `LateRows` of parameter array k; create this object for the first step."""
+        """Return the `LateRows` of parameter array k, which is created at the first call."""
         if k not in self.late:
             constants = self.learning_rates[k], self.beta1, self.beta2, self.epsilon
             self.late[k] = LateRows(shape, self.n_steps - 1, *constants)
@@ -230,7 +233,7 @@ class AdamSteps(Optimizer):
 
 
 def _blocks(p):
-    """Return slices of the first axis of an array with about `_BLOCK` entries each."""
+    """Split the first axis of an array into slices with about `_BLOCK` array entries each."""
     n = len(p)
     length = max(1, _BLOCK // max(1, p.size // max(1, n)))
     return [slice(first, first + length) for first in range(0, n, length)]
@@ -240,7 +243,7 @@ def _blocks(p):
 
 
 def step_length(n_steps, beta1, beta2):
-    """Return the bias correction of Adam at step `n_steps`, a factor of the learning rate."""
+    """Return Adam's bias correction at step `n_steps`, by which the learning rate is multiplied."""
     return np.sqrt(1 - beta2**n_steps) / (1 - beta1**n_steps)
 
 
@@ -254,15 +257,15 @@ def _missed_steps(beta1, beta2):
 
 
 class LateRows:
-    """Postponed Adam updates of the rows of a flat parameter array.
+    """Postpones the Adam updates of rows of a parameter matrix until a step reads the rows.
 
-    A row with gradient 0 is not updated until a step reads it; then all missed updates are made at
-    once. Only rows that are read cost time, but the result is the same as if every step updated all
-    rows. The error is rounding, except for entries with gradients as small as epsilon: their
-    updates have a relative error of up to 1e-4.
+    A row with gradient 0 is not updated until a step reads the row. Then all missed updates of the
+    row are made at once. Only rows that are read cost time, but the result is the same as if every
+    step updated all rows, up to rounding. There is one exception: updates of entries with gradients
+    as small as epsilon have a relative error of up to 1e-4.
 
-    `shape` is the shape of the matrix in the flat array, and `n_steps` the number of steps before
-    the first postponed update. The other arguments are the options of Adam.
+    The matrix is stored as a flat array, and `shape` is the shape of the matrix. `n_steps` is the
+    number of steps before the first postponed update. The other arguments are the options of Adam.
     """
 
     def __init__(
@@ -277,7 +280,7 @@ class LateRows:
         self._shape = shape
         self._rate, self._betas, self._epsilon = float(rate), (beta1, beta2), epsilon
         self._done = np.full(shape[0], n_steps, np.int64)
-        # Private copy of the parameters that is changed in place; None if no update is postponed.
+        # Own copy of the parameters, which is changed in place; None if no update is postponed.
         self._own: Any = None
 
     def ready(self, params, moments, n_steps, rows):
@@ -287,7 +290,8 @@ class LateRows:
         returned array.
         """
         if params is not self._own:
-            # The parameters have been replaced, but their moments still need the updates.
+            # The caller has replaced the parameters. First finish the postponed updates of
+            # `moments`, which the replacement did not change.
             self.release(params, moments, n_steps)
             self._own = params.copy()
         self._bring_up(moments, n_steps, rows)

@@ -10,7 +10,7 @@ from skcrbm.energies.rbm import CRBMParams
 
 
 class Penalty(ABC):
-    """Base of the penalties: terms that are added to the mean loss per row."""
+    """Base class of the penalties, which are added to the mean loss per row."""
 
     def pulls(self, k: int) -> bool:
         """Return True if the penalty may have a gradient for parameter array number k."""
@@ -26,7 +26,7 @@ class Penalty(ABC):
 
 
 class L2(Penalty):
-    """Squared penalty ``sum of factor / 2 |parameter - centre|^2`` over the parameter arrays.
+    """Squared penalty: the sum of ``factor / 2 |parameter - centre|^2`` over parameter arrays.
 
     `factors` has a number per parameter array (0 for no penalty), or an array of numbers that
     broadcasts with the parameter array. `centres` has an array of centres per parameter array, or
@@ -44,7 +44,7 @@ class L2(Penalty):
 
     @property
     def curvature(self):
-        """Largest factor, which is the largest second derivative of the penalty."""
+        """Largest second derivative of the penalty, which is the largest factor."""
         return max((float(np.max(self.factors[k])) for k in self._pulled), default=0.0)
 
     def value(self, params):
@@ -70,7 +70,7 @@ class L2(Penalty):
 
 
 class ElasticNet(L2):
-    """Sum of the `L2` penalty and an L1 penalty ``sum of factor |parameter|``.
+    """Sum of the `L2` penalty and an L1 penalty, which adds up ``factor |parameter|``.
 
     Training follows subgradients of the L1 term, so that parameters come near 0 but are rarely
     exactly 0. `l1_factors` has the same form as `factors` in `L2`.

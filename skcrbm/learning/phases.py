@@ -138,7 +138,7 @@ class Observed(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` given the observed outputs and the unchanged state."""
+        """Return the `Moments` given the observed outputs, and the unchanged `state`."""
         energy = one_model_per_row(energy, len(batch))
         missing = np.isnan(batch.visible)
         if not missing.any():
@@ -173,7 +173,7 @@ class Expected(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the model and the unchanged state."""
+        """Return the `Moments` of the model, and the unchanged `state`."""
         weight = batch.weight
         if energy.n_models != len(batch):
             weight = np.array([weight.sum()])
@@ -200,7 +200,7 @@ class ObservedOnce(Observed):
         self._cached = WeakKeyDictionary()
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` given the data and the unchanged state."""
+        """Return the `Moments` given the data, and the unchanged `state`."""
         if energy.n_hidden or np.isnan(batch.visible).any():
             return super().__call__(energy, batch, clock, state)
         if batch not in self._cached:
@@ -340,7 +340,7 @@ class PerturbedMaxima(Phase):
         self.n_steps = n_steps
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the maxima and the unchanged state."""
+        """Return the `Moments` of the maxima, and the unchanged `state`."""
         energy = one_model_per_row(energy, len(batch))
         states = perturbed_states(energy, clock.key, batch.index, clock.draw(0), self.n_steps)
         return moments_of_states(energy, states[:, : energy.n_visible]), state
@@ -364,7 +364,7 @@ class LocalSearch(Phase):
         self.n_steps = n_steps
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the best visible state found and the unchanged `state`."""
+        """Return the `Moments` of the best visible state found, and the unchanged `state`."""
         energy = one_model_per_row(energy, len(batch))
         block = slice(0, energy.n_visible)
         states = np.zeros((len(batch), 1, energy.n_variables), energy.dtype)
@@ -475,7 +475,7 @@ class Independent(Phase):
         self.n_jobs = n_jobs
 
     def __call__(self, energy, batch, clock, state, positive=None):
-        """Return the `Moments` of the drawn states and the unchanged `state`."""
+        """Return the `Moments` of the drawn states, and the unchanged `state`."""
         method = self.inference.at_epoch(clock.epoch)
         found = infer(energy, method, returns="marginals", n_jobs=self.n_jobs)
         streams = np.arange(self.n_states)

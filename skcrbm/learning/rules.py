@@ -36,12 +36,13 @@ Kind = Literal["conditional", "density", "layered", "chain"]
 
 # Default number of states that are drawn from a density in each step.
 _N_STATES = 100
-# Default number of max-product sweeps for a sample of a conditional model.
+# Default number of max-product sweeps with which PMP learning draws a sample of a conditional
+# model.
 _MAX_PRODUCT_SWEEPS = 50
 
 
 class LearningRule(Options):
-    """Base of the learning rules."""
+    """Base class of the learning rules."""
 
     #: True if the loss of a density is its negative log-likelihood.
     has_density_loss: ClassVar[bool] = False
@@ -102,12 +103,12 @@ class LearningRule(Options):
         raise TypeError(f"{type(self).__name__} does not train densities")
 
     def _density_key(self, sampler):
-        """Return `Objective.state_key`: a warm start continues only from a state with this key."""
+        """Return `Objective.state_key`; a warm start reuses only a state with an equal key."""
         return self.name
 
 
 class Likelihood(LearningRule):
-    """Maximum likelihood with the marginals of `inference`; the name is "mle".
+    """Maximum likelihood with the marginals of `inference` (``learning="mle"``).
 
     The gradient is ``E[moments | x] - E[moments | observed v, x]`` ([1]_, eq. 5). In the second
     term, the same inference method marginalises the missing outputs. If the method is approximate,
@@ -149,11 +150,11 @@ class Likelihood(LearningRule):
 
 
 class PseudoLikelihood(LearningRule):
-    """Pseudo-likelihood of chains; the name is "pseudo_likelihood".
+    """Pseudo-likelihood of chains (``learning="pseudo_likelihood"``).
 
     The loss is minus the sum of the log-probabilities of each label given both neighbours [1]_. It
-    costs less than the likelihood, but weights learned by it trust the neighbours too much:
-    prediction does not know them. Every label must be observed.
+    costs less than the likelihood. But the learned weights trust the neighbours too much, because
+    prediction does not know the neighbours. Every label must be observed.
 
     References
     ----------
@@ -175,7 +176,10 @@ class PseudoLikelihood(LearningRule):
 
 
 class _Contrastive(LearningRule):
-    """Base of contrastive divergence, with chains that begin at the data or persist."""
+    """Base class of the two rules of contrastive divergence.
+
+    The chains begin at the data (`start` "data") or continue from step to step ("persistent").
+    """
 
     needs_complete = True
     draws = True
@@ -218,7 +222,7 @@ class _Contrastive(LearningRule):
 
 
 class ContrastiveDivergence(_Contrastive):
-    """Contrastive divergence, CD-k (Hinton 2002); the name is "cd".
+    """Contrastive divergence, CD-k (Hinton 2002), selected by ``learning="cd"``.
 
     In each step, Gibbs chains begin at the data v_data and reach states v_k after k sweeps. The
     step follows the gradient of the difference of free energies ``F(v_data) - F(v_k)``, in which
@@ -244,12 +248,12 @@ class ContrastiveDivergence(_Contrastive):
 
 
 class PersistentContrastiveDivergence(_Contrastive):
-    """Persistent contrastive divergence, PCD-k (Tieleman 2008); the name is "pcd".
+    """Persistent contrastive divergence, PCD-k (Tieleman 2008), selected by ``learning="pcd"``.
 
-    As `ContrastiveDivergence`, but each chain continues from its state at the end of the previous
-    step. A conditional model has a different distribution for each row. So it needs one chain per
-    training row, which begins at the labels of the row. The chains of a density are shared by all
-    rows and begin at random states.
+    The rule is similar to `ContrastiveDivergence`, but each chain continues from its state at the
+    end of the previous step. A conditional model has a different distribution for each row. So it
+    needs one chain per training row, which begins at the labels of the row. The chains of a density
+    are shared by all rows and begin at random states.
 
     Parameters
     ----------
@@ -272,7 +276,7 @@ class PersistentContrastiveDivergence(_Contrastive):
 
 
 class CDPercLoss(LearningRule):
-    """CD-PercLoss (Mnih, Larochelle and Hinton 2011); the name is "cd_percloss".
+    """CD-PercLoss (Mnih, Larochelle and Hinton 2011), selected by ``learning="cd_percloss"``.
 
     For each row, a stochastic search looks for a state v_found with a low free energy F. The loss
     of the row is ``max(0, F(v_data) - F(v_found))``. So a row does not change the model if its
@@ -312,7 +316,7 @@ class CDPercLoss(LearningRule):
 
 
 class _SampledRule(LearningRule):
-    """Base of the rules that estimate moments of the model from states drawn by a sampler."""
+    """Base class of the rules that estimate the model's moments from states drawn by a sampler."""
 
     sampler: str | InferenceMethod
     #: Results that the sampler must be able to return.
@@ -334,7 +338,7 @@ class _SampledRule(LearningRule):
 
 
 class PMPLearning(_SampledRule):
-    """Learning by perturb-and-max-product ([1]_); the name is "pmp".
+    """Learning by perturb-and-max-product [1]_ (``learning="pmp"``).
 
     The moments of the model are estimated from samples. A sample is the state with the highest
     score (approximately) after random noise has been added to the fields. Training makes the
@@ -404,7 +408,7 @@ class PMPLearning(_SampledRule):
         )
 
     def _sweeps(self):
-        """Return the number of sweeps for a sample of a conditional model."""
+        """Return the number of max-product sweeps with which a sample is drawn."""
         sampler = self.sampler
         if isinstance(sampler, str) and sampler == PerturbAndMaxProduct.name:
             return _MAX_PRODUCT_SWEEPS
@@ -424,10 +428,10 @@ class PMPLearning(_SampledRule):
 
 
 class BPChainLearning(_SampledRule):
-    """Learning from states that chained belief propagation draws ([1]_); the name is "bp_chain".
+    """Learning from states drawn by chained belief propagation [1]_ (``learning="bp_chain"``).
 
-    Each variable of a state is drawn from its belief given the variables drawn before. The name
-    "weighted_bp_chain" stands for ``BPChainLearning(weighted=True)``.
+    Each variable of a state is drawn from its belief given the variables drawn before.
+    ``learning="weighted_bp_chain"`` stands for ``BPChainLearning(weighted=True)``.
 
     Parameters
     ----------
@@ -440,7 +444,7 @@ class BPChainLearning(_SampledRule):
         True uses importance weights: the unnormalised probability of a state under the model,
         divided by the probability with which the sampler drew the state. The estimated moments are
         then consistent for any sampler. If the effective sample size is below ``n_samples / 10``,
-        the weights are raised to the largest power at which it reaches this number.
+        the weights are raised to the largest power at which the size reaches this number.
 
     References
     ----------
@@ -489,7 +493,7 @@ def weighted_bp_chain() -> BPChainLearning:
 
 
 class BPLearning(LearningRule):
-    """Learning from variables drawn independently from their marginals; the name is "bp".
+    """Learning from variables drawn independently from their marginals (``learning="bp"``).
 
     This baseline of [1]_ is biased, because its states ignore the dependence between variables.
 
@@ -541,7 +545,8 @@ LEARNING_RULES = Registry(
         "analytic": "skcrbm.learning.truncated:AnalyticGradient",
     },
 )
-# Names instead of classes, so that rules of other kinds of model need not be imported.
+# Names of the rules for each kind of model. Names are used instead of classes, so that rules of
+# other kinds of model need not be imported.
 _NAMES: dict[str, tuple[str, ...]] = {
     "conditional": ("mle", "cd", "pcd", "cd_percloss", "pmp"),
     "density": ("mle", "cd", "pcd", "bp_chain", "weighted_bp_chain", "bp", "pmp"),

@@ -12,23 +12,25 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from skcrbm.learning.optimizers import AdamSteps, GradientSteps, Optimizer, PolynomialAverage
 from skcrbm.utils.options import Integer, Options, Registry, options_constraint, resolve_options
 
-# Automatic step sizes: the usual step size of Adam, and a step size with which gradient descent
-# learns about as fast. The models of the guides train well with both.
+# Automatic step sizes of Adam and of gradient descent. The first is the usual step size of Adam.
+# With the second, gradient descent learns about as fast as Adam.
 _ADAM_RATE, _SGD_RATE = 0.001, 0.05
 # The automatic step size of averaged gradient descent is this number divided by (1 + the mean
 # squared length of a row of X). A logistic regression with full gradients and momentum 0.9 begins
 # to diverge only with steps seven times as large.
 _AVERAGED_RATE = 2.0
-# Adam's step size is raised if an epoch has fewer steps than this number, so that parameters move
-# about as far in each epoch. `Plan.max_speedup` limits the factor.
+# If an epoch has fewer steps than this number, Adam's automatic step size is multiplied by this
+# number divided by the number of steps, so that parameters move about as far in each epoch.
+# `Plan.max_speedup` limits the factor.
 _STEPS_PER_EPOCH = 60
-# Values of `n_iter_no_change="auto"`: with averaged gradient descent, and with other solvers.
+# Number of epochs without an improvement that `n_iter_no_change="auto"` stands for, with averaged
+# gradient descent and with other solvers.
 _AVERAGED_PATIENCE, _PATIENCE = 10, 25
 _AUTO = StrOptions({"auto"})
 
 
 class Solver(Options):
-    """Base of the solvers."""
+    """Base class of the solvers."""
 
     #: True if the solver visits the rows in mini-batches.
     stochastic: ClassVar[bool] = True
@@ -77,17 +79,17 @@ class StochasticSolver(Solver):
 
     @property
     def settings(self) -> tuple:
-        """Name and options of the solver on which the state of its optimizer depends."""
+        """The solver's name and options that determine the state of its optimizer."""
         options = {k: v for k, v in vars(self).items() if k != "batch_size"}
         return self.name, *sorted(options.items())
 
     def rows_per_step(self, n_rows: int, automatic: int) -> int:
-        """Return the number of rows of a mini-batch; "auto" stands for `automatic`."""
+        """Return the number of rows per mini-batch; `automatic` is the value of "auto"."""
         size = automatic if isinstance(self.batch_size, str) else self.batch_size
         return min(size, n_rows)
 
     def keeps_average(self, automatic: bool) -> bool:
-        """Return True if the average of the iterates is kept; "auto" stands for `automatic`."""
+        """Return True if the iterates are averaged; `automatic` is the value of "auto"."""
         average = getattr(self, "average", True)
         return automatic if isinstance(average, str) else average
 
@@ -251,7 +253,8 @@ class AveragedSGD(StochasticSolver):
         self.batch_size = batch_size
 
     def _automatic_step_size(self, scale: StepScale) -> float:
-        # The first number is four times the curvature of a logistic regression.
+        # The first argument of `max` is four times the curvature of a logistic regression, so the
+        # curvature of the penalty is multiplied by four, too.
         return _AVERAGED_RATE / max(1 + scale.mean_square, 4 * scale.curvature)
 
 

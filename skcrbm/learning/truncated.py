@@ -19,11 +19,10 @@ from skcrbm.utils.parallel import ordered_map, row_chunks
 
 
 class Backpropagation(LearningRule):
-    """Backpropagation through the iterations of inference; the name is "backprop".
+    """Backpropagation through the iterations of inference (``learning="backprop"``).
 
-    ``learning="backprop"`` selects this rule. The loss of a row is ``-log b(y)``, where b(y) is the
-    belief of the observed outputs y after the last iteration. The gradient of the loss is exact
-    ([1]_).
+    The loss of a row is ``-log b(y)``, where b(y) is the belief of the observed outputs y after the
+    last iteration. The gradient of the loss is exact ([1]_).
 
     Parameters
     ----------
@@ -54,13 +53,12 @@ class Backpropagation(LearningRule):
 
 
 class AnalyticGradient(Backpropagation):
-    """Gradient from a difference of moments, without backpropagation; the name is "analytic".
+    """Gradient as a difference of moments, without backpropagation (``learning="analytic"``).
 
-    ``learning="analytic"`` selects this rule. The gradient is the difference of the moments given
-    the inputs and the moments given the inputs and outputs. Inference runs the same number of
-    iterations for both moments ([1]_, eq. 7). If the graph has cycles, or the iterations are too
-    few to converge, the difference is not the gradient of any loss. Training then gives worse
-    models than `Backpropagation`.
+    The gradient is computed as the moments given the inputs minus the moments given the inputs and
+    outputs. Inference runs the same number of iterations for both moments ([1]_, eq. 7). If the
+    graph has cycles, or the iterations are too few to converge, the difference is not the gradient
+    of any loss. Training then gives worse models than `Backpropagation`.
 
     Parameters
     ----------
@@ -190,9 +188,9 @@ class TruncatedMoments(TruncatedLikelihood):
 
 
 def _whole_vectors(batch):
-    """Pad a batch with rows of weight 0 to a multiple of `VECTOR_ROWS`, if this is faster.
+    """Pad a batch with rows of weight 0 to a multiple of `VECTOR_ROWS`, if this saves time.
 
-    The kernels compute whole vectors of `VECTOR_ROWS` rows at once and are slow for single rows.
+    The kernels are faster on whole vectors of `VECTOR_ROWS` rows.
     """
     n = len(batch)
     odd = n % VECTOR_ROWS

@@ -48,7 +48,7 @@ _MAX_SIGNS = 20_000_000
 # Ridge of exact steps, as a multiple of the mean diagonal entry. The ridge is not 0, because equal
 # rows would make the system singular.
 _EQUAL_ROWS = 1e-10
-# Largest number of Newton steps of `maximise_in_box`.
+# Largest number of Newton steps in one call of `maximise_in_box`.
 _BOX_ROUNDS = 10
 
 
@@ -56,7 +56,7 @@ _BOX_ROUNDS = 10
 class _Label:
     """The free dual variables of one label, each multiplied by the sign of the label in its row.
 
-    The inputs of a row are its row of X with a 1 appended.
+    The inputs of a row are the row of X with a 1 appended.
     """
 
     label: int
@@ -170,7 +170,7 @@ class NewtonSteps:
     def cost(self, free):
         """Return the cost of `step`, or infinity if it would need too much memory.
 
-        The unit is the cost of coordinate descent on a single variable. `free` (N, L) marks the
+        The unit is the cost of a coordinate-descent step on one variable. `free` (N, L) marks the
         variables that the step would change.
         """
         n_free, width = free.sum(axis=0), self._problem.X.shape[1] + 1
@@ -318,7 +318,7 @@ class NewtonSteps:
     def _pair_step(self, labels, ridge):
         """Return the Newton step (L, L) of the pair weights, or (L, 0) without pair weights.
 
-        Given the step of the pair weights, each label can compute its own step.
+        `_Label.direction` computes the step of each label from the step of the pair weights.
         """
         n_labels, penalty = len(self._ridge), self._problem.penalty
         result = np.zeros((n_labels, n_labels if self._joint else 0))

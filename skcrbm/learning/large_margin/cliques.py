@@ -119,7 +119,8 @@ class CliqueProblem:
     """
 
     features: CliqueFeatures
-    # (N, V) in {-1, +1}; a missing value is 0, so that its cliques drop out of the margins.
+    # Values (N, V) in {-1, +1}. A missing value is 0, so that all cliques with the missing value
+    # drop out of the margins.
     signs: np.ndarray
     limit: np.ndarray  # (N, V); set to 0 for missing values and for variables without a margin
     margin: float
@@ -171,7 +172,8 @@ class CliqueProblem:
         primal, value = self.objectives(dual, weight, input_weight)
         if not np.isfinite([primal, value]).all():
             raise ValueError(f"training overflowed: {self.large} is too large")
-        # A negative gap comes from rounding. If all limits are 0, both objectives are 0.
+        # Clip a negative gap to 0, because it comes from rounding. Both objectives are 0 if all
+        # limits are 0, so avoid a division by 0.
         return max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
 
 

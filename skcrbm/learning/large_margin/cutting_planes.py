@@ -1,4 +1,4 @@
-"""Cutting planes: the training of the structural support vector machine with label pairs.
+"""Train the structural support vector machine with label pairs by cutting planes.
 
 Each iteration finds the label vector of every row that violates the margin most. The constraints of
 these label vectors are summed over all rows, which gives one linear constraint (plane). A quadratic

@@ -1,4 +1,4 @@
-"""Dual coordinate descent: the training of the large margin Boltzmann machine.
+"""Train the large margin Boltzmann machine by dual coordinate descent.
 
 Each step sets the dual variable of one row and one label to its exact optimum, so that no step size
 is needed. Training ends when the projected gradients are close to each other. The training loop of
@@ -235,7 +235,8 @@ def _fit_of(problem, alpha, n_iter, reason):
         raise ValueError(
             "training overflowed: X, C or 1 / pairwise_penalty is too large; scale the columns of X"
         )
-    # A negative gap comes from rounding. If all limits are 0, both objectives are 0.
+    # Clip a negative gap to 0, because it comes from rounding. Both objectives are 0 if all limits
+    # are 0, so avoid a division by 0.
     gap = max(float((primal - value) / primal), 0.0) if primal > 0 else 0.0
     coef, intercept, pairwise = weights
     return LargeMarginFit(coef, intercept, pairwise, alpha, gap, violation, n_iter, reason)
