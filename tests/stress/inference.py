@@ -424,6 +424,7 @@ def run_case(rng, case):
             "ignore", "a few of the .* dominate the estimate of log Z", UserWarning
         )
         warnings.filterwarnings("ignore", "samples of .* have weight 0", UserWarning)
+        warnings.filterwarnings("ignore", "the states of .* have weight 0", UserWarning)
         warnings.filterwarnings("ignore", "clamp contradicts the factors", UserWarning)
         drawn = Case(rng)
         try:

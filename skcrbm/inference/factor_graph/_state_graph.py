@@ -261,7 +261,9 @@ def visiting_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -
 def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> np.ndarray | None:
     """Return the order of `visiting_order` for a forest, None for a graph with circles."""
     n_factors, n_edges = len(arity), len(variables)
-    factor = n_variables + np.repeat(np.arange(n_factors), arity)
+    # 32-bit node numbers: older releases of scipy search no graph with others.
+    variables = variables.astype(np.int32)
+    factor = (n_variables + np.repeat(np.arange(n_factors), arity)).astype(np.int32)
     size = n_variables + n_factors + 1
     joined = coo_array((np.ones(n_edges, np.int8), (variables, factor)), shape=(size, size))
     n_components, component = connected_components(joined, directed=False)
@@ -269,8 +271,8 @@ def forest_order(variables: np.ndarray, arity: np.ndarray, n_variables: int) -> 
         return None
     # A node beside the graph is joined with one variable of each component.
     _, roots = np.unique(component[:n_variables], return_index=True)
-    rows = np.append(variables, roots)
-    columns = np.append(factor, np.full(len(roots), size - 1))
+    rows = np.append(variables, roots.astype(np.int32))
+    columns = np.append(factor, np.full(len(roots), size - 1, np.int32))
     joined = csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(size, size))
     found = breadth_first_order(joined, size - 1, directed=False, return_predecessors=False)
     return found[found < n_variables][::-1].astype(np.int64)
