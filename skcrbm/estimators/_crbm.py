@@ -50,7 +50,7 @@ from skcrbm.learning.solvers import (
     solver_constraint,
     stopping_constraint,
 )
-from skcrbm.utils.columns import Columns, warn_of_scales
+from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
@@ -164,8 +164,10 @@ class CRBMClassifier(RBMClassifier):
         L2 penalty: the objective is the mean over rows of the loss, which is summed over outputs,
         plus ``alpha / 2 (|U|^2 + |S|^2)``. A number applies to the coefficients of the given
         columns of X. "auto" finds the penalty by cross-validation, for columns that are scaled
-        internally: two-valued columns to 0 and 1, other columns to mean 0 and standard deviation
-        1/2, columns of a sparse X by the root mean square of their non-zero entries. `alpha_`
+        internally: two-valued columns to 0 and 1, and other columns to mean 0 and standard
+        deviation 1/2. If fewer than a tenth of the entries of X differ from 0 (for other solvers
+        than L-BFGS: if X is a sparse matrix), as in texts, the columns keep their zeros and are
+        divided by a common scale, so that the weights of TF-IDF keep their effect. `alpha_`
         applies to the scaled columns, `visible_coef_` to the given columns. With fewer than 40 rows
         the penalty is not searched, but is 0.003 times the total variance of the scaled columns.
         Solvers other than L-BFGS use the best penalty of the model without hidden units, searched
@@ -485,8 +487,9 @@ class CRBMClassifier(RBMClassifier):
             columns = self._columns.for_rows(rows.X) if resume and self._columns else None
             design = Design(rows.X, columns)
         else:
-            columns = Columns(rows.X, rows.weight, averaged) if is_auto(self.alpha) else None
-            design = Design(rows.X, columns, double=full_batch, rotate=full_batch)
+            inputs = in_faster_storage(rows.X) if full_batch else rows.X
+            columns = Columns(inputs, rows.weight, averaged) if is_auto(self.alpha) else None
+            design = Design(inputs, columns, double=full_batch, rotate=full_batch)
         if resume:
             model = design.inner(self._fitted_model())
         else:
@@ -582,6 +585,7 @@ class CRBMClassifier(RBMClassifier):
         if self._columns is not None:
             # alpha_ and n_hidden_ were found for scaled columns, so the folds get scaled columns.
             changes = {**changes, "alpha": self.alpha_, "n_hidden": self.n_hidden_}
+            X = in_faster_storage(X)
             X = self._columns.for_rows(X).transform(X)
         return X, rows.visible, changes
 

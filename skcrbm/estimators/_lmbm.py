@@ -15,7 +15,6 @@ from skcrbm.decoding.rules import DecodingRule, decoder_constraint, decoders_for
 from skcrbm.energies import IsingEnergy
 from skcrbm.estimators._base import training_rows
 from skcrbm.estimators._lmbm_auto import (
-    as_sparse_if_faster,
     choose_penalties,
     label_cliques,
     label_energy,
@@ -25,7 +24,7 @@ from skcrbm.estimators._pairwise import InferenceOption, PairwiseClassifier
 from skcrbm.estimators._thresholds import update_thresholds
 from skcrbm.inference.choice import method_constraint
 from skcrbm.learning.large_margin.dual_coordinate import LargeMarginProblem, fit_large_margin
-from skcrbm.utils.columns import Columns, warn_of_scales
+from skcrbm.utils.columns import Columns, in_faster_storage, warn_of_scales
 from skcrbm.utils.fitting import (
     EpochCallbacks,
     all_or_nothing,
@@ -74,8 +73,9 @@ class LMBMClassifier(PairwiseClassifier):
         Weight of the margin loss of each label of each row; U in [1]_. A number applies to the
         given columns of X: scale them first, for example with `StandardScaler`. "auto" scales the
         columns internally, so that the units of X do not matter: columns with two values to 0/1,
-        and other columns to a standard deviation of 1/2 (sparse columns keep their zeros).
-        `visible_coef_` still applies to the given columns. "auto" then searches C in steps of
+        and other columns to a standard deviation of 1/2. If fewer than a tenth of the entries of X
+        differ from 0, as in texts, the columns keep their zeros and are divided by a common scale,
+        so that the weights of TF-IDF keep their effect. `visible_coef_` still applies to the given columns. "auto" then searches C in steps of
         sqrt(10) around 3 / v, where v is the sum of the variances of the scaled columns (see
         Notes), for weights with mean 1, so that the scale of `sample_weight` does not matter
         either. `C_` is the C for the given weights.
@@ -318,9 +318,11 @@ class LMBMClassifier(PairwiseClassifier):
         if cliques:
             self._check_search(method)
         rng = check_random_state(self.random_state)
-        columns = Columns(inputs, weight) if is_auto(self.C) else None
-        if columns is not None:
-            inputs = as_sparse_if_faster(columns.transform(inputs, inputs.dtype))
+        columns = None
+        if is_auto(self.C):
+            inputs = in_faster_storage(inputs)
+            columns = Columns(inputs, weight)
+            inputs = columns.transform(inputs, inputs.dtype)
         elif not warm:
             warn_of_scales(inputs, weight, type(self).__name__)
         chosen = choose_penalties(self, inputs, visible, weight, factors, columns, cliques, rng)

@@ -29,8 +29,6 @@ MAX_ORDER = MAX_TABLE_VARIABLES
 # _C, and eta / (C N) is _RATIO. With more rows the search for C starts near _C.
 _FEW_ROWS = 50
 _C, _RATIO = 3.0, 3.0
-# Up to this share of non-zero entries the sparse kernel is faster than the dense kernel.
-_MOSTLY_ZERO = 0.2
 # Number of folds of the split; the search evaluates folds until they have this many rows in total.
 _N_FOLDS, _FOLD_ROWS = 5, 3000
 # The search tries C = centre * _STEP**k, for k between _LIMITS, starting at k = _START. This is one
@@ -112,13 +110,6 @@ def label_energy(
 
 
 # ---------------------------------------------------------------- C and pairwise_penalty
-
-
-def as_sparse_if_faster(X):
-    """Return X in CSR format if most entries are 0, which makes passes over X faster."""
-    if sparse.issparse(X) or np.count_nonzero(X) > _MOSTLY_ZERO * X.size:
-        return X
-    return sparse.csr_matrix(X)
 
 
 def weights_of_search(estimator, visible, weight) -> tuple[np.ndarray, float]:

@@ -185,3 +185,29 @@ def test_a_classifier_of_scikit_learn_gets_a_sparse_x_as_it_is(data):
         warnings.simplefilter("error")
         expected, found = clone(model).fit(X, Y), clone(model).fit(messy(X), Y)
     np.testing.assert_allclose(found.predict_proba(messy(X)), expected.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("model", "density"),
+    [
+        (CRBMClassifier(random_state=0), 0.02),
+        (CRBMClassifier(n_hidden=0, decode="threshold", random_state=0), 0.3),
+        (CRBMClassifier(n_hidden=2, alpha=1e-3, max_iter=20, random_state=0), 0.02),
+        (LMBMClassifier(random_state=0), 0.02),
+        (LMBMClassifier(cliques=3, random_state=0), 0.3),
+    ],
+    ids=["crbm", "crbm_threshold", "crbm_fixed", "lmbm", "lmbm_pairs"],
+)
+def test_dense_and_sparse_fits_are_equal(model, density):
+    """The storage of X does not decide about scales, shifts or the penalty."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(200, 150, density, format="csr", random_state=1)
+    X.data *= rng.uniform(0.2, 3.0, 150)[X.indices]
+    Y = (X @ rng.normal(size=(150, 4)) + rng.normal(scale=0.3, size=(200, 4)) > 0.3).astype(int)
+    dense = clone(model).fit(X.toarray(), Y)
+    found = clone(model).fit(X, Y)
+    np.testing.assert_array_equal(found.visible_coef_, dense.visible_coef_)
+    proba = [m.predict_proba(x) for m in (found, dense) for x in (X, X.toarray())]
+    for p in proba[1:]:
+        np.testing.assert_allclose(p, proba[0], atol=1e-9)
+    np.testing.assert_array_equal(found.predict(X), dense.predict(X.toarray()))

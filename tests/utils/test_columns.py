@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from skcrbm.utils import columns
-from skcrbm.utils.columns import Columns, LazyRows
+from skcrbm.utils.columns import Columns, LazyRows, in_faster_storage
 
 
 def make_columns():
@@ -46,20 +46,44 @@ def test_units_do_not_matter():
     )
 
 
-def test_sparse_columns_keep_their_zeros():
-    X = make_columns()[:, [0, 4, 2]]
-    X[:, 0] *= 1e180
+def test_sparse_columns_keep_their_zeros_and_ratios():
+    """The median scale becomes 1; a column in other units comes within a factor of 8."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((40, 6)) < 0.3) * [1.0, 0.1, 0.4, 2.0, 3e180, 0.0]
+    X[0] = [1.0, 0.1, 0.4, 2.0, 3e180, 0.0]
     columns = Columns(sparse.csr_matrix(X), np.ones(40))
     Z = columns.transform(sparse.csr_matrix(X))
     assert sparse.issparse(Z)
-    Z = Z.toarray()
-    np.testing.assert_allclose(Z[:, 0], X[:, 0] > 0)
-    assert np.sqrt((Z[X[:, 1] != 0, 1] ** 2).mean()) == pytest.approx(1.0)
-    np.testing.assert_array_equal(Z[:, 2], 0)
-    assert columns.variance == pytest.approx(Z.var(axis=0).sum())
-    dense = np.random.default_rng(0).normal(size=(40, 1))  # of which nothing is 0
+    np.testing.assert_allclose(Z.toarray()[0], [1.0, 1 / 8, 0.4, 2.0, 8.0, 0.0])
+    np.testing.assert_array_equal(Z.toarray() != 0, X != 0)
+    assert columns.variance == pytest.approx(Z.toarray().var(axis=0).sum())
+    dense = rng.normal(size=(40, 1))  # a sparse matrix without zeros
     Z = Columns(sparse.csr_matrix(dense), np.ones(40)).transform(sparse.csr_matrix(dense))
     assert Z.toarray().std() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("density", "stored"), [(0.05, sparse.csr_matrix), (0.3, np.ndarray)])
+def test_storage_depends_on_the_values_alone(density, stored):
+    X = sparse.random(200, 50, density, format="csr", random_state=0)
+    untidy = X.copy()
+    untidy.data[::3] = 0.0  # stored zeros, and indices in another order
+    X = untidy.copy()
+    X.eliminate_zeros()
+    for row in range(200):
+        part = slice(untidy.indptr[row], untidy.indptr[row + 1])
+        untidy.indices[part] = untidy.indices[part][::-1].copy()
+        untidy.data[part] = untidy.data[part][::-1].copy()
+    untidy.has_sorted_indices = False
+    before = untidy.indices.copy()
+    found = [in_faster_storage(x) for x in (X, untidy, X.toarray())]
+    assert all(isinstance(x, stored) for x in found)
+    for x in found[1:]:
+        if stored is np.ndarray:
+            np.testing.assert_array_equal(x, found[0])
+        else:
+            for name in ("data", "indices", "indptr"):
+                np.testing.assert_array_equal(getattr(x, name), getattr(found[0], name))
+    np.testing.assert_array_equal(untidy.indices, before)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
