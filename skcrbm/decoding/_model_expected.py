@@ -9,9 +9,10 @@ from scipy.special import log_expit, softmax
 
 from skcrbm.decoding.expected import (
     best_but_empty,
+    best_top_labels,
     f1_gain,
     first_k,
-    independent_on,
+    independent_top_f1,
     independent_top_jaccard,
     inverse_nodes,
     jaccard,
@@ -45,13 +46,12 @@ def decode_expected_f1(posterior: Posterior, zero_division: float) -> np.ndarray
     which amplifies the errors of an approximate log Z. See `decode_marginals` for the accuracy.
     """
     n_labels = posterior.energy.n_visible
-    nodes, weight = inverse_nodes(2 * n_labels)
 
     def decide(model, allow_empty):
-        gain = f1_gain(model.on(nodes), nodes, weight)
-        return maximize_f1(model.empty, gain, zero_division, allow_empty)
+        return model.best_f1(zero_division, allow_empty)
 
-    return _by_rows(posterior, decide, n_labels * max(n_labels, len(nodes)))
+    n_nodes = len(inverse_nodes(2 * n_labels)[0])
+    return _by_rows(posterior, decide, n_labels * max(n_labels, n_nodes))
 
 
 def decode_expected_jaccard(posterior: Posterior, zero_division: float) -> np.ndarray:
@@ -158,8 +158,8 @@ class _Model(ABC):
         self.method, self.n_jobs = posterior.method, posterior.n_jobs
 
     @abstractmethod
-    def on(self, nodes) -> np.ndarray:
-        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""
+    def best_f1(self, zero_division: float, allow_empty: bool) -> np.ndarray:
+        """Return the label vectors (N, L) with the largest expected F1."""
 
     @abstractmethod
     def jaccard(self, candidates) -> np.ndarray:
@@ -210,7 +210,13 @@ class _Joint(_Model):
         assert result.log_partition is not None
         return result.marginals[:, : energy.n_visible].astype(np.float64), result.log_partition
 
-    def on(self, nodes):
+    def best_f1(self, zero_division, allow_empty):
+        """Return the label vectors (N, L) with the largest expected F1."""
+        nodes, weight = inverse_nodes(2 * self.energy.n_visible)
+        gain = f1_gain(self._on(nodes), nodes, weight)
+        return maximize_f1(self.empty, gain, zero_division, allow_empty)
+
+    def _on(self, nodes):
         """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""
         result = np.empty((len(self.marginals), len(nodes), self.marginals.shape[1]))
         for q, t in enumerate(nodes):
@@ -259,9 +265,9 @@ class _Independent(_Model):
         # Clip the infinite log-odds of labels with probability 0 or 1, because 0 * inf is NaN.
         self.log_odds = np.clip(result.log_odds[:, :n_labels].astype(np.float64), -700, 700)
 
-    def on(self, nodes):
-        """Return ``E[y_i t^|y|] / t`` (N, Q, L) at the nodes t."""
-        return independent_on(self.marginals, nodes)
+    def best_f1(self, zero_division, allow_empty):
+        """Return the label vectors (N, L) with the largest expected F1."""
+        return best_top_labels(self.marginals, independent_top_f1, zero_division, allow_empty)
 
     def jaccard(self, candidates):
         """Return the expected Jaccard index (N, C) of nonempty candidates (N, C, L)."""

@@ -40,10 +40,9 @@ def decode_marginals(
     """Return the label vectors with the largest expected metric, if labels are independent given x.
 
     Under independence, the best vector for both metrics consists of the k most probable labels, for
-    some k. For "f1" the best k follows from the probabilities ``P(y_i = 1, |y| = s)`` (GFM [1]_),
-    for "jaccard" from the distribution of the number of true labels that are not predicted. The
-    expectations are computed by a quadrature of 1 / n that is exact up to 12 labels (for "jaccard"
-    up to 24). With more labels the error is at most 1e-4.
+    some k; see [1]_ for "f1". The expectations for all k are computed by a quadrature of 1 / n,
+    which is exact up to 12 labels (for "jaccard" up to 24). With more labels the error is at most
+    1e-4. The time per row is proportional to L log L, for L labels: about 1 ms for 2000 labels.
 
     Parameters
     ----------
@@ -94,19 +93,13 @@ def decode_marginals(
     if proba.shape[1] == 0:
         raise ValueError(f"proba must have at least one label, got shape {proba.shape}")
     allow_empty = allow_empty or proba.shape[1] == 1
-    nodes, weight = inverse_nodes(2 * proba.shape[1])
+    top_values = {"f1": independent_top_f1, "jaccard": independent_top_jaccard}[short]
 
     def decode(rows):
-        p = proba[rows]
-        if short == "f1":
-            gain = f1_gain(independent_on(p, nodes), nodes, weight)
-            return maximize_f1((1 - p).prod(axis=1), gain, zero_division, allow_empty)
-        order = np.argsort(-p, axis=1, kind="stable")
-        value = independent_top_jaccard(np.take_along_axis(p, order, axis=1), zero_division)
-        none = np.arange(value.shape[1]) == 0
-        return first_k(order, best_but_empty(value, none, p.any(axis=1), allow_empty))
+        return best_top_labels(proba[rows], top_values, zero_division, allow_empty)
 
-    return _by_blocks(decode, *proba.shape)
+    n_nodes = len(inverse_nodes(2 * proba.shape[1])[0])
+    return _by_blocks(decode, *proba.shape, n_nodes * (proba.shape[1] + 1))
 
 
 def decode_label_sets(
@@ -185,7 +178,7 @@ def decode_label_sets(
             w[:, size == 0].sum(axis=1), _gain_by_size(on), zero_division, allow_empty
         )
 
-    return _by_blocks(decode, len(weight), sets.shape[1])
+    return _by_blocks(decode, len(weight), sets.shape[1], (sets.shape[1] + 1) ** 2)
 
 
 def decode_samples(
@@ -253,7 +246,8 @@ def decode_samples(
         best = best_but_empty(value, ~candidates.any(axis=2), possible, allow_empty)
         return np.take_along_axis(candidates, best[:, None, None], axis=1)[:, 0]
 
-    return _by_blocks(decode, n, n_labels, n_draws * (n_draws + n_labels + 1))
+    entries = max((n_labels + 1) ** 2, n_draws * (n_draws + n_labels + 1))
+    return _by_blocks(decode, n, n_labels, entries)
 
 
 def _gain_by_size(on):
@@ -262,13 +256,13 @@ def _gain_by_size(on):
     return (2.0 / (sizes[:, None] + sizes)) @ on
 
 
-def _by_blocks(decode, n: int, n_labels: int, entries: int = 0) -> np.ndarray:
+def _by_blocks(decode, n: int, n_labels: int, entries: int) -> np.ndarray:
     """Return the labels (n, L) of ``decode(rows)``, computed in blocks of rows to bound the memory.
 
-    Each row is assumed to need (L + 1)^2 array entries, or `entries` if `entries` is larger.
+    Each row needs about `entries` array entries.
     """
     result = np.empty((n, n_labels), np.int64)
-    size = max(1, BLOCK_ENTRIES // max((n_labels + 1) ** 2, entries))
+    size = max(1, BLOCK_ENTRIES // entries)
     with one_blas_thread():
         for rows in row_chunks(n, size):
             result[rows] = decode(rows)
@@ -355,11 +349,33 @@ def f1_gain(on: np.ndarray, nodes: np.ndarray, weight: np.ndarray) -> np.ndarray
     return (2 * weight * nodes ** sizes[:, None]) @ on
 
 
-def independent_on(p: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Return ``E[y_i t^|y|] / t`` (N, Q, L) for independent labels with probabilities p (N, L)."""
+def best_top_labels(p, top_values, zero_division: float, allow_empty: bool) -> np.ndarray:
+    """Return the k most probable labels (N, L) of each row, for the k with the largest value.
+
+    The labels have the probabilities `p` (N, L). ``top_values(p, zero_division)`` returns the value
+    (N, L + 1) of each k, for probabilities in falling order.
+    """
+    order = np.argsort(-p, axis=1, kind="stable")
+    value = top_values(np.take_along_axis(p, order, axis=1), zero_division)
+    no_label = np.arange(value.shape[1]) == 0
+    return first_k(order, best_but_empty(value, no_label, p.any(axis=1), allow_empty))
+
+
+def independent_top_f1(p: np.ndarray, zero_division: float) -> np.ndarray:
+    """Return the expected F1 (N, L + 1) of predicting the first k = 0, ..., L labels.
+
+    The labels are independent with probabilities `p` (N, L). The expected F1 is the sum of
+    ``2 E[y_i / (k + |y|)]`` over the first k labels i. The quadrature of `inverse_nodes` turns
+    ``1 / (k + |y|)`` into a weighted sum of ``t^(k + |y| - 1)``.
+    """
+    n_labels = p.shape[1]
+    nodes, weight = inverse_nodes(2 * n_labels)
     # Each factor is at least its node t, so the division below is safe.
     factor = 1 - p[:, None, :] * (1 - nodes[:, None])
-    return p[:, None, :] * (factor.prod(axis=2, keepdims=True) / factor)
+    on = p[:, None, :] * (factor.prod(axis=2, keepdims=True) / factor)  # E[y_i t^|y|] / t
+    power = 2 * weight[:, None] * nodes[:, None] ** np.arange(1, n_labels + 1)
+    value = (power * on.cumsum(axis=2)).sum(axis=1)
+    return np.column_stack([zero_division * (1 - p).prod(axis=1), value])
 
 
 def independent_top_jaccard(p: np.ndarray, zero_division: float) -> np.ndarray:

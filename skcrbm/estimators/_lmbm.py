@@ -75,10 +75,10 @@ class LMBMClassifier(PairwiseClassifier):
         columns internally, so that the units of X do not matter: columns with two values to 0/1,
         and other columns to a standard deviation of 1/2. If fewer than a tenth of the entries of X
         differ from 0, as in texts, the columns keep their zeros and are divided by a common scale,
-        so that the weights of TF-IDF keep their effect. `visible_coef_` still applies to the given columns. "auto" then searches C in steps of
-        sqrt(10) around 3 / v, where v is the sum of the variances of the scaled columns (see
-        Notes), for weights with mean 1, so that the scale of `sample_weight` does not matter
-        either. `C_` is the C for the given weights.
+        so that the weights of TF-IDF keep their effect. `visible_coef_` still applies to the given
+        columns. "auto" then searches C in steps of sqrt(10) around 3 / v, where v is the sum of the
+        variances of the scaled columns (see Notes), for weights with mean 1, so that the scale of
+        `sample_weight` does not matter either. `C_` is the C for the given weights.
     margin : float, default=1.0
         Margin gamma. There is no need to search it: the weights for a margin of k and C are k times
         the weights for a margin of 1 and C / k.

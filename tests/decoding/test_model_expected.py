@@ -105,7 +105,7 @@ def test_expectations_are_those_of_enumeration(n_labels, share):
         nodes = np.array([0.01, 0.6, 1.0])
         powers = nodes[:, None] ** (vectors.sum(axis=1) - 1)
         expected = np.einsum("nk,qk,kl->nql", weight, powers, vectors)
-        np.testing.assert_allclose(model.on(nodes), expected, atol=1e-12)
+        np.testing.assert_allclose(model._on(nodes), expected, atol=1e-12)
         candidates = rng.integers(0, 2, (N, 4, n_labels)).astype(float)
         candidates[:, :, 0] = 1
         expected = [weight[n] @ table("jaccard", vectors, candidates[n]) for n in range(N)]
@@ -121,8 +121,10 @@ def test_independent_expectations_are_those_of_enumeration():
     joint, alone = _Joint(posterior), _Independent(posterior)
     candidates = np.random.default_rng(0).integers(0, 2, (N, 4, n_labels)).astype(float)
     candidates[:, :, 0] = 1
-    nodes = np.array([0.01, 0.6])
-    np.testing.assert_allclose(alone.on(nodes), joint.on(nodes), atol=1e-12)
+    for zero_division, allow_empty in ((0.0, True), (1.0, True), (1.0, False)):
+        np.testing.assert_array_equal(
+            alone.best_f1(zero_division, allow_empty), joint.best_f1(zero_division, allow_empty)
+        )
     np.testing.assert_allclose(alone.jaccard(candidates), joint.jaccard(candidates), atol=1e-12)
     np.testing.assert_allclose(alone.empty, joint.empty, atol=1e-12)
     for one, other in zip(alone.seen(sets, 3.0), joint.seen(sets, 3.0), strict=True):
