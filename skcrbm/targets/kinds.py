@@ -82,7 +82,7 @@ class Targets(Versioned, ABC):
 
     _saved = ("classes", "n_visible")
 
-    #: Numbers (L,) of the labels, or classes (K,); the attribute `classes_` of classifiers.
+    #: Indices (L,) of the labels, or classes (K,). Classifiers have this array as `classes_`.
     classes: np.ndarray
     #: Number V of visible units: L for labels, 1 for two classes, K for more classes.
     n_visible: int
@@ -147,11 +147,11 @@ class Targets(Versioned, ABC):
 
     @abstractmethod
     def scores(self, model: Any, rows: Any) -> np.ndarray:
-        """Return the decision scores (N, V) by the model."""
+        """Return the decision scores (N, V) that the model computes."""
 
     @abstractmethod
     def log_odds(self, model: Any, rows: Any) -> np.ndarray:
-        """Return scores (N, V) by the model; their sigmoid or softmax is the probability."""
+        """Return the scores (N, V) of the model whose sigmoid or softmax is the probability."""
 
     @abstractmethod
     def predict(self, model: Any, rows: Any) -> np.ndarray:
@@ -179,20 +179,21 @@ class Targets(Versioned, ABC):
     def marginals(
         self, proba: Any, classes: Any = None, name: str = "predict_proba(X)"
     ) -> np.ndarray:
-        """Convert `predict_proba` of any classifier to P(visible unit = 1), (N, V).
+        """Convert the probabilities by any classifier to P(visible unit = 1) (N, V).
 
-        `classes` is the `classes_` of this classifier. Error messages refer to `proba` as `name`.
+        `proba` is the result of `predict_proba`, and `classes` is the `classes_` of the classifier.
+        Error messages refer to `proba` as `name`.
         """
 
     # ------------------------------------------------------------------ output with names
 
     @abstractmethod
     def visible_names(self) -> np.ndarray:
-        """Return the names or numbers (V,) of labels, or the classes, for the visible units."""
+        """Return a name (V,) for each visible unit: the name or index of a label, or a class."""
 
     @abstractmethod
     def framed(self, values: np.ndarray, index: Any, container: str = "pandas") -> Any:
-        """Return predictions (N, L) as a data frame, or (N,) of a 1-D y as a series.
+        """Return predictions (N, L) as a data frame, or predictions (N,) as a series.
 
         `container` is "pandas" or "polars"; polars ignores `index`.
         """
@@ -239,7 +240,7 @@ class MultilabelTargets(Targets):
         return self.framed(visible, y.index) if hasattr(y, "iloc") else visible
 
     def visible_names(self):
-        """Return the names (L,) of the labels, or their numbers."""
+        """Return the names (L,) of the labels, or their indices if y has no names."""
         return np.arange(self.n_visible) if self.names is None else self.names
 
     def framed(self, values, index, container="pandas"):
@@ -311,7 +312,7 @@ class MultilabelTargets(Targets):
         return log_expit(log_odds)
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):
-        """Return P(y_i = 1), (N, L), if `proba` is an array (N, L) or a list of L arrays (N, 2)."""
+        """Return P(y_i = 1) (N, L) from an array (N, L) or a list of L arrays (N, 2)."""
         return label_marginals(proba, classes, name)
 
 

@@ -25,7 +25,7 @@ SCALES = "The columns of X are not on one scale, or far from standard deviation 
 # than the factor _SD_RATIO. Images, whose border pixels are nearly always off, stay far below this
 # factor.
 _LEAST_SD, _MOST_SD, _SD_RATIO = 0.01, 20.0, 1000.0
-_ROWS_CHECKED = 4096  # number of rows that `warn_of_scales` reads, about
+_ROWS_CHECKED = 4096  # `warn_of_scales` reads about this number of rows
 
 
 class Columns(Versioned):

@@ -224,8 +224,8 @@ def warn_of_early_end(
         )
 
 
-# Least number of seconds between two updates of a progress line in a terminal (terminals are
-# slow), and between two progress lines in a file.
+# Least number of seconds between two updates of the progress line in a terminal, because terminals
+# are slow, and between two progress lines in a file.
 _PAUSE, _FILE_PAUSE = 0.1, 30.0
 
 

@@ -210,7 +210,7 @@ def without_known(y: np.ndarray, known: np.ndarray | None) -> np.ndarray:
 
 
 def require_observed(observed: np.ndarray, name: str = "y", entry: str = "entry") -> None:
-    """Raise an error unless `observed`, which must be False in rows of weight 0, has a True."""
+    """Raise an error if `observed`, which must be False in rows of weight 0, is all False."""
     if not observed.any():
         raise NothingToLearnError(
             f"{name} holds no observed {entry} in the rows with a positive sample_weight: "
@@ -522,7 +522,7 @@ def _listed(names):
 
 
 def observed_weight(visible: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two weights (L,) of each label: of the rows with a 1, and of its observed rows.
+    """Return for each label the total weights (L,) of the rows with a 1, and of the observed rows.
 
     `visible` is a 0/1/NaN matrix (N, L), and `weight` (N,) holds the weights of the rows.
     """
@@ -591,7 +591,7 @@ def may_be_empty(y: np.ndarray) -> bool:
 def unseen_share(y: np.ndarray) -> float:
     """Estimate the share of new rows whose label set does not occur in y, a 0/1/NaN matrix (N, L).
 
-    The Good-Turing estimate is the share of complete rows whose label set occurs once, or 1.
+    The Good-Turing estimate is the share of complete rows whose label set occurs once (1 if empty).
     """
     bits = _bits(y, complete=True)
     if not len(bits):

@@ -8,11 +8,11 @@ import numpy as np
 
 # ---------------------------------------------------- small enough to enumerate
 
-#: Default of `max_units`, the number of variables that "exact" enumerates: 2^20 states take about
-#: a second per model.
+#: Default of `max_units`, the largest number of variables that "exact" enumerates: 2^20 states take
+#: about a second per model.
 MAX_ENUMERATED = 20
 
-#: The largest `max_units`.
+#: Largest value of `max_units` that a user may choose.
 MAX_UNITS = 30
 
 #: Largest number of variables that "exact" enumerates in NumPy, for an energy without its own
@@ -95,9 +95,9 @@ LAYERED_CHUNK_ROWS = 64
 #: Number of rows in a vector instruction of the kernels of layered models.
 VECTOR_ROWS = 8
 
-#: Number of weights of sparse inputs from which an update changes only those rows of the weight
-#: matrix that its batch reads. With fewer weights, which stay in the caches, it is quicker to
-#: update all weights than to find the rows.
+#: With at least this number of weights of sparse inputs, an update changes only those rows of the
+#: weight matrix that its batch reads. Fewer weights stay in the caches, so it is quicker to update
+#: all weights than to find the rows.
 ROW_SPARSE_WEIGHTS = 2**21
 
 #: Largest temporary array, in entries, that stays in the L2 cache.

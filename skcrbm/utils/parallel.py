@@ -62,7 +62,7 @@ def row_chunks(n_rows: int, size: int) -> list[slice]:
 
 
 def linear_fields(X: Any, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Return ``X coef' + intercept`` (N, K); a dense X is converted to the dtype by blocks."""
+    """Return ``X coef' + intercept`` (N, K); a dense X is converted to its dtype block by block."""
     dtype = np.result_type(X.dtype, coef)
     coef = coef.astype(dtype, copy=False)
     if issparse(X) or X.dtype == dtype:
@@ -225,7 +225,7 @@ def _lift(token):
 
 
 def _after_fork():
-    """Reset the pools and the BLAS limit in a child process, which has no threads of its parent."""
+    """Reset the pools and the BLAS limit in a child process, where no thread of the parent runs."""
     global _limit_lock
     _pool.cache_clear()
     _limit_lock = threading.Lock()
