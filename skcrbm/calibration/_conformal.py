@@ -1,4 +1,4 @@
-"""Conformal calibration: the common part of sets of label vectors and of sets of labels."""
+"""Base class of conformal methods, which predict sets of label vectors or sets of labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skcrbm.utils.validation import (
 
 
 class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
-    """Base of the wrappers that calibrate sets on rows that the classifier has not seen."""
+    """Base class of wrappers that calibrate sets on rows that the classifier has not seen."""
 
     estimator: Any
     cv: Any
@@ -38,10 +38,10 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
     def _fit_inner(self, X, y, sample_weight, respond):
-        """Fit the estimator; return responses out of fold, labels and weights of complete rows.
+        """Fit the estimator; return out-of-fold responses, labels (n, L), weights, and a mask.
 
-        ``respond(model, X, y)`` returns an array with an entry for each row. The mask (n,) of the
-        rows without NaN comes last.
+        ``respond(model, X, y)`` returns an array with an entry for each row. The mask (n,) is True
+        for rows of y without NaN.
         """
         targets = make_targets(y, estimator=self)
         targets.require_multilabel(type(self).__name__)
@@ -105,7 +105,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def _on_complete_rows(model, X, visible, respond):
-    """Respond to the rows without NaN; the response of other rows is NaN."""
+    """Return the responses to all rows, with NaN for rows that have NaN in `visible`."""
     rows = np.flatnonzero(~np.isnan(visible).any(axis=1))
     if len(rows) == len(visible):
         return respond(model, X, visible)
@@ -129,10 +129,10 @@ def check_groups(groups, X):
 
 
 def conformal_quantile(scores, weight, confidence, name):
-    """Return the least threshold that bounds the score of a new row with the given probability.
+    """Return the least t such that a new score is at most t with probability `confidence`.
 
-    The new row counts as a further row of average weight and an infinite score. A ValueError names
-    the group if there are too few rows for a finite threshold.
+    The new row counts as a further row with the average weight and an infinite score. If there are
+    too few rows for a finite threshold, a ValueError names the group by `name`.
     """
     order = np.argsort(scores, kind="stable")
     scores, weight = scores[order], weight[order]

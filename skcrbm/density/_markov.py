@@ -91,7 +91,7 @@ class MarkovRandomField(BaseDensity):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_;
           "weighted_bp_chain" weights them so that the moments are consistent;
-        - "bp", `BPLearning`: variables drawn independently from their beliefs, a biased baseline [BPC]_;
+        - "bp", `BPLearning`: variables drawn independently by their beliefs, as a baseline [BPC]_;
         - "pmp", `PMPLearning`: perturbed maxima [PMP]_, for which the parameters are then learned.
 
         Options such as the number of chains are set in an object, as in

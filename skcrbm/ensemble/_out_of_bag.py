@@ -62,7 +62,7 @@ class OutOfBagLogOdds(TransformerMixin, Versioned, MetaEstimatorMixin, BaseEstim
     estimator_ : classifier
         Classifier fitted on all rows.
     classes_ : ndarray (n_outputs,) or (n_classes,)
-        Numbers 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
+        Indices 0, ..., n_outputs - 1 of the labels of a 2-D y, or the classes of a 1-D y.
     label_sets_ : ndarray (n_sets, n_outputs)
         Distinct label sets of y, if ``label_powerset=True``.
     n_features_in_ : int
