@@ -94,7 +94,7 @@ class ConformalBase(TargetsMixin, MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self.estimator_.predict(X))
 
     def _labels_of_rows(self, y, n_rows):
-        """Return complete 0/1 labels (N, L) of an argument `y`, with a row for each row of X."""
+        """Validate the argument `y`, and return it as 0/1 labels (N, L) without missing labels."""
         labels = indicator_by_name(y, self._targets.names, self._targets.n_visible)
         if labels.shape != (n_rows, self._targets.n_visible):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Conformal sets of whole label vectors."""
+"""ConformalLabelSets: predict sets of whole label vectors, with a bound on the coverage."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ class ConformalLabelSets(ConformalBase):
         return sets
 
     def summarize(self, X, groups=None, *, max_relations=5):
-        """Return a summary of each set that a person can read.
+        """Return a readable summary of each set.
 
         Parameters
         ----------

@@ -46,7 +46,7 @@ _PROBLEMS = {
 
 
 class _Lines:
-    """The lines of an open file, with the number of the current line."""
+    """Iterates over the lines of an open ARFF file, and counts them."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -251,7 +251,7 @@ def _has_sparse_rows(path, encoding):
 
 
 def _find_labels(path, labels, names, relation):
-    """Return the columns of the labels."""
+    """Return the indices of the label columns; `labels` is as in `read_arff`."""
     if labels is None:
         meka = _MEKA.search(relation)
         labels = int(meka[1]) if meka else _xml_beside(path)

@@ -1,4 +1,4 @@
-"""Corrupted images: the inputs of denoising and completion tasks."""
+"""Corrupt images, to make the inputs of denoising and completion tasks."""
 
 from __future__ import annotations
 

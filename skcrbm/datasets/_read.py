@@ -119,7 +119,7 @@ def _exact(array, dtype, title):
 
 
 def _check_names(spec, arrays, source):
-    """Check the arrays of names and the origin; bytes become strings."""
+    """Check the arrays of names and the array "origin", and convert bytes to strings."""
     for name in {"feature_names", "label_names", "class_names", "origin"} & set(arrays):
         if arrays[name].dtype.kind == "S":
             try:
@@ -240,7 +240,7 @@ def _frames(bunch, spec):
 
 
 def check_subset(subset: str, parts: list[str], return_X_y: bool) -> None:
-    """Raise a ValueError if the set does not have the subset, or if the result is a Bunch."""
+    """Raise a ValueError for an unknown subset, or if a part is wanted as a Bunch."""
     if subset not in ("all", *parts):
         raise ValueError(f"subset must be one of {['all', *parts]}, got {subset!r}")
     if subset != "all" and not return_X_y:

@@ -1,4 +1,4 @@
-"""Training and sampling that the densities share.
+"""Base class of the densities, with the training and sampling that they share.
 
 `MarkovRandomField`, `IsingModel` and `RBM` each have their own `fit`: it validates the rows, makes
 a model to start from, calls `density_plan` and `fit` of `skcrbm.learning`, and sets attributes.
@@ -125,7 +125,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
 
     @abstractmethod
     def _structure_of(self, n_features: int) -> Any:
-        """Return the structure on which the fitted model and the hyperparameters must agree."""
+        """Return a description of the model's structure, which a warm start must not change."""
 
     @abstractmethod
     def _parameter_attributes(self, model) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         fitted until a call has such a row.
         """
         resume = self.__sklearn_is_fitted__()
-        if resume:  # scikit-learn validates parameters in the first call only
+        if resume:  # because scikit-learn validates parameters only in the first call
             self._validate_params()
         refuse_held_out_rows(self.early_stopping)
         if resume:
@@ -345,12 +345,12 @@ def density_plan(
     rng : RandomState
         Generator of the seeds of inference methods.
     penalised : named tuple like `model.params`
-        For each array of parameters, 1 where the penalties act and 0 elsewhere: a number, or an
-        array for its entries.
+        For each array of parameters, 1 if the penalties act on the array and 0 if they do not, or
+        an array of 1 and 0 if they act on some of its entries.
     rule : LearningRule, default=None
         Learning rule that replaces ``learning="auto"``. None: `learning` of the estimator.
-        rate_factors : named tuple like `model.params`, default=None
-            One float per array of parameters: its relative learning rate. None: 1 for all arrays.
+    rate_factors : named tuple like `model.params`, default=None
+        One float per array of parameters: its relative learning rate. None: 1 for all arrays.
     batch_size : int, default=None
         Rows per step if the solver leaves the number to "auto". None: all rows, because the moments
         of complete rows are computed only once.

@@ -47,7 +47,7 @@ class DenseIsingModel(NamedTuple):
     center: np.ndarray  # c (L,), near the means of the data
 
     def energy(self, X: Any) -> IsingEnergy:
-        """Return the energy of one model."""
+        """Return the energy: a single model, which does not depend on X."""
         coupling, field = self.params
         matrix = np.zeros((len(field), len(field)), field.dtype)
         i, k = self.edges.T
@@ -75,7 +75,7 @@ class SparseIsingModel(NamedTuple):
         return self.base.edges
 
     def energy(self, X: Any) -> SparseIsingEnergy:
-        """Return the energy of one model."""
+        """Return the energy: a single model, which does not depend on X."""
         coupling, field = self.params
         energy = self.base.with_edge_coupling(coupling)
         return energy.with_fields((field - energy.coupling @ self.center)[None])
@@ -266,8 +266,8 @@ class IsingModel(BaseDensity):
 
     def _plan(self, rows: Rows, rng, resume: bool) -> DensityPlan:
         model = self._model if resume else self._initial_model(rows)
-        # Larger steps of the fields: all couplings of a variable move its mean, and only its field
-        # corrects that.
+        # The fields take larger steps, because all couplings of a variable move its mean, and only
+        # its field can move the mean back.
         rates = IsingParams(1.0, 4.0)
         penalised = IsingParams(1.0, 0.0)
         return density_plan(self, rows, model, rng, penalised=penalised, rate_factors=rates)

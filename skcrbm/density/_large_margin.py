@@ -249,7 +249,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
         last = vars(self).get("_last") if warm else None
         if not warm:
             forget(self, ("_last", "_is_output"))
-        given = X  # callbacks score on the rows as passed, rows of weight 0 included
+        given = X  # callbacks get the X of the user, which includes rows of weight 0
         _, visible, weight = self._check_training_data(X, y, sample_weight, reset=not warm)
         if not is_auto(self.inference):
             self._given_method()  # raises an error now if an option is invalid
@@ -308,7 +308,7 @@ class LargeMarginMarkovNetwork(CallbackSupportMixin, DensityQuestions):
 
     # --------------------------------------------------------------- questions
 
-    _estimates_log_z = False  # log Z depends on the inputs of a row
+    _estimates_log_z = False  # because log Z depends on the inputs of each row
 
     def _check_rows(self, X):
         visible = self._given_inputs(X)

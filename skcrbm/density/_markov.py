@@ -33,7 +33,7 @@ class TableModel(NamedTuple):
     """
 
     params: TableParams
-    base: FactorGraphEnergy  # one model
+    base: FactorGraphEnergy  # energy of one model, with the graph and the initial tables
     learned: np.ndarray  # int (K,): positions of the learned (finite) entries
 
     @classmethod
@@ -43,7 +43,7 @@ class TableModel(NamedTuple):
         return cls(TableParams(base.log_potentials[learned]), base, learned)
 
     def energy(self, X: Any) -> FactorGraphEnergy:
-        """Return the energy of one model."""
+        """Return the energy: a single model, which does not depend on X."""
         flat = self.base.log_potentials.copy()
         flat[self.learned] = self.params.log_potentials
         return self.base.with_log_potentials(flat)

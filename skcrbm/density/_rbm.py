@@ -46,7 +46,7 @@ class RBMModel(NamedTuple):
     params: RBMParams
 
     def energy(self, X: Any) -> RBMEnergy:
-        """Return the energy of one model."""
+        """Return the energy: a single model, which does not depend on X."""
         return RBMEnergy(*self.params)
 
     def gradient(self, X: Any, unary: np.ndarray, statistics: tuple[np.ndarray, ...]) -> RBMParams:

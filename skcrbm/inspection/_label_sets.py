@@ -51,7 +51,7 @@ class CooccurrenceDisplay:
 
     @classmethod
     def from_labels(cls, y, *, label_names=None, ax=None, **image_kw):
-        """Draw the shares in a label matrix.
+        """Draw the shares with which the labels of a matrix occur together.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class CooccurrenceDisplay:
 class LabelSetsDisplay:
     """Bar chart of the most probable label sets of a row.
 
-    Create it with `from_estimator`. The probabilities are of whole label sets, so that they show
+    Create it with `from_estimator`. The bars are probabilities of whole label sets, and show
     whether the model hesitates between two sets or is unsure about every label.
 
     Parameters

@@ -320,7 +320,7 @@ class MultilabelTargets(Targets):
 
 
 class ClassTargets(Targets):
-    """Base class of the targets of a 1-D y of sorted `classes` (K,)."""
+    """Base class of the targets of a 1-D y; `classes` (K,) are sorted."""
 
     def __init__(self, classes: np.ndarray, names: np.ndarray | None = None):
         self.classes = classes
@@ -339,7 +339,7 @@ class ClassTargets(Targets):
         return self.classes[np.asarray(index, dtype=np.intp)]
 
     def visible_names(self):
-        """Return the classes of the visible units: only the second of two classes."""
+        """Return the class of each visible unit; of two classes only the second has a unit."""
         return self.classes[-self.n_visible :]
 
     def framed(self, values, index, container="pandas"):
@@ -369,7 +369,7 @@ class ClassTargets(Targets):
         raise ValueError(f"{method} is for 2-D y; this model was fitted on a 1-D y")
 
     def loss_factors(self, class_weight, visible, weight):
-        """Return the weights (N, 1) of the rows by their classes."""
+        """Return a weight (N, 1) for each row, which depends on the class of the row."""
         if class_weight is None:
             return np.ones((len(visible), 1))
         return weights_by_class(class_weight, self.classes, self.decode(visible), weight)

@@ -1,4 +1,4 @@
-"""Conversion of lists of sequences X and y to a matrix and a vector of all positions.
+"""Convert lists of sequences X and y to one matrix and one vector with all positions.
 
 The positions of the first sequence come first, then the positions of the second sequence, and so
 on. An array `start` contains the first position of each sequence.
@@ -270,9 +270,9 @@ def is_missing(label: Any) -> bool:
 def flat_labels(y: Any, start: np.ndarray, name: str = "y") -> list:
     """Return the labels of all positions as one list, with None for missing labels.
 
-    None in place of a sequence means that all its labels are missing. Raise a ValueError if the
-    number of sequences, or the length of a sequence, differs from X, whose first positions are
-    `start` (n + 1,). Error messages refer to `y` as `name`.
+    None in place of a sequence means that all its labels are missing. A ValueError is raised if the
+    number of sequences, or the length of a sequence, differs from X. `start` (n + 1,) holds the
+    first position of each sequence of X. Error messages refer to `y` as `name`.
     """
     if isinstance(y, np.ndarray) and y.ndim == 2:
         y = list(y)

@@ -150,7 +150,7 @@ def in_double(X: Any, columns: Columns | None = None) -> Any:
 def dense_chunks(X: np.ndarray, n_more: int = 0) -> list[slice]:
     """Cut the rows of a dense X into blocks of some megabytes.
 
-    `n_more` is the number of further numbers per row that the caller computes for a block.
+    `n_more` is the number of values per row that the caller computes in addition to X.
     """
     return row_chunks(X.shape[0], max(1, BLOCK_ENTRIES // max(1, X.shape[1] + n_more)))
 
@@ -192,8 +192,8 @@ def _dense_scales(X, share, centre):
     """Return five arrays (D,) that describe the columns: shift, width, unit, variance, varies.
 
     To avoid overflow, a column is scaled in two steps: (x - shift) is divided by `width`, the range
-    of the column, and then by `unit`. The variance is of the column after the first step. `varies`
-    is False for columns that are constant up to rounding.
+    of the column, and then by `unit`. The variance is measured between the two steps. `varies` is
+    False for columns that are constant up to rounding.
     """
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     rounding = 10.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))

@@ -1,4 +1,4 @@
-"""Cliques of a graph that a user lists or asks for by size, and elimination orders of graphs."""
+"""List or validate cliques of variables, and find elimination orders of graphs."""
 
 from __future__ import annotations
 

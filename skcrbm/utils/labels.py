@@ -381,9 +381,9 @@ def indicator_by_name(
     """Return y as a 0/1/NaN matrix (N, n_labels) with its columns in the order of the labels.
 
     The columns of a data frame are matched with the `names` of the labels, and labels without a
-    column become NaN. Other containers are taken by position, and so is a data frame if the labels
-    of the model have no names (`names` is None), then with a warning. A ValueError lists columns
-    that are not labels of the model.
+    column become NaN. If the labels of the model have no names (`names` is None), the columns are
+    taken by position, with a warning. Other containers are always taken by position. A ValueError
+    lists columns that are not labels of the model.
     """
     values = indicator_with_nan(y, argument, dtype)
     columns = label_names_of(y, argument) if is_frame(y) else None
@@ -447,7 +447,7 @@ def warn_of_one_value(visible: np.ndarray, names: Sequence) -> None:
     """Warn about labels of a 0/1/NaN matrix (N, L) whose observed entries are all equal.
 
     A label that is always 0 gets the warning only if some of its entries are missing. Without
-    missing entries it is ordinary, for example a rare label in a fold of the rows.
+    missing entries such a label is ordinary, for example a rare label in a fold of the rows.
     """
     off, on = np.zeros((2, visible.shape[1]), bool)
     gaps = np.zeros(visible.shape[1], bool)

@@ -140,9 +140,9 @@ MAX_MAGNITUDE = 1e30
 #: Larger fields lose significant digits in sums. At this value float64 keeps seven decimals.
 LARGE_FIELD = 1e9
 
-#: Largest field in `infer` of a variable that its field does not decide, for example because other
-#: states of its node have an equal field. The rounding error of log-weights is then 1e-6; a larger
-#: field is an error.
+#: A larger field raises an error in `infer`, unless the field alone decides its variable. It does
+#: not, for example, if another state of the same node has an equal field. With fields of this size
+#: the rounding error of log-weights is 1e-6.
 UNDECIDED_FIELD = 1e10
 
 #: Used in Gibbs sampling if both values of a variable have weight 0 given the other variables: each

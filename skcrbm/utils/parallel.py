@@ -1,4 +1,4 @@
-"""Computation over rows in blocks and threads, with results independent of the thread number."""
+"""Compute over rows in blocks and threads; results do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _pool(n_threads):
 
 
 def row_chunks(n_rows: int, size: int) -> list[slice]:
-    """Cut n_rows rows into slices of at most `size` rows, independent of the thread number."""
+    """Cut n_rows rows into slices of at most `size` rows, whatever the number of threads."""
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 

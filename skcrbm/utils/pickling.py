@@ -1,4 +1,4 @@
-"""Pickled states that record the version of skcrbm, so that an old pickle gives a clear message."""
+"""Record the version of skcrbm in pickles, so that loading an old pickle gives a clear message."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def checked_state(cls: type, state: dict) -> dict[str, Any]:
     """Return the state without the version, and warn if another version wrote the state.
 
     Parts of a model do not warn, because the model does. A ValueError is raised if an attribute
-    that objects of the class need is missing. This is checked for equal versions, too, because the
-    number of a version does not change during development.
+    that objects of the class need is missing. Attributes that are not fitted attributes are checked
+    even if the versions are equal, because the version does not change during development.
     """
     state = dict(state)
     version = state.pop(_KEY, "before 0.1")
