@@ -14,7 +14,7 @@ from skcrbm.utils.validation import check_count
 _PLACES = 10  # number of places of a shape along each side of an image
 _P_LOCATION = 0.01  # probability that a shape lies at a place
 _MIN_SHAPES = 3  # images with fewer shapes are drawn again
-_CERTAIN = 230.0  # log-odds of an observed pixel
+_CERTAIN = 230.0  # absolute log-odds (field) of an observed pixel
 _SHAPES = """
     #####  ..#..  .....  ..#..
     #...#  ..#..  ..#..  .#.#.

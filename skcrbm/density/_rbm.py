@@ -77,8 +77,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseDensity):
         - "cd", `ContrastiveDivergence`, and "pcd", `PersistentContrastiveDivergence`: Gibbs chains;
         - "bp_chain", `BPChainLearning`: states drawn by chained belief propagation [BPC]_;
           "weighted_bp_chain" weights them so that the moments are consistent;
-        - "bp", `BPLearning`: variables drawn independently by their beliefs, as a baseline [BPC]_;
-        - "pmp", `PMPLearning`: perturbed maxima [PMP]_, for which the parameters are then learned.
+        - "bp", `BPLearning`: independent draws of the variables, a biased baseline [BPC]_;
+        - "pmp", `PMPLearning`: perturbed maxima [PMP]_; the parameters then describe this sampler.
 
         Options such as the number of chains are set in an object, as in
         ``PersistentContrastiveDivergence(n_steps=5, n_chains=50)``.

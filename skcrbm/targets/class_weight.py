@@ -36,9 +36,9 @@ def weights_by_label(
 ) -> np.ndarray:
     """Return the weights (N, L) of the losses of single labels of a 2-D y.
 
-    `class_weight` is a list with a dict {0: weight, 1: weight} for each label, weights (L,) of the
-    positive class, a dict by the `names` (L,) of the labels, or "balanced", which uses the row
-    weights `weight` (N,).
+    `class_weight` is a list with a dict {0: weight, 1: weight} for each label, an array (L,) of
+    weights of the positive class, a dict with the `names` (L,) of labels as keys, or "balanced",
+    which uses the row weights `weight` (N,).
     """
     n_visible = visible.shape[1]
     if isinstance(class_weight, str):

@@ -304,11 +304,11 @@ class MultilabelTargets(Targets):
         return self.decode(scores >= 0)
 
     def proba(self, log_odds):
-        """Return the probabilities P(y_i = 1), (N, L)."""
+        """Return the probabilities P(y_i = 1) as an array (N, L)."""
         return expit(log_odds)
 
     def log_proba(self, log_odds):
-        """Return the log-probabilities log P(y_i = 1), (N, L)."""
+        """Return the log-probabilities log P(y_i = 1) as an array (N, L)."""
         return log_expit(log_odds)
 
     def marginals(self, proba, classes=None, name="predict_proba(X)"):

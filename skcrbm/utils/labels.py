@@ -591,7 +591,7 @@ def may_be_empty(y: np.ndarray) -> bool:
 def unseen_share(y: np.ndarray) -> float:
     """Estimate the share of new rows whose label set does not occur in y, a 0/1/NaN matrix (N, L).
 
-    The Good-Turing estimate is the share of complete rows whose label set occurs once (1 if empty).
+    The Good-Turing estimate is the share of complete rows with a unique label set, 1 without rows.
     """
     bits = _bits(y, complete=True)
     if not len(bits):

@@ -20,8 +20,8 @@ class Versioned:
     ``__getstate__``, such as `BaseEstimator`.
     """
 
-    #: Attributes that every object (of estimators: every fitted object) has. Fields of dataclasses
-    #: and parameters of estimators need not be listed.
+    #: Attributes that every object of the class has (every fitted object, if the class is an
+    #: estimator). Fields of dataclasses and parameters of estimators need not be listed.
     _saved: ClassVar[tuple] = ()
     #: False for parts of a model, so that loading a model warns only once, with the model's name.
     _warns_of_version: ClassVar[bool] = True
