@@ -37,8 +37,8 @@ def read_svmlight(
 ) -> Bunch | tuple:
     r"""Read multi-label data from a file in svmlight (libsvm) format.
 
-    A line holds the numbers of the labels of a row, separated by commas, then ``index:value`` of
-    its features. The file is read by scikit-learn's ``load_svmlight_file``, and the label
+    Each line describes a row: first the label numbers, separated by commas, then ``index:value``
+    for each feature. The file is read by scikit-learn's ``load_svmlight_file``, and the label
     numbers become an array of 0 and 1. A first line "n_samples n_features n_labels", as in the
     extreme classification repository, is understood.
 

@@ -153,7 +153,7 @@ def as_result(*args: Any, return_X_y: bool) -> Bunch | tuple:
 
 
 def to_frames(bunch: Bunch) -> None:
-    """Turn `data` and `target` of a Bunch into data frames, and add `frame` of both."""
+    """Turn `data` and `target` of a Bunch into data frames, and join them as `frame`."""
     try:
         import pandas as pd
     except ImportError as error:

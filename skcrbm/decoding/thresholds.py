@@ -28,7 +28,7 @@ def fit_thresholds(
 ) -> np.ndarray:
     """Return the thresholds that maximise a metric, among all possible thresholds.
 
-    `proba` should come from models that were not fitted on these rows, for example from
+    `proba` should come from models that were not fitted on the rows of y, for example from
     cross-validation. On the training rows of a model the best thresholds are too high.
 
     Parameters

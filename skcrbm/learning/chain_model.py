@@ -24,7 +24,7 @@ class ChainParams(NamedTuple):
     """Parameters of a chain model with K classes."""
 
     coef: Any  # coefficients of the features, in the form of `Columns`
-    intercept: Any  # (K,)
+    intercept: Any  # (K,) intercept of each class
     transition: Any  # (K, K); row: class of a position, column: class of the next position
     first: Any  # (K,) scores of the first class of a sequence
     last: Any  # (K,) scores of the last class of a sequence

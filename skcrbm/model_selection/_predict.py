@@ -30,8 +30,8 @@ def cross_val_predict(
 ):
     """Predict each row by a model that was fitted without this row; y may hold NaN.
 
-    scikit-learn's function of this name treats NaN in y as an additional class, "2", and refuses
-    NaN if `cv` is a number.
+    scikit-learn's function of this name treats NaN in y as an additional class, "2", and raises an
+    error for NaN if `cv` is a number.
 
     Parameters
     ----------

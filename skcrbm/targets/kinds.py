@@ -547,7 +547,7 @@ class TargetsMixin(ClassifierMixin):
         if container is None:
             return self
         check_container(container)
-        # `set_output` uses this attribute, too, and scikit-learn's `clone` copies it.
+        # Store the setting beside that of `set_output`, because scikit-learn's `clone` copies it.
         config = getattr(self, "_sklearn_output_config", {})
         self._sklearn_output_config = {**config, "labels": container}
         return self

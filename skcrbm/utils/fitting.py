@@ -62,7 +62,7 @@ def _interrupted(error, handled):
 
     `handled` is the error that the caller was already handling; it does not count as a cause.
     """
-    seen = [handled]  # the chain of causes may be circular
+    seen = [handled]  # errors already visited, because the chain of causes may be circular
     while error is not None and not any(error is other for other in seen):
         if isinstance(error, KeyboardInterrupt):
             return True

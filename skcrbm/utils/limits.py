@@ -137,12 +137,13 @@ LOG_RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 400.0}
 #: does not overflow in float32.
 MAX_MAGNITUDE = 1e30
 
-#: Larger fields lose significant digits in sums. At this value float64 keeps seven decimals.
+#: With a field of at least this magnitude, `infer` clamps the variable if the field alone decides
+#: it, because sums would lose significant digits. At this value float64 keeps seven decimals.
 LARGE_FIELD = 1e9
 
-#: A larger field raises an error in `infer`, unless the field alone decides its variable. It does
-#: not, for example, if another state of the same node has an equal field. With fields of this size
-#: the rounding error of log-weights is 1e-6.
+#: A field of a larger magnitude raises an error in `infer`, unless the field alone decides its
+#: variable. For example, it decides nothing if another state of the node has an equal field. At
+#: this value the rounding error of log-weights is 1e-6.
 UNDECIDED_FIELD = 1e10
 
 #: Used in Gibbs sampling if both values of a variable have weight 0 given the other variables: each
