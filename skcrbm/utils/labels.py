@@ -255,7 +255,7 @@ def class_vector(y: Any, warn: bool) -> np.ndarray:
     if found:
         raise ValueError(f"y contains {found}; only a 2-D indicator y may hold NaN (not observed)")
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn casts labels to integers
+        with np.errstate(over="ignore", invalid="ignore"):  # casts to integers may overflow
             check_classification_targets(y)
     except (TypeError, ValueError) as error:
         raise ValueError(f"y must hold labels of a single, sortable type: {error}") from error
@@ -591,7 +591,7 @@ def may_be_empty(y: np.ndarray) -> bool:
 def unseen_share(y: np.ndarray) -> float:
     """Estimate the share of new rows whose label set does not occur in y, a 0/1/NaN matrix (N, L).
 
-    The Good-Turing estimate is the share of complete rows with a unique label set, 1 without rows.
+    The Good-Turing estimate is the share of complete rows with a unique label set (1 without rows).
     """
     bits = _bits(y, complete=True)
     if not len(bits):
