@@ -123,7 +123,7 @@ def check_groups(groups, X):
     groups = np.asarray(groups)
     if groups.shape != (n_rows,):
         raise ValueError(
-            f"groups must have the shape ({n_rows},) of a row each, got {groups.shape}"
+            f"groups must have the shape ({n_rows},), with a group for each row; got {groups.shape}"
         )
     return groups
 

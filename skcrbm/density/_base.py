@@ -271,8 +271,9 @@ class BaseDensity(CallbackSupportMixin, DensityQuestions):
         perturbed = isinstance(self._sampler, PerturbAndMaxProduct)
         if perturbed and isinstance(self._rule, PMPLearning):
             warn_user(
-                "the parameters were learned for samples by perturb-and-max-product; these are "
-                "log-probabilities of the Gibbs distribution, which has other parameters"
+                "the parameters were learned for samples by perturb-and-max-product; the scores "
+                "are log-probabilities of the Gibbs distribution with these parameters, which is "
+                "another distribution"
             )
         return found
 

@@ -281,7 +281,7 @@ class IsingModel(BaseDensity):
             return SparseIsingEnergy.from_edges(self.edges, dtype.type(0), zeros)
         except ValueError as error:
             raise ValueError(
-                f"edges must be pairs of the {n_features} columns, each once: {error}"
+                f"edges must be pairs of the {n_features} columns, each pair once: {error}"
             ) from error
 
     def _structure_of(self, n_features):

@@ -34,7 +34,7 @@ def checked_inputs(inputs, n_features: int) -> np.ndarray:
         )
     is_output[columns] = False
     if len(set(columns.tolist())) < len(columns) or not is_output.any():
-        raise ValueError("inputs must name some columns of X, not all, each once")
+        raise ValueError("inputs must name some columns of X, not all of them, and no column twice")
     return is_output
 
 

@@ -28,7 +28,9 @@ def _group_parts(present, groups, shares, rng=None):
     _, first, index = np.unique(groups, return_index=True, return_inverse=True)
     n_groups, n_rows = len(first), len(index)
     if n_groups < len(shares):
-        raise ValueError(f"groups holds {n_groups} groups, but {len(shares)} parts need one each")
+        raise ValueError(
+            f"groups holds {n_groups} groups, but {len(shares)} parts need a group each"
+        )
     member = sparse.csr_matrix(
         (np.ones(n_rows), (index, np.arange(n_rows))), shape=(n_groups, n_rows)
     )
