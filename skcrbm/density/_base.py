@@ -334,7 +334,7 @@ def density_plan(
     batch_size: int | None = None,
     sampled_speedup: int = SAMPLED_SPEEDUP,
 ) -> DensityPlan:
-    """Return the plan of a fit.
+    """Return the plan of a fit with the hyperparameters of a density.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def make_targets(y: Any, classes: Any = None, estimator: Any = None) -> Targets:
             f"y must have one or two dimensions, got {y.ndim}; use y.reshape(len(y), -1), or "
             "skcrbm.ImageCRBM if y holds binary images"
         )
-    y = class_vector(y, warn=False)  # `encode` warns about a column
+    y = class_vector(y, warn=False)  # `encode` issues the warning about a column
     classes = np.unique(y) if classes is None else distinct_classes(classes)
     kind = BinaryTargets if len(classes) == 2 else MulticlassTargets
     return kind(classes, names)
@@ -268,7 +268,7 @@ class MultilabelTargets(Targets):
         """Raise a ValueError unless `classes` is None, (0, 1), or a list of (0, 1) per output."""
         try:
             right = classes is None or np.array_equal(np.unique(np.asarray(classes)), [0, 1])
-        except (TypeError, ValueError):  # lists of different lengths, values of different types
+        except (TypeError, ValueError):  # `classes` is ragged, or its types are mixed
             right = False
         if not right:
             raise ValueError(f"classes of a 2-D y must be 0 and 1, got {classes!r}")

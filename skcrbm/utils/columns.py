@@ -1,4 +1,4 @@
-"""Scaling of the columns of X, and conversion of coefficients between scaled and given columns."""
+"""Scale the columns of X, and convert coefficients between scaled and given columns."""
 
 from __future__ import annotations
 
@@ -233,7 +233,8 @@ def _sparse_scales(X, share, centre):
     filled = total(shares * (values != 0))
     square = total(shares * values**2)
     mean = total(shares * values)
-    # Variance around the mean, to which each entry that is not stored adds its share of mean^2.
+    # Compute the variance around the mean. An entry that is not stored is 0, so it adds its share
+    # times mean^2.
     second = total(shares * ((values - mean[X.indices]) ** 2 - mean[X.indices] ** 2)) + mean**2
     varies = second > _CONSTANT**2 * square
     second = np.where(varies, second, 0.0)

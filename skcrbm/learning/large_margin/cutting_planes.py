@@ -147,7 +147,7 @@ class StructuralMarginProblem:
             return found, np.ones(len(found), bool)
         energy = IsingEnergy(pairwise, fields)
         if method.name == "linear_program":
-            from skcrbm.inference.ising.roof_dual import relaxed_labels  # needs kernels
+            from skcrbm.inference.ising.roof_dual import relaxed_labels  # loads kernels
 
             means, _, _ = relaxed_labels(energy, self.n_jobs)
             return means.astype(np.float64), np.ones(len(means), bool)
