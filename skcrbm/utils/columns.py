@@ -49,8 +49,8 @@ class Columns(Versioned):
 
     _warns_of_version = False
 
-    shift: np.ndarray  # (D,) float64
-    factor: np.ndarray  # (D,) float64
+    shift: np.ndarray  # (D,) float64, subtracted from the columns
+    factor: np.ndarray  # (D,) float64, multiplied with the shifted columns
     variance: float  # sum of the variances of the columns z
 
     _saved = ("shift", "factor", "variance")

@@ -368,7 +368,7 @@ def label_names_of(y: Any, argument: str = "y") -> np.ndarray | None:
 
 def is_frame(y: Any) -> bool:
     """Return True if y is a data frame of any library."""
-    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # lazy: no `shape`
+    return all(hasattr(y, name) for name in ("shape", "columns", "dtypes"))  # not lazy frames
 
 
 def indicator_by_name(
